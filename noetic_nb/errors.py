@@ -44,6 +44,7 @@ ErrorKind: TypeAlias = Literal[
     "handle_evicted",
     "not_saved",
     "worker_died",
+    "layer_failed",
 ]
 """Every kind of `NoeticError`. `llm_failed` and what follows `tool_failed` are this library's own."""
 

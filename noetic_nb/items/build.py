@@ -36,12 +36,6 @@ _CALL_FRAME: Final = len(compact_json({**_BARE, "type": _CALL, "name": "", "argu
 _OUTPUT_FRAME: Final = len(compact_json({**_BARE, "type": _OUTPUT, "output": ""})) - len('""')
 
 
-def _message(item_id: str, role: str, part: FrozenDict) -> Item:
-    """Make a message and, where that is quick, count it: only its id and text differ from one to the next."""
-    item = Item(id=item_id, status="completed", type="message", role=role, content=(part,))
-    return count_quickly(item, MESSAGE_FRAMES[role], item_id, part["text"])
-
-
 def input_message(
     text: str,
     role: Literal["user", "developer", "system"] = "user",
@@ -67,8 +61,12 @@ def input_message(
     >>> input_message("hi", item_id="m1")["content"]
     ({'type': 'input_text', 'text': 'hi'},)
     """
+    if item_id is None:
+        item_id = ids.new("item")
     part = FrozenDict({"type": "input_text", "text": text})
-    return _message(ids.new("item") if item_id is None else item_id, role, part)
+    item = Item({"id": item_id, "status": "completed", "type": "message", "role": role, "content": (part,)})
+    # Only its id and text differ from one to the next, so that it is counted where that is quick.
+    return count_quickly(item, MESSAGE_FRAMES[role], item_id, text)
 
 
 def assistant_message(text: str, *, ids: Ids = SYSTEM_IDS, item_id: str | None = None) -> Item:
@@ -79,8 +77,11 @@ def assistant_message(text: str, *, ids: Ids = SYSTEM_IDS, item_id: str | None =
     >>> assistant_text([assistant_message("hello", item_id="m2")])
     'hello'
     """
-    part = FrozenDict(type="output_text", text=text, annotations=())
-    return _message(ids.new("item") if item_id is None else item_id, "assistant", part)
+    if item_id is None:
+        item_id = ids.new("item")
+    part = FrozenDict({"type": "output_text", "text": text, "annotations": ()})
+    item = Item({"id": item_id, "status": "completed", "type": "message", "role": "assistant", "content": (part,)})
+    return count_quickly(item, MESSAGE_FRAMES["assistant"], item_id, text)
 
 
 def function_call(

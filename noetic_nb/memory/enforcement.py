@@ -7,7 +7,7 @@ unless its layer is set to do otherwise; `on_hook_failure` of the layer is calle
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
@@ -57,14 +57,16 @@ def _read(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | None, _Fa
     """Return the decision, the new state (or `UNSET`), what went wrong, which rules failed and how long each took."""
     if value is None:
         return ALLOW, UNSET, None, (), ()
-    if isinstance(value, SteeringDecision):
-        return value, UNSET, None, (), ()
     # Looked up directly, because this runs before every tool call.
     if type(value) is dict and type(value.get("decision")) is SteeringDecision and "stop" not in value:
+        if len(value) == 2 and "state" in value:  # most of them
+            return value["decision"], value["state"], None, (), ()
         outcome, faults, rules_ms = value.get("outcome"), value.get("faults"), value.get("rules_ms")
         found, took = faults and _pairs(faults, str), rules_ms and _pairs(rules_ms, float)
         state = value.get("state", UNSET)
         return value["decision"], state, outcome if isinstance(outcome, str) else None, found or (), took or ()
+    if isinstance(value, SteeringDecision):
+        return value, UNSET, None, (), ()
     if type(value) is dict:  # the fields of this hook are spelled the same in both forms
         get = value.get
         given, stop = get("decision", UNSET), get("stop", UNSET)
@@ -161,7 +163,7 @@ async def decide(
         state = runner.state.get(ctx.execution_id, layer.id)
         # The regulator, for one, must know whether the call will be made at all.
         so_far = most_restrictive(decisions) if decisions else ALLOW
-        if isinstance(history, CallsSoFar):  # the layer before may have taken its time
+        if type(history) is CallsSoFar:  # the layer before may have taken its time
             history = history.now()
         params: BeforeToolCallParams | AfterModelCallParams
         if point == "before_tool_call":
@@ -170,8 +172,8 @@ async def decide(
         else:
             assert response is not None
             params = AfterModelCallParams(response, ctx, state, history, so_far)
-        runs = (state is not None and not runner.state.has_disabled) or runner.runs(layer, ctx.execution_id)
-        decision = await _decide_layer(runner, layer, point, params, ctx, default_on_error, runs)
+        found = _begin_layer(runner, layer, point, params, ctx, default_on_error)
+        decision = found if found is None or type(found) is SteeringDecision else await found
         if decision is None:
             continue
         decisions.append(decision)
@@ -181,66 +183,128 @@ async def decide(
     return ALLOW if len(decisions) == 1 and decisions[0] is ALLOW else most_restrictive(decisions)
 
 
-async def _decide_layer(
+_Later: TypeAlias = Coroutine[Any, Any, SteeringDecision]
+
+
+def _begin_layer(
     runner: HookRunner,
     layer: MemoryLayer,
     point: _Point,
     params: BeforeToolCallParams | AfterModelCallParams,
     ctx: ExecutionContext,
     default_on_error: OnSteeringError,
-    runs: bool,
-) -> SteeringDecision | None:
-    if not runs:
-        idle: Any = runner.idle_reason(layer, ctx.execution_id)
-        # A layer that only observes may be missing; one that enforces may not, or its rules would be off unnoticed.
-        if not layer.enforces:
-            runner.skipped(layer, point, ctx)
-            return None
-        error: Exception = NoeticError(
-            "step_failed",
-            f"The layer {layer.id!r} enforces rules but is {idle}",
-            hint="Initialise it: run the agent through its harness, and look at why `init` failed.",
-            step_id=layer.id,
-        )
-        runner.state.report(ctx.execution_id, layer.id, point, error)
-        policy = layer.on_steering_error or default_on_error
-        return await _failed(runner, layer, point, params, ctx, error, idle, policy, 0.0)
+) -> Any:
+    """Let a layer decide as far as that goes without waiting: its decision, None for no opinion, or what has to be awaited."""
+    if (params.state is None or runner.state.has_disabled) and not runner.runs(layer, ctx.execution_id):
+        return _not_begun(runner, layer, point, params, ctx, default_on_error)
     try:
         outcome = runner.begin(layer, point, params, ctx, read=_READERS[point])
-        if not isinstance(outcome, Outcome):
-            outcome = await outcome
+    except GeneratorExit:
+        raise
+    except BaseException as exc:
+        return _ended(runner, layer, point, params, ctx, exc, default_on_error)
+    if isinstance(outcome, Outcome):
+        return _taken(runner, layer, point, params, ctx, outcome, default_on_error)
+    return _waited(runner, layer, point, params, ctx, outcome, default_on_error)
+
+
+def _not_begun(
+    runner: HookRunner,
+    layer: MemoryLayer,
+    point: _Point,
+    params: BeforeToolCallParams | AfterModelCallParams,
+    ctx: ExecutionContext,
+    default_on_error: OnSteeringError,
+) -> _Later | None:
+    """Return what it means that a layer takes no part."""
+    idle: Any = runner.idle_reason(layer, ctx.execution_id)
+    # A layer that only observes may be missing; one that enforces may not, or its rules would be off unnoticed.
+    if not layer.enforces:
+        runner.skipped(layer, point, ctx)
+        return None
+    error: Exception = NoeticError(
+        "step_failed",
+        f"The layer {layer.id!r} enforces rules but is {idle}",
+        hint="Initialise it: run the agent through its harness, and look at why `init` failed.",
+        step_id=layer.id,
+    )
+    runner.state.report(ctx.execution_id, layer.id, point, error)
+    policy = layer.on_steering_error or default_on_error
+    return _failed(runner, layer, point, params, ctx, error, idle, policy, 0.0)
+
+
+async def _waited(
+    runner: HookRunner,
+    layer: MemoryLayer,
+    point: _Point,
+    params: BeforeToolCallParams | AfterModelCallParams,
+    ctx: ExecutionContext,
+    waiting: Awaitable[Outcome],
+    default_on_error: OnSteeringError,
+) -> SteeringDecision:
+    """Wait for a layer's decision."""
+    try:
+        outcome = await waiting
     except GeneratorExit:
         raise  # the coroutine is being closed, and nothing may be awaited any more
     except BaseException as exc:
-        # Ctrl-C, the end of the program, the end of the task: these go on, but not without a row.
-        ended = isinstance(exc, KeyboardInterrupt | SystemExit) or is_cancelled()
-        return await _failed(
-            runner,
-            layer,
-            point,
-            params,
-            ctx,
-            exc if ended else _as_error(exc),
-            "cancelled" if ended and isinstance(exc, asyncio.CancelledError) else "error",
-            "raise" if ended else layer.on_steering_error or default_on_error,
-            0.0,
-        )
-    if outcome.error is None:
+        return await _ended(runner, layer, point, params, ctx, exc, default_on_error)
+    found = _taken(runner, layer, point, params, ctx, outcome, default_on_error)
+    return found if isinstance(found, SteeringDecision) else await found
+
+
+def _ended(
+    runner: HookRunner,
+    layer: MemoryLayer,
+    point: _Point,
+    params: BeforeToolCallParams | AfterModelCallParams,
+    ctx: ExecutionContext,
+    error: BaseException,
+    default_on_error: OnSteeringError,
+) -> _Later:
+    """Return what follows where a hook was ended: Ctrl-C, the end of the program or of the task go on, but not without a row."""
+    ended = isinstance(error, KeyboardInterrupt | SystemExit) or is_cancelled()
+    return _failed(
+        runner,
+        layer,
+        point,
+        params,
+        ctx,
+        error if ended else _as_error(error),
+        "cancelled" if ended and isinstance(error, asyncio.CancelledError) else "error",
+        "raise" if ended else layer.on_steering_error or default_on_error,
+        0.0,
+    )
+
+
+def _taken(
+    runner: HookRunner,
+    layer: MemoryLayer,
+    point: _Point,
+    params: BeforeToolCallParams | AfterModelCallParams,
+    ctx: ExecutionContext,
+    outcome: Outcome,
+    default_on_error: OnSteeringError,
+) -> SteeringDecision | _Later:
+    """Take what a hook decided: write its state and record it; what follows where it failed is to be awaited."""
+    error: BaseException | None = outcome.error
+    if error is None:
         decision: SteeringDecision
         decision, state, wrong, faults, rules_ms = outcome.value
-        if state is not UNSET and state is not None:
-            runner.state.set(ctx.execution_id, layer.id, state, hook=point)
-        if runner.sink is not None:
-            _record(runner, layer, point, params, ctx, decision, outcome.duration_ms, wrong, faults, rules_ms)
-        return decision
+        error = None if state is UNSET or state is None else runner.put(ctx, layer, point, state)
+        if error is None:
+            if runner.note is not None:
+                _record(runner, layer, point, params, ctx, decision, outcome.duration_ms, wrong, faults, rules_ms)
+            return decision
+        # As with a hook that raises: nothing of what it returned counts.
     reason: Literal["error", "timeout"] = "timeout" if outcome.status == "timeout" else "error"
     policy = layer.on_steering_error or default_on_error
     # A hole in the set-up would deny every call and look like strict rules: it surfaces instead.
-    if isinstance(outcome.error, NoeticConfigError):
-        if outcome.error.code == "MISSING_CALL_MODEL":
-            raise outcome.error  # nothing was evaluated, so there is no row
+    if isinstance(error, NoeticConfigError):
+        if error.code == "MISSING_CALL_MODEL":
+            raise error  # nothing was evaluated, so there is no row
         policy = "raise"
-    return await _failed(runner, layer, point, params, ctx, outcome.error, reason, policy, outcome.duration_ms)
+    return _failed(runner, layer, point, params, ctx, error, reason, policy, outcome.duration_ms)
 
 
 def _as_error(error: BaseException) -> Exception:
@@ -273,7 +337,7 @@ async def _failed(
         if outcome.error is None:
             state = field_of(outcome.value, "state", hook="on_hook_failure")
             if state is not UNSET:
-                runner.state.set(ctx.execution_id, layer.id, state, hook=point)
+                runner.put(ctx, layer, point, state)
             named = field_of(outcome.value, "rule_ids", hook="on_hook_failure")
             if named:
                 decision = SteeringDecision(decision.action, decision.guidance, tuple(named))

@@ -146,6 +146,20 @@ class ExecutionContext:
 
             object.__setattr__(self, "fs", as_filesystem(self.fs))
 
+    @classmethod
+    def of(cls, **facts: Any) -> ExecutionContext:
+        """Return the execution with all of its fields and properties as they are given: for whoever begins many.
+
+        Examples
+        --------
+        >>> facts = vars(ExecutionContext(execution_id="e1", thread_id="t1"))
+        >>> ExecutionContext.of(**facts) == ExecutionContext(**facts)
+        True
+        """
+        made = object.__new__(cls)
+        object.__setattr__(made, "__dict__", facts)
+        return made
+
     def further(self, *, step_number: int, token_usage: Usage, cost: float) -> ExecutionContext:
         """Return the same execution further on.
 

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
-from types import MappingProxyType
-from typing import Any, Final, Literal
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from math import inf
+from types import CoroutineType, MappingProxyType
+from typing import Any, Final, Literal, cast
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import EventSink, LayerTokens, MemoryTraceSpan
+from noetic_nb.events import EventSink, MemoryTraceSpan
 from noetic_nb.items import ItemRegistry
 from noetic_nb.items.registry import DEFAULT_REGISTRY
-from noetic_nb.late_events import Budget, Note, noting
+from noetic_nb.late_events import Note, event_of, noting
 from noetic_nb.memory.declared import check_layers
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET
 from noetic_nb.memory.hook_timeout import HookTimeout, Unfinished, begun, call_apart
-from noetic_nb.memory.layer import MemoryLayer
+from noetic_nb.memory.idle_hook import IdleHook, IsIdle
+from noetic_nb.memory.layer import DEFAULT_TIMEOUTS_MS, MemoryLayer
+from noetic_nb.memory.state_copy import StateNotCopied
 from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.memory.steering_decision import Stop
-from noetic_nb.memory.trace import CURRENT_NOTES, HookNotes, error_facts
+from noetic_nb.memory.trace import CURRENT_NOTES, HookNotes, error_facts, noted
 from noetic_nb.quick_records import dataclass
 
 __all__ = ["NO_SOURCES", "HookRunner", "Outcome"]
@@ -46,6 +50,7 @@ _HOOKS: Final = (
 )
 _IN_ARRAY_ORDER: Final = frozenset({"init", "store", "on_complete", "dispose"})
 _CLOSING: Final = frozenset({"on_complete", "dispose"})
+_CALLED: Final = MemoryTraceSpan.kind
 _ENFORCING: Final = frozenset({"before_tool_call", "after_model_call"})
 
 
@@ -104,8 +109,17 @@ class HookRunner:
             found = tuple(layer for layer in order if getattr(layer.hooks, hook) is not None)
             # What was opened last is closed first.
             self._with[hook] = found[::-1] if hook == "dispose" else found
+        # Hooks whose layers have no `init`, and so take part unless they are disabled.
+        self._always = {hook for hook, found in self._with.items() if all(layer.hooks.init is None for layer in found)}
         self.hooks: Final = frozenset(hook for hook, found in self._with.items() if found)
         """The hooks that at least one layer has."""
+        # Of the hooks that all their layers can tell it of beforehand.
+        self._is_idle: dict[str, Callable[[str], bool]] = {}
+        for hook in self.hooks:
+            calls = [(layer.id, getattr(layer.hooks, hook)) for layer in self._with[hook]]
+            tests = [(layer_id, call.is_idle) for layer_id, call in calls if isinstance(call, IdleHook)]
+            if len(tests) == len(calls):
+                self._is_idle[hook] = _all_idle(tests, state.get)
 
     @property
     def sink(self) -> EventSink | None:
@@ -135,6 +149,12 @@ class HookRunner:
             else:
                 self.skipped(layer, hook, ctx)
 
+    def active_now(self, hook: str, ctx: ExecutionContext) -> Sequence[MemoryLayer]:
+        """Return the same layers, all judged before the first of their hooks runs."""
+        if hook in self._always and not self.state.has_disabled:
+            return self._with[hook]
+        return list(self.active(hook, ctx))
+
     def runs(self, layer: MemoryLayer, execution_id: str, layer_id: str | None = None) -> bool:
         """Tell whether a layer takes part: not disabled, and initialised if it has an ``init``.
 
@@ -144,6 +164,13 @@ class HookRunner:
         if not state.has_disabled:  # nearly always
             return layer.hooks.init is None or state.has(execution_id, layer_id or layer.id)
         return self.idle_reason(layer, execution_id, layer_id) is None
+
+    def is_idle(self, hook: str, execution_id: str) -> bool:
+        """Tell whether a hook would do nothing in any layer, so that it need not be called: nobody follows the run, either."""
+        if self.note is not None:
+            return False
+        found = self._is_idle.get(hook)
+        return found is not None and found(execution_id)
 
     def idle_reason(
         self, layer: MemoryLayer, execution_id: str, layer_id: str | None = None
@@ -158,10 +185,23 @@ class HookRunner:
 
     def write(
         self, ctx: ExecutionContext, layer: MemoryLayer, hook: str, state: Any, layer_id: str | None = None
-    ) -> None:
-        """Write the state of a hook's result, where there is one: absent and None both mean "as it was"."""
-        if state is not UNSET and state is not None:
+    ) -> bool:
+        """Write the state of a hook's result, where there is one: absent and None both mean "as it was".
+
+        False where it cannot be copied: that was reported, and nothing of the result is to count.
+        """
+        return state is UNSET or state is None or self.put(ctx, layer, hook, state, layer_id) is None
+
+    def put(
+        self, ctx: ExecutionContext, layer: MemoryLayer, hook: str, state: Any, layer_id: str | None = None
+    ) -> StateNotCopied | None:
+        """Write a state, be it None; returns the error of one that cannot be copied, which was reported."""
+        try:
             self.state.set(ctx.execution_id, layer_id or layer.id, state, hook=hook)
+        except StateNotCopied as exc:
+            self.state.report(ctx.execution_id, layer.id, hook, exc)
+            return exc
+        return None
 
     def collect_stop(self, value: Any, ctx: ExecutionContext) -> None:
         """Keep the first stop that a hook returns; the harness ends the turn at its next look."""
@@ -180,7 +220,8 @@ class HookRunner:
 
     def forget(self, execution_id: str) -> None:
         """Drop what is only of use to an execution that has ended."""
-        self.take_stop(execution_id)
+        if self.has_stops:
+            self.take_stop(execution_id)
 
     async def flush(self, ctx: ExecutionContext) -> None:
         """Wait until everything written so far for an execution is in storage, or was reported."""
@@ -232,9 +273,10 @@ class HookRunner:
         that value.
         """
         outcome = Outcome()
-        notes, token, start = None, None, None
+        notes: HookNotes | None = None
+        token, start = None, None
         if self.note is not None:
-            notes = HookNotes()
+            notes = []
             token = CURRENT_NOTES.set(notes)
             start = self.clock.monotonic_ms()
         elif hook in _ENFORCING:
@@ -245,8 +287,16 @@ class HookRunner:
             if value is not None and type(value) is not dict:  # most results: nothing to wait for
                 waiting: Awaitable[Any] | None = None
                 if hook not in _CLOSING:
-                    limit = layer.timeout_ms(hook)
-                    value = begun(value, limit)
+                    limit = DEFAULT_TIMEOUTS_MS[hook]
+                    if layer.timeouts:
+                        limit = layer.timeouts.get(hook, limit)
+                    if type(value) is CoroutineType and 0 < limit < inf:  # what `begun` does with nearly every hook
+                        try:
+                            value = Unfinished(value, value, value.send(None))
+                        except StopIteration as done:
+                            value = done.value
+                    else:
+                        value = begun(value, limit)
                     if type(value) is Unfinished:
                         waiting = value.finish(layer.id, hook, limit)
                 elif hasattr(value, "__await__"):
@@ -266,7 +316,11 @@ class HookRunner:
         if start is not None and (notes is not None or outcome.error is not None):
             outcome.duration_ms = self.clock.monotonic_ms() - start
         if notes is not None:
-            self._leave_trace(outcome, notes, layer, hook, ctx, count)
+            if outcome.error is None:
+                items = None if count is None else count(outcome.value)
+                self.trace(notes, layer, hook, ctx, outcome.duration_ms, items)
+            else:
+                self.trace_failed(notes, layer, hook, ctx, outcome.duration_ms, outcome.error)
         return outcome
 
     async def run(self, layer: MemoryLayer, hook: Any, params: Any, ctx: ExecutionContext, **how: Any) -> Outcome:
@@ -300,23 +354,12 @@ class HookRunner:
         if start is not None:
             outcome.duration_ms = self.clock.monotonic_ms() - start
         if notes is not None:
-            self._leave_trace(outcome, notes, layer, hook, ctx, count)
+            if outcome.error is None:
+                items = None if count is None else count(outcome.value)
+                self.trace(notes, layer, hook, ctx, outcome.duration_ms, items)
+            else:
+                self.trace_failed(notes, layer, hook, ctx, outcome.duration_ms, outcome.error)
         return outcome
-
-    def _leave_trace(
-        self,
-        outcome: Outcome,
-        notes: HookNotes,
-        layer: MemoryLayer,
-        hook: Any,
-        ctx: ExecutionContext,
-        count: Callable[[Any], int] | None,
-    ) -> None:
-        if outcome.error is None:
-            items = None if count is None else count(outcome.value)
-            self.trace(notes, layer, hook, ctx, outcome.duration_ms, None, items)
-        else:
-            self.trace_failed(notes, layer, hook, ctx, outcome.duration_ms, outcome.error)
 
     def _fail(self, outcome: Outcome, error: Exception, layer: MemoryLayer, hook: str, ctx: ExecutionContext) -> None:
         outcome.error = error
@@ -332,22 +375,21 @@ class HookRunner:
         hook: Any,
         ctx: ExecutionContext,
         duration_ms: float,
-        budget: Budget | None,
-        items: int | None,
+        items: int | None = None,
+        budget: float | None = None,
+        used: int = 0,
     ) -> None:
-        """Record a call of a hook that ended well, with the tokens it was given and used."""
+        """Record a call of a hook that ended well; of a recall with the tokens it was given and used."""
+        if self.note is None:
+            return
         now = self.clock.now_ms()
-        if notes.attributes is None and notes.events is None:  # nearly always
-            if self.note is not None:
-                self.note((MemoryTraceSpan.kind, ctx.event_place, now, layer.id, hook, duration_ms, budget, items))
+        row = (_CALLED, ctx.event_place, now, layer.id, hook, duration_ms, items, budget, used)
+        if not notes:  # nearly always
+            self.note(row)
         elif self.sink is not None:
-            tokens = None if budget is None else LayerTokens(layer.id, *budget)
-            events = tuple(notes.events or ())
-            self.sink.emit(
-                MemoryTraceSpan(
-                    ctx.where, now, layer.id, hook, duration_ms, "ok", tokens, items, None, notes.attributes, events
-                )
-            )
+            attributes, events = noted(notes)
+            called = cast(MemoryTraceSpan, event_of(row))
+            self.sink.emit(replace(called, attributes=attributes, notes=events))
 
     def trace_failed(
         self,
@@ -362,6 +404,7 @@ class HookRunner:
         if self.sink is None:
             return
         kind, message, stack = error_facts(error)
+        attributes, events = noted(notes)
         self.sink.emit(
             MemoryTraceSpan(
                 ctx.where,
@@ -371,9 +414,17 @@ class HookRunner:
                 duration_ms,
                 "timeout" if isinstance(error, HookTimeout) else "error",
                 error=message,
-                attributes=notes.attributes,
-                notes=tuple(notes.events or ()),
+                attributes=attributes,
+                notes=events,
                 error_type=kind,
                 error_stack=stack,
             )
         )
+
+
+def _all_idle(tests: list[tuple[str, IsIdle]], state_of: Callable[[str, str], Any]) -> Callable[[str], bool]:
+    """Return what tells whether all hooks would do nothing, each given the state of its layer."""
+    if len(tests) == 1:
+        ((layer_id, is_idle),) = tests
+        return lambda execution_id: is_idle(execution_id, state_of(execution_id, layer_id))
+    return lambda execution_id: all(test(execution_id, state_of(execution_id, layer_id)) for layer_id, test in tests)

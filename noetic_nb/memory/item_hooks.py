@@ -60,10 +60,12 @@ async def append_items(
         if outcome.error is not None:
             continue
         before_it = current
-        current, state, request = outcome.value
+        after, state, request = outcome.value
+        if not runner.write(ctx, layer, "on_item_append", state):
+            continue
+        current = after
         if current is not before_it:
             made_by += [(item, layer.id) for item in current if item not in before_it]
-        runner.write(ctx, layer, "on_item_append", state)
         if request is not None:
             requests.append(request)
         if not current:  # nothing is left to be logged

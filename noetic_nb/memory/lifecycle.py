@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
@@ -16,6 +16,7 @@ from noetic_nb.memory.hook_timeout import call_hook
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.params import Feedback, InitParams, ReturnParams, SpawnParams
 from noetic_nb.memory.scope import resolve_scope_key
+from noetic_nb.memory.state_copy import StateNotCopied
 from noetic_nb.memory.write_behind import Target, counts_of
 from noetic_nb.storage import ScopedStorage, StorageAdapter
 
@@ -63,17 +64,27 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
             if not isinstance(outcome, Outcome):
                 outcome = await outcome
             error, state = outcome.error, outcome.value
-        if error is None and state is UNSET and layer.id in targets:
-            start = runner.storage_began()
-            found = _stored(runner, layer, targets[layer.id], ctx)
-            if isinstance(found, tuple):
-                (error, state), held = found, targets[layer.id].held_now()
+        source = targets.get(layer.id)
+        if source is not None and error is None and state is UNSET:
+            start = None if runner.note is None else runner.storage_began()
+            if not source.is_immediate:
+                error, state = await _read_stored(runner, layer, source, ctx)
             else:
-                error, state = await found
-            runner.storage_ended(ctx, start)
-        if error is None:
-            if state is not UNSET:
+                try:
+                    state, held = source.load_now()
+                except Exception as exc:
+                    error, state = _not_read(runner, layer, ctx, exc)
+                if state is None:
+                    state = UNSET
+            if start is not None:
+                runner.storage_ended(ctx, start)
+        if error is None and state is not UNSET:
+            try:
                 runner.state.set(ctx.execution_id, layer.id, state, hook="init", held=held)
+            except StateNotCopied as exc:
+                runner.state.report(ctx.execution_id, layer.id, "init", exc)
+                error = exc
+        if error is None:
             if layer.hooks.init is not None and not runner.state.has(ctx.execution_id, layer.id):
                 hint = 'return {"state": ...} from it, or leave it out'
                 idle = LayerIdle(f"Layer {layer.id!r} takes no part: its `init` returned no state; {hint}.")
@@ -83,24 +94,11 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
         else:
             raise error
     # Only now, so that a state that was just loaded is not written back.
-    for layer_id, target in targets.items():
-        runner.state.register_durable(ctx.execution_id, layer_id, target)
+    if targets:
+        runner.state.register_targets(ctx.execution_id, targets)
 
 
 _Stored: TypeAlias = tuple[Exception | None, Any]
-
-
-def _stored(
-    runner: HookRunner, layer: MemoryLayer, target: Target, ctx: ExecutionContext
-) -> _Stored | Coroutine[Any, Any, _Stored]:
-    """Return the state that a layer left in its scope, `UNSET` where it left none; and the error of a store that fails."""
-    if not target.is_immediate:
-        return _read_stored(runner, layer, target, ctx)
-    try:
-        found = target.load_now()
-    except Exception as exc:
-        return _not_read(runner, layer, ctx, exc)
-    return None, UNSET if found is None else found
 
 
 async def _read_stored(runner: HookRunner, layer: MemoryLayer, target: Target, ctx: ExecutionContext) -> _Stored:
@@ -130,7 +128,8 @@ def _target(
             kind = error.kind if isinstance(error, NoeticError) else type(error).__name__
             runner.sink.emit(ErrorRaised(ctx.where, ctx.clock.now_ms(), kind, str(error), layer.id))
 
-    return Target(ScopedStorage(storage, layer.id, resolve_scope_key(layer.scope, ctx)), on_problem, counts)
+    scope_key = ctx.thread_id if layer.scope == "thread" else resolve_scope_key(layer.scope, ctx)
+    return Target(ScopedStorage(storage, layer.id, scope_key), on_problem, counts)
 
 
 async def _look(runner: HookRunner, layer: MemoryLayer, target: Target, ctx: ExecutionContext) -> None:
@@ -173,7 +172,8 @@ async def spawn_state(
         # No entry at all: a child layer with an `init` of its own must not pass for initialised.
         if child_state is UNSET or child_state is None:
             continue
-        runner.state.set(child_ctx.execution_id, layer.id, child_state, hook="on_spawn")
+        if runner.put(child_ctx, layer, "on_spawn", child_state) is not None:
+            continue
         # A layer of the child's own must not write where the one goes on that it shares its id with.
         if durable and layer.id not in sources.values():
             runner.state.share_durable(parent_ctx.execution_id, child_ctx.execution_id, layer.id, source)
@@ -211,7 +211,8 @@ async def merge_state(
         if outcome.error is not None:
             continue
         new_state, new_result = outcome.value
-        runner.write(parent_ctx, layer, "on_return", new_state, source)
+        if not runner.write(parent_ctx, layer, "on_return", new_state, source):
+            continue
         if new_result is not UNSET and new_result is not None:
             result = new_result
     # A child's result counts once the parent has it, so nothing of it may be on its way to storage still.

@@ -11,6 +11,7 @@ import math
 import weakref
 from collections import OrderedDict
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from types import CoroutineType
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.ids import SYSTEM_IDS, Ids
@@ -20,9 +21,10 @@ from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET, RerenderRequest, field_of, rerender_request
 from noetic_nb.memory.hook_runner import HookRunner
 from noetic_nb.memory.hook_timeout import Unfinished, begun
-from noetic_nb.memory.layer import MemoryLayer
+from noetic_nb.memory.layer import DEFAULT_TIMEOUTS_MS, MemoryLayer
 from noetic_nb.memory.params import RecallParams
 from noetic_nb.memory.scope import resolve_scope_key
+from noetic_nb.memory.state_copy import is_same
 from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.memory.trace import CURRENT_NOTES, HookNotes
 from noetic_nb.quick_records import NamedTuple
@@ -34,6 +36,7 @@ RecallMode: TypeAlias = Literal["all", "cached", "atomic", "eventual"]
 
 # A layer that misjudges its own tokens by more than this is reported; below it, rounding explains the difference.
 COUNT_TOLERANCE: Final = 0.10
+_LIMIT: Final = DEFAULT_TIMEOUTS_MS["recall"]
 # Values kept for eventual layers; beyond it the one that was served longest ago goes, and is recalled anew when it is needed.
 CACHE_ENTRIES: Final = 1024
 
@@ -141,14 +144,14 @@ class Recaller:
         caches = wanted is None and mode != "all" and bool(self._eventual)
         is_half, runner, execution_id = mode == "atomic" or mode == "eventual", self._runner, ctx.execution_id
         states = runner.state
-        state_of = states.get
+        live = states.of(execution_id)
         for layer in runner.layers_with("recall"):
             if wanted is not None and layer.id not in wanted:
                 continue
             eventual = caches and layer.id in self._eventual
             if is_half and eventual is (mode == "atomic"):
                 continue
-            state = state_of(execution_id, layer.id)
+            state = live.get(layer.id)
             if (state is None or states.has_disabled) and not runner.runs(layer, execution_id):
                 runner.skipped(layer, "recall", ctx)
                 continue
@@ -170,10 +173,11 @@ class Recaller:
         self, layer: MemoryLayer, params: RecallParams, again: bool
     ) -> RecallEntry | Coroutine[Any, Any, RecallEntry | None] | None:
         """Do what `HookRunner.begin` does, with no more around the hook than it needs: recall runs at every step."""
-        runner, notes, token, start = self._runner, None, None, 0.0
+        runner, token, start = self._runner, None, 0.0
+        notes: HookNotes | None = None
         hook: Any = layer.hooks.recall
         if runner.note is not None:
-            notes = HookNotes()
+            notes = []
             token = CURRENT_NOTES.set(notes)
             start = runner.clock.monotonic_ms()
         try:
@@ -182,11 +186,25 @@ class Recaller:
                 if notes is not None:
                     self._trace(notes, start, layer, params, None)
                 return None
-            limit = layer.timeout_ms("recall")
-            value = begun(value, limit)
-            if type(value) is Unfinished:
-                return self._finish(value, limit, notes, start, layer, params, again)
-            found = self._understood(layer, params, value)
+            found: RecallEntry | _Recalled
+            kind = type(value)
+            if kind is not str:
+                limit = layer.timeouts.get("recall", _LIMIT) if layer.timeouts else _LIMIT
+                if kind is CoroutineType and 0 < limit < math.inf:  # what `begun` does with nearly every hook
+                    try:
+                        value = Unfinished(value, value, value.send(None))
+                    except StopIteration as done:
+                        value = done.value
+                else:
+                    value = begun(value, limit)
+                kind = type(value)
+                if kind is Unfinished:
+                    return self._finish(value, limit, notes, start, layer, params, again)
+            if kind is str and value and (count := params.ctx.tokenize(value)) <= params.budget:
+                # The result of most layers: nothing else to read in it.
+                found = RecallEntry(layer.id, (input_message(value, "developer", ids=self._ids),), count, (), (), value)
+            else:
+                found = self._understood(layer, params, value)
         except Exception as exc:
             self._failed(exc, notes, start, layer, params)
             return None
@@ -229,12 +247,11 @@ class Recaller:
         params: RecallParams,
         found: RecallEntry | _Recalled | None,
     ) -> None:
-        runner, budget = self._runner, params.budget
+        runner = self._runner
         duration = runner.clock.monotonic_ms() - start
         entry = found.entry if isinstance(found, _Recalled) else found
         used, count = (0, 0) if entry is None else (entry.token_count, len(entry.items))
-        tokens = (budget, used, max(0.0, budget - used), count)
-        runner.trace(notes, layer, "recall", params.ctx, duration, tokens, count)
+        runner.trace(notes, layer, "recall", params.ctx, duration, count, params.budget, used)
 
     def _failed(
         self, error: Exception, notes: HookNotes | None, start: float, layer: MemoryLayer, params: RecallParams
@@ -245,11 +262,7 @@ class Recaller:
             duration = runner.clock.monotonic_ms() - start
             runner.trace_failed(notes, layer, "recall", params.ctx, duration, error)
 
-    def _understood(self, layer: MemoryLayer, params: RecallParams, value: Any) -> RecallEntry | _Recalled:
-        # Exactly text: everything else is for the general reader below.
-        if type(value) is str and value and (count := params.ctx.tokenize(value)) <= params.budget:
-            # The result of most layers: nothing else to read in it.
-            return RecallEntry(layer.id, (input_message(value, "developer", ids=self._ids),), count, (), (), value)
+    def _understood(self, layer: MemoryLayer, params: RecallParams, value: Any) -> _Recalled:
         recalled = self._read(layer, params, value)
         self._runner.collect_stop(value, params.ctx)
         return recalled
@@ -261,9 +274,8 @@ class Recaller:
         # Outside of a re-render a request has no meaning: recall is running already.
         if again and recalled.request is not None:
             self._requests.setdefault(params.ctx.execution_id, []).append(recalled.request)
-        if recalled.state is not None:
-            self._runner.state.set(params.ctx.execution_id, layer.id, recalled.state, hook="recall")
-        return recalled.entry
+        kept = recalled.state is None or self._runner.write(params.ctx, layer, "recall", recalled.state)
+        return recalled.entry if kept else None
 
     def _read(self, layer: MemoryLayer, params: RecallParams, value: Any) -> _Recalled:
         tokenize = params.ctx.tokenize
@@ -356,7 +368,7 @@ class Recaller:
         last = self._last_params.get(key)
         if last is None:
             return  # cold: the first recall sees this state
-        if hook == "init" and last[1].state == state:
+        if hook == "init" and is_same(last[1].state, state):
             return  # loaded as it was left
         self._last_params[key] = (layer, last[1]._replace(ctx=ctx, state=state))
         self._refresh(key)

@@ -41,7 +41,7 @@ from noetic_nb.memory.params import (
 )
 from noetic_nb.memory.recall import RecallEntry, Recaller, RecallMode
 from noetic_nb.memory.side_by_side import side_by_side
-from noetic_nb.memory.state_copy import deep_copy
+from noetic_nb.memory.state_copy import StateNotCopied
 from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.memory.steering_decision import SteeringDecision, Stop
 from noetic_nb.models.client import TokenLogprob, Usage
@@ -115,6 +115,8 @@ class LayerStack:
         """The layers, in the order in which they were given."""
         # The hooks that at least one layer has: most agents have few, and calling the others would cost time for nothing.
         self.hooks: Final = self._runner.hooks
+        self.is_idle: Final = self._runner.is_idle
+        """``is_idle(hook, execution_id)``: whether a hook would do nothing in any layer, so that it need not be called."""
         self._recaller = Recaller(self._runner, ids=ids, force_atomic=force_atomic_recall)
         self._on_steering_error: OnSteeringError = on_steering_error
 
@@ -195,31 +197,32 @@ class LayerStack:
 
     async def store(self, ctx: ExecutionContext, *, response: Any, log: ItemLog | Sequence[Item]) -> None:
         """Let every layer keep what matters of a response; all at once, each with a copy of its state."""
+        runner, states, execution_id = self._runner, self.state, ctx.execution_id
         # Judged before any of them runs: stores do not decide on each other.
-        layers = list(self._runner.active("store", ctx)) if "store" in self.hooks else None
+        layers = runner.active_now("store", ctx)
         if not layers:
             return
-        answer, view = as_response(response), _view(log)
+        answer, view, read = as_response(response), _view(log), _STATE_OF["store"]
+        items = answer.items
 
         def one(layer: MemoryLayer) -> Outcome | Coroutine[Any, Any, Outcome]:
             try:
-                state = deep_copy(self.state.get(ctx.execution_id, layer.id))
-            except Exception as exc:  # a lock or a connection in it: this layer's fault, not that of the turn
-                self.state.report(ctx.execution_id, layer.id, "store", exc)
+                state = states.copy_of(execution_id, layer.id, "store")
+            except StateNotCopied as exc:  # this layer's fault, not that of the turn
+                states.report(execution_id, layer.id, "store", exc)
                 return Outcome(error=exc, status="error")
-            params = StoreParams(answer.items, view, answer, ctx, state)
-            return self._runner.begin(layer, "store", params, ctx, read=_STATE_OF["store"])
+            return runner.begin(layer, "store", StoreParams(items, view, answer, ctx, state), ctx, read=read)
 
         outcomes = await side_by_side(one, layers)
         # Written when all have ended, in the order of the layers: who was quicker must not show in what is stored.
         for layer, outcome in zip(layers, outcomes, strict=True):
-            self._write(ctx, layer, "store", outcome)
-        await self._runner.flush(ctx)
-
-    def _write(self, ctx: ExecutionContext, layer: MemoryLayer, hook: str, outcome: Outcome) -> None:
-        """Write a state wherever the result names one, be it None: for `store` and `on_complete`, that clears it."""
-        if outcome.error is None and outcome.value is not UNSET:
-            self.state.set(ctx.execution_id, layer.id, outcome.value, hook=hook)
+            if outcome.error is None and outcome.value is not UNSET:
+                try:
+                    states.set(execution_id, layer.id, outcome.value, hook="store")
+                except StateNotCopied as exc:
+                    states.report(execution_id, layer.id, "store", exc)
+        if not states.is_idle:
+            await runner.flush(ctx)
 
     def before_tool_call(
         self,
@@ -303,6 +306,11 @@ class LayerStack:
     ) -> None:
         """Call ``on_feedback`` with a judgement of the thread, outside of any execution."""
         await run_feedback_hooks(self._runner, self.storage, ctx, kind=kind, value=value, source=source)
+
+    @property
+    def has_stops(self) -> bool:
+        """Whether a hook of any execution wants its turn to stop."""
+        return self._runner.has_stops
 
     def take_stop(self, ctx: ExecutionContext) -> Stop | None:
         """Return the stop that a hook of this execution returned, once."""
@@ -389,7 +397,10 @@ class LayerStack:
             state = self.state.get(ctx.execution_id, layer.id)
             params = CompleteParams(view, ctx, state, outcome)
             done = self._runner.begin(layer, "on_complete", params, ctx, read=_STATE_OF["on_complete"])
-            self._write(ctx, layer, "on_complete", done if isinstance(done, Outcome) else await done)
+            ended = done if isinstance(done, Outcome) else await done
+            # Wherever the result names a state, be it None: here, as for `store`, that clears it.
+            if ended.error is None and ended.value is not UNSET:
+                self._runner.put(ctx, layer, "on_complete", ended.value)
         await self._runner.flush(ctx)
 
     async def dispose(self, ctx: ExecutionContext) -> dict[str, Exception]:

@@ -9,16 +9,21 @@ import copy
 from math import isfinite
 from typing import Any, Final, TypeAlias, TypeVar
 
+from noetic_nb.errors import NoeticError
 from noetic_nb.items.frozen import FrozenDict
 
-__all__ = ["Snapshot", "deep_copy"]
+__all__ = ["NOT_TAKEN", "NotCopied", "Snapshot", "StateNotCopied", "deep_copy", "is_same"]
 
 T = TypeVar("T")
 
 # In a memo: JSON text would not give back what was copied.
 _IS_ODD: Final = "noetic_nb: is odd"
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
-_UNSET: Final = object()
+NOT_TAKEN: Final = object()
+"""What is kept of a `Snapshot` before anybody has wanted it."""
+
+# A state that is nested deeper is not looked into for what cannot be copied: nobody would read the place.
+_DEEPEST: Final = 20
 
 # Of `copy.deepcopy`: what was copied already, by the id of the original; other keys are ours.
 _Memo: TypeAlias = dict[Any, Any]
@@ -37,8 +42,77 @@ def deep_copy(state: T) -> T:
     >>> state
     {'notes': [{'text': 'a'}]}
     """
-    found: T = state if type(state) in _PLAIN else _copied(state, {})
-    return found
+    kind: Any = type(state)
+    if kind in _PLAIN:
+        return state
+    given: Any = state
+    found: Any = _flat_copy(given) if kind is dict else None
+    copied: T = _copied(given, {}) if found is None else found
+    return copied
+
+
+class NotCopied(Exception):
+    """A state cannot be copied; `__cause__` says why. Whoever knows whose state it is makes a `StateNotCopied` of it."""
+
+
+class StateNotCopied(NoeticError):
+    """A layer has a state that cannot be copied, as storage, the history of changes, runs and `store` need it.
+
+    Parameters
+    ----------
+    hook : str
+        The hook or function that returned the state, or that was to have a copy of it.
+
+    Examples
+    --------
+    >>> error = StateNotCopied("notes", "store", {"seen": [compile]}, TypeError("cannot pickle it"))
+    >>> error.kind, error.layer_id, error.hook
+    ('layer_failed', 'notes', 'store')
+    """
+
+    def __init__(self, layer_id: str, hook: str, state: Any, cause: BaseException) -> None:
+        try:
+            reason = str(cause)
+        except Exception:  # of a class of the user's own
+            reason = ""
+        kind, place = _uncopied(state)
+        super().__init__(
+            "layer_failed",
+            f"The state of layer {layer_id!r} cannot be copied, so its {hook!r} changed nothing and the state from before "
+            f"stays: {type(cause).__name__}: {reason}".rstrip(": "),
+            given=f"{kind} at state{place}" if place else f"{kind} as the whole state",
+            hint="Keep what is alive, such as locks, files and connections, in a variable outside of the state, or give its "
+            "class a method snapshot() or __deepcopy__() that copies it.",
+            layer_id=layer_id,
+            hook=hook,
+        )
+        self.__cause__ = cause
+
+
+def _uncopied(value: Any, place: str = "", depth: int = 0) -> tuple[str, str]:
+    """Return the type of what cannot be copied in a state, and where in it that is."""
+    inside: Any = value.items() if type(value) is dict else enumerate(value) if type(value) in (list, tuple) else ()
+    for key, inner in inside if depth < _DEEPEST else ():
+        try:
+            deep_copy(inner)
+        except Exception:
+            step = f".{key}" if type(key) is str else f"[{key}]" if type(key) is int else "[...]"
+            return _uncopied(inner, place + step, depth + 1)
+    return type(value).__name__, place
+
+
+def is_same(state: Any, other: Any) -> bool:
+    """Tell whether two states are equal; what cannot be compared, as arrays cannot, is taken to differ.
+
+    Examples
+    --------
+    >>> is_same({"n": 1}, {"n": 1.0})
+    True
+    """
+    try:
+        return bool(state == other)
+    except Exception:
+        return False
 
 
 class Snapshot:
@@ -56,31 +130,54 @@ class Snapshot:
     ({'notes': ['a']}, True, True)
     """
 
-    __slots__ = ("_kept", "is_plain", "state")
+    __slots__ = ("is_plain", "kept", "state")
 
     def __init__(self, state: Any, held: Any = None) -> None:
         self.state = state
         """The state itself, in the hands of its layer."""
         # `held` is the same plain data, just loaded, in which nobody writes.
-        self._kept: Any = _UNSET if held is None else held
+        self.kept: Any = NOT_TAKEN if held is None else held
+        """What was taken, and nobody writes into; `NOT_TAKEN` before."""
         self.is_plain = held is not None
         """Whether what was taken is what its JSON text would be read as: mappings with text keys, lists, and what they hold."""
 
     def is_held(self, data: Any) -> bool:
         """Tell whether these data are what was taken."""
-        return self._kept is data
+        return self.kept is data
 
     def take(self) -> Any:
-        """Return the state as it was when this was first called; nobody writes into it. Raises what `deep_copy` raises."""
-        if self._kept is _UNSET:
-            kind = type(self.state)
-            if kind is not dict and (own := getattr(kind, "snapshot", None)) is not None:
-                self._kept = own(self.state)
-            else:
-                memo: _Memo = {}
-                self._kept = _copied(self.state, memo)
-                self.is_plain = _IS_ODD not in memo
-        return self._kept
+        """Return the state as it was when this was first called; nobody writes into it. Raises `NotCopied`."""
+        if self.kept is NOT_TAKEN:
+            try:
+                kind = type(self.state)
+                if kind is not dict and (own := getattr(kind, "snapshot", None)) is not None:
+                    self.kept = own(self.state)
+                elif kind is dict and (flat := _flat_copy(self.state)) is not None:
+                    self.kept, self.is_plain = flat, True
+                else:
+                    memo: _Memo = {}
+                    self.kept = _copied(self.state, memo)
+                    self.is_plain = _IS_ODD not in memo
+            except Exception as exc:
+                raise NotCopied from exc
+        return self.kept
+
+
+def _flat_copy(state: dict[Any, Any]) -> dict[Any, Any] | None:
+    """Return a copy of a mapping of texts, whole numbers and at most one list of these; None for all else.
+
+    Such as many states are: there is nothing in it that could be in two places, or that JSON would not give back.
+    """
+    made, has_list = state.copy(), False
+    for key, inner in state.items():
+        kind = type(inner)
+        if type(key) is str and kind in _PLAIN:
+            continue
+        if type(key) is not str or kind is not list or has_list or not _PLAIN.issuperset(map(type, inner)):
+            return None
+        made[key] = inner.copy()
+        has_list = True
+    return made
 
 
 def _copied(value: Any, memo: _Memo) -> Any:

@@ -7,11 +7,11 @@ a state that is changed in place later cannot reach storage half-changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias
 
 from noetic_nb.memory.execution_context import Diagnostic, log_diagnostic
-from noetic_nb.memory.state_copy import Snapshot
+from noetic_nb.memory.state_copy import NotCopied, Snapshot, StateNotCopied, deep_copy
 from noetic_nb.memory.storage_time import StorageTime
 from noetic_nb.memory.write_behind import Mirror, OnProblem, Target
 from noetic_nb.storage import ScopedStorage
@@ -22,6 +22,7 @@ StateListener: TypeAlias = Callable[[str, str, Any, str], None]
 """Called at every write: ``listener(execution_id, layer_id, state, hook)``."""
 
 _Key: TypeAlias = tuple[str, str]
+_MISSING: Final = object()
 
 
 class LayerStateStore:
@@ -48,7 +49,8 @@ class LayerStateStore:
         self.keep: Callable[[str, str, Snapshot, str], None] | None = None
         # Called with the same after it, while someone follows the run.
         self.tell: Callable[[str, str, Snapshot, str], None] | None = None
-        self._states: dict[_Key, Any] = {}
+        # By execution, so that one of them is looked through, and forgotten, without the others.
+        self._states: dict[str, dict[str, Any]] = {}
         self._mirror = Mirror(self.report)
         self._targets = self._mirror.by_key
         self.storage_time = StorageTime()
@@ -71,16 +73,23 @@ class LayerStateStore:
 
     def get(self, execution_id: str, layer_id: str) -> Any:
         """Return a layer's state, None where there is none."""
-        return self._states.get((execution_id, layer_id))
+        states = self._states.get(execution_id)
+        return None if states is None else states.get(layer_id)
+
+    def of(self, execution_id: str) -> Mapping[str, Any]:
+        """Return the states of an execution by layer id, as they stand whenever they are looked at; for reading only."""
+        states = self._states.get(execution_id)
+        if states is None:
+            states = self._states[execution_id] = {}
+        return states
 
     def has(self, execution_id: str, layer_id: str) -> bool:
         """Tell whether there is an entry, be it None: a cleared state is not a missing one."""
-        return (execution_id, layer_id) in self._states
+        return layer_id in self._states.get(execution_id, ())
 
     def holds(self, execution_id: str, layer_id: str) -> bool:
         """Tell whether a write here counts from now on: there is an entry, or there will be one in storage."""
-        key = (execution_id, layer_id)
-        return key in self._states or self._mirror.target(key) is not None
+        return self.has(execution_id, layer_id) or self._mirror.target((execution_id, layer_id)) is not None
 
     def set(self, execution_id: str, layer_id: str, state: Any, *, hook: str = "set", held: Any = None) -> None:
         """Write a state; it is mirrored if a target is registered. None deletes the durable key.
@@ -91,29 +100,59 @@ class LayerStateStore:
             What wrote it, for the listeners.
         held : optional
             The plain data that the state has just been copied from, and that nobody writes into.
+
+        Raises
+        ------
+        StateNotCopied
+            Where somebody remembers what was, or follows the run, and the state cannot be copied; the state from before stays,
+            and nobody is told. Where only storage wants the copy, that is reported like every other failure of the mirror.
         """
+        states = self._states.get(execution_id)
+        if states is None:
+            states = self._states[execution_id] = {}
+        before = states.get(layer_id, _MISSING)
+        states[layer_id] = state
         key = (execution_id, layer_id)
-        if key not in self._states:
-            self._noted(execution_id, layer_id)
-        self._states[key] = state
         target, taken = self._targets.get(key), Snapshot(state, held)
-        if target is not None:
-            self._mirror.write(key, target, taken)
-        if self.keep is not None:
-            self.keep(execution_id, layer_id, taken, hook)
-        if self.tell is not None:
-            self.tell(execution_id, layer_id, taken, hook)
+        # Whoever comes first takes the copy, before anything else: where that fails, nothing has happened.
+        try:
+            if target is not None:
+                self._mirror.write(key, target, taken)
+            if self.keep is not None:
+                self.keep(execution_id, layer_id, taken, hook)
+            if self.tell is not None:
+                self.tell(execution_id, layer_id, taken, hook)
+        except NotCopied as exc:
+            cause = exc.__cause__ or exc
+            error = StateNotCopied(layer_id, hook, state, cause)
+            if self.keep is not None or self.tell is not None or target is None:
+                if before is _MISSING:
+                    del states[layer_id]
+                else:
+                    states[layer_id] = before
+                raise error from cause
+            # Nobody but storage wanted it, and what storage refuses is reported and stays.
+            target.failure = error
+            self.report(execution_id, layer_id, "persist", error)
         if self._listeners:
             # A copy, because a listener may end itself while it is called.
             for listener in tuple(self._listeners):
                 listener(execution_id, layer_id, state, hook)
 
-    def _noted(self, execution_id: str, layer_id: str) -> None:
-        # By execution, or `cleanup` would have to look at every pair there is.
+    def copy_of(self, execution_id: str, layer_id: str, hook: str) -> Any:
+        """Return a copy of a layer's state for a hook or function; raises `StateNotCopied`."""
+        state = self.get(execution_id, layer_id)
+        try:
+            return deep_copy(state)
+        except Exception as exc:  # a lock or a connection that the layer put into it in place
+            raise StateNotCopied(layer_id, hook, state, exc) from exc
+
+    def _noted(self, execution_id: str, *noted: str) -> None:
+        # Where writes go, or that a layer is disabled: by execution, or `cleanup` would have to look at every pair there is.
         layer_ids = self._by_execution.get(execution_id)
         if layer_ids is None:
             layer_ids = self._by_execution[execution_id] = set()
-        layer_ids.add(layer_id)
+        layer_ids.update(noted)
 
     def listen(self, listener: StateListener) -> Callable[[], None]:
         """Call `listener` at every write; returns a function that ends this."""
@@ -131,8 +170,13 @@ class LayerStateStore:
             Called, beside the diagnostic, when a write fails or replaces what another execution has written meanwhile.
         """
         found = target if isinstance(target, Target) else Target(target, on_problem)
-        self._mirror.register((execution_id, layer_id), found)
-        self._noted(execution_id, layer_id)
+        self.register_targets(execution_id, {layer_id: found})
+
+    def register_targets(self, execution_id: str, targets: Mapping[str, Target]) -> None:
+        """Do the same for several layers of an execution."""
+        for layer_id, target in targets.items():
+            self._targets[execution_id, layer_id] = target
+        self._noted(execution_id, *targets)
 
     def share_durable(self, execution_id: str, child_id: str, layer_id: str, source: str | None = None) -> None:
         """Mirror a child's writes to where its parent's go, under `source`: the two are one writer, not rivals."""
@@ -174,26 +218,25 @@ class LayerStateStore:
     def unsaved(self, execution_id: str) -> dict[str, Exception]:
         """Return the layers of an execution whose last write to storage failed, and why."""
         found: dict[str, Exception] = {}
+        targets = self._targets
         for layer_id in self._by_execution.get(execution_id, ()):
-            target = self._mirror.target((execution_id, layer_id))
+            target = targets.get((execution_id, layer_id))
             if target is not None and target.failure is not None:
                 found[layer_id] = target.failure
         return found
 
     def cleanup(self, execution_id: str) -> None:
         """Forget an execution: its state, targets and flags. Writes under way are finished."""
-        for layer_id in self._by_execution.pop(execution_id, ()):
-            key = (execution_id, layer_id)
-            self._states.pop(key, None)
-            self._mirror.drop(key)
-            self._disabled.discard(key)
-        self.has_disabled = bool(self._disabled)
+        self._states.pop(execution_id, None)
+        layer_ids = self._by_execution.pop(execution_id, None)
+        if layer_ids is None:
+            return
+        self._mirror.drop(*[(execution_id, layer_id) for layer_id in layer_ids])
+        if self.has_disabled:
+            self._disabled.difference_update([(execution_id, layer_id) for layer_id in layer_ids])
+            self.has_disabled = bool(self._disabled)
 
     def states(self, execution_id: str) -> dict[str, Any]:
         """Return the states of an execution by layer id."""
-        layer_ids = self._by_execution.get(execution_id, set())
-        return {
-            layer_id: self._states[(execution_id, layer_id)]
-            for layer_id in sorted(layer_ids)
-            if (execution_id, layer_id) in self._states
-        }
+        states = self._states.get(execution_id, {})
+        return {layer_id: states[layer_id] for layer_id in sorted(states)}

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from noetic_nb.errors import NoeticError
+from noetic_nb.items.frozen import own_copy
 from noetic_nb.memory.hook_timeout import HookTimeout
 from noetic_nb.memory.state_copy import Snapshot
 from noetic_nb.storage import InMemoryStorage, ScopedStorage
@@ -49,21 +50,34 @@ def counts_of(storage: Any) -> dict[str, int]:
 class Target:
     """One place in storage, and its version as it was last seen."""
 
-    __slots__ = ("_counts", "_key", "_lock", "_memory", "_seen", "failure", "is_immediate", "on_problem", "storage")
+    __slots__ = (
+        "_counts",
+        "_key",
+        "_lock",
+        "_memory",
+        "_prefix",
+        "_seen",
+        "failure",
+        "is_immediate",
+        "on_problem",
+        "storage",
+    )  # fmt: skip
 
     def __init__(
         self, storage: ScopedStorage, on_problem: OnProblem | None = None, counts: dict[str, int] | None = None
     ) -> None:
         self.storage = storage
         self.on_problem = on_problem
-        self._key = storage.prefix + STATE_KEY
+        self._prefix = prefix = storage.prefix
+        self._key = prefix + STATE_KEY
         self._lock: asyncio.Lock | None = None
         # Why the last write failed. Here and not by execution: a child writes where its parent does.
         self.failure: Exception | None = None
         self._counts = counts_of(storage.storage) if counts is None else counts
-        self._seen: Any = self._counts.get(storage.prefix, 0)
+        self._seen: Any = self._counts.get(prefix, 0)
+        store = storage.storage
         # Of this very class: one that is derived from it may have a `set` of its own.
-        self._memory = storage.storage if type(storage.storage) is InMemoryStorage else None
+        self._memory = store if type(store) is InMemoryStorage else None
         self.is_immediate = self._memory is not None
         """Whether the store is memory of this process, so that nothing has to be waited for: `load_now`, `write_now`."""
 
@@ -86,7 +100,7 @@ class Target:
     async def load(self) -> Any:
         """Return what is stored now, None where nothing is, and take it as known."""
         if self._memory is not None:
-            return self.load_now()
+            return self.load_now()[0]
         if self.is_versioned:
             store: Any = self.storage.storage
             found = await store.get_versioned(self._key)
@@ -96,15 +110,16 @@ class Target:
         self._seen = self._counts.get(self.storage.prefix, 0)
         return await self.storage.get(STATE_KEY)
 
-    def load_now(self) -> Any:
-        """Do what `load` does, at once: for a store that `is_immediate`."""
-        assert self._memory is not None
-        self._seen = self._counts.get(self.storage.prefix, 0)
-        return self._memory.get_now(self._key)
+    def load_now(self) -> tuple[Any, Any]:
+        """Do what `load` does, at once: for a store that `is_immediate`.
 
-    def held_now(self) -> Any:
-        """Return what `load_now` has returned a copy of, where the store holds it as data that nobody writes into; else None."""
-        return None if self._memory is None else self._memory.held_now(self._key)
+        Returns the value, and what it is a copy of, where the store holds that as data that nobody writes into; else None.
+        """
+        memory, key = self._memory, self._key
+        assert memory is not None
+        self._seen = self._counts.get(self._prefix, 0)
+        held = memory.held_now(key)
+        return (memory.get_now(key), None) if held is None else (own_copy(held), held)
 
     async def write(self, value: Any) -> NoeticError | None:
         """Write a state, None deletes it; returns the conflict there was, if any."""
@@ -121,20 +136,20 @@ class Target:
 
     def write_now(self, state: Snapshot, kept: Any) -> NoeticError | None:
         """Do what `write` does with a state and what was taken of it, at once: for a store that `is_immediate`."""
-        assert self._memory is not None
-        prefix = self.storage.prefix
-        found, conflict = self._counts.get(prefix, 0), None
+        memory, prefix, conflict = self._memory, self._prefix, None
+        assert memory is not None
+        found = self._counts.get(prefix, 0)
         try:
             is_own = state.is_plain and type(kept) is dict
             value = kept if is_own else state.state
             if found != self._seen:
-                conflict = self._conflict(self._memory.get_now(self._key), value)
-            self._memory.set_now(self._key, value, is_own=is_own)
+                conflict = self._conflict(memory.get_now(self._key), value)
+            memory.set_now(self._key, value, is_own=is_own)
         except Exception as exc:
             self.failure = exc
             raise
-        self.failure, self._seen = None, found + 1
-        self._counts[prefix] = found + 1
+        self.failure = None
+        self._seen = self._counts[prefix] = found + 1
         return conflict
 
     async def _counted(self, value: Any) -> NoeticError | None:
@@ -209,10 +224,6 @@ class Mirror:
         """Whether nothing waits to be written and nothing is being written."""
         return not self._pending and not self._writing
 
-    def register(self, key: _Key, target: Target) -> None:
-        """Mirror later writes under this key to a target."""
-        self.by_key[key] = target
-
     def target(self, key: _Key) -> Target | None:
         """Return where a key is mirrored to."""
         return self.by_key.get(key)
@@ -222,22 +233,20 @@ class Mirror:
         return tuple(self.by_key.values())
 
     def write(self, key: _Key, target: Target, state: Snapshot) -> None:
-        """Write a state as it is now to where its key is mirrored: soon, or at once where the store is memory."""
-        try:
-            # A copy: the hook may go on to change its state in place.
-            kept = state.take()
-        except Exception as exc:
-            target.failure = exc
-            self._report(*key, "persist", exc)
-            return
+        """Write a state as it is now to where its key is mirrored: soon, or at once where the store is memory.
+
+        Raises `NotCopied`, and does nothing then.
+        """
+        # A copy: the hook may go on to change its state in place.
+        kept = state.take()
         if target.is_immediate:
             try:
                 conflict = target.write_now(state, kept)
             except Exception as exc:
                 self._failed(key, target, exc)
-            else:
-                if conflict is not None:
-                    self._replaced(key, target, conflict)
+                return
+            if conflict is not None:
+                self._replaced(key, target, conflict)
             return
         self._pending[key] = kept
         if key not in self._writing:
@@ -266,11 +275,13 @@ class Mirror:
             if late:
                 return
 
-    def drop(self, key: _Key) -> None:
+    def drop(self, *keys: _Key) -> None:
         """Mirror no more; a write under way or waiting is finished first."""
         # The writer needs the target for what is still waiting, and drops nothing that was accepted.
-        if key not in self._pending:
-            self.by_key.pop(key, None)
+        by_key, pending = self.by_key, self._pending
+        for key in keys:
+            if key not in pending:
+                by_key.pop(key, None)
 
     def _start(self, key: _Key) -> None:
         task = asyncio.get_running_loop().create_task(self._write(key))

@@ -12,6 +12,7 @@ from noetic_nb.events import EventSink, RuleChanged, Where
 from noetic_nb.memory.built_in import built_in
 from noetic_nb.memory.call_history import CallsSoFar
 from noetic_nb.memory.execution_context import ExecutionContext
+from noetic_nb.memory.idle_hook import IdleHook
 from noetic_nb.memory.layer import MemoryHooks, MemoryLayer, Slot
 from noetic_nb.memory.params import (
     AfterModelCallParams,
@@ -190,7 +191,7 @@ class _Steering:
     def hooks(self) -> MemoryHooks:
         return MemoryHooks(
             init=self.init,
-            recall=self.recall,
+            recall=IdleHook(self.recall, self._offers_nothing),
             before_tool_call=self.before_tool_call,
             after_model_call=self.after_model_call,
             on_spawn=self.on_spawn,
@@ -199,7 +200,7 @@ class _Steering:
             on_hook_failure=self.on_hook_failure,
             # Only a layer whose state outlives the execution has to remember what was called in it.
             on_tool_outcome=None if self.scope == "execution" else self.on_tool_outcome,
-            delivered=self.delivered,
+            delivered=IdleHook(self.delivered, self._sent_nothing),
             on_record=self.on_record,
         )
 
@@ -250,6 +251,18 @@ class _Steering:
             return None
         # The state is returned so that a durable queue is written without what was taken.
         return {"items": [message], "state": State({"ledger": [], **(p.state or {}), "pendingAsync": waiting})}
+
+    def _offers_nothing(self, execution_id: str, state: Any) -> bool:
+        # A state of another kind was set by somebody else: recall looks at it.
+        queue = self.late.queues.get(execution_id)
+        if queue is None or type(state) is not State:
+            return False
+        # Another list is to take the queue's place.
+        return not queue.pending and state.get("pendingAsync") is queue.pending
+
+    def _sent_nothing(self, execution_id: str, state: Any) -> bool:
+        queue = self.late.queues.get(execution_id)
+        return queue is None or not queue.in_flight
 
     def delivered(self, ctx: ExecutionContext, sent: frozenset[str]) -> None:
         self.late.delivered(ctx, sent)

@@ -121,7 +121,10 @@ class State(dict[str, Any]):
 
     def snapshot(self) -> State:
         """Return a copy that shares the entries, which stay as they were written but for faults that are known later."""
-        made = State(self)
+        made, ledger, waiting = State(self), self.get("ledger"), self.get("pendingAsync")
+        if len(made) == 2 and type(ledger) is Ledger and type(waiting) is list:  # of an execution, as most
+            made["ledger"], made["pendingAsync"] = Ledger(ledger), deep_copy(waiting) if waiting else []
+            return made
         for key, value in self.items():
             kind = type(value)
             if kind is Ledger:

@@ -179,13 +179,18 @@ class ScopedStorage:
     ['layers/notes/t1/state']
     """
 
-    __slots__ = ("layer_id", "prefix", "scope_key", "storage")
+    __slots__ = ("layer_id", "scope_key", "storage")
 
     def __init__(self, storage: StorageAdapter, layer_id: str, scope_key: str) -> None:
         self.storage = storage
         self.layer_id = layer_id
         self.scope_key = scope_key
-        self.prefix = layer_prefix(layer_id, scope_key)
+
+    @property
+    def prefix(self) -> str:
+        """The namespace: what all keys in the store begin with."""
+        # Not made with the object: what lives as long as an execution is seldom stored, and each has a key of its own.
+        return layer_prefix(self.layer_id, self.scope_key)
 
     async def get(self, key: str) -> JsonValue | None:
         """Return the value under a key of this namespace, or None."""

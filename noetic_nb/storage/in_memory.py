@@ -103,13 +103,16 @@ class InMemoryStorage:
     def set_now(self, key: str, value: JsonValue, *, is_own: bool = False) -> None:
         """Keep a copy of a value, None to forget the key: `set` and `delete` for who need not wait.
 
-        With `is_own` it is kept as it is: a mapping or a list of plain data that nobody will write into, and that is read
-        back from its JSON text as it stands.
+        With `is_own` it is kept as it is: its JSON text, or a mapping or a list of plain data that nobody will write into, and
+        that is read back from its JSON text as it stands.
         """
         if value is None:
             self._texts.pop(key, None)
-        else:
-            self._put(key, value if is_own else json_text(key, value))
+            return
+        self._texts[key] = value if is_own else json_text(key, value)
+        self._new.append(key)
+        if len(self._new) > _MOST_NEW_KEYS:
+            self._forget_new()
 
     def write_now(
         self, values: Mapping[str, JsonValue], delete: Iterable[str] = (), absent: Iterable[str] = ()
@@ -146,12 +149,6 @@ class InMemoryStorage:
         """Tell whether none of some keys is there."""
         return self._texts.keys().isdisjoint(keys)
 
-    def _put(self, key: str, text: Any) -> None:
-        self._texts[key] = text
-        self._new.append(key)
-        if len(self._new) > _MOST_NEW_KEYS:
-            self._forget_new()
-
     def _forget_new(self) -> None:
         # Many keys come and go with every turn, and others are written again and again.
         self._new = [key for key in dict.fromkeys(self._new) if key in self._texts]
@@ -172,7 +169,7 @@ class InMemoryStorage:
 
     async def set(self, key: str, value: JsonValue) -> None:
         """Keep a copy of a value."""
-        self._put(key, json_text(key, value))
+        self.set_now(key, json_text(key, value), is_own=True)
 
     async def delete(self, key: str) -> None:
         """Forget a key; a missing one is no error."""

@@ -39,14 +39,15 @@ SETTINGS: Final = {
 
 def wait_for(check: Callable[[], T], what: str, *, seconds: float = 30.0) -> T:
     """Return the first true answer of `check`; polls, because the other side is another process."""
-    deadline = time.monotonic() + seconds
+    deadline, pause = time.monotonic() + seconds, 0.005
     while True:
         answer = check()
         if answer:
             return answer
         if time.monotonic() > deadline:
             raise AssertionError(f"Not within {seconds} s: {what}. Last answer: {answer!r}")
-        time.sleep(0.05)
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)
 
 
 # How the front ends are started, where a notebook is, and whether its kernel is a new process, as everyone's is.
@@ -151,8 +152,8 @@ class Kernel:
     def __init__(self, lab: Lab, kernel_id: str) -> None:
         self._client = BlockingKernelClient(connection_file=str(lab.root / "runtime" / f"kernel-{kernel_id}.json"))
         self._client.load_connection_file()
-        self._client.start_channels()
-        self._client.wait_for_ready(timeout=60)
+        # The answers alone: what else is sent would only be thrown away.
+        self._client.start_channels(iopub=False, stdin=False, hb=False, control=False)
 
     def run(self, code: str) -> None:
         """Run statements."""
@@ -167,7 +168,6 @@ class Kernel:
         wait_for(lambda: self.value(expression) == wanted, f"{expression} is {wanted}")
 
     def _ask(self, code: str, expressions: dict[str, str]) -> dict[str, str]:
-        # Only the shell's reply is read: under a flood of widget messages the other socket may drop some.
         asked = self._client.execute(code, silent=False, store_history=False, user_expressions=expressions)
         while True:
             reply = self._client.get_shell_msg(timeout=60)

@@ -58,7 +58,7 @@ def test_a_turn_shows_where_its_time_went(notebook: Open, shot: Open) -> None:
     expect(parts.first).to_contain_text("%")
 
     assert root.locator(".nn-tl-time > span").count() == parts.count()
-    opened.theme("JupyterLab Dark")
+    opened.theme("dark")
     for width in (1400, 420):
         at_width(root, width)
         shot(root, f"timeline-time-{width}")

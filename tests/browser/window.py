@@ -32,8 +32,8 @@ READY: Final = """path => {
         && kernel?.connectionStatus === "connected" && kernel.status === "idle");
 }"""
 
-# Puts cells in the place of those that the notebook has.
-FILL: Final = """cells => {
+# Puts cells in the place of those that the notebook has, and tells whether the page shows them in time.
+FILL: Final = """async ([cells, patience]) => {
     const {content} = window.jupyterapp.shell.currentWidget, shared = content.model.sharedModel;
     shared.transact(() => {
         shared.deleteCellRange(0, shared.cells.length);
@@ -42,10 +42,14 @@ FILL: Final = """cells => {
     shared.clearUndoHistory();
     content.activeCellIndex = 0;
     content.mode = "command";
-}"""
-FILLED: Final = """cells => {
-    const found = [...document.querySelectorAll(".jp-CodeCell")];
-    return found.length === cells && found.every(cell => cell.querySelector(".jp-InputPrompt")?.textContent.trim() === "[ ]:");
+    const shown = () => {
+        const found = [...document.querySelectorAll(".jp-CodeCell")];
+        return found.length === cells.length
+            && found.every(cell => cell.querySelector(".jp-InputPrompt")?.textContent.trim() === "[ ]:");
+    };
+    const until = performance.now() + patience;
+    while (!shown() && performance.now() < until) await new Promise(done => setTimeout(done, 5));
+    return shown();
 }"""
 # Takes the cells away and asks the kernel to forget what they left. An answer that takes long is that of a kernel that hangs.
 CLEAR: Final = """async ([code, patience]) => {
@@ -65,6 +69,7 @@ ipywidgets.Widget.close_all()
 get_ipython().run_line_magic("reset", "-f")
 __import__("gc").collect()
 """
+FILL_MS: Final = 90_000
 PATIENCE_MS: Final = 20_000
 
 # Ends the kernel before its notebook. A view that was still being loaded complains after scripts that were asked for earlier.
@@ -75,8 +80,39 @@ LEAVE: Final = """async path => {
     return document.querySelector(".jp-Notebook, .jp-Dialog, .noetic-nb") === null;
 }"""
 
-FINISHED: Final = r"""() => [...document.querySelectorAll(".jp-CodeCell .jp-InputPrompt")]
-    .filter(prompt => /\[\d+\]/.test(prompt.textContent)).length"""
+# Runs all cells, and gives the number of those that have ended and what they complained of. A dialog would hang the command.
+RUN_ALL: Final = r"""async patience => {
+    const cells = [...document.querySelectorAll(".jp-CodeCell")], until = performance.now() + patience;
+    const ended = () => cells.filter(cell => /\[\d+\]/.test(cell.querySelector(".jp-InputPrompt").textContent)).length;
+    const wait = ms => new Promise(done => setTimeout(done, ms));
+    await Promise.race([window.jupyterapp.commands.execute("notebook:run-all-cells"), wait(patience)]);
+    const errors = "[data-mime-type='application/vnd.jupyter.stderr'], .jp-RenderedError";
+    while (ended() < cells.length && !document.querySelector(errors) && performance.now() < until) await wait(5);
+    return [ended(), cells.length, [...document.querySelectorAll(errors)].map(error => error.innerText)];
+}"""
+RUN_ALL_MS: Final = 120_000
+
+# Puts on a theme that the page has worn before, and returns whether it has.
+WEAR: Final = """light => {
+    const worn = window.wornThemes?.[light];
+    if (!worn) return false;
+    for (const link of document.querySelectorAll("link[href*='/api/themes/']")) link.sheet.disabled = link.href !== worn.href;
+    Object.assign(document.body.dataset, worn.data);
+    const ground = getComputedStyle(document.body).getPropertyValue("--jp-layout-color0");
+    if (ground !== worn.ground) throw new Error(`the ground is ${ground} and not ${worn.ground}`);
+    return true;
+}"""
+# Keeps the style sheet and the marks of the theme that JupyterLab has put on, for the time when it has put on another.
+KEEP: Final = """async light => {
+    const copy = document.querySelector("link[href*='/api/themes/']:not(.kept)").cloneNode();
+    copy.className = "kept";
+    const loaded = new Promise((done, failed) => { copy.onload = done; copy.onerror = failed; });
+    document.head.append(copy);
+    await loaded;
+    const names = Object.entries(document.body.dataset).filter(([name]) => name.startsWith("jpTheme"));
+    const ground = getComputedStyle(document.body).getPropertyValue("--jp-layout-color0");
+    (window.wornThemes ??= {})[light] = {href: copy.href, data: Object.fromEntries(names), ground};
+}"""
 
 
 class Window:
@@ -130,9 +166,9 @@ class Window:
             self.page.set_viewport_size(VIEWPORT)
         if self.shared is not None and not notebook.is_alone:
             notebook.shares_page, notebook.path = True, self.shared.path
+            notebook.client, self.shared.client = self.shared.client, None
             self.listening = True
-            self.page.evaluate(FILL, notebook.cells)
-            self.page.wait_for_function(FILLED, arg=len(notebook.cells), timeout=90_000)
+            assert self.page.evaluate(FILL, [notebook.cells, FILL_MS]), "the page does not show the cells"
             return
         if self.shared is not None and not self._end(self.shared):
             raise AssertionError("the page of the last notebook did not come clean")
@@ -177,6 +213,7 @@ class Window:
 
     def _end(self, notebook: LabNotebook) -> bool:
         """Close a notebook with its kernel."""
+        notebook.hang_up()
         ended = bool(self.page.evaluate(LEAVE, notebook.path.name))
         self._end_sessions()
         return ended
@@ -186,6 +223,8 @@ class Window:
             self.lab.api(f"/api/sessions/{session['id']}", method="DELETE")
 
     def close(self) -> None:
+        if self.shared is not None:
+            self.shared.hang_up()
         self.page.close()
         self._end_sessions()
 
@@ -208,7 +247,7 @@ class LabNotebook:
         self.tolerated: re.Pattern[str] | None = None
         self.dialogs: list[str] = []
         self.shares_page = False
-        self._kernel: Kernel | None = None
+        self.client: Kernel | None = None
         self.path = self.lab.root / f"{name}.ipynb"
 
     def write(self) -> None:
@@ -239,22 +278,20 @@ class LabNotebook:
 
     def run_all(self) -> None:
         """Run all cells and wait until each has ended; a cell that fails fails the test."""
-        cells = self.page.locator(".jp-CodeCell").count()
-        self.command("notebook:run-all-cells")
-        wait_for(lambda: self.page.evaluate(FINISHED) == cells, f"all {cells} cells have run", seconds=120)
-        errors = self.page.locator("[data-mime-type='application/vnd.jupyter.stderr'], .jp-RenderedError")
-        assert errors.count() == 0, errors.first.inner_text()
+        ended, cells, errors = self.page.evaluate(RUN_ALL, RUN_ALL_MS)
+        assert not errors, errors[0]
+        assert ended == cells, f"{ended} of {cells} cells have run"
 
     @property
     def kernel(self) -> Kernel:
         """A second client of the kernel."""
-        if self._kernel is None:
+        if self.client is None:
             path = self.path.name
             sessions = wait_for(
                 lambda: [s for s in self.lab.api("/api/sessions") if s["path"] == path], f"a session of {path}"
             )
-            self._kernel = Kernel(self.lab, sessions[0]["kernel"]["id"])
-        return self._kernel
+            self.client = Kernel(self.lab, sessions[0]["kernel"]["id"])
+        return self.client
 
     def settle(self) -> None:
         """Wait until the page has what the kernel has sent: a choice that comes back shows its row."""
@@ -266,15 +303,17 @@ class LabNotebook:
     def themes(self) -> Iterator[str]:
         """Switch to both themes, first to the one that is there, and give their names: ``"light"`` and ``"dark"``."""
         is_light = self.page.evaluate("() => document.body.dataset.jpThemeLight === 'true'")
-        for name in ("Light", "Dark") if is_light else ("Dark", "Light"):
-            self.theme(f"JupyterLab {name}")
-            yield name.lower()
+        for name in ("light", "dark") if is_light else ("dark", "light"):
+            self.theme(name)
+            yield name
 
     def theme(self, name: str) -> None:
-        """Switch to ``"JupyterLab Light"`` or ``"JupyterLab Dark"``."""
-        light = "true" if name.endswith("Light") else "false"
+        """Switch to ``"light"`` or ``"dark"``: once a page as JupyterLab does, then to the same sheets without its splash."""
+        light = "true" if name == "light" else "false"
+        if self.page.evaluate(WEAR, light):
+            return
         if self.page.evaluate("() => document.body.dataset.jpThemeLight") != light:
-            self.command("apputils:change-theme", theme=name)
+            self.command("apputils:change-theme", theme=f"JupyterLab {name.title()}")
         self.page.wait_for_selector(f"body[data-jp-theme-light='{light}']", state="attached", timeout=30_000)
         self.page.wait_for_selector("#jupyterlab-splash", state="detached", timeout=30_000)
         # The style sheet of a theme arrives after the attribute.
@@ -283,11 +322,18 @@ class LabNotebook:
             " return c !== '' && (c === 'white' || c === '#fff' || c === '#ffffff') !== dark; }",
             arg=light == "false",
         )
+        self.page.evaluate(KEEP, light)
 
     def close(self) -> None:
         """Leave the page open for the next notebook if it is as it was."""
-        if self._kernel is not None:
-            self._kernel.close()
         if not self.window.leave():
             self.window.close()
             self.lab.window = None
+        if self.window.shared is not self:
+            self.hang_up()
+
+    def hang_up(self) -> None:
+        """Leave the kernel to others."""
+        if self.client is not None:
+            self.client.close()
+            self.client = None

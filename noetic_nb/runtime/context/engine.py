@@ -278,7 +278,7 @@ class Engine:
 
     def _hook_base(self, ctx: Execution) -> ExecutionContext:
         """Return an execution as hooks see it now."""
-        made = ExecutionContext(
+        return ExecutionContext.of(
             execution_id=ctx.id,
             thread_id=ctx.thread_id,
             resource_id=ctx.resource_id,
@@ -298,10 +298,10 @@ class Engine:
             step_number=ctx.step_count,
             token_usage=ctx.tokens,
             cost=ctx.cost,
+            # The very same, for all that is made of it further on: an event says quickly then that its turn goes on.
+            where=ctx.where,
+            event_place=ctx.event_place,
         )
-        # The very same, for all that is made of it further on: an event says quickly then that its turn goes on.
-        vars(made).update(where=ctx.where, event_place=ctx.event_place)
-        return made
 
     def call_model_for_layer(
         self, ctx: Execution, request: HookModelRequest | Mapping[str, Any]

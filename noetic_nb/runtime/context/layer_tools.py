@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
@@ -61,7 +60,7 @@ def function_tool(
             )
         lock = ctx.lock(layer.id)
         async with lock:  # read, change, write: two calls at once would lose one change
-            state = copy.deepcopy(stack.state.get(ctx.id, layer.id))
+            state = stack.state.copy_of(ctx.id, layer.id, name)
             value = await awaited(declared.execute(root, state, hook_context(ctx)))
             result = field_of(value, "result", hook=name)
             state = field_of(value, "state", hook=name)

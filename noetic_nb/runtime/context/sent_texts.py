@@ -41,8 +41,9 @@ class SentTexts:
         """Messages of the user that a layer replaced before they were logged."""
         self.ended: list[EndedChild] = []
         """Logs of children that have ended, and where in the parent's log that was."""
-        self._before = OriginIndex()
-        self._beside = OriginIndex()
+        # What stands before the log and beside it; made when a rule asks first, as most never do.
+        self._before: OriginIndex | None = None
+        self._beside: OriginIndex | None = None
         self._read = [0, 0, 0, 0, 0]
         self._early: set[int] = set()
         # Rules in threads ask at the same time as others; a text must not be read twice.
@@ -73,22 +74,24 @@ class SentTexts:
         """
         with self._lock:
             index = log.origin_index(first, is_child=above is not None)
-            self._read_news(log, self._ended_calls(calls, execution_id))
+            if self._before is None or self._beside is None:
+                self._before, self._beside = OriginIndex(), OriginIndex()
+            self._read_news(log, self._ended_calls(calls, execution_id), self._before, self._beside)
             return Provenance(index, self._before, self._beside, above)
 
-    def _read_news(self, log: ItemLog, calls: Iterable[PastCall]) -> None:
+    def _read_news(self, log: ItemLog, calls: Iterable[PastCall], before: OriginIndex, beside: OriginIndex) -> None:
         for text in self._news(0, self.instructions):
-            self._before.add(text, Origin("system"))
+            before.add(text, Origin("system"))
         for item in self._news(1, self.given):
-            self._before.add(item_text(item), Origin("user", item=item.get("id")))
+            before.add(item_text(item), Origin("user", item=item.get("id")))
         for at, offered in self._news(2, self.layer_items):
             for layer_id, item in offered:
                 # A summary is the model's own wording; what it quotes stands in the log it was made from.
                 origin = MODEL if layer_id == SUMMARY_ORIGIN else Origin("layer", layer_id)
-                self._beside.add(item_text(item), origin._replace(item=item.get("id")), at=at)
-        _add_calls(self._beside, calls, log, 0)
+                beside.add(item_text(item), origin._replace(item=item.get("id")), at=at)
+        _add_calls(beside, calls, log, 0)
         for child in self._news(4, self.ended):
-            _add_child(self._beside, child[0], child)
+            _add_child(beside, child[0], child)
 
     def _ended_calls(self, calls: Sequence[Place], execution_id: str) -> list[PastCall]:
         """Return the execution's own calls that have ended since the last look."""

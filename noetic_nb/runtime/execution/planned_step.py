@@ -180,7 +180,7 @@ class PlannedStep:
         # Without layers' items first: their sum takes longer than all the rest, and is seldom wanted.
         if plan.history + plan.system + plan.tools > room or (plan.layer_items and plan.total_tokens > room):
             self.warn_over_budget(plan)
-        if "delivered" in hooks:
+        if "delivered" in hooks and not engine.stack.is_idle("delivered", ctx.id):
             engine.stack.delivered(self.hook_ctx, [item["id"] for _, item in plan.layer_items if "id" in item])
         if "before_tool_call" in hooks and (self.instructions or plan.layer_items):
             ctx.noting().note_call(len(ctx.item_log), self.instructions, plan.layer_items)
@@ -231,7 +231,7 @@ class PlannedStep:
 
     def raise_stop(self) -> None:
         """Raise where a layer wants the turn to stop."""
-        if self.engine.stack.layers:
+        if self.engine.stack.layers and self.engine.stack.has_stops:
             stop = self.engine.stack.take_stop(self.hook_ctx)
             if stop is not None:
                 raise TurnStopped(stop)

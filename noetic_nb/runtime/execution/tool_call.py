@@ -136,7 +136,7 @@ async def call_tool(
     place = _place(ctx, tool.name, args, call_id)
     if hook_ctx is None and engine.stack.hooks:
         hook_ctx = engine.hook_context(ctx)
-    if tool.needs_approval or hook_ctx is not None:
+    if tool.needs_approval or "before_tool_call" in engine.stack.hooks:
         try:
             refused = await steer_call(engine, ctx, hook_ctx, place, args, raw, needs_approval=tool.needs_approval)
             ctx.check_abort()  # a person may have taken long to approve

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 
 from noetic_nb.events import ItemFate, LayerTokens, UnsentOffer
@@ -297,6 +298,10 @@ def _hidden(
     return fates, tuple(stretches)
 
 
+# Frozen, and the same at most steps of an agent. With their types: 200 and 200.0 are equal and read differently.
+_layer_tokens: Final = lru_cache(maxsize=1_024, typed=True)(LayerTokens)
+
+
 class _Offers:
     """What of the layers' offers is taken, and how much each of them used."""
 
@@ -315,25 +320,28 @@ class _Offers:
 
     def take(self, recalled: Iterable[RecallEntry], left: float) -> float:
         """Take what fits, item by item; a smaller one behind a larger one may still fit."""
-        tokenizer = self.tokenizer
+        tokenizer, taken = self.tokenizer, self._used
         is_plain = not hasattr(tokenizer, "count_content")  # else a counter of its own may look at the item
         for entry in recalled:
-            layer_id = entry.layer_id
-            if entry.text is not None:
+            layer_id, items, _, dropped, _, text = entry
+            if text is not None:
                 self.texts.append(layer_id)
-                if is_plain and len(entry.items) == 1 and not entry.dropped:
+                if is_plain and len(items) == 1 and not dropped and layer_id not in taken:
                     # What most layers offer, a text that is sent as it is; one that was cut is another text.
-                    item = entry.items[0]
-                    if item["content"][0]["text"] is entry.text and (whole := item_tokens(item, tokenizer)) <= left:
-                        self._add(layer_id, item, whole, tokenizer(entry.text))
+                    item = items[0]
+                    if item["content"][0]["text"] is text and (whole := item_tokens(item, tokenizer)) <= left:
+                        content = tokenizer(text)
+                        self.items.append((layer_id, item))
+                        self.framing += whole - content
+                        taken[layer_id] = content, 1
                         left -= whole
                         continue
             origin = f"layer:{layer_id}"
             # Where each stood among all that the layer returned; nearly always all of them are here.
             places: Sequence[int] = range(len(entry.items))
             if entry.dropped:
-                dropped = frozenset(entry.places)
-                places = [at for at in range(len(entry.items) + len(entry.dropped)) if at not in dropped]
+                gone = frozenset(entry.places)
+                places = [at for at in range(len(entry.items) + len(entry.dropped)) if at not in gone]
             for position, item in enumerate(entry.items):
                 whole = item_tokens(item, self.tokenizer)
                 content = content_tokens(item, self.tokenizer)
@@ -373,10 +381,16 @@ class _Offers:
 
     def usage(self) -> tuple[LayerTokens, ...]:
         """Return what every layer was given, used and yielded."""
-        taken, rows = self._used.copy(), []
+        taken, rows, nothing = self._used, [], (0, 0)
+        left = len(taken)
         for layer_id, given in self._budgets.allocations:
-            used, count = taken.pop(layer_id, (0, 0))
-            rows.append(LayerTokens(layer_id, given, used, given - used if given > used else 0.0, count))
-        if taken:
-            rows += [LayerTokens(layer_id, 0.0, used, 0.0, count) for layer_id, (used, count) in taken.items()]
+            used, count = nothing
+            if layer_id in taken:
+                used, count = taken[layer_id]
+                left -= 1
+            rows.append(_layer_tokens(layer_id, given, used, given - used if given > used else 0.0, count))
+        if left:  # of layers without an allocation
+            known = {layer_id for layer_id, _ in self._budgets.allocations}
+            others = [(layer_id, tokens) for layer_id, tokens in taken.items() if layer_id not in known]
+            rows += [LayerTokens(layer_id, 0.0, used, 0.0, count) for layer_id, (used, count) in others]
         return tuple(rows)

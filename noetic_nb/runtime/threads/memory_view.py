@@ -172,7 +172,7 @@ class MemoryView:
         await self._settle()
         live = self._engine.stack.state
         if self._is_live and live.has(self._ctx.execution_id, layer.id):
-            return copy.deepcopy(live.get(self._ctx.execution_id, layer.id))
+            return live.copy_of(self._ctx.execution_id, layer.id, "state")
         if layer.scope == "execution":
             changes = self._history.changes(layer.id, self._key(layer))
             return copy.deepcopy(changes[-1].state) if changes else None
@@ -214,7 +214,10 @@ class MemoryView:
                 hint="Edit it inside `async with harness.execution(...)`, or give the layer the scope 'thread'.",
             )
         # Before anything is awaited: the caller may change theirs meanwhile.
-        fresh = copy.deepcopy(state)
+        try:
+            fresh = copy.deepcopy(state)
+        except Exception as exc:
+            raise _unreadable(layer, state, exc) from exc
         await self._settle()
         await self._check(layer, fresh)
         take_over = self._prepare(layer, fresh)

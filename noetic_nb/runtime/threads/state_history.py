@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 from noetic_nb.clock import Clock
 from noetic_nb.events import Where
 from noetic_nb.memory import MemoryLayer, resolve_scope_key
-from noetic_nb.memory.state_copy import Snapshot, deep_copy
+from noetic_nb.memory.state_copy import NOT_TAKEN, Snapshot, deep_copy, is_same
 from noetic_nb.quick_records import NamedTuple
 from noetic_nb.runtime.threads.state_size import size_of
 
@@ -79,12 +79,14 @@ class _Written:
     the newest ones, which are not measured yet.
     """
 
-    __slots__ = ("layer_id", "rows", "size", "unmeasured")
+    __slots__ = ("guess", "layer_id", "rows", "size", "unmeasured")
 
     def __init__(self, layer_id: str) -> None:
         self.layer_id = layer_id
         self.rows: deque[list[Any]] = deque(maxlen=MAX_CHANGES)
         self.unmeasured = 0
+        # Bytes that each of those may have.
+        self.guess = MAX_BYTES
         # Of the state that was measured last.
         self.size = 0
 
@@ -157,9 +159,15 @@ class StateHistory:
         return written
 
     def note(self, layer_id: str, scope_key: str, where: Where, hook: str, state: Snapshot) -> None:
-        """Note one write."""
+        """Note one write; raises `NotCopied`, and notes nothing then."""
         key = (layer_id, scope_key)
         written = self._written.get(key)
+        if hook == "init" and written is not None and written.rows:
+            last = written.rows[-1][4]
+            if state.is_held(last) or is_same(last, state.state):
+                return  # loaded as it was left
+        # Layers may change their state in place; what was must stay as it was.
+        kept = state.take() if state.kept is NOT_TAKEN else state.kept
         if written is None:
             written = self._written[key] = _Written(layer_id)
             while len(self._written) > MAX_SCOPES:
@@ -167,24 +175,17 @@ class StateHistory:
                 self._drop(oldest)
                 self._shortened.discard(oldest)
         rows = written.rows
-        if hook == "init" and rows and (state.is_held(rows[-1][4]) or rows[-1][4] == state.state):
-            return  # loaded as it was left
-        # Layers may change their state in place; what was must stay as it was.
-        kept = state.take()
-        self._order += 1
-        if len(rows) == rows.maxlen:
+        if len(rows) == MAX_CHANGES:
             self._shortened.add(key)
             self._bytes -= rows[0][5]
-        rows.append([where, hook, self._clock.now_ms(), self._order, kept, 0])
-        if not written.unmeasured:
+        order = self._order = self._order + 1
+        rows.append([where, hook, self._clock.now_ms(), order, kept, 0])
+        unmeasured = written.unmeasured = written.unmeasured + 1
+        if unmeasured == 1:
             self._waiting.append(written)
-        written.unmeasured += 1
-        self._waiting_bytes += written.size or self._sizes.get(layer_id, MAX_BYTES)
-        if (
-            written.unmeasured >= _MEASURED
-            or len(self._waiting) >= _MOST_WAITING
-            or self._waiting_bytes > MAX_BYTES * _WAITING
-        ):
+            written.guess = written.size or self._sizes.get(layer_id, MAX_BYTES)
+        waiting = self._waiting_bytes = self._waiting_bytes + written.guess
+        if unmeasured >= _MEASURED or waiting > MAX_BYTES * _WAITING or len(self._waiting) >= _MOST_WAITING:
             self._measure()
 
     def _measure(self) -> None:

@@ -17,7 +17,7 @@ from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.quick_records import dataclass
 from noetic_nb.tokens import Tokenizer
 
-__all__ = ["LateVerdicts", "QueuedVerdict", "feedback_message"]
+__all__ = ["LateVerdicts", "Queue", "QueuedVerdict", "feedback_message"]
 
 QueuedVerdict: TypeAlias = dict[str, str]
 """``{"ruleId": ..., "guidance": ...}``, as it stands in the layer's state."""
@@ -35,7 +35,7 @@ def feedback_message(entries: list[QueuedVerdict], ctx: ExecutionContext) -> Ite
 
 
 @dataclass(slots=True)
-class _Queue:
+class Queue:
     """One execution's verdicts: waiting, and on their way in a message."""
 
     thread_id: str
@@ -50,7 +50,8 @@ class LateVerdicts:
     """The queues of one steering layer, one an execution."""
 
     def __init__(self) -> None:
-        self._queues: dict[str, _Queue] = {}
+        self.queues: dict[str, Queue] = {}
+        """By execution."""
         self._carried: dict[str, list[QueuedVerdict]] = {}
         # asyncio holds tasks weakly: one that nobody else holds may be collected before it is done.
         self._running: set[asyncio.Task[None]] = set()
@@ -65,10 +66,10 @@ class LateVerdicts:
             queue.pending += self._carried.pop(ctx.thread_id, [])
         return queue.pending
 
-    def _queue(self, ctx: ExecutionContext) -> _Queue:
-        found = self._queues.get(ctx.execution_id)
+    def _queue(self, ctx: ExecutionContext) -> Queue:
+        found = self.queues.get(ctx.execution_id)
         if found is None:
-            found = self._queues[ctx.execution_id] = _Queue(ctx.thread_id, ctx.depth)
+            found = self.queues[ctx.execution_id] = Queue(ctx.thread_id, ctx.depth)
         return found
 
     def pending(self, ctx: ExecutionContext, stated: list[QueuedVerdict] | None = None) -> list[QueuedVerdict]:
@@ -138,11 +139,11 @@ class LateVerdicts:
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    def _destination(self, queue: _Queue) -> list[QueuedVerdict]:
+    def _destination(self, queue: Queue) -> list[QueuedVerdict]:
         """Return where a verdict waits: with its execution, or with the thread's present or next root execution."""
         if not queue.ended:
             return queue.pending
-        for other in self._queues.values():
+        for other in self.queues.values():
             if other.thread_id == queue.thread_id and other.depth == 0:
                 return other.pending
         return self._carried.setdefault(queue.thread_id, [])
@@ -154,7 +155,7 @@ class LateVerdicts:
 
     def close(self, ctx: ExecutionContext) -> None:
         """End an execution's queue: what was not delivered goes to the thread's next root execution."""
-        queue = self._queues.pop(ctx.execution_id, None)
+        queue = self.queues.pop(ctx.execution_id, None)
         if queue is None:
             return
         queue.ended = True
