@@ -28,15 +28,13 @@ from noetic_nb.events import (
 )
 from noetic_nb.late_data import Later
 
-__all__ = ["Budget", "Note", "Place", "Row", "event_of", "noting", "one_where", "own_note", "place_of"]
+__all__ = ["Note", "Place", "Row", "event_of", "noting", "one_where", "own_note", "place_of"]
 
 Place: TypeAlias = tuple[str, str, int, int]
 """The fields of a `Where`."""
 Row: TypeAlias = tuple[Any, ...]
 """Kind of the event, `Place`, milliseconds, and what its maker takes."""
 Note: TypeAlias = Callable[[Row], None]
-Budget: TypeAlias = tuple[float, int, float, int]
-"""The fields of `LayerTokens` but for the layer, whose hook it is."""
 
 # The same for a whole turn: looking one up costs a fifth of making one.
 one_where: Final = lru_cache(maxsize=64)(Where)
@@ -49,15 +47,25 @@ def _hook_called(
     layer_id: str,
     hook: HookName,
     duration_ms: float,
-    budget: Budget | None = None,
     item_count: int | None = None,
+    budget: float | None = None,
+    used: int = 0,
 ) -> MemoryTraceSpan:
-    tokens = None if budget is None else LayerTokens(layer_id, *budget)
+    tokens = None
+    if budget is not None:
+        tokens = LayerTokens(layer_id, budget, used, max(0.0, budget - used), item_count or 0)
     return MemoryTraceSpan(where, t_ms, layer_id, hook, duration_ms, "ok", tokens, item_count)
 
 
 def _state_changed(where: Where, t_ms: float, layer_id: str, hook: HookName, state: Any) -> LayerStateChanged:
     return LayerStateChanged(where, t_ms, layer_id, hook, Later(state))
+
+
+def _budgets_allocated(
+    where: Where, t_ms: float, total: float, system: int, reserve: float, allocations: Any, history: float
+) -> BudgetsAllocated:
+    pairs = tuple([(layer_id, allocated) for layer_id, allocated in allocations])
+    return BudgetsAllocated(where, t_ms, total, system, reserve, pairs, history)
 
 
 def _view_assembled(
@@ -70,10 +78,9 @@ def _view_assembled(
     items: tuple[Any, ...],
     *more: Any,
 ) -> ViewAssembled:
-    tokens = tuple([LayerTokens(*each) for each in layers])
     # Flat in the row, as each pair would be one more thing that the collector looks through.
     pairs = tuple(zip(items[::2], items[1::2], strict=True))
-    return ViewAssembled(where, t_ms, step, window, fates, tokens, pairs, *more)
+    return ViewAssembled(where, t_ms, step, window, fates, layers, pairs, *more)
 
 
 # By the kind of the event. What a row holds can change no more: `hook_called` is of a hook that ended well and noted nothing, and
@@ -84,7 +91,7 @@ _MAKERS: Final[Mapping[str, Callable[..., RunEvent]]] = {
     "step_started": StepStarted,
     "step_ended": StepEnded,
     "items_appended": ItemsAppended,
-    "budgets_allocated": BudgetsAllocated,
+    "budgets_allocated": _budgets_allocated,
     "request_prepared": RequestPrepared,
     "steering_decided": SteeringDecided,
     "view_assembled": _view_assembled,

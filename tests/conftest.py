@@ -33,6 +33,8 @@ NOTEBOOKS = "notebooks/"  # and tests/notebooks/
 NOTEBOOK = re.compile(r"tests/notebooks/(?:test_pages|test_same_twice)\.py::\w+\[(\w+)\]|notebooks/(\w+)\.ipynb::.*")
 """A test of what one notebook shows, or of nbmake: it is run once for all of them."""
 TOUR = "tests/notebooks/test_tour_file.py"
+WORKER_BYTES = 3 * 2**30
+"""What a worker takes with its browser, server and kernels, at most."""
 LONG_S = 900
 """Limit of a test that starts other processes, seconds: a hundred kills take minutes."""
 
@@ -47,6 +49,25 @@ def pytest_configure(config: pytest.Config) -> None:
         context = forked.offered()
         context.__enter__()
         config.add_cleanup(lambda: context.__exit__(None, None, None))
+
+
+@pytest.hookimpl(optionalhook=True, wrapper=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """Have one worker more than processors, where memory suffices: tests wait for pages, processes and timers."""
+    workers = yield
+    is_given = "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ
+    return workers if is_given or memory_left() < (workers + 1) * WORKER_BYTES else workers + 1
+
+
+def memory_left() -> int:
+    """Return how many bytes may be taken, of the machine and of a container with a limit."""
+    import psutil  # not in every environment that runs some of the tests
+
+    left: int = psutil.virtual_memory().available
+    with suppress(OSError, ValueError):  # no container, or one without a limit ("max")
+        folder = Path("/sys/fs/cgroup")
+        left = min(left, int((folder / "memory.max").read_text()) - int((folder / "memory.current").read_text()))
+    return left
 
 
 def import_in_turns(config: pytest.Config) -> None:
@@ -75,6 +96,8 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
         gc.enable()
         gc.collect()
         gc.freeze()
+        # What tests make is gone when they end, mostly without the collector: it comes less often than in a program.
+        gc.set_threshold(20_000, 10, 10)
 
 
 @pytest.hookimpl(wrapper=True)

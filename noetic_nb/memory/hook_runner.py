@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from types import CoroutineType, MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import EventSink, LayerTokens, MemoryTraceSpan
+from noetic_nb.events import EventSink, MemoryTraceSpan
 from noetic_nb.items import ItemRegistry
 from noetic_nb.items.registry import DEFAULT_REGISTRY
-from noetic_nb.late_events import Budget, Note, noting
+from noetic_nb.late_events import Note, event_of, noting
 from noetic_nb.memory.declared import check_layers
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET
@@ -22,7 +23,7 @@ from noetic_nb.memory.layer import DEFAULT_TIMEOUTS_MS, MemoryLayer
 from noetic_nb.memory.state_copy import StateNotCopied
 from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.memory.steering_decision import Stop
-from noetic_nb.memory.trace import CURRENT_NOTES, HookNotes, error_facts
+from noetic_nb.memory.trace import CURRENT_NOTES, HookNotes, error_facts, noted
 from noetic_nb.quick_records import dataclass
 
 __all__ = ["NO_SOURCES", "HookRunner", "Outcome"]
@@ -49,6 +50,7 @@ _HOOKS: Final = (
 )
 _IN_ARRAY_ORDER: Final = frozenset({"init", "store", "on_complete", "dispose"})
 _CLOSING: Final = frozenset({"on_complete", "dispose"})
+_CALLED: Final = MemoryTraceSpan.kind
 _ENFORCING: Final = frozenset({"before_tool_call", "after_model_call"})
 
 
@@ -271,9 +273,10 @@ class HookRunner:
         that value.
         """
         outcome = Outcome()
-        notes, token, start = None, None, None
+        notes: HookNotes | None = None
+        token, start = None, None
         if self.note is not None:
-            notes = HookNotes()
+            notes = []
             token = CURRENT_NOTES.set(notes)
             start = self.clock.monotonic_ms()
         elif hook in _ENFORCING:
@@ -313,7 +316,11 @@ class HookRunner:
         if start is not None and (notes is not None or outcome.error is not None):
             outcome.duration_ms = self.clock.monotonic_ms() - start
         if notes is not None:
-            self._leave_trace(outcome, notes, layer, hook, ctx, count)
+            if outcome.error is None:
+                items = None if count is None else count(outcome.value)
+                self.trace(notes, layer, hook, ctx, outcome.duration_ms, items)
+            else:
+                self.trace_failed(notes, layer, hook, ctx, outcome.duration_ms, outcome.error)
         return outcome
 
     async def run(self, layer: MemoryLayer, hook: Any, params: Any, ctx: ExecutionContext, **how: Any) -> Outcome:
@@ -347,23 +354,12 @@ class HookRunner:
         if start is not None:
             outcome.duration_ms = self.clock.monotonic_ms() - start
         if notes is not None:
-            self._leave_trace(outcome, notes, layer, hook, ctx, count)
+            if outcome.error is None:
+                items = None if count is None else count(outcome.value)
+                self.trace(notes, layer, hook, ctx, outcome.duration_ms, items)
+            else:
+                self.trace_failed(notes, layer, hook, ctx, outcome.duration_ms, outcome.error)
         return outcome
-
-    def _leave_trace(
-        self,
-        outcome: Outcome,
-        notes: HookNotes,
-        layer: MemoryLayer,
-        hook: Any,
-        ctx: ExecutionContext,
-        count: Callable[[Any], int] | None,
-    ) -> None:
-        if outcome.error is None:
-            items = None if count is None else count(outcome.value)
-            self.trace(notes, layer, hook, ctx, outcome.duration_ms, None, items)
-        else:
-            self.trace_failed(notes, layer, hook, ctx, outcome.duration_ms, outcome.error)
 
     def _fail(self, outcome: Outcome, error: Exception, layer: MemoryLayer, hook: str, ctx: ExecutionContext) -> None:
         outcome.error = error
@@ -379,22 +375,21 @@ class HookRunner:
         hook: Any,
         ctx: ExecutionContext,
         duration_ms: float,
-        budget: Budget | None,
-        items: int | None,
+        items: int | None = None,
+        budget: float | None = None,
+        used: int = 0,
     ) -> None:
-        """Record a call of a hook that ended well, with the tokens it was given and used."""
+        """Record a call of a hook that ended well; of a recall with the tokens it was given and used."""
+        if self.note is None:
+            return
         now = self.clock.now_ms()
-        if notes.attributes is None and notes.events is None:  # nearly always
-            if self.note is not None:
-                self.note((MemoryTraceSpan.kind, ctx.event_place, now, layer.id, hook, duration_ms, budget, items))
+        row = (_CALLED, ctx.event_place, now, layer.id, hook, duration_ms, items, budget, used)
+        if not notes:  # nearly always
+            self.note(row)
         elif self.sink is not None:
-            tokens = None if budget is None else LayerTokens(layer.id, *budget)
-            events = tuple(notes.events or ())
-            self.sink.emit(
-                MemoryTraceSpan(
-                    ctx.where, now, layer.id, hook, duration_ms, "ok", tokens, items, None, notes.attributes, events
-                )
-            )
+            attributes, events = noted(notes)
+            called = cast(MemoryTraceSpan, event_of(row))
+            self.sink.emit(replace(called, attributes=attributes, notes=events))
 
     def trace_failed(
         self,
@@ -409,6 +404,7 @@ class HookRunner:
         if self.sink is None:
             return
         kind, message, stack = error_facts(error)
+        attributes, events = noted(notes)
         self.sink.emit(
             MemoryTraceSpan(
                 ctx.where,
@@ -418,8 +414,8 @@ class HookRunner:
                 duration_ms,
                 "timeout" if isinstance(error, HookTimeout) else "error",
                 error=message,
-                attributes=notes.attributes,
-                notes=tuple(notes.events or ()),
+                attributes=attributes,
+                notes=events,
                 error_type=kind,
                 error_stack=stack,
             )

@@ -173,10 +173,11 @@ class Recaller:
         self, layer: MemoryLayer, params: RecallParams, again: bool
     ) -> RecallEntry | Coroutine[Any, Any, RecallEntry | None] | None:
         """Do what `HookRunner.begin` does, with no more around the hook than it needs: recall runs at every step."""
-        runner, notes, token, start = self._runner, None, None, 0.0
+        runner, token, start = self._runner, None, 0.0
+        notes: HookNotes | None = None
         hook: Any = layer.hooks.recall
         if runner.note is not None:
-            notes = HookNotes()
+            notes = []
             token = CURRENT_NOTES.set(notes)
             start = runner.clock.monotonic_ms()
         try:
@@ -246,12 +247,11 @@ class Recaller:
         params: RecallParams,
         found: RecallEntry | _Recalled | None,
     ) -> None:
-        runner, budget = self._runner, params.budget
+        runner = self._runner
         duration = runner.clock.monotonic_ms() - start
         entry = found.entry if isinstance(found, _Recalled) else found
         used, count = (0, 0) if entry is None else (entry.token_count, len(entry.items))
-        tokens = (budget, used, max(0.0, budget - used), count)
-        runner.trace(notes, layer, "recall", params.ctx, duration, tokens, count)
+        runner.trace(notes, layer, "recall", params.ctx, duration, count, params.budget, used)
 
     def _failed(
         self, error: Exception, notes: HookNotes | None, start: float, layer: MemoryLayer, params: RecallParams

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from noetic_nb.redact import redact_text
 
-__all__ = ["CURRENT_NOTES", "TRACE", "HookNotes", "Trace", "TraceValue", "error_facts"]
+__all__ = ["CURRENT_NOTES", "TRACE", "HookNotes", "Trace", "TraceValue", "error_facts", "noted"]
 
 # A hook may fail at every step of a long run: the innermost frames and the end of the text are what people read.
 MAX_FRAMES: Final = 12
@@ -21,12 +21,9 @@ MAX_STACK_CHARS: Final = 4_000
 TraceValue: TypeAlias = str | int | float | bool
 
 
-class HookNotes:
-    """What one call of a hook has noted: None where it noted nothing, as most."""
-
-    # On the class, as one is made for each call: most never write to it.
-    attributes: dict[str, TraceValue] | None = None
-    events: list[Mapping[str, Any]] | None = None
+# A list, as one is made for each call, and most stay empty.
+HookNotes: TypeAlias = list[tuple[str, TraceValue] | Mapping[str, Any]]
+"""What one call of a hook has noted, in order: an attribute as a pair of its key and its value, an event as a mapping."""
 
 
 # A context variable, because stores run at the same time and each hook must find its own.
@@ -57,11 +54,8 @@ class Trace:
         """
         _check(key, value)
         notes = CURRENT_NOTES.get()
-        if notes is None:
-            return
-        if notes.attributes is None:
-            notes.attributes = {}
-        notes.attributes[key] = value
+        if notes is not None:
+            notes.append((key, value))
 
     def add_event(self, name: str, attributes: Mapping[str, TraceValue] | None = None) -> None:
         """Note that something happened.
@@ -75,11 +69,8 @@ class Trace:
         for key, value in given.items():
             _check(key, value)
         notes = CURRENT_NOTES.get()
-        if notes is None:
-            return
-        if notes.events is None:
-            notes.events = []
-        notes.events.append({"name": name, "attributes": given})
+        if notes is not None:
+            notes.append({"name": name, "attributes": given})
 
 
 TRACE: Final = Trace()
@@ -88,6 +79,12 @@ TRACE: Final = Trace()
 def _check(key: str, value: object) -> None:
     if not isinstance(value, str | int | float | bool):
         raise TypeError(f"A trace holds text, numbers and booleans, not {type(value).__name__} under {key!r}.")
+
+
+def noted(notes: HookNotes) -> tuple[dict[str, TraceValue] | None, tuple[Mapping[str, Any], ...]]:
+    """Return the attributes among some notes, None where there are none, and the events."""
+    attributes = dict([note for note in notes if isinstance(note, tuple)])
+    return attributes or None, tuple([note for note in notes if not isinstance(note, tuple)])
 
 
 def error_facts(error: BaseException) -> tuple[str, str, str]:

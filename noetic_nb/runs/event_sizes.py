@@ -6,7 +6,7 @@ what may be of any length is measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any, Final, get_type_hints
@@ -35,7 +35,7 @@ from noetic_nb.events import (
 from noetic_nb.items import Item
 from noetic_nb.items.item import known_tokens
 from noetic_nb.late_data import Later, held_by
-from noetic_nb.late_events import Row
+from noetic_nb.late_events import Place, Row, place_of
 from noetic_nb.tokens import UNITS_PER_TOKEN
 
 __all__ = ["EventSizes"]
@@ -208,9 +208,12 @@ _ROW_BYTES: Final[Mapping[str, int]] = {
     MemoryTraceSpan.kind: _SPAN_BYTES, StepStarted.kind: _FIXED_BYTES[StepStarted],
     StepEnded.kind: _FIXED_BYTES[StepEnded], BudgetsAllocated.kind: _FIXED_BYTES[BudgetsAllocated],
 }  # fmt: skip
+# Each turn of an agent has such rows, and there they are of about the same size.
+_ALIKE_ROWS: Final = frozenset({LayerStateChanged.kind, ViewAssembled.kind, RequestPrepared.kind, SteeringDecided.kind})
+_EDGES: Final = frozenset({TurnStarted, TurnCompleted})
 # A layer's state grows slowly: one write in so many is looked at, and those that follow are taken to be like it.
 _MEASURED: Final = 16
-_MOST_STATES: Final = 10_000
+_MOST_THREADS: Final = 1_000
 _state_of: Final = held_by(LayerStateChanged, "state")
 
 
@@ -241,42 +244,81 @@ class EventSizes:
 
     def __init__(self) -> None:
         # By thread and layer, the size of a state as last looked at, and how many writes are taken to be like it.
-        self._states: dict[tuple[str, str], list[int]] = {}
+        self._states: dict[str, dict[str, list[int]]] = {}
+        # By kind, what a row takes, or took lately on average, which is of about as many rows as a turn has.
+        self._alike: dict[str, int] = {**_ROW_BYTES}
 
     def of(self, event: RunEvent | Row) -> int:
         """Return about how many bytes an event takes."""
-        return self.of_all((event,))
+        if isinstance(event, tuple):
+            kind = event[0]
+            if kind == LayerStateChanged.kind:
+                return self._state(self._of_thread(event[1][0]), event[3], event[5])
+            return _ROW_BYTES.get(kind) or _size_of_row(event)
+        if isinstance(event, MemoryTraceSpan):
+            if event.attributes is None and event.error is None and not event.notes:
+                return _SPAN_BYTES  # it had nothing to say, as most
+            return _size_of_record(event)
+        if isinstance(event, LayerStateChanged):
+            held = _state_of(event)
+            states = self._of_thread(event.where.thread_id)
+            return self._state(states, event.layer_id, held.data if type(held) is Later else held)
+        cls = type(event)
+        return _FIXED_BYTES.get(cls) or _SIZES.get(cls, _size_of_record)(event)
 
-    def of_all(self, events: Iterable[RunEvent | Row]) -> int:
-        """Return about how many bytes some events take together."""
+    def of_turn(self, events: Sequence[RunEvent | Row], place: Place, *, closely: bool = True) -> tuple[int, int]:
+        """Return how many of some events, from the first one on, are of a turn that goes on, and about how many bytes they take.
+
+        The turn is told by the place of its events; one begins and ends with an event of its own, which is not counted. Not
+        `closely`, states, requests and decisions are taken to be like those that were measured last; questions, answers,
+        outputs and what else was logged are measured always.
+        """
         size = 0
-        for event in events:
+        where: Where | None = None
+        states = self._of_thread(place[0])
+        sizes = _ROW_BYTES if closely else self._alike
+        count = len(events)
+        for number, event in enumerate(events):
             if isinstance(event, tuple):
+                if event[1] is not place:
+                    if event[1] != place:
+                        count = number
+                        break
+                    place = event[1]  # the same object in what follows
                 kind = event[0]
-                if kind == LayerStateChanged.kind:
-                    size += self._state(event[1][0], event[3], event[5])
-                else:
-                    size += _ROW_BYTES.get(kind) or _size_of_row(event)
-            elif isinstance(event, MemoryTraceSpan):
-                if event.attributes is None and event.error is None and not event.notes:
-                    size += _SPAN_BYTES  # it had nothing to say, as most
-                else:
-                    size += _size_of_record(event)
-            elif isinstance(event, LayerStateChanged):
-                held = _state_of(event)
-                size += self._state(event.where.thread_id, event.layer_id, held.data if type(held) is Later else held)
+                known = sizes.get(kind)
+                if known is None:
+                    is_state = kind == LayerStateChanged.kind
+                    known = self._state(states, event[3], event[5]) if is_state else _size_of_row(event)
+                    if kind in _ALIKE_ROWS:
+                        mean = self._alike.get(kind, known)
+                        self._alike[kind] = mean + (known - mean) // _MEASURED
+                size += known
             else:
-                cls = type(event)
-                size += _FIXED_BYTES.get(cls) or _SIZES.get(cls, _size_of_record)(event)
-        return size
+                if event.where is not where:
+                    if place_of(event.where) != place:
+                        count = number
+                        break
+                    where = event.where
+                if type(event) in _EDGES:
+                    count = number
+                    break
+                size += self.of(event)
+        return count, size
 
-    def _state(self, thread_id: str, layer_id: str, state: Any) -> int:
-        key = thread_id, layer_id
-        known = self._states.get(key)
-        if known is None:
-            if len(self._states) >= _MOST_STATES:
+    def _of_thread(self, thread_id: str) -> dict[str, list[int]]:
+        states = self._states.get(thread_id)
+        if states is None:
+            if len(self._states) >= _MOST_THREADS:
                 self._states.clear()
-            known = self._states[key] = [0, 0]
+            states = self._states[thread_id] = {}
+        return states
+
+    @staticmethod
+    def _state(states: dict[str, list[int]], layer_id: str, state: Any) -> int:
+        known = states.get(layer_id)
+        if known is None:
+            known = states[layer_id] = [0, 0]
         if known[1] == 0:
             # As it is held: nobody may ever want to read it.
             known[:] = 240 + _size(state), _MEASURED

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from itertools import islice
 from typing import Any, Final, cast
 
 from noetic_nb.errors import NoeticConfigError
@@ -22,11 +21,12 @@ __all__ = ["KEPT_BYTES", "KeptTurn", "KeptTurns", "with_dropped"]
 # About 5 000 turns with a tool call each.
 KEPT_BYTES: Final = 128 * 2**20
 """How much a recorded run keeps, in bytes, unless `record` is given another number."""
-_EDGES: Final = frozenset({TurnStarted, TurnCompleted})
 # Dropping moves all that stays, so it is done seldom and then by a quarter.
 _LOW: Final = 0.75
 # Farther from the bound than this, events are measured many at a time, and not at the end of each turn.
 _FAR: Final = 16 * 2**20
+# And one turn in so many is measured closely then.
+_MEASURED: Final = 8
 # A thread has one entry as long as its turns are dropped in order.
 _MOST_ENTRIES: Final = 1_000
 
@@ -123,27 +123,16 @@ class KeptTurns:
 
         Returns them; never more than `most`.
         """
-        place, where, stop = self.place, self._where, start
-        for event in islice(events, start, start + max(0, most)):
-            # A turn begins and ends with an event of its own: `take` is for these.
-            if isinstance(event, tuple):
-                if event[1] is not place and event[1] != place:
-                    break
-            elif type(event) in _EDGES:
-                break
-            elif event.where is not where:
-                if place_of(event.where) != place:
-                    break
-                where = event.where
-            stop += 1
-        if stop == start:
+        place = self.place
+        if place is None:
             return ()
-        taken = events[start:stop]
-        turn, size = self._turn, self._sizes.of_all(taken)
-        self.owners += [turn] * len(taken)
+        turn = self._turn
+        closely = turn.serial % _MEASURED == 0 or not self.has_room(0)
+        count, size = self._sizes.of_turn(events[start : start + max(0, most)], place, closely=closely)
+        self.owners += [turn] * count
         turn.size += size
         self._size += size
-        return taken
+        return events[start : start + count]
 
     def _turn_of(self, where: Place, *, starts: bool) -> KeptTurn:
         place = where[0], where[2]

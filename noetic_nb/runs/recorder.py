@@ -15,7 +15,7 @@ from noetic_nb.events import EventSink, RunEvent
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import thaw
 from noetic_nb.items.kept_data import frozen_data
-from noetic_nb.late_events import Row
+from noetic_nb.late_events import Note
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs.keeper import bound, open_autosave
 from noetic_nb.runs.kept_turns import KEPT_BYTES, KeptTurns
@@ -71,9 +71,10 @@ class Recorder:
         except Exception:
             _LOG.exception("An event was not recorded; the run goes on without it.")
 
-    def note_row(self, row: Row) -> None:
-        """Take the row of an event, which is made when somebody reads it; from any thread."""
-        self.run.note_row(row)
+    @property
+    def note_row(self) -> Note:
+        """Takes the row of an event, which is made when somebody reads it; from any thread."""
+        return self.run.note_row
 
 
 @explained(harness="Pass the harness: run = nn.record(harness).")

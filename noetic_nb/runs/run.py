@@ -13,6 +13,7 @@ from functools import cache
 from itertools import compress
 from os import PathLike
 from pathlib import Path
+from sys import maxsize
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from noetic_nb.cards import Card, with_card
@@ -61,7 +62,7 @@ _EMPTY_BUNDLE: Final[Mapping[str, Any]] = {"config": None, "rules": None, "sourc
 
 
 class _Follower:
-    """What is only woken when an event has come, and takes events when they are made."""
+    """What is woken when an event has come that is the first since events were made, and takes events when they are."""
 
     __slots__ = ("take", "wake")
 
@@ -121,12 +122,14 @@ class Run:
         self._read: list[RunEvent] = [settled(event) for event in events]
         # What came since somebody read, in order: events, and rows of events that nobody has made yet.
         self._unread: list[RunEvent | Row] = []
+        self._keeper: Keeper | None = None
+        # Whether those who follow are to be told of the next event, and how many unread ones need no more than to be added.
+        self._is_armed, self._look_at = True, maxsize
         self._listen([])
         self._attached: list[tuple[object, Callable[[], None]]] = []
         # Reentrant, because a listener may read the run it listens to.
         self._lock = threading.RLock()
         self._book = TurnBook()
-        self._keeper: Keeper | None = None
         self._numbers: Numbering | None = None
         self._config: object = None
         self._bundle: dict[str, Any] | None = None
@@ -148,13 +151,27 @@ class Run:
     def make_events(self, most: int | None = None) -> bool:
         """Make events of rows, of the oldest that nobody has read and so many at most; returns whether none is left."""
         with self._lock:
+            # First: of what comes from here on, those who follow are told.
+            self._is_armed = True
+            self._expect()
             unread = self._unread
             made: list[RunEvent] = [event_of(each) if isinstance(each, tuple) else each for each in unread[:most]]
             self._read += made
             del unread[: len(made)]
             for follower in self._followers:
                 follower.take(made)
+            self._expect()
             return not unread
+
+    def _expect(self) -> None:
+        """Take note of when something is to be done but to add an event."""
+        keeper = self._keeper
+        if self._is_armed and self._followers:
+            self._look_at = 0
+        elif keeper is None:
+            self._look_at = maxsize
+        else:
+            self._look_at = keeper.look_at - len(self._read) if keeper.has_room else 0
 
     def held(self, start: int) -> list[RunEvent | Row]:
         """Return what it has from a place on, as it is held: rows where nobody has read."""
@@ -200,7 +217,8 @@ class Run:
             ):
                 self._keep(keeper.take())
                 count = len(self._read) + len(self._unread)
-            told, followers = self._told, self._followers
+            told, followers = self._told, self._to_wake()
+            self._expect()
         # Called outside the lock: a listener may wait for a thread that appends.
         for listener in told:
             try:
@@ -222,16 +240,30 @@ class Run:
             # Without the lock: the list is always the same, and under it only what stands in front is taken off.
             unread = self._unread
             unread.append(row)
+            if len(unread) < self._look_at:  # nearly always
+                return
             keeper = self._keeper
             if keeper is not None and (
                 len(self._read) + len(unread) >= keeper.look_at or (not keeper.has_room and row[1] != keeper.middle)
             ):
                 with self._lock:
                     self._keep(keeper.take())
-            for follower in self._followers:
-                follower.wake()
+                    self._expect()
+            if self._is_armed and self._followers:
+                with self._lock:
+                    followers = self._to_wake()
+                    self._expect()
+                for follower in followers:
+                    follower.wake()
         except Exception:
             _LOG.exception("An event was not recorded; %r goes on without it.", self.run_id)
+
+    def _to_wake(self) -> Sequence[_Follower]:
+        """Return those who are to be told of an event that has come: nobody, where they know that there is news."""
+        if not self._is_armed:
+            return ()
+        self._is_armed = False
+        return self._followers
 
     def extend(self, events: Iterable[RunEvent]) -> None:
         """Add events in their order, each as `append` does.
@@ -294,6 +326,7 @@ class Run:
         with self._lock:
             self._keeper = keeper
             self._keep(keeper.begin(self._events))
+            self._expect()
 
     def follow(self, wake: Callable[[], object], take: Callable[[list[RunEvent]], object]) -> Callable[[], object]:
         """Have events made later than they come.
@@ -301,7 +334,7 @@ class Run:
         Parameters
         ----------
         wake : callable
-            Is called when an event has come, in the thread that adds it.
+            Is called when an event has come, in the thread that adds it: once, until events are made again.
         take : callable
             Takes the events that have come, in order, when somebody reads the run; it must return at once and not raise.
 
@@ -346,6 +379,7 @@ class Run:
         self._listeners = list(listeners)
         self._followers = [each for each in listeners if isinstance(each, _Follower)]
         self._told = [each for each in listeners if not isinstance(each, _Follower)]
+        self._expect()
 
     def attach(self, source: object, connect: Callable[[], Callable[[], None]]) -> bool:
         """Connect a source of events once; a source that is connected already is left as it is.

@@ -170,10 +170,13 @@ def test_what_follows_a_run_takes_each_event_once_however_many_are_made_at_a_tim
         run.note_row(row(step))
 
     assert taken == []
+    assert len(woken) == 1
     assert not run.make_events(2)
     assert [event.step_id for event in taken] == ["a", "b"]
     assert run.make_events()
-    assert len(woken) == 5
+    run.note_row(row("f"))
+    run.append(event_of(row("g")))
+    assert len(woken) == 2
     assert taken == list(run.events)[1:]
     leave()
     leave()
@@ -282,6 +285,40 @@ def test_a_run_of_large_turns_is_measured_at_the_end_of_each(monkeypatch: pytest
     # 500 events would be 167 turns, of half a million bytes: after the first of them there is no room for as much once more.
     assert 300_000 < most <= 603_000
     assert run.meta["dropped"]
+
+
+def sizes(turns: KeptTurns, events: list[RunEvent | late_events.Row]) -> list[int]:
+    """Return the size of each turn of some events, as a run takes them."""
+    taken = 0
+    while taken < len(events):
+        turns.take(events[taken])
+        taken += 1
+        taken += len(turns.take_rest(events, taken, 500))
+    return [turn.size for turn in turns.all]
+
+
+async def test_turns_far_from_the_bound_are_measured_as_large_as_others_are_and_what_they_were_given_is_counted() -> (
+    None
+):
+    hooks = MemoryHooks(
+        recall=lambda p: "noted", store=lambda p: {"state": {"n": [*(p.state or {"n": []})["n"], "stored"]}}
+    )
+    layer = MemoryLayer(id="notes", slot=200, scope="thread", budget={"min": 0, "max": 200}, hooks=hooks)
+    config = nn.AgentConfig(name="desk", step=nn.react(model="scripted"), memory=[layer])
+    agent = nn.AgentHarness(config, model=nn.ScriptedModel(lambda request: "Done."))
+    run = record(agent)
+    for turn in range(24):
+        await agent.execute("Where is order A17?" if turn != 9 else "x" * 500_000, thread_id="ann")
+    events = run.held(0)
+
+    near, far = sizes(KeptTurns(max_bytes=1_000), events), sizes(KeptTurns(max_bytes=2**40), events)
+
+    assert len(near) == len(far) == 24
+    assert far[9] == pytest.approx(near[9], rel=0.05)
+    assert far[9] > 500_000
+    assert sum(far) == pytest.approx(sum(near), rel=0.05)
+    # Some are taken to be like others, which is what makes it quick.
+    assert far != near
 
 
 def test_a_place_of_an_event_is_that_of_its_row() -> None:

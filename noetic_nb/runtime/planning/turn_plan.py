@@ -200,7 +200,7 @@ class TurnPlan(NamedTuple):
             step_number,
             self.window,
             self.fates,
-            tuple([(each.layer_id, each.allocated, each.used, each.yielded, each.items) for each in self.layers]),
+            self.layers,
             tuple(chain.from_iterable(self.layer_items)),
             self.policy.token_budget,
             self.policy.response_reserve,
@@ -239,6 +239,6 @@ def budgets_row(place: Place, now_ms: float, policy: ProjectionPolicy, system_to
         policy.token_budget,
         system_tokens,
         policy.response_reserve,
-        tuple([(share.layer_id, share.allocated) for share in budgets.allocations]),
+        budgets.allocations,  # the same for all requests that were split alike
         budgets.history_budget,
     )
