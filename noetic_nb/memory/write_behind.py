@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from noetic_nb.errors import NoeticError
 from noetic_nb.items.frozen import own_copy
 from noetic_nb.memory.hook_timeout import HookTimeout
-from noetic_nb.memory.state_copy import Snapshot
+from noetic_nb.memory.state_copy import NOT_TAKEN, Snapshot
 from noetic_nb.storage import InMemoryStorage, ScopedStorage
 
 __all__ = ["STATE_KEY", "Mirror", "OnProblem", "Target", "counts_of"]
@@ -238,7 +238,7 @@ class Mirror:
         Raises `NotCopied`, and does nothing then.
         """
         # A copy: the hook may go on to change its state in place.
-        kept = state.take()
+        kept = state.take() if state.kept is NOT_TAKEN else state.kept
         if target.is_immediate:
             try:
                 conflict = target.write_now(state, kept)
