@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import nbmake.pytest_items
 import pytest
 from _pytest.doctest import DoctestModule
 from _pytest.pathlib import import_path
@@ -18,6 +19,7 @@ from hypothesis import HealthCheck, settings
 
 from noetic_nb.testing.event_loop import VirtualTimeLoop
 from tests.kernels import forked
+from tests.notebooks.shown import SharedRun
 
 # Workers keep every processor busy: threads of BLAS and OpenMP, here and in kernels, would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -28,8 +30,8 @@ settings.load_profile("suite")
 
 BROWSER = "tests/browser/"
 NOTEBOOKS = "notebooks/"  # and tests/notebooks/
-NOTEBOOK = re.compile(r"tests/notebooks/(?:test_pages|test_same_twice)\.py::\w+\[(\w+)\]")
-"""A test of what one notebook shows, which is run once for all of them."""
+NOTEBOOK = re.compile(r"tests/notebooks/(?:test_pages|test_same_twice)\.py::\w+\[(\w+)\]|notebooks/(\w+)\.ipynb::.*")
+"""A test of what one notebook shows, or of nbmake: it is run once for all of them."""
 TOUR = "tests/notebooks/test_tour_file.py"
 WORKER_BYTES = 3 * 2**30
 """What a worker takes with its browser, server and kernels, at most."""
@@ -42,6 +44,7 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Any]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    nbmake.pytest_items.NotebookRun = SharedRun  # its runs are those of our tests
     if not hasattr(config, "workerinput"):  # workers inherit what is offered
         context = forked.offered()
         context.__enter__()
@@ -127,7 +130,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             if nodeid.startswith(TOUR):
                 return "00_tour"
             notebook = NOTEBOOK.fullmatch(nodeid)
-            return notebook[1] if notebook else nodeid.split("::")[0]
+            return notebook[1] or notebook[2] if notebook else nodeid.split("::")[0]
 
     config.option.loadscopereorder = False
     return FileByFile(config, log)

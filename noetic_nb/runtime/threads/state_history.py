@@ -165,7 +165,7 @@ class StateHistory:
         written = self._written.get(key)
         if hook == "init" and written is not None and written.rows:
             last = written.rows[-1][4]
-            if state.is_held(last) or is_same(last, state.state):
+            if state.kept is last or is_same(last, state.state):
                 return  # loaded as it was left
         # Layers may change their state in place; what was must stay as it was.
         kept = state.take() if state.kept is NOT_TAKEN else state.kept
