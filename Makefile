@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 NOTEBOOKS := notebooks
 BUILD := build
-# A worker for each processor; tests/conftest.py says what stays together on one of them.
+# A worker for each processor, and one more where each may have 3 GB; tests/conftest.py says what stays together on one of them.
 PARALLEL := -n auto
 # Hundreds of tests start a process or a kernel: where an image for containers asks Python to keep no bytecode, each of
 # them would compile the library again.

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import nbmake.pytest_items
 import pytest
 from _pytest.doctest import DoctestModule
 from _pytest.pathlib import import_path
@@ -18,6 +19,7 @@ from hypothesis import HealthCheck, settings
 
 from noetic_nb.testing.event_loop import VirtualTimeLoop
 from tests.kernels import forked
+from tests.notebooks.shown import SharedRun
 
 # Workers keep every processor busy: threads of BLAS and OpenMP, here and in kernels, would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -28,9 +30,11 @@ settings.load_profile("suite")
 
 BROWSER = "tests/browser/"
 NOTEBOOKS = "notebooks/"  # and tests/notebooks/
-NOTEBOOK = re.compile(r"tests/notebooks/(?:test_pages|test_same_twice)\.py::\w+\[(\w+)\]")
-"""A test of what one notebook shows, which is run once for all of them."""
+NOTEBOOK = re.compile(r"tests/notebooks/(?:test_pages|test_same_twice)\.py::\w+\[(\w+)\]|notebooks/(\w+)\.ipynb::.*")
+"""A test of what one notebook shows, or of nbmake: it is run once for all of them."""
 TOUR = "tests/notebooks/test_tour_file.py"
+WORKER_BYTES = 3 * 2**30
+"""What a worker takes with its browser, server and kernels, at most."""
 LONG_S = 900
 """Limit of a test that starts other processes, seconds: a hundred kills take minutes."""
 
@@ -40,10 +44,30 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Any]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    nbmake.pytest_items.NotebookRun = SharedRun  # its runs are those of our tests
     if not hasattr(config, "workerinput"):  # workers inherit what is offered
         context = forked.offered()
         context.__enter__()
         config.add_cleanup(lambda: context.__exit__(None, None, None))
+
+
+@pytest.hookimpl(optionalhook=True, wrapper=True)
+def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
+    """Have one worker more than processors, where memory suffices: tests wait for pages, processes and timers."""
+    workers = yield
+    is_given = "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ
+    return workers if is_given or memory_left() < (workers + 1) * WORKER_BYTES else workers + 1
+
+
+def memory_left() -> int:
+    """Return how many bytes may be taken, of the machine and of a container with a limit."""
+    import psutil  # not in every environment that runs some of the tests
+
+    left: int = psutil.virtual_memory().available
+    with suppress(OSError, ValueError):  # no container, or one without a limit ("max")
+        folder = Path("/sys/fs/cgroup")
+        left = min(left, int((folder / "memory.max").read_text()) - int((folder / "memory.current").read_text()))
+    return left
 
 
 def import_in_turns(config: pytest.Config) -> None:
@@ -72,6 +96,8 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
         gc.enable()
         gc.collect()
         gc.freeze()
+        # What tests make is gone when they end, mostly without the collector: it comes less often than in a program.
+        gc.set_threshold(20_000, 10, 10)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -104,7 +130,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             if nodeid.startswith(TOUR):
                 return "00_tour"
             notebook = NOTEBOOK.fullmatch(nodeid)
-            return notebook[1] if notebook else nodeid.split("::")[0]
+            return notebook[1] or notebook[2] if notebook else nodeid.split("::")[0]
 
     config.option.loadscopereorder = False
     return FileByFile(config, log)

@@ -29,6 +29,7 @@ _CALL: Final = "function_call"
 _OUTPUT: Final = "function_call_output"
 # A frozen part is a dict, which is quicker to see than that it is a mapping.
 _MAPPINGS: Final = (dict, Mapping)
+_SEQUENCES: Final = (tuple, list)
 
 
 _BARE: Final = {"id": "", "status": "completed", "type": "", "callId": ""}
@@ -171,11 +172,11 @@ def assistant_text(items: Iterable[Mapping[str, Any]]) -> str:
     >>> assistant_text([])
     ''
     """
-    last: Mapping[str, Any] | None = None
-    for item in items:
-        if item.get("type") == "message" and item.get("role") == "assistant":
-            last = item
-    return "" if last is None else _output_text(last)
+    # From the end, where it mostly is.
+    for item in reversed(items if type(items) in _SEQUENCES else [*items]):  # type: ignore[call-overload]
+        if item.get("role") == "assistant" and item.get("type") == "message":
+            return _output_text(item)
+    return ""
 
 
 def output_texts(items: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import inf
 from types import CoroutineType, MappingProxyType
 from typing import Any, Final, Literal, cast
@@ -16,7 +17,7 @@ from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.late_events import Note, event_of, noting
 from noetic_nb.memory.declared import check_layers
 from noetic_nb.memory.execution_context import ExecutionContext
-from noetic_nb.memory.hook_results import UNSET
+from noetic_nb.memory.hook_results import UNSET, state_of
 from noetic_nb.memory.hook_timeout import HookTimeout, Unfinished, begun, call_apart
 from noetic_nb.memory.idle_hook import IdleHook, IsIdle
 from noetic_nb.memory.layer import DEFAULT_TIMEOUTS_MS, MemoryLayer
@@ -24,7 +25,6 @@ from noetic_nb.memory.state_copy import StateNotCopied
 from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.memory.steering_decision import Stop
 from noetic_nb.memory.trace import CURRENT_NOTES, HookNotes, error_facts, noted
-from noetic_nb.quick_records import dataclass
 
 __all__ = ["NO_SOURCES", "HookRunner", "Outcome"]
 
@@ -54,14 +54,22 @@ _CALLED: Final = MemoryTraceSpan.kind
 _ENFORCING: Final = frozenset({"before_tool_call", "after_model_call"})
 
 
-@dataclass(slots=True, eq=False)
+_STATE_STORED: Final = partial(state_of, hook="store")
+_STORE_LIMIT: Final = DEFAULT_TIMEOUTS_MS["store"]
+
+
 class Outcome:
     """How a hook ended."""
 
+    # On the class, as one is made for each call: most ended well, and nobody wants to know when.
     value: Any = None
     error: BaseException | None = None
     status: Literal["ok", "error", "timeout"] = "ok"
     duration_ms: float = 0.0
+
+    def __init__(self, *, error: BaseException | None = None) -> None:
+        if error is not None:
+            self.error, self.status = error, "error"
 
 
 class HookRunner:
@@ -114,12 +122,11 @@ class HookRunner:
         self.hooks: Final = frozenset(hook for hook, found in self._with.items() if found)
         """The hooks that at least one layer has."""
         # Of the hooks that all their layers can tell it of beforehand.
-        self._is_idle: dict[str, Callable[[str], bool]] = {}
+        self._is_idle: dict[str, tuple[IsIdle, ...]] = {}
         for hook in self.hooks:
-            calls = [(layer.id, getattr(layer.hooks, hook)) for layer in self._with[hook]]
-            tests = [(layer_id, call.is_idle) for layer_id, call in calls if isinstance(call, IdleHook)]
-            if len(tests) == len(calls):
-                self._is_idle[hook] = _all_idle(tests, state.get)
+            calls = [getattr(layer.hooks, hook) for layer in self._with[hook]]
+            if all(isinstance(call, IdleHook) for call in calls):
+                self._is_idle[hook] = tuple([call.is_idle for call in calls])
 
     @property
     def sink(self) -> EventSink | None:
@@ -169,8 +176,13 @@ class HookRunner:
         """Tell whether a hook would do nothing in any layer, so that it need not be called: nobody follows the run, either."""
         if self.note is not None:
             return False
-        found = self._is_idle.get(hook)
-        return found is not None and found(execution_id)
+        tests = self._is_idle.get(hook)
+        if tests is None:
+            return False
+        state_of = self.state.get
+        if len(tests) == 1:
+            return tests[0](execution_id, state_of)
+        return all(test(execution_id, state_of) for test in tests)
 
     def idle_reason(
         self, layer: MemoryLayer, execution_id: str, layer_id: str | None = None
@@ -323,6 +335,39 @@ class HookRunner:
                 self.trace_failed(notes, layer, hook, ctx, outcome.duration_ms, outcome.error)
         return outcome
 
+    def begin_store(
+        self, layer: MemoryLayer, params: Any, ctx: ExecutionContext
+    ) -> Outcome | tuple[Any] | Coroutine[Any, Any, Outcome]:
+        """Do what `begin` does with ``store``; one that ended well at once gives its state by itself, as the one of a tuple.
+
+        With no more around the hook than it needs: it runs at every step, and nearly none waits here, or returns anything else.
+        """
+        if self.note is not None or layer.timeouts:
+            return self.begin(layer, "store", params, ctx, read=_STATE_STORED)
+        hook: Any = layer.hooks.store
+        try:
+            value = hook(params)
+            if type(value) is CoroutineType:
+                try:
+                    value = Unfinished(value, value, value.send(None))
+                except StopIteration as done:
+                    value = done.value
+            elif value is not None and type(value) is not dict:
+                value = begun(value, _STORE_LIMIT)
+            if type(value) is dict and "stop" not in value:
+                return (value.get("state", UNSET),)
+            if type(value) is Unfinished:
+                waiting = value.finish(layer.id, "store", _STORE_LIMIT)
+                return self._rest(Outcome(), None, waiting, None, layer, "store", ctx, _STATE_STORED, None)
+            state = _STATE_STORED(value)
+            if value is not None:
+                self.collect_stop(value, ctx)
+        except Exception as exc:
+            outcome = Outcome()
+            self._fail(outcome, exc, layer, "store", ctx)
+            return outcome
+        return (state,)
+
     async def run(self, layer: MemoryLayer, hook: Any, params: Any, ctx: ExecutionContext, **how: Any) -> Outcome:
         """Do what `begin` does, and wait for it."""
         found = self.begin(layer, hook, params, ctx, **how)
@@ -420,11 +465,3 @@ class HookRunner:
                 error_stack=stack,
             )
         )
-
-
-def _all_idle(tests: list[tuple[str, IsIdle]], state_of: Callable[[str, str], Any]) -> Callable[[str], bool]:
-    """Return what tells whether all hooks would do nothing, each given the state of its layer."""
-    if len(tests) == 1:
-        ((layer_id, is_idle),) = tests
-        return lambda execution_id: is_idle(execution_id, state_of(execution_id, layer_id))
-    return lambda execution_id: all(test(execution_id, state_of(execution_id, layer_id)) for layer_id, test in tests)

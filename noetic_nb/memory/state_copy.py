@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from noetic_nb.errors import NoeticError
 from noetic_nb.items.frozen import FrozenDict
 
-__all__ = ["NOT_TAKEN", "NotCopied", "Snapshot", "StateNotCopied", "deep_copy", "is_same"]
+__all__ = ["NOT_TAKEN", "NotCopied", "Snapshot", "StateNotCopied", "deep_copy", "flat_copy", "is_same"]
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ def deep_copy(state: T) -> T:
     if kind in _PLAIN:
         return state
     given: Any = state
-    found: Any = _flat_copy(given) if kind is dict else None
+    found: Any = flat_copy(given) if kind is dict else None
     copied: T = _copied(given, {}) if found is None else found
     return copied
 
@@ -141,10 +141,6 @@ class Snapshot:
         self.is_plain = held is not None
         """Whether what was taken is what its JSON text would be read as: mappings with text keys, lists, and what they hold."""
 
-    def is_held(self, data: Any) -> bool:
-        """Tell whether these data are what was taken."""
-        return self.kept is data
-
     def take(self) -> Any:
         """Return the state as it was when this was first called; nobody writes into it. Raises `NotCopied`."""
         if self.kept is NOT_TAKEN:
@@ -152,7 +148,7 @@ class Snapshot:
                 kind = type(self.state)
                 if kind is not dict and (own := getattr(kind, "snapshot", None)) is not None:
                     self.kept = own(self.state)
-                elif kind is dict and (flat := _flat_copy(self.state)) is not None:
+                elif kind is dict and (flat := flat_copy(self.state)) is not None:
                     self.kept, self.is_plain = flat, True
                 else:
                     memo: _Memo = {}
@@ -163,10 +159,15 @@ class Snapshot:
         return self.kept
 
 
-def _flat_copy(state: dict[Any, Any]) -> dict[Any, Any] | None:
+def flat_copy(state: dict[Any, Any]) -> dict[Any, Any] | None:
     """Return a copy of a mapping of texts, whole numbers and at most one list of these; None for all else.
 
     Such as many states are: there is nothing in it that could be in two places, or that JSON would not give back.
+
+    Examples
+    --------
+    >>> flat_copy({"notes": ["a"], "n": 1}), flat_copy({"notes": [["a"]]})
+    ({'notes': ['a'], 'n': 1}, None)
     """
     made, has_list = state.copy(), False
     for key, inner in state.items():

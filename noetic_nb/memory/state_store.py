@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
 from noetic_nb.memory.execution_context import Diagnostic, log_diagnostic
-from noetic_nb.memory.state_copy import NotCopied, Snapshot, StateNotCopied, deep_copy
+from noetic_nb.memory.state_copy import NotCopied, Snapshot, StateNotCopied, deep_copy, flat_copy
 from noetic_nb.memory.storage_time import StorageTime
 from noetic_nb.memory.write_behind import Mirror, OnProblem, Target
 from noetic_nb.storage import ScopedStorage
@@ -113,7 +113,10 @@ class LayerStateStore:
         before = states.get(layer_id, _MISSING)
         states[layer_id] = state
         key = (execution_id, layer_id)
-        target, taken = self._targets.get(key), Snapshot(state, held)
+        target = self._targets.get(key)
+        if target is not None and held is None and type(state) is dict:
+            held = flat_copy(state)  # what a snapshot would take; some first states are never wanted
+        taken = Snapshot(state, held)
         # Whoever comes first takes the copy, before anything else: where that fails, nothing has happened.
         try:
             if target is not None:

@@ -21,8 +21,7 @@ def words(cells: Iterable[list[tuple[str, str]]]) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
-def test_a_page_shows_what_its_code_says(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+def test_a_page_shows_what_its_code_says(page: Path) -> None:
     kept = [cell for cell in nbformat.read(page, as_version=4).cells if cell.cell_type == "code"]
 
     assert words(first_run(page).values()) == words(shown(cell) for cell in kept)

@@ -22,6 +22,7 @@ from tests.steering.steering_helpers import Bench
 
 POINTS: Final = ("before_tool_call", "after_model_call")
 HANG_S: Final = 3_600.0
+LATER_S: Final = 0.01
 
 
 class Boom(Exception):
@@ -41,12 +42,12 @@ async def hangs(params: Any) -> Any:
 
 
 async def raises_later(params: Any) -> Any:
-    await asyncio.sleep(1)
+    await asyncio.sleep(LATER_S)
     raise Boom("broken")
 
 
 async def answers_nonsense_later(params: Any) -> Any:
-    await asyncio.sleep(1)
+    await asyncio.sleep(LATER_S)
     return "fine"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from noetic_nb.garbage import nothing_collected
+from noetic_nb.garbage import FEW, nothing_collected
 
 COUNTED = """
 import gc
@@ -26,9 +26,9 @@ print(began.count("start"), gc.isenabled(), id(vars(nn.AgentConfig)["model_confi
 
 AGED = """
 import gc
-from noetic_nb.garbage import nothing_collected
+from noetic_nb.garbage import FEW, nothing_collected
 with nothing_collected(is_old=True):
-    made = [[number] for number in range(100)]
+    made = [[number] for number in range(2 * FEW)]
 old = {id(one) for one in gc.get_objects(2)}
 print(gc.get_freeze_count() > 0, all(id(one) in old for one in made))
 """
@@ -76,12 +76,24 @@ def test_what_a_program_has_frozen_itself_stays_so(is_frozen: bool) -> None:
     assert done.stdout.split() == [str(is_frozen), str(not is_frozen)]
 
 
+def test_little_is_young_without_a_look_at_what_is_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(gc, "get_freeze_count")
+    gc.collect()
+
+    with nothing_collected(is_old=True):
+        made = [[number] for number in range(100)]
+
+    young = {id(each) for each in gc.get_objects(generation=0)}
+    assert {id(each) for each in made} <= young
+
+
 def test_what_is_old_is_collected_all_the_same() -> None:
     with nothing_collected(is_old=True):
+        made = [[number] for number in range(2 * FEW)]
         circle = Circle()
         circle.itself = circle
     gone = weakref.ref(circle)
-    del circle
+    del circle, made
 
     gc.collect()
 

@@ -75,6 +75,24 @@ def test_a_view_of_a_run_has_its_script_and_its_style_beside_it(offered: type[An
     assert "store.guard(render)" in str(offered._esm), "a fault while it renders would leave an empty box"
 
 
+@pytest.mark.parametrize("offered", RUN_VIEWS)
+def test_views_of_a_kind_share_a_class_as_long_as_their_script_is_the_same(
+    offered: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with offered(demo_run()) as one, offered(demo_run()) as two:
+        assert type(one) is type(two) is not offered
+        assert one.get_state().keys() == two.get_state().keys()
+        two.static_name = "its own"
+        assert one.static_name != two.static_name
+        monkeypatch.setattr(offered, "_esm", "another script")
+        with offered(demo_run()) as three, offered(demo_run()) as four:
+            assert [view.get_state("_esm")["_esm"] == "another script" for view in (two, three, four)] == [
+                False,
+                True,
+                True,
+            ]
+
+
 @pytest.mark.parametrize("path", sorted(WIDGETS.rglob("*.css")), ids=lambda path: str(path.name))
 def test_a_rule_that_asks_for_the_theme_of_a_page_says_where_the_view_stands_in_it(path: Path) -> None:
     # A sheet is nested in the element of its view: a rule without `&` would look for the page inside of that.

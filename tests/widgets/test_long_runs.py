@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from noetic_nb.events import SteeringDecided, Where
+from noetic_nb.garbage import FEW
 from noetic_nb.runs import Run
 from noetic_nb.runs.recorded_requests import RequestIndex
 from noetic_nb.steering import RuleBook
@@ -41,10 +42,11 @@ def is_old(kept: Kept) -> bool:
 def test_what_was_read_of_a_long_run_is_old_for_the_collector(events: int, expected: bool) -> None:
     gc.collect()
     with no_collecting(events):
-        kept = Kept()
+        kept, beside = Kept(), [[number] for number in range(2 * FEW)]
         assert not gc.isenabled()
 
     found = is_old(kept)
+    del beside
 
     assert gc.isenabled()
     assert found is expected
@@ -54,7 +56,7 @@ def test_what_a_program_has_frozen_stays_frozen() -> None:
     gc.freeze()
     try:
         with no_collecting(LONG_RUN):
-            pass
+            [[number] for number in range(2 * FEW)]
         assert gc.get_freeze_count()
     finally:
         gc.unfreeze()

@@ -16,7 +16,7 @@ from noetic_nb.runs import Run
 from noetic_nb.steering import RuleBook, SteeringRule, deny
 from noetic_nb.widgets import RuleEditor
 from noetic_nb.widgets.base.page_thread import PAGES
-from noetic_nb.widgets.rules.debounced import LiveTrial, TooLong
+from noetic_nb.widgets.rules.debounced import LIMIT_S, LiveTrial, TooLong, in_time
 from tests.widgets.scenes import HOSTILE
 
 GOOD = "def only_a(call):\n    if call.tool_args['order'] != 'A':\n        return deny('Only A.')"
@@ -675,16 +675,24 @@ def test_anything_but_a_rule_book_is_refused() -> None:
     assert caught.value.code == "NOT_A_RULE_BOOK"
 
 
-def test_a_rule_that_loops_for_ever_is_not_applied_and_the_kernel_goes_on() -> None:
-    for text in ("while True: pass\ndef only_a(call): ...", "def only_a(call):\n    while True: pass"):
-        rules = book()
-        before = rules["only_a"]
-        with RuleEditor(rules, run=recorded(order="B")) as editor:
-            editor.write(text=text)
+@pytest.mark.parametrize(
+    ("text", "limit_s"),
+    [("while True: pass\ndef only_a(call): ...", LIMIT_S), ("def only_a(call):\n    while True: pass", 0.1)],
+    ids=["above the rule", "in the rule"],
+)
+def test_a_rule_that_loops_for_ever_is_not_applied_and_the_kernel_goes_on(
+    text: str, limit_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(LiveTrial.__init__.__kwdefaults__, "limit_s", 0.1)  # while it is written
+    monkeypatch.setitem(in_time.__kwdefaults__, "limit_s", limit_s)  # when it is applied
+    rules = book()
+    before = rules["only_a"]
+    with RuleEditor(rules, run=recorded(order="B")) as editor:
+        editor.write(text=text)
 
-            assert editor.apply() is False
-            assert rules["only_a"] == before
-            assert (editor.notice.mood, "2 seconds" in editor.notice.text) == ("bad", True)
+        assert editor.apply() is False
+        assert rules["only_a"] == before
+        assert (editor.notice.mood, f"more than {limit_s:g} seconds" in editor.notice.text) == ("bad", True)
 
 
 @pytest.mark.parametrize("action", ["deny", "ask"])

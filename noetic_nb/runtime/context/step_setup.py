@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from noetic_nb.memory import BudgetPlan, LayerStack, ProjectionPolicy, allocate_budgets
@@ -21,13 +22,14 @@ _NO_TOOLS: Final = ToolSet(())
 
 
 class StepSetup(NamedTuple):
-    """The policy, tools, budgets and system text of an llm step with certain instructions."""
+    """The policy, tools, budgets (also by layer) and system text of an llm step with certain instructions."""
 
     policy: ProjectionPolicy
     tools: ToolSet
     system_tokens: int
     budgets: BudgetPlan
     instructions: str
+    shares: Mapping[str, float]
 
 
 class StepSetups:
@@ -84,6 +86,6 @@ class StepSetups:
         if len(self._setups) >= MAX_SETUPS:
             self._setups.clear()
         tools = _NO_TOOLS if callable(step.tools) else self.tools(step)
-        found = StepSetup(policy, tools, system, budgets, instructions)
+        found = StepSetup(policy, tools, system, budgets, instructions, budgets.by_layer())
         self._setups[key] = (step, tokenizer, found)
         return found

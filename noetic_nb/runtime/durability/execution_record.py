@@ -35,6 +35,7 @@ from noetic_nb.runtime.durability.thread_writer import (
     attempt,
     execution_prefix,
     ledger_prefix,
+    write_failed,
 )
 from noetic_nb.runtime.durability.turn_state import TurnState
 from noetic_nb.runtime.durability.written_snapshot import Moment, child_place, late_snapshot, moment_of, turn_place
@@ -380,8 +381,8 @@ class ExecutionRecord:
             _log.debug("Whether an execution has changed cannot be told. %s", exc)
             return True
 
-    def _moment(self, ended: int) -> Moment:
-        """Return how far the execution is, but for its items."""
+    def _moment(self, ended: int, first: int) -> Moment:
+        """Return how far the execution is, but for its items, which begin at `first` in its log."""
         turn, ctx = self.turn, self.ctx
         loops = {loop.path: began for loop, began in turn.loops.items()} if turn.loops else {}
         returned = {child.path: result for child, result in self.returned.items()} if self.returned else {}
@@ -390,7 +391,7 @@ class ExecutionRecord:
             place = child_place(ctx, self.start.path, self.inherited)
         else:
             place = turn_place(ctx, turn.first, turn.writer)
-        return moment_of(ctx, place, self._first_item, turn.sequence, loops, returned, ended, again)
+        return moment_of(ctx, place, first, turn.sequence, loops, returned, ended, again)
 
     @property
     def _first_item(self) -> int:
@@ -399,13 +400,14 @@ class ExecutionRecord:
 
     def _data(self, *, ended: int) -> dict[str, Any]:
         """Return how far the execution is, as it is written."""
-        items = self.ctx.item_log.since(self._first_item)
-        return self._moment(ended).dump([dump_item(item) for item in items])
+        first = self._first_item
+        items = self.ctx.item_log.since(first)
+        return self._moment(ended, first).dump([dump_item(item) for item in items])
 
     def _record(self, key: str, ended: int) -> Measured | LateText:
         """Return the same for the store."""
-        ctx, moment = self.ctx, self._moment(ended)
-        items = ctx.item_log.since(self._first_item)
+        ctx, first = self.ctx, self._first_item
+        moment, items = self._moment(ended, first), ctx.item_log.since(first)
         # What layers and code keep may be anything.
         is_plain = not (ctx.state or ctx.engine.stack.layers or self.returned) and math.isfinite(ctx.cost)
         # What is late must not change until it is read.
@@ -442,7 +444,16 @@ class ExecutionRecord:
         values[key] = self._record(key, ended)
         if self.settled:
             gone = [*gone, *[child.key for child in self.settled if child.key is not None]]
-        problem = await timed(self.ctx, attempt(write_together(turn.storage, values, delete=gone)))
+        memory, problem = turn.writer.store.memory, None
+        if (
+            memory is not None and self.ctx.engine.sink is None
+        ):  # nothing to wait for, and nobody who wants to know how long
+            try:
+                memory.write_now(values, gone)
+            except Exception as exc:
+                problem = write_failed(exc)
+        else:
+            problem = await timed(self.ctx, attempt(write_together(turn.storage, values, delete=gone)))
         if type(values[key]) is not LateText:  # which is small
             warn_if_large(self.ctx, step_id, "checkpoint", values[key])
         if problem is not None:

@@ -96,22 +96,25 @@ class ThreadStore:
 
     Attributes
     ----------
+    memory : InMemoryStorage or None
+        The storage where it is the memory of this process.
     is_immediate : bool
-        Whether nobody else runs while something is read or written: there is nothing to wait for.
+        Whether nobody else runs while something is read or written: there is nothing to wait for, as in memory.
     is_prompt : bool
         Whether what is read or written is most often done without waiting, and may be begun in one task and end in another.
     keeps_text : bool
         Whether nothing is asked of what is written but its ``json_text()``.
     """
 
-    __slots__ = ("_lacks", "is_immediate", "is_prompt", "keeps_text", "registry", "storage")
+    __slots__ = ("_lacks", "is_immediate", "is_prompt", "keeps_text", "memory", "registry", "storage")
 
     def __init__(self, storage: StorageAdapter, registry: ItemRegistry) -> None:
         self.storage = storage
         self.registry = registry
         # Of the very class: another that is derived from it may do what it likes.
         its_own = vars(type(storage))
-        self.is_immediate = type(storage) is InMemoryStorage
+        self.memory = storage if type(storage) is InMemoryStorage else None
+        self.is_immediate = self.memory is not None
         self.is_prompt = "is_prompt" in its_own
         self.keeps_text = "keeps_text" in its_own
         self._lacks: Any = storage.lacks if "lacks" in its_own else None  # type: ignore[attr-defined]

@@ -32,7 +32,7 @@ from noetic_nb.runtime.durability.turn_states import KeptStates, NewStates
 from noetic_nb.storage.adapter import write_together
 from noetic_nb.sync import Begun, leave_hand
 
-__all__ = ["ThreadWriter", "attempt", "execution_prefix", "ledger_prefix", "snapshot_key"]
+__all__ = ["ThreadWriter", "attempt", "execution_prefix", "ledger_prefix", "snapshot_key", "write_failed"]
 
 # Two harnesses that write one thread in turn get out of each other's way in one or two rounds.
 MAX_ROUNDS: Final = 8
@@ -65,9 +65,14 @@ async def attempt(writing: Awaitable[None]) -> Exception | None:
     try:
         await writing
     except Exception as exc:
-        _log.warning("A checkpoint could not be written; the turn continues without it. %s", exc)
-        return exc
+        return write_failed(exc)
     return None
+
+
+def write_failed(error: Exception) -> Exception:
+    """Log why a checkpoint could not be written, and return it."""
+    _log.warning("A checkpoint could not be written; the turn continues without it. %s", error)
+    return error
 
 
 @dataclass(slots=True)
@@ -143,8 +148,12 @@ class ThreadWriter:
             values, new = self._part(key, ctx, stop, turn) if is_new else ({}, None)
             if new is not None and new.gone:
                 leftovers += [states_key(self.thread_id, number) for number in new.gone]
+            absent = (key,) if is_new else ()
             try:
-                await write_together(self.store.storage, values, delete=leftovers, absent=[key] if is_new else [])
+                if self.store.memory is not None:
+                    self.store.memory.write_now(values, leftovers, absent)
+                else:
+                    await write_together(self.store.storage, values, delete=leftovers, absent=absent)
             except NoeticError as exc:
                 if exc.kind != "state_conflict" or exc.facts.get("key") != key:
                     raise
@@ -195,7 +204,11 @@ class ThreadWriter:
     async def keep_all(self, ctx: Context) -> Exception | None:
         """Write all that a turn logged, as `keep` does, within a limit; returns why it is not in storage, None where it is."""
         keeping = self.keep(ctx, len(ctx.item_log), ctx.turn)
-        problem = await attempt(keeping if self.store.is_immediate else self._in_time(keeping))
+        problem: Exception | None = None
+        try:
+            await (keeping if self.store.is_immediate else self._in_time(keeping))
+        except Exception as exc:
+            problem = write_failed(exc)
         if problem is None or await self._holds(ctx):
             return None
         return self.lost or problem

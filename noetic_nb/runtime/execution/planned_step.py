@@ -40,6 +40,7 @@ class PlannedStep:
         "policy",
         "recalled",
         "requests",
+        "shares",
         "step",
         "system_tokens",
         "tokenizer",
@@ -52,9 +53,8 @@ class PlannedStep:
         self.ctx = ctx
         self.model = model
         self.tokenizer = engine.tokenizer_of(model)
-        self.policy, self.tools, self.system_tokens, self.budgets, self.instructions = engine.setups.of(
-            step, instructions, self.tokenizer
-        )
+        setup = engine.setups.of(step, instructions, self.tokenizer)
+        self.policy, self.tools, self.system_tokens, self.budgets, self.instructions, self.shares = setup
         ctx.item_log.recount(self.tokenizer)
         self._hook_ctx: ExecutionContext | None = None
         self.recalled: tuple[RecallEntry, ...] = ()
@@ -78,7 +78,7 @@ class PlannedStep:
             self.hook_ctx,
             query=self.ctx.query,
             log=self.ctx.item_log,
-            budgets=self.budgets.by_layer(),
+            budgets=self.shares,
             mode="cached",
             with_empty=True,
         )
@@ -100,7 +100,7 @@ class PlannedStep:
             current=self.recalled,
             query=self.ctx.query,
             log=self.ctx.item_log,
-            budgets=self.budgets.by_layer(),
+            budgets=self.shares,
         )
         self.warn_of_recalled()
         self.requests = ()

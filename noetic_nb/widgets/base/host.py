@@ -73,9 +73,23 @@ class HostedMixin:
             self.host, self.panel = inside
 
     def add_traits(self, **traits: Any) -> None:
-        """Add traits, which makes a class anew for each view; inside a host they are the script and style that it has itself."""
-        if _INSIDE.get() is None:
+        """Add traits, by a class that views of one kind share; inside a host they are the script and style that it has itself.
+
+        The base class makes a class anew for each view, though it is given the same script and style each time.
+        """
+        if _INSIDE.get() is not None:
+            return
+        kind: Any = type(self)
+        given = {name: (type(trait), trait.default_value, trait.metadata) for name, trait in traits.items()}
+        made, made_for = vars(kind).get("_with_traits", (None, None))
+        if made is None or given != made_for:
             super().add_traits(**traits)  # type: ignore[misc]
+            kind._with_traits = (type(self), given)
+            return
+        self.__class__ = made
+        for name in traits:
+            getattr(made, name).instance_init(self)
+            self.keys.append(name)  # type: ignore[attr-defined]  # of the widget this is mixed into
 
     def send(self, content: dict[str, Any], buffers: Any = None) -> None:
         """Send a message to the page, by the host where there is one."""
