@@ -122,12 +122,11 @@ class HookRunner:
         self.hooks: Final = frozenset(hook for hook, found in self._with.items() if found)
         """The hooks that at least one layer has."""
         # Of the hooks that all their layers can tell it of beforehand.
-        self._is_idle: dict[str, Callable[[str], bool]] = {}
+        self._is_idle: dict[str, tuple[IsIdle, ...]] = {}
         for hook in self.hooks:
-            calls = [(layer.id, getattr(layer.hooks, hook)) for layer in self._with[hook]]
-            tests = [(layer_id, call.is_idle) for layer_id, call in calls if isinstance(call, IdleHook)]
-            if len(tests) == len(calls):
-                self._is_idle[hook] = _all_idle(tests, state.get)
+            calls = [getattr(layer.hooks, hook) for layer in self._with[hook]]
+            if all(isinstance(call, IdleHook) for call in calls):
+                self._is_idle[hook] = tuple([call.is_idle for call in calls])
 
     @property
     def sink(self) -> EventSink | None:
@@ -177,8 +176,13 @@ class HookRunner:
         """Tell whether a hook would do nothing in any layer, so that it need not be called: nobody follows the run, either."""
         if self.note is not None:
             return False
-        found = self._is_idle.get(hook)
-        return found is not None and found(execution_id)
+        tests = self._is_idle.get(hook)
+        if tests is None:
+            return False
+        state_of = self.state.get
+        if len(tests) == 1:
+            return tests[0](execution_id, state_of)
+        return all(test(execution_id, state_of) for test in tests)
 
     def idle_reason(
         self, layer: MemoryLayer, execution_id: str, layer_id: str | None = None
@@ -461,11 +465,3 @@ class HookRunner:
                 error_stack=stack,
             )
         )
-
-
-def _all_idle(tests: list[tuple[str, IsIdle]], state_of: Callable[[str, str], Any]) -> Callable[[str], bool]:
-    """Return what tells whether all hooks would do nothing, each given the state of its layer."""
-    if len(tests) == 1:
-        ((layer_id, is_idle),) = tests
-        return lambda execution_id: is_idle(execution_id, state_of(execution_id, layer_id))
-    return lambda execution_id: all(test(execution_id, state_of(execution_id, layer_id)) for layer_id, test in tests)
