@@ -422,11 +422,13 @@ class Engine:
         error: BaseException | None,
     ) -> float:
         duration = self.clock.monotonic_ms() - start
-        if self.sink is not None:
-            answer = ModelResponse(()) if response is None else response
-            self.sink.emit(
-                ModelCalled(
-                    ctx.where,
+        if self.note is not None:
+            answer = _NO_ANSWER if response is None else response
+            usage, logprobs = answer.usage, answer.logprobs
+            self.note(
+                (
+                    ModelCalled.kind,
+                    ctx.event_place,
                     self.clock.now_ms(),
                     step,
                     request.model,
@@ -434,11 +436,11 @@ class Engine:
                     duration,
                     status,
                     answer.items,
-                    answer.usage.input_tokens,
-                    answer.usage.output_tokens,
-                    answer.usage.cached_tokens,
+                    usage.input_tokens,
+                    usage.output_tokens,
+                    usage.cached_tokens,
                     answer.cost,
-                    tuple([(token.token, token.logprob) for token in answer.logprobs]),
+                    tuple([(token.token, token.logprob) for token in logprobs]) if logprobs else (),
                     None if error is None else error_text(error),
                     answer.finish_reason,
                 )
@@ -450,6 +452,9 @@ class Engine:
         if self.sink is not None:
             kind = error.kind if isinstance(error, NoeticError) else getattr(error, "code", type(error).__name__)
             self.sink.emit(ErrorRaised(ctx.where, self.clock.now_ms(), str(kind), error_text(error), step_id))
+
+
+_NO_ANSWER: Final = ModelResponse(())
 
 
 def _is_usual(content: Any) -> bool:
