@@ -333,7 +333,10 @@ class ItemLog:
         if not parsed:
             return parsed
         if own_call_ids:
-            parsed = tuple(with_own_call_ids(parsed, self.has_call))
+            for item in parsed:
+                if item["type"] == "function_call":  # nothing else has an id that it may share with another
+                    parsed = tuple(with_own_call_ids(parsed, self.has_call))
+                    break
         if self._length != len(self._store.items):  # another fork of this log has grown: part company
             self._store = self._store.copy(self._length)
         # After all of them were parsed: a bad item leaves the log as it was.

@@ -21,6 +21,7 @@ Check: TypeAlias = Callable[[LoopSnapshot], Any]
 """Judges one snapshot; answers a `Verdict`, or an awaitable of one where a function of the user's own is async."""
 
 _GO_ON = Verdict(False)
+_NO_TOOL_CALLS = Verdict(True, "No tool calls")
 
 
 class _Predicate(Frozen):
@@ -76,7 +77,7 @@ class NoToolCalls(_Predicate):
 
     def start(self) -> Check:
         """Return a check for one run of a loop."""
-        return lambda s: Verdict(True, "No tool calls") if s.step_count >= 1 and not s.asked_for_tools else _GO_ON
+        return lambda s: _NO_TOOL_CALLS if s.step_count >= 1 and not s.asked_for_tools else _GO_ON
 
 
 class Never(_Predicate):

@@ -19,7 +19,16 @@ from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.protocols import StepValue
 from noetic_nb.runtime.context.reply import AgentReply
 
-__all__ = ["ItemOrigin", "TurnInput", "append_input", "as_input_items", "log_items", "query_of", "warn_if_redacted"]
+__all__ = [
+    "Announce",
+    "ItemOrigin",
+    "TurnInput",
+    "append_input",
+    "as_input_items",
+    "log_items",
+    "query_of",
+    "warn_if_redacted",
+]
 
 ItemOrigin: TypeAlias = Literal["user", "model", "tool", "guidance", "layer", "seed", "step"]
 """Where a logged item comes from."""
@@ -191,6 +200,10 @@ def query_of(items: Iterable[Mapping[str, Any]]) -> str:
     text = ""
     for item in items:
         if item.get("type") == "message" and item.get("role") == "user":
-            parts = [part.get("text") or "" for part in item.get("content") or () if isinstance(part, _MAPPINGS)]
+            content = item.get("content") or ()
+            if len(content) == 1 and type(content) is tuple and type(content[0]) is FrozenDict:
+                text = content[0].get("text") or ""  # the form of nearly every message
+                continue
+            parts = [part.get("text") or "" for part in content if isinstance(part, _MAPPINGS)]
             text = parts[0] if len(parts) == 1 else "".join(parts)
     return text

@@ -98,7 +98,7 @@ async def run_llm(engine: Engine, step: LLMStep, value: StepValue, ctx: Context)
     if run.requests:  # what was requested after the last model call of this step is for the next one
         ctx.rerenders += run.requests
     made = tuple(run.produced)
-    ctx.last_step_meta = StepMeta(calls, run.usage, run.cost, made, response.finish_reason)
+    ctx.last_step_meta = tuple.__new__(StepMeta, (calls, run.usage, run.cost, made, response.finish_reason))
     if "store" in engine.stack.hooks:
         whole = ModelResponse(made, run.usage, run.cost or None, *response[3:])
         await run.store(whole)

@@ -124,7 +124,7 @@ class _Meter:
             tokens, cost, now = ctx.tokens, ctx.cost, self._engine.clock.monotonic_ms()
         else:
             tokens, cost, now = ctx.record.spent_then()
-        return LoopSnapshot(
+        fields = (
             self.count,
             # A loop that begins its turn has nothing to subtract.
             tokens if self._usage is NO_USAGE else tokens - self._usage,
@@ -136,6 +136,7 @@ class _Meter:
             ctx.depth,
             ctx.last_step_meta,
         )
+        return tuple.__new__(LoopSnapshot, fields)  # in half the time of a call of its class
 
 
 async def _on_error(step: LoopStep, error: NoeticError, ctx: Context) -> str:

@@ -218,7 +218,7 @@ class PlannedStep:
         step, items = self.step, plan.items
         if self.ctx.item_log.repeats_calls:
             items = with_own_call_ids(items)
-        return ModelRequest(
+        fields = (
             self.model,
             (*items, *self.ephemeral) if self.ephemeral else items,
             self.instructions or None,
@@ -228,6 +228,7 @@ class PlannedStep:
             "agent",
             self.ctx.thread_id,
         )
+        return tuple.__new__(ModelRequest, fields)  # in half the time of a call of its class
 
     def raise_stop(self) -> None:
         """Raise where a layer wants the turn to stop."""

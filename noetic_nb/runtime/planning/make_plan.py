@@ -197,7 +197,7 @@ def _whole(
         sent = arranged((), offers.items, view, [layer.id for layer in layers if layer.placement == "suffix"])
     elif offers.items:
         sent = SentItems([item for _, item in offers.items], view)
-    return TurnPlan(
+    fields = (
         sent,
         policy,
         budgets,
@@ -217,6 +217,7 @@ def _whole(
         (),
         offers.tokenizer,
     )
+    return tuple.__new__(TurnPlan, fields)  # in half the time of a call of its class
 
 
 def split_history(view: Sequence[Item], projected: Sequence[Item] | None) -> tuple[Sequence[Item], Sequence[Item]]:
@@ -305,6 +306,8 @@ _layer_tokens: Final = lru_cache(maxsize=1_024, typed=True)(LayerTokens)
 class _Offers:
     """What of the layers' offers is taken, and how much each of them used."""
 
+    __slots__ = ("_budgets", "_used", "fates", "framing", "is_short", "items", "texts", "tokenizer", "unsent")
+
     def __init__(self, budgets: BudgetPlan, tokenizer: Tokenizer) -> None:
         self.items: list[tuple[str, Item]] = []
         self.fates: list[ItemFate] = []
@@ -381,7 +384,10 @@ class _Offers:
 
     def usage(self) -> tuple[LayerTokens, ...]:
         """Return what every layer was given, used and yielded."""
-        taken, rows, nothing = self._used, [], (0, 0)
+        taken, nothing = self._used, (0, 0)
+        if not taken and not self._budgets.allocations:
+            return ()
+        rows: list[LayerTokens] = []
         left = len(taken)
         for layer_id, given in self._budgets.allocations:
             used, count = nothing

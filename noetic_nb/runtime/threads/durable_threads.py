@@ -82,8 +82,15 @@ class DurableThreads(Threads):
         thread.is_opening, thread.aborted_early = False, None
         return super()._turn(thread, ctx, items, resumed, waited_ms)
 
-    def _open(self, thread: Thread, resource_id: str | None, **more: Any) -> Context:
-        ctx = super()._open(thread, resource_id, **more)
+    def _open(
+        self,
+        thread: Thread,
+        resource_id: str | None,
+        limits: Limits | None,
+        state: dict[str, Any] | None,
+        execution_id: str | None = None,
+    ) -> Context:
+        ctx = super()._open(thread, resource_id, limits, state, execution_id)
         assert thread.writer is not None, "a thread is read before it is used"
         self.checkpoints.open(ctx, thread.writer)
         return ctx
@@ -140,13 +147,7 @@ class DurableThreads(Threads):
             mark(thread.log, snapshot)
             # One less, as `_open` counts it up again.
             thread.turn, thread.writer = snapshot.turn - 1, writer
-            ctx = self._open(
-                thread,
-                snapshot.resource_id,
-                execution_id=execution_id,
-                state=dict(snapshot.state),
-                limits=snapshot.limits,
-            )
+            ctx = self._open(thread, snapshot.resource_id, snapshot.limits, dict(snapshot.state), execution_id)
             # Everything that can fail for what is in storage comes before the turn counts as running.
             try:
                 await self.checkpoints.restore(ctx, snapshot)
@@ -368,9 +369,10 @@ class DurableThreads(Threads):
 
     def _turn_ended(self, thread: Thread) -> None:
         writer = thread.writer
-        is_saved = writer is not None and (writer.items, writer.turn) == (len(thread.log), thread.turn)
+        items, turn = len(thread.log), thread.turn
+        is_saved = writer is not None and writer.items == items and writer.turn == turn
         places = writer.states.places if writer is not None and is_saved else None
-        self._history.turn_ended(thread.thread_id, thread.turn, len(thread.log), places)
+        self._history.turn_ended(thread.thread_id, turn, items, places)
 
     def _remember(self, thread_id: str, parts: Iterable[Part]) -> None:
         """Note the turns that were read from storage, so that one can go back to them."""

@@ -216,7 +216,7 @@ class StateHistory:
 
     def turn_ended(self, thread_id: str, turn: int, items: int, places: Mapping[str, int | None] | None = None) -> None:
         """Note where a turn of a thread ended: how many items its log had, and which write was the last."""
-        self._note_end(thread_id, turn, TurnEnd(items, self._order, places))
+        self._note_end(thread_id, turn, tuple.__new__(TurnEnd, (items, self._order, places)))
 
     def turn_read(self, thread_id: str, turn: int, items: int, places: Mapping[str, int | None]) -> None:
         """Note where a turn ended that was read from storage."""

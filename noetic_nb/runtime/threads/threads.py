@@ -314,7 +314,7 @@ class Threads:
         if thread.thread_id in self.stale:
             return self._run_cleared(thread, messages)
         first = messages[0]
-        ctx = self._open(thread, first.resource_id, limits=first.limits, state=first.state)
+        ctx = self._open(thread, first.resource_id, first.limits, first.state)
         # Before anything of the turn is emitted: a stream leaves out the events of a context that it does not know.
         for message in messages:
             if message.watch is not None:
@@ -350,7 +350,14 @@ class Threads:
             if ctx.record is not None:
                 ctx.record.turn.close()
 
-    def _open(self, thread: Thread, resource_id: str | None, **more: Any) -> Context:
+    def _open(
+        self,
+        thread: Thread,
+        resource_id: str | None,
+        limits: Limits | None,
+        state: dict[str, Any] | None,
+        execution_id: str | None = None,
+    ) -> Context:
         """Make the context of a thread's next turn."""
         thread.turn += 1
         ctx = new_context(
@@ -360,7 +367,9 @@ class Threads:
             log=thread.log,
             turn=thread.turn,
             harness=self._harness,
-            **more,
+            limits=limits,
+            state=state,
+            execution_id=execution_id,
         )
         thread.resource_id = ctx.resource_id
         self.live[ctx.id] = ctx
@@ -378,7 +387,7 @@ class Threads:
         except BaseException:
             thread.release(self.run)
             raise
-        ctx = self._open(thread, resource_id, limits=limits, state=None if state is None else dict(state))
+        ctx = self._open(thread, resource_id, limits, None if state is None else dict(state))
         thread.ctx = ctx
         timer = arm_deadline(ctx)
         outcome: ExecutionEnd = "failure"

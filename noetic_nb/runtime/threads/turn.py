@@ -16,7 +16,7 @@ from noetic_nb.quick_records import NamedTuple, dataclass
 from noetic_nb.runtime.config.limits import Limits, exceeded
 from noetic_nb.runtime.context.context import Context, Runner
 from noetic_nb.runtime.context.engine import Engine
-from noetic_nb.runtime.context.messages import TurnInput, append_input, log_items, query_of, warn_if_redacted
+from noetic_nb.runtime.context.messages import Announce, TurnInput, append_input, log_items, query_of, warn_if_redacted
 from noetic_nb.runtime.context.protocols import TurnRecorder
 from noetic_nb.runtime.context.reply import AgentReply
 from noetic_nb.runtime.context.step_errors import TurnStopped, layers_not_saved, not_saved, note_saved
@@ -183,8 +183,11 @@ async def _begin(engine: Engine, ctx: Context, turn: _Turn, items: Sequence[Mapp
     if ctx.turn == 1 and turn.first:  # seeded outside of any turn, so that no reply has said it yet
         warn_if_redacted(ctx, ctx.item_log, "The conversation that the thread began with")
 
-    def announce(logged: Sequence[Item]) -> None:
-        _started(engine, ctx, turn, logged)
+    announce: Announce | None = None
+    if engine.sink is not None:
+
+        def announce(logged: Sequence[Item]) -> None:
+            _started(engine, ctx, turn, logged)
 
     if engine.stack.layers:
         hook_ctx = engine.hook_context(ctx)
@@ -293,7 +296,7 @@ def _reply(ctx: Context, turn: _Turn) -> AgentReply:
         reason = None
     elif meta is not None:
         reason = meta.finish_reason
-    return AgentReply(
+    fields = (
         text,
         items,
         ctx.tokens,
@@ -306,6 +309,7 @@ def _reply(ctx: Context, turn: _Turn) -> AgentReply:
         ctx.tree.warnings,
         None if ctx.record is None else ctx.record.turn.problem is None,
     )
+    return tuple.__new__(AgentReply, fields)  # in half the time of a call of its class
 
 
 def _completed(engine: Engine, ctx: Context, turn: _Turn, reply: AgentReply) -> None:
