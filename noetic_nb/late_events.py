@@ -18,6 +18,7 @@ from noetic_nb.events import (
     LayerStateChanged,
     LayerTokens,
     MemoryTraceSpan,
+    ModelCalled,
     RequestPrepared,
     RunEvent,
     SteeringDecided,
@@ -28,7 +29,7 @@ from noetic_nb.events import (
 )
 from noetic_nb.late_data import Later
 
-__all__ = ["Note", "Place", "Row", "event_of", "noting", "one_where", "own_note", "place_of"]
+__all__ = ["ROW_LENGTHS", "Note", "Place", "Row", "event_of", "noting", "one_where", "own_note", "place_of"]
 
 Place: TypeAlias = tuple[str, str, int, int]
 """The fields of a `Where`."""
@@ -91,11 +92,19 @@ _MAKERS: Final[Mapping[str, Callable[..., RunEvent]]] = {
     "step_started": StepStarted,
     "step_ended": StepEnded,
     "items_appended": ItemsAppended,
+    "model_called": ModelCalled,
     "budgets_allocated": _budgets_allocated,
     "request_prepared": RequestPrepared,
     "steering_decided": SteeringDecided,
     "view_assembled": _view_assembled,
 }
+
+
+ROW_LENGTHS: Final[Mapping[str, int]] = {
+    "hook_called": 9, "layer_state_changed": 6, "step_started": 6, "step_ended": 9, "items_appended": 6,
+    "budgets_allocated": 8, "request_prepared": 17, "steering_decided": 16, "view_assembled": 24, "model_called": 16,
+}  # fmt: skip
+"""How many parts a row has, by its kind: all of them are given, so that rows can stand one after the other."""
 
 
 def event_of(row: Row) -> RunEvent:

@@ -14,7 +14,7 @@ import threading
 import warnings
 from collections.abc import Awaitable, Coroutine, Generator
 from functools import partial
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from noetic_nb.arguments import ArgumentError
 from noetic_nb.errors import NoeticConfigError
@@ -22,9 +22,11 @@ from noetic_nb.nested_loop import run_nested
 from noetic_nb.redact import safe_logger
 from noetic_nb.worker_threads import has_threads
 
-__all__ = ["LOOP_NEEDED", "Begun", "awaited", "drive", "leave_hand", "protected", "run_sync"]
+__all__ = ["LOOP_NEEDED", "Begun", "Steps", "awaited", "drive", "leave_hand", "protected", "run_sync", "stepped"]
 
 T = TypeVar("T")
+Steps: TypeAlias = Generator[Awaitable[Any], Any, T]
+"""Work that yields what it has to wait for, and is sent what came of it: without that, it is done at the first `send`."""
 _NOTHING_YET: Final = object()
 _log: Final = safe_logger("noetic_nb")
 
@@ -111,11 +113,37 @@ async def leave_hand() -> None:
         await LOOP_NEEDED
 
 
-async def protected(coroutine: Coroutine[Any, Any, T], name: str) -> T:
+async def stepped(steps: Steps[T], waiting: Awaitable[Any] | None = None) -> T:
+    """Do work that yields what it waits for, from its beginning or from where it waits.
+
+    Examples
+    --------
+    >>> def work():
+    ...     found = yield asyncio.sleep(0, 40)
+    ...     return found + 2
+    >>> asyncio.run(stepped(work()))
+    42
+    """
+    try:
+        if waiting is None:
+            waiting = steps.send(None)
+        while True:
+            try:
+                found = await waiting
+            except BaseException as exc:
+                waiting = steps.throw(exc)
+            else:
+                waiting = steps.send(found)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+
+
+async def protected(coroutine: Coroutine[Any, Any, T], name: str, context: contextvars.Context | None = None) -> T:
     """Run a coroutine to its end even if the caller is cancelled meanwhile; that is raised then, and an error logged.
 
     It becomes a task only where it waits, as most often it does not. What may note of the task that it runs in has to be
-    begun behind `leave_hand`.
+    begun behind `leave_hand`. It runs in a copy of the caller's context, or in the one that is given.
 
     Examples
     --------
@@ -124,7 +152,7 @@ async def protected(coroutine: Coroutine[Any, Any, T], name: str) -> T:
     >>> asyncio.run(protected(answer(), "Answering"))
     42
     """
-    context = contextvars.copy_context()
+    context = contextvars.copy_context() if context is None else context
     try:
         waiting = context.run(_first_step, coroutine)
     except StopIteration as done:

@@ -34,7 +34,7 @@ from noetic_nb.memory.steering_decision import (
 from noetic_nb.models.client import ModelResponse
 from noetic_nb.redact import REDACTED, redact_head, redact_text
 
-__all__ = ["FAILED_GUIDANCE", "OnSteeringError", "decide", "fault_text", "shown_matches"]
+__all__ = ["FAILED_GUIDANCE", "OnSteeringError", "RuleTimes", "decide", "fault_text", "shown_matches"]
 
 OnSteeringError: TypeAlias = Literal["deny", "allow", "raise"]
 
@@ -49,6 +49,13 @@ MAX_FAULT: Final = 300
 _FIELDS: Final = ("decision", "stop", "state", "outcome", "faults", "rules_ms")
 _Faults: TypeAlias = tuple[tuple[str, str], ...]
 _RulesMs: TypeAlias = tuple[tuple[str, float], ...]
+
+
+class RuleTimes(tuple[tuple[str, float], ...]):
+    """Rules and how long each took, in milliseconds, as a layer of this library has measured them: nothing to check."""
+
+    __slots__ = ()
+
 
 _Point: TypeAlias = Literal["before_tool_call", "after_model_call"]
 
@@ -91,6 +98,8 @@ _READERS: Final = {point: partial(_read, hook=point) for point in ("before_tool_
 
 def _pairs(found: Any, kind: type) -> tuple[tuple[str, Any], ...]:
     """Return what is said of each rule, and nothing of what somebody else's hook calls by the same name."""
+    if type(found) is RuleTimes:
+        return tuple(found)
     if type(found) is not tuple:
         return ()
     for pair in found:
@@ -159,28 +168,33 @@ async def decide(
         What a hook raised, where the policy is ``"raise"``.
     """
     decisions: list[SteeringDecision] = []
+    so_far, states, execution_id = ALLOW, runner.state, ctx.execution_id
     for layer in runner.layers_with(point):
-        state = runner.state.get(ctx.execution_id, layer.id)
+        state = states.get(execution_id, layer.id)
         # The regulator, for one, must know whether the call will be made at all.
-        so_far = most_restrictive(decisions) if decisions else ALLOW
+        if decisions:
+            so_far = most_restrictive(decisions)
         if type(history) is CallsSoFar:  # the layer before may have taken its time
             history = history.now()
         params: BeforeToolCallParams | AfterModelCallParams
-        if point == "before_tool_call":
+        if response is not None:
+            params = AfterModelCallParams(response, ctx, state, history, so_far)
+        else:
             facts = (call_id, history, ctx.depth, so_far, raw_args, provenance)
             params = tool_call_params(tool_name, tool_args, ctx, state, *facts)
+        if (state is None or states.has_disabled) and not runner.runs(layer, execution_id):
+            found = _not_begun(runner, layer, point, params, ctx, default_on_error)
         else:
-            assert response is not None
-            params = AfterModelCallParams(response, ctx, state, history, so_far)
-        found = _begin_layer(runner, layer, point, params, ctx, default_on_error)
-        decision = found if found is None or type(found) is SteeringDecision else await found
-        if decision is None:
+            found = _begin_layer(runner, layer, point, params, ctx, default_on_error)
+        decision = found if found is None or isinstance(found, SteeringDecision) else await found
+        # One that only allows adds nothing to the others.
+        if decision is None or decision is ALLOW:
             continue
         decisions.append(decision)
         if decision.action is SteeringAction.DENY or decision.stop is not None:
             # A call that will not be made needs no further opinion, and a judge after this one would cost money.
             break
-    return ALLOW if len(decisions) == 1 and decisions[0] is ALLOW else most_restrictive(decisions)
+    return most_restrictive(decisions) if decisions else ALLOW
 
 
 _Later: TypeAlias = Coroutine[Any, Any, SteeringDecision]
@@ -195,8 +209,6 @@ def _begin_layer(
     default_on_error: OnSteeringError,
 ) -> Any:
     """Let a layer decide as far as that goes without waiting: its decision, None for no opinion, or what has to be awaited."""
-    if (params.state is None or runner.state.has_disabled) and not runner.runs(layer, ctx.execution_id):
-        return _not_begun(runner, layer, point, params, ctx, default_on_error)
     try:
         outcome = runner.begin(layer, point, params, ctx, read=_READERS[point])
     except GeneratorExit:

@@ -147,13 +147,13 @@ class ExecutionContext:
             object.__setattr__(self, "fs", as_filesystem(self.fs))
 
     @classmethod
-    def of(cls, **facts: Any) -> ExecutionContext:
+    def of(cls, facts: dict[str, Any]) -> ExecutionContext:
         """Return the execution with all of its fields and properties as they are given: for whoever begins many.
 
         Examples
         --------
         >>> facts = vars(ExecutionContext(execution_id="e1", thread_id="t1"))
-        >>> ExecutionContext.of(**facts) == ExecutionContext(**facts)
+        >>> ExecutionContext.of({**facts}) == ExecutionContext(**facts)
         True
         """
         made = object.__new__(cls)

@@ -51,6 +51,8 @@ _HOOKS: Final = (
 _IN_ARRAY_ORDER: Final = frozenset({"init", "store", "on_complete", "dispose"})
 _CLOSING: Final = frozenset({"on_complete", "dispose"})
 _CALLED: Final = MemoryTraceSpan.kind
+# Of these a run says nothing by itself.
+_UNTRACED: Final = frozenset({"delivered"})
 _ENFORCING: Final = frozenset({"before_tool_call", "after_model_call"})
 
 
@@ -122,12 +124,11 @@ class HookRunner:
         self.hooks: Final = frozenset(hook for hook, found in self._with.items() if found)
         """The hooks that at least one layer has."""
         # Of the hooks that all their layers can tell it of beforehand.
-        self._is_idle: dict[str, Callable[[str], bool]] = {}
+        self._is_idle: dict[str, tuple[IsIdle, ...]] = {}
         for hook in self.hooks:
-            calls = [(layer.id, getattr(layer.hooks, hook)) for layer in self._with[hook]]
-            tests = [(layer_id, call.is_idle) for layer_id, call in calls if isinstance(call, IdleHook)]
-            if len(tests) == len(calls):
-                self._is_idle[hook] = _all_idle(tests, state.get)
+            calls = [getattr(layer.hooks, hook) for layer in self._with[hook]]
+            if all(isinstance(call, IdleHook) for call in calls):
+                self._is_idle[hook] = tuple([call.is_idle for call in calls])
 
     @property
     def sink(self) -> EventSink | None:
@@ -174,11 +175,16 @@ class HookRunner:
         return self.idle_reason(layer, execution_id, layer_id) is None
 
     def is_idle(self, hook: str, execution_id: str) -> bool:
-        """Tell whether a hook would do nothing in any layer, so that it need not be called: nobody follows the run, either."""
-        if self.note is not None:
+        """Tell whether a hook would do nothing in any layer, so that it need not be called: nor would it be in a run."""
+        if self.note is not None and hook not in _UNTRACED:
             return False
-        found = self._is_idle.get(hook)
-        return found is not None and found(execution_id)
+        tests = self._is_idle.get(hook)
+        if tests is None:
+            return False
+        state_of = self.state.get
+        if len(tests) == 1:
+            return tests[0](execution_id, state_of)
+        return all(test(execution_id, state_of) for test in tests)
 
     def idle_reason(
         self, layer: MemoryLayer, execution_id: str, layer_id: str | None = None
@@ -338,9 +344,15 @@ class HookRunner:
 
         With no more around the hook than it needs: it runs at every step, and nearly none waits here, or returns anything else.
         """
-        if self.note is not None or layer.timeouts:
+        if layer.timeouts:
             return self.begin(layer, "store", params, ctx, read=_STATE_STORED)
         hook: Any = layer.hooks.store
+        notes: HookNotes | None = None
+        token, start = None, 0.0
+        if self.note is not None:
+            notes = []
+            token = CURRENT_NOTES.set(notes)
+            start = self.clock.monotonic_ms()
         try:
             value = hook(params)
             if type(value) is CoroutineType:
@@ -351,17 +363,27 @@ class HookRunner:
             elif value is not None and type(value) is not dict:
                 value = begun(value, _STORE_LIMIT)
             if type(value) is dict and "stop" not in value:
-                return (value.get("state", UNSET),)
-            if type(value) is Unfinished:
+                state = value.get("state", UNSET)
+            elif type(value) is Unfinished:
                 waiting = value.finish(layer.id, "store", _STORE_LIMIT)
-                return self._rest(Outcome(), None, waiting, None, layer, "store", ctx, _STATE_STORED, None)
-            state = _STATE_STORED(value)
-            if value is not None:
-                self.collect_stop(value, ctx)
+                begun_at = None if notes is None else start
+                return self._rest(Outcome(), begun_at, waiting, notes, layer, "store", ctx, _STATE_STORED, None)
+            else:
+                state = _STATE_STORED(value)
+                if value is not None:
+                    self.collect_stop(value, ctx)
         except Exception as exc:
             outcome = Outcome()
             self._fail(outcome, exc, layer, "store", ctx)
+            if notes is not None:
+                outcome.duration_ms = self.clock.monotonic_ms() - start
+                self.trace_failed(notes, layer, "store", ctx, outcome.duration_ms, exc)
             return outcome
+        finally:
+            if token is not None:
+                CURRENT_NOTES.reset(token)
+        if notes is not None:
+            self.trace(notes, layer, "store", ctx, self.clock.monotonic_ms() - start)
         return (state,)
 
     async def run(self, layer: MemoryLayer, hook: Any, params: Any, ctx: ExecutionContext, **how: Any) -> Outcome:
@@ -461,11 +483,3 @@ class HookRunner:
                 error_stack=stack,
             )
         )
-
-
-def _all_idle(tests: list[tuple[str, IsIdle]], state_of: Callable[[str, str], Any]) -> Callable[[str], bool]:
-    """Return what tells whether all hooks would do nothing, each given the state of its layer."""
-    if len(tests) == 1:
-        ((layer_id, is_idle),) = tests
-        return lambda execution_id: is_idle(execution_id, state_of(execution_id, layer_id))
-    return lambda execution_id: all(test(execution_id, state_of(execution_id, layer_id)) for layer_id, test in tests)

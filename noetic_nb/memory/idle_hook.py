@@ -7,8 +7,10 @@ from typing import Any, Final, TypeAlias
 
 __all__ = ["IdleHook", "IsIdle"]
 
-IsIdle: TypeAlias = Callable[[str, Any], bool]
-"""Tells whether a hook would do nothing now, given an execution's id and the layer's state there."""
+IsIdle: TypeAlias = Callable[[str, Callable[[str, str], Any]], bool]
+"""Tells whether a hook would do nothing now, given an execution's id and what returns a state by execution and layer.
+
+It says no where it does not know, as of a layer that goes by another id in a child."""
 
 
 class IdleHook:
@@ -16,9 +18,10 @@ class IdleHook:
 
     Examples
     --------
-    >>> recall = IdleHook(lambda p: p.state["text"], lambda execution_id, state: not state["text"])
-    >>> recall.is_idle("e1", {"text": ""}), recall.is_idle("e1", {"text": "Be brief."})
-    (True, False)
+    >>> states = {("e1", "tone"): "", ("e2", "tone"): "Be brief."}
+    >>> recall = IdleHook(lambda p: p.state, lambda execution_id, state_of: not state_of(execution_id, "tone"))
+    >>> [recall.is_idle(execution_id, lambda *key: states[key]) for execution_id in ("e1", "e2")]
+    [True, False]
     """
 
     __slots__ = ("_call", "is_idle")

@@ -19,6 +19,7 @@ from noetic_nb.memory.scope import resolve_scope_key
 from noetic_nb.memory.state_copy import StateNotCopied
 from noetic_nb.memory.write_behind import Target, counts_of
 from noetic_nb.storage import ScopedStorage, StorageAdapter
+from noetic_nb.storage.adapter import layer_prefix
 
 __all__ = ["ChildState", "init_layers", "merge_state", "notify_outcome", "run_feedback_hooks", "spawn_state"]
 
@@ -129,7 +130,8 @@ def _target(
             runner.sink.emit(ErrorRaised(ctx.where, ctx.clock.now_ms(), kind, str(error), layer.id))
 
     scope_key = ctx.thread_id if layer.scope == "thread" else resolve_scope_key(layer.scope, ctx)
-    return Target(ScopedStorage(storage, layer.id, scope_key), on_problem, counts)
+    scoped = ScopedStorage(storage, layer.id, scope_key)
+    return Target(scoped, on_problem, counts, layer_prefix(layer.id, scope_key))
 
 
 async def _look(runner: HookRunner, layer: MemoryLayer, target: Target, ctx: ExecutionContext) -> None:

@@ -46,6 +46,7 @@ from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.memory.steering_decision import SteeringDecision, Stop
 from noetic_nb.models.client import TokenLogprob, Usage
 from noetic_nb.storage import InMemoryStorage, StorageAdapter
+from noetic_nb.sync import Steps, stepped
 
 __all__ = ["LayerStack"]
 
@@ -400,16 +401,22 @@ class LayerStack:
         self, ctx: ExecutionContext, *, log: ItemLog | Sequence[Item], outcome: ExecutionOutcome
     ) -> None:
         """End an execution: every layer may keep a last thing. Errors are diagnostics."""
+        await stepped(self._completing(ctx, log, outcome))
+
+    def _completing(
+        self, ctx: ExecutionContext, log: ItemLog | Sequence[Item], outcome: ExecutionOutcome
+    ) -> Steps[None]:
         view = _view(log)
         for layer in self._runner.active("on_complete", ctx):
             state = self.state.get(ctx.execution_id, layer.id)
             params = CompleteParams(view, ctx, state, outcome)
             done = self._runner.begin(layer, "on_complete", params, ctx, read=_STATE_COMPLETED)
-            ended = done if isinstance(done, Outcome) else await done
+            ended = done if isinstance(done, Outcome) else (yield done)
             # Wherever the result names a state, be it None: here, as for `store`, that clears it.
             if ended.error is None and ended.value is not UNSET:
                 self._runner.put(ctx, layer, "on_complete", ended.value)
-        await self._runner.flush(ctx)
+        if not self.state.is_idle:
+            yield self._runner.flush(ctx)
 
     async def dispose(self, ctx: ExecutionContext) -> dict[str, Exception]:
         """Let every layer release what it holds, last one first; then write out and forget the execution's state.
@@ -419,15 +426,38 @@ class LayerStack:
         dict of str to Exception
             The layers whose last state could not be written to storage, and why.
         """
+        return await stepped(self._disposing(ctx))
+
+    def _disposing(self, ctx: ExecutionContext) -> Steps[dict[str, Exception]]:
         for layer in self._runner.active("dispose", ctx):
             params = DisposeParams(self.state.get(ctx.execution_id, layer.id), ctx)
             done = self._runner.begin(layer, "dispose", params, ctx)
             if not isinstance(done, Outcome):
-                await done
-        await self._recaller.settle()
+                yield done
+        if self._recaller.is_refreshing:
+            yield self._recaller.settle()
         # dispose may still write state, so the mirror is flushed after it and the state forgotten last.
-        await self._runner.flush(ctx)
+        if not self.state.is_idle:
+            yield self._runner.flush(ctx)
         return self._forget(ctx.execution_id)
+
+    def closing(
+        self,
+        ctx: ExecutionContext,
+        *,
+        log: ItemLog | Sequence[Item],
+        outcome: ExecutionOutcome,
+        ended: Callable[[Mapping[str, Exception]], None],
+    ) -> Steps[Stop | None]:
+        """Do what `complete` and `dispose` do, the second whatever becomes of the first; yields what has to be waited for.
+
+        Returns a stop that a layer asked for. `ended` is called with what `dispose` returns.
+        """
+        try:
+            yield from self._completing(ctx, log, outcome)
+            return self.take_stop(ctx)
+        finally:
+            ended((yield from self._disposing(ctx)))
 
     def end_now(self, execution_id: str) -> dict[str, Exception] | None:
         """Do what `complete` and `dispose` do, where no layer has anything to do then and nothing is on its way to storage.

@@ -141,10 +141,6 @@ class Snapshot:
         self.is_plain = held is not None
         """Whether what was taken is what its JSON text would be read as: mappings with text keys, lists, and what they hold."""
 
-    def is_held(self, data: Any) -> bool:
-        """Tell whether these data are what was taken."""
-        return self.kept is data
-
     def take(self) -> Any:
         """Return the state as it was when this was first called; nobody writes into it. Raises `NotCopied`."""
         if self.kept is NOT_TAKEN:

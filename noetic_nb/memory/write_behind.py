@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from noetic_nb.errors import NoeticError
 from noetic_nb.items.frozen import own_copy
 from noetic_nb.memory.hook_timeout import HookTimeout
-from noetic_nb.memory.state_copy import NOT_TAKEN, Snapshot
+from noetic_nb.memory.state_copy import NOT_TAKEN, Snapshot, flat_copy
 from noetic_nb.storage import InMemoryStorage, ScopedStorage
 
 __all__ = ["STATE_KEY", "Mirror", "OnProblem", "Target", "counts_of"]
@@ -64,11 +64,17 @@ class Target:
     )  # fmt: skip
 
     def __init__(
-        self, storage: ScopedStorage, on_problem: OnProblem | None = None, counts: dict[str, int] | None = None
+        self,
+        storage: ScopedStorage,
+        on_problem: OnProblem | None = None,
+        counts: dict[str, int] | None = None,
+        prefix: str | None = None,
     ) -> None:
         self.storage = storage
         self.on_problem = on_problem
-        self._prefix = prefix = storage.prefix
+        if prefix is None:
+            prefix = storage.prefix
+        self._prefix = prefix
         self._key = prefix + STATE_KEY
         self._lock: asyncio.Lock | None = None
         # Why the last write failed. Here and not by execution: a child writes where its parent does.
@@ -119,7 +125,9 @@ class Target:
         assert memory is not None
         self._seen = self._counts.get(self._prefix, 0)
         held = memory.held_now(key)
-        return (memory.get_now(key), None) if held is None else (own_copy(held), held)
+        if held is None:
+            return memory.get_now(key), None
+        return (flat_copy(held) if type(held) is dict else None) or own_copy(held), held
 
     async def write(self, value: Any) -> NoeticError | None:
         """Write a state, None deletes it; returns the conflict there was, if any."""

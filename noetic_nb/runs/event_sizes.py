@@ -35,7 +35,7 @@ from noetic_nb.events import (
 from noetic_nb.items import Item
 from noetic_nb.items.item import known_tokens
 from noetic_nb.late_data import Later, held_by
-from noetic_nb.late_events import Place, Row, place_of
+from noetic_nb.late_events import ROW_LENGTHS, Place, Row, place_of
 from noetic_nb.tokens import UNITS_PER_TOKEN
 
 __all__ = ["EventSizes"]
@@ -139,8 +139,12 @@ def _items(event: ItemsAppended) -> int:
 
 
 def _model(event: ModelCalled) -> int:
-    size = 520 + _size_of_items(event.items) + len(event.error or "")
-    return size + _size(event.logprobs) if event.logprobs else size
+    return _size_of_call(event.items, event.logprobs, event.error)
+
+
+def _size_of_call(items: Iterable[Item], logprobs: Any, error: str | None) -> int:
+    size = 520 + _size_of_items(items) + len(error or "")
+    return size + _size(logprobs) if logprobs else size
 
 
 def _tool(event: ToolCalled) -> int:
@@ -217,7 +221,7 @@ _MOST_THREADS: Final = 1_000
 _state_of: Final = held_by(LayerStateChanged, "state")
 
 
-def _size_of_row(row: Row) -> int:
+def _size_of_row(row: Sequence[Any]) -> int:
     kind = row[0]
     if kind == ItemsAppended.kind:
         return 300 + _size_of_items(row[4])
@@ -225,6 +229,8 @@ def _size_of_row(row: Row) -> int:
         return _size_of_view(row[6], row[5], row[7][1::2], row[17], (row[18], row[19], row[20], row[22]))
     if kind == RequestPrepared.kind:
         return _size_of_request(row[11], row[5], (row[6], row[7], row[8], row[16]))
+    if kind == ModelCalled.kind:
+        return _size_of_call(row[8], row[13], row[14])
     if kind == SteeringDecided.kind:
         return _size_of_decision(row[15], row[8], (row[6], row[9], row[13], row[14]))
     return 300 + _size(row[3:])
@@ -266,45 +272,51 @@ class EventSizes:
         cls = type(event)
         return _FIXED_BYTES.get(cls) or _SIZES.get(cls, _size_of_record)(event)
 
-    def of_turn(self, events: Sequence[RunEvent | Row], place: Place, *, closely: bool = True) -> tuple[int, int]:
-        """Return how many of some events, from the first one on, are of a turn that goes on, and about how many bytes they take.
+    def of_turn(
+        self, parts: Sequence[Any], start: int, most: int, place: Place, *, closely: bool = True
+    ) -> tuple[int, int, int]:
+        """Return how many events from a place on are of a turn that goes on, about how many bytes they take, and where they end.
 
-        The turn is told by the place of its events; one begins and ends with an event of its own, which is not counted. Not
-        `closely`, states, requests and decisions are taken to be like those that were measured last; questions, answers,
-        outputs and what else was logged are measured always.
+        What is there are events, and rows by their parts. The turn is told by the place of its events; one begins and ends with
+        an event of its own, which is not counted. Not `closely`, states, requests and decisions are taken to be like those
+        that were measured last; questions, answers, outputs and what else was logged are measured always.
         """
-        size = 0
+        count = size = 0
+        at, end = start, len(parts)
         where: Where | None = None
         states = self._of_thread(place[0])
         sizes = _ROW_BYTES if closely else self._alike
-        count = len(events)
-        for number, event in enumerate(events):
-            if isinstance(event, tuple):
-                if event[1] is not place:
-                    if event[1] != place:
-                        count = number
+        while at < end and count < most:
+            kind = parts[at]
+            if type(kind) is str:
+                if parts[at + 1] is not place:
+                    if parts[at + 1] != place:
                         break
-                    place = event[1]  # the same object in what follows
-                kind = event[0]
+                    place = parts[at + 1]  # the same object in what follows
+                after = at + ROW_LENGTHS[kind]
                 known = sizes.get(kind)
                 if known is None:
                     is_state = kind == LayerStateChanged.kind
-                    known = self._state(states, event[3], event[5]) if is_state else _size_of_row(event)
+                    known = (
+                        self._state(states, parts[at + 3], parts[at + 5]) if is_state else _size_of_row(parts[at:after])
+                    )
                     if kind in _ALIKE_ROWS:
                         mean = self._alike.get(kind, known)
                         self._alike[kind] = mean + (known - mean) // _MEASURED
                 size += known
+                at = after
             else:
+                event: RunEvent = kind
                 if event.where is not where:
                     if place_of(event.where) != place:
-                        count = number
                         break
                     where = event.where
                 if type(event) in _EDGES:
-                    count = number
                     break
                 size += self.of(event)
-        return count, size
+                at += 1
+            count += 1
+        return count, size, at
 
     def _of_thread(self, thread_id: str) -> dict[str, list[int]]:
         states = self._states.get(thread_id)

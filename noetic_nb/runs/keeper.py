@@ -5,12 +5,12 @@ from __future__ import annotations
 import atexit
 import os
 from collections.abc import Callable, Sequence
-from typing import Final, cast
+from typing import Final
 from weakref import WeakValueDictionary
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent
-from noetic_nb.late_events import Place, Row
+from noetic_nb.late_events import ROW_LENGTHS, Place
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs.autosave import Autosave
 from noetic_nb.runs.kept_turns import KeptTurn, KeptTurns, with_dropped
@@ -97,13 +97,16 @@ class RunKeeper:
         taken, owners, size = len(self._turns.owners), self._turns.owners, self._turns.size
         keeps = self._file is not None and self._file.is_open
         # A file wants events; to measure them, it need not be known what is in a row.
-        events: Sequence[RunEvent | Row] = self._run.events[taken:] if keeps else self._run.held(taken)
-        place = 0
-        while place < len(events):
-            event = events[place]
+        parts, place = (self._run.events[taken:], 0) if keeps else self._run.parts(taken)
+        while place < len(parts):
+            event = parts[place]
+            if type(event) is str:  # the kind of a row
+                event = tuple(parts[place : place + ROW_LENGTHS[event]])
+                place += len(event)
+            else:
+                place += 1
             turn = self._turns.take(event)
-            place += 1
-            if keeps and not isinstance(event, tuple):
+            if keeps:
                 turn.waiting.append((self._next, event))
                 self._next += 1
                 if len(turn.waiting) >= _MOST_WAITING or self._turns.is_complete(turn, event):
@@ -111,12 +114,12 @@ class RunKeeper:
             # What follows is most often of the same turn: there is nothing to decide before too much of it waits, and where there
             # is no file, before it is over.
             if turn.is_open or (not keeps and turn.turn):
-                rest = self._turns.take_rest(events, place, _MOST_WAITING - 1 - len(turn.waiting))
-                place += len(rest)
-                if keeps and rest:
-                    turn.waiting += enumerate(cast("Sequence[RunEvent]", rest), self._next)
-                    self._next += len(rest)
-                    event = rest[-1]
+                stop = self._turns.take_rest(parts, place, _MOST_WAITING - 1 - len(turn.waiting))
+                if keeps and stop > place:
+                    turn.waiting += enumerate(parts[place:stop], self._next)
+                    self._next += stop - place
+                    event = parts[stop - 1]
+                place = stop
         if len(owners) == taken:
             return None
         # From here on there is nothing to decide until it ends, or too much of it waits.

@@ -118,21 +118,21 @@ class KeptTurns:
             turn.is_over = True
         return turn
 
-    def take_rest(self, events: Sequence[RunEvent | Row], start: int, most: int) -> Sequence[RunEvent | Row]:
+    def take_rest(self, parts: Sequence[Any], start: int, most: int) -> int:
         """Take the events from a place on that belong to the turn of the newest, which is under way, and do not end it.
 
-        Returns them; never more than `most`.
+        Never more than `most`; returns the place after them. What is there are events, and rows by their parts.
         """
         place = self.place
         if place is None:
-            return ()
+            return start
         turn = self._turn
         closely = turn.serial % _MEASURED == 0 or not self.has_room(0)
-        count, size = self._sizes.of_turn(events[start : start + max(0, most)], place, closely=closely)
+        count, size, stop = self._sizes.of_turn(parts, start, most, place, closely=closely)
         self.owners += [turn] * count
         turn.size += size
         self._size += size
-        return events[start : start + count]
+        return stop
 
     def _turn_of(self, where: Place, *, starts: bool) -> KeptTurn:
         place = where[0], where[2]

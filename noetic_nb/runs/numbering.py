@@ -38,9 +38,9 @@ class Numbering:
         self.add(events)
 
     def add(self, events: Iterable[RunEvent | Row]) -> None:
-        """Give the next events their numbers; no row is of a model call."""
+        """Give the next events their numbers."""
         # Sums from the one before: each has how many came before it, the last how many there are.
-        are_calls = [isinstance(event, ModelCalled) and event.purpose == "agent" for event in events]
+        are_calls = [_is_call(event) for event in events]
         calls = list(accumulate(are_calls, initial=self._calls))
         self._calls = calls.pop()
         self.calls += calls
@@ -56,6 +56,12 @@ class Numbering:
         """Return the place of an event by its number, None where it was dropped or has not been added."""
         place = bisect_left(self.seqs, seq)
         return place if place < len(self.seqs) and self.seqs[place] == seq else None
+
+
+def _is_call(event: RunEvent | Row) -> bool:
+    if isinstance(event, tuple):
+        return bool(event[0] == ModelCalled.kind and event[5] == "agent")
+    return isinstance(event, ModelCalled) and event.purpose == "agent"
 
 
 def numbered(run: object) -> tuple[list[RunEvent], Numbers | None]:

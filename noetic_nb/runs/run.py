@@ -32,6 +32,7 @@ from noetic_nb.runs.plain_text import plain
 from noetic_nb.runs.save import save_events
 from noetic_nb.runs.tables import Recorded, frame
 from noetic_nb.runs.turns import TurnBook, TurnSummary, turns_card
+from noetic_nb.runs.unread_events import LEAST_PARTS, UnreadEvents, whole
 
 if TYPE_CHECKING:
     import pandas
@@ -121,10 +122,13 @@ class Run:
         # At once, as nobody listens yet.
         self._read: list[RunEvent] = [settled(event) for event in events]
         # What came since somebody read, in order: events, and rows of events that nobody has made yet.
-        self._unread: list[RunEvent | Row] = []
+        self._unread = UnreadEvents()
+        self._parts: Final = self._unread.parts
         self._keeper: Keeper | None = None
-        # Whether those who follow are to be told of the next event, and how many unread ones need no more than to be added.
-        self._is_armed, self._look_at = True, maxsize
+        # Whether those who follow are to be told of the next event. With so many parts of unread ones there is more to do than
+        # to add an event, and with so many there may be as many as its keeper looks at.
+        self._is_armed = True
+        self._look_at = self._full_at = maxsize
         self._listen([])
         self._attached: list[tuple[object, Callable[[], None]]] = []
         # Reentrant, because a listener may read the run it listens to.
@@ -144,7 +148,7 @@ class Run:
     @property
     def _events(self) -> list[RunEvent]:
         """All events; those that are rows still are made."""
-        if self._unread:
+        if self._parts:
             self.make_events()
         return self._read
 
@@ -154,30 +158,42 @@ class Run:
             # First: of what comes from here on, those who follow are told.
             self._is_armed = True
             self._expect()
-            unread = self._unread
-            made: list[RunEvent] = [event_of(each) if isinstance(each, tuple) else each for each in unread[:most]]
+            made = self._unread.take(most)
             self._read += made
-            del unread[: len(made)]
             for follower in self._followers:
                 follower.take(made)
             self._expect()
-            return not unread
+            return not self._parts
 
     def _expect(self) -> None:
         """Take note of when something is to be done but to add an event."""
         keeper = self._keeper
+        if keeper is not None:
+            place, count = self._unread.counted
+            self._full_at = place + LEAST_PARTS * (keeper.look_at - len(self._read) - count)
         if self._is_armed and self._followers:
             self._look_at = 0
         elif keeper is None:
             self._look_at = maxsize
         else:
-            self._look_at = keeper.look_at - len(self._read) if keeper.has_room else 0
+            self._look_at = self._full_at if keeper.has_room else 0
+
+    def parts(self, start: int) -> tuple[Sequence[Any], int]:
+        """Return what it has from an event on, as it is held: a list and a place in it, from which on there is nothing else.
+
+        There are events, and parts of rows where nobody has read. It is for who holds the lock of the run, as a keeper does.
+        """
+        count = len(self._read)
+        return (
+            (self._parts, self._unread.place_of(start - count))
+            if start >= count
+            else ([*self._read[start:], *self._parts], 0)
+        )
 
     def held(self, start: int) -> list[RunEvent | Row]:
-        """Return what it has from a place on, as it is held: rows where nobody has read."""
+        """Return what it has from an event on: rows where nobody has read."""
         with self._lock:
-            count = len(self._read)
-            return self._unread[start - count :] if start >= count else [*self._read[start:], *self._unread]
+            return whole(*self.parts(start))
 
     # Growing
 
@@ -203,20 +219,15 @@ class Run:
         if kind not in PLAIN_TYPES:
             event = settled(event)
         with self._lock:
-            unread = self._unread
-            unread.append(event)
+            count = len(self._read) + self._unread.add(event) + 1
             keeper = self._keeper
-            count = len(unread)
-            while unread[count - 1] is not event:  # rows of other threads have come meanwhile
-                count -= 1
-            count += len(self._read)
             # What happens in the middle of a turn is looked at when it ends: it is to be recorded quickly.
             if keeper is not None and (
                 count >= keeper.look_at
                 or (not keeper.has_room and (kind is TurnCompleted or place_of(event.where) != keeper.middle))
             ):
                 self._keep(keeper.take())
-                count = len(self._read) + len(self._unread)
+                count = len(self._read) + self._unread.count()
             told, followers = self._told, self._to_wake()
             self._expect()
         # Called outside the lock: a listener may wait for a thread that appends.
@@ -238,16 +249,18 @@ class Run:
                 self.append(event_of(row))
                 return
             # Without the lock: the list is always the same, and under it only what stands in front is taken off.
-            unread = self._unread
-            unread.append(row)
-            if len(unread) < self._look_at:  # nearly always
+            parts = self._parts
+            parts.extend(row)
+            if len(parts) < self._look_at:  # nearly always
                 return
             keeper = self._keeper
             if keeper is not None and (
-                len(self._read) + len(unread) >= keeper.look_at or (not keeper.has_room and row[1] != keeper.middle)
+                len(parts) >= self._full_at or (not keeper.has_room and row[1] != keeper.middle)
             ):
                 with self._lock:
-                    self._keep(keeper.take())
+                    count = len(self._read) + self._unread.count()
+                    if count >= keeper.look_at or (not keeper.has_room and row[1] != keeper.middle):
+                        self._keep(keeper.take())
                     self._expect()
             if self._is_armed and self._followers:
                 with self._lock:
@@ -276,13 +289,14 @@ class Run:
         made = [event if type(event) in PLAIN_TYPES else settled(event) for event in events]
         with self._lock:
             if self._keeper is None and not self._listeners:  # nobody looks at one after the other
-                self._unread += made
+                self._parts.extend(made)
                 return
         for event in made:
             self.append(event)
 
     def _keep(self, stays: Sequence[bool] | None) -> None:
         """Keep the events that stay, None for all; a new list, so that whoever iterates over the old one loses nothing."""
+        self._unread.mark()  # which its keeper goes on from
         if stays is not None:
             if self._followers:
                 self.make_events()  # who follows has what goes
@@ -292,7 +306,7 @@ class Run:
             self._numbers.keep(stays)
             # Rows stay rows; what has come meanwhile stays.
             count = len(self._read)
-            self._unread[: len(stays) - count] = compress(self._unread, stays[count:])
+            self._unread.keep(stays[count:])
             self._read = list(compress(self._read, stays))
             self._book = TurnBook()
 

@@ -11,6 +11,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import EventSink, RuleChanged, Where
 from noetic_nb.memory.built_in import built_in
 from noetic_nb.memory.call_history import CallsSoFar
+from noetic_nb.memory.enforcement import RuleTimes
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.idle_hook import IdleHook
 from noetic_nb.memory.layer import MemoryHooks, MemoryLayer, Slot
@@ -252,15 +253,15 @@ class _Steering:
         # The state is returned so that a durable queue is written without what was taken.
         return {"items": [message], "state": State({"ledger": [], **(p.state or {}), "pendingAsync": waiting})}
 
-    def _offers_nothing(self, execution_id: str, state: Any) -> bool:
-        # A state of another kind was set by somebody else: recall looks at it.
+    def _offers_nothing(self, execution_id: str, state_of: Callable[[str, str], Any]) -> bool:
         queue = self.late.queues.get(execution_id)
-        if queue is None or type(state) is not State:
+        if queue is None or queue.pending:
             return False
-        # Another list is to take the queue's place.
-        return not queue.pending and state.get("pendingAsync") is queue.pending
+        # A state of another kind was set by somebody else, and another list is to take the queue's place: recall looks at it.
+        state = state_of(execution_id, LAYER_ID)
+        return type(state) is State and state.get("pendingAsync") is queue.pending
 
-    def _sent_nothing(self, execution_id: str, state: Any) -> bool:
+    def _sent_nothing(self, execution_id: str, state_of: Callable[[str, str], Any]) -> bool:
         queue = self.late.queues.get(execution_id)
         return queue is None or not queue.in_flight
 
@@ -275,27 +276,30 @@ class _Steering:
 
     def _decide(self, point: Point, p: Params) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
         # Fail closed: no state means that nothing is known of the ledger, the queue or the calls so far.
-        if p.state is None or p.state.get("uninitialised"):
-            raise SteeringNotReady(f"The steering layer was never initialised for execution {p.ctx.execution_id!r}.")
-        start, snapshot = p.ctx.clock.monotonic_ms(), self.book.snapshot
+        state, ctx = p.state, p.ctx
+        if state is None or state.get("uninitialised"):
+            raise SteeringNotReady(f"The steering layer was never initialised for execution {ctx.execution_id!r}.")
+        clock, snapshot = ctx.clock, self.book.snapshot
+        start = clock.monotonic_ms()
         prepared = snapshot.prepared(point, p.tool_name if isinstance(p, BeforeToolCallParams) else None)
         calls_now: Callable[[], Sequence[PastCall]] | None = None
         took: list[tuple[str, float]] | None = None
         if prepared.rules:
             if isinstance(p.history, CallsSoFar):
                 calls_now = p.history.now
-            if text := earlier_calls(p.state):  # of the thread, or wherever the scope reaches
+            # Of the thread, or wherever the scope reaches; of an execution there is nothing beside ledger and queue.
+            if len(state) > 2 and (text := earlier_calls(state)):
                 p, calls_now = _with_earlier(text, p, calls_now)
             # Who follows the run learns how long each rule took.
-            took = None if p.ctx.sink is None else []
+            took = None if ctx.sink is None else []
             begun = prepared.asked(p, took)
             if begun is not None:
                 return self._evaluated(snapshot, point, p, start, calls_now, begun, took or [])
         # Most calls and responses: there are no rules for them, or none that has anything to say.
-        duration = p.ctx.clock.monotonic_ms() - start
-        result = {"decision": ALLOW, "state": self._with(p, decision_entry(p, ALLOW, duration, blocked=True))}
+        entry = decision_entry(p, ALLOW, clock.monotonic_ms() - start, blocked=True)
+        result: dict[str, Any] = {"decision": ALLOW, "state": self._with(p, entry)}
         if took:
-            result["rules_ms"] = tuple(took)
+            result["rules_ms"] = RuleTimes(took)
         return result
 
     async def _evaluated(
@@ -338,7 +342,7 @@ class _Steering:
         outcome = row.faults[0].reason if row.faults else None
         result = {"decision": row.decision, "state": self._with(p, entry, row=row), "outcome": outcome}
         if row.rules_ms:
-            result["rules_ms"] = tuple(row.rules_ms)
+            result["rules_ms"] = RuleTimes(row.rules_ms)
         if row.faults:
             result["faults"] = tuple([fault.words(point) for fault in row.faults])
         return result
@@ -358,12 +362,14 @@ class _Steering:
 
     def _with(self, p: Params, entry: LedgerEntry, state: Any = None, *, row: Row | None = None) -> dict[str, Any]:
         """Return a state with one more entry, which is that of a row of judges, if there is one."""
-        state = p.state if state is None else state
+        state, ctx = p.state if state is None else state, p.ctx
         made = State({"ledger": [], "pendingAsync": None} if state is None else state)
-        made["pendingAsync"] = self.late.pending(p.ctx, made["pendingAsync"])
+        waiting, queue = made["pendingAsync"], self.late.queues.get(ctx.execution_id)
+        if queue is None or waiting is not queue.pending:
+            made["pendingAsync"] = self.late.pending(ctx, waiting)
         if self.scope != "execution":
             entry = Entry(entry)
-        made["ledger"] = self._longer(made["ledger"], p.ctx, entry if row is None else row.fill(entry))
+        made["ledger"] = self._longer(made["ledger"], ctx, entry if row is None else row.fill(entry))
         return made
 
     def _longer(self, ledger: Sequence[LedgerEntry], ctx: ExecutionContext, entry: LedgerEntry) -> Ledger:
@@ -372,8 +378,8 @@ class _Steering:
         if self.book.change_count != self._known_changes.get(ctx.execution_id):
             longer += self._edits(ctx)
         longer.append(entry)
-        if len(longer) > self.max_entries:
-            del longer[: len(longer) - self.max_entries]
+        if (more := len(longer) - self.max_entries) > 0:
+            del longer[:more]
         return longer
 
     def _entry(self, facts: LedgerEntry) -> LedgerEntry:

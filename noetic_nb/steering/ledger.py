@@ -16,7 +16,7 @@ from noetic_nb.items import freeze, thaw
 from noetic_nb.items.frozen import FLAT, FrozenDict
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
 from noetic_nb.memory.state_copy import deep_copy
-from noetic_nb.memory.steering_decision import SteeringDecision
+from noetic_nb.memory.steering_decision import ALLOW, SteeringDecision
 from noetic_nb.storage.in_memory import encode
 
 __all__ = [
@@ -189,7 +189,7 @@ def decision_entry(
         entry = {
             "timestamp": now,
             "kind": "tool_call",
-            "toolName": params.tool_name,
+            "toolName": params[0],
             "toolArgs": _copied(params[1]),  # itself: each look at `tool_args` would be one more copy
             "action": action,
         }
@@ -197,12 +197,13 @@ def decision_entry(
         usage = params.response.usage
         spent = {"input": usage.input_tokens, "output": usage.output_tokens}
         entry = {"timestamp": now, "kind": "model_turn", "tokenUsage": spent, "action": action}
-    if decision.guidance is not None:
-        entry["guidance"] = decision.guidance
-    if decision.rule_ids:
-        # One id for readers of the wire form, all of them for those who look closer.
-        entry["ruleId"] = decision.rule_ids[0]
-        entry["ruleIds"] = list(decision.rule_ids)
+    if decision is not ALLOW:  # which has neither, as most decisions
+        if decision.guidance is not None:
+            entry["guidance"] = decision.guidance
+        if decision.rule_ids:
+            # One id for readers of the wire form, all of them for those who look closer.
+            entry["ruleId"] = decision.rule_ids[0]
+            entry["ruleIds"] = list(decision.rule_ids)
     entry["durationMs"] = duration_ms
     if faults:
         entry["faults"] = [{"ruleId": rule_id, "reason": reason} for rule_id, reason in faults]

@@ -126,9 +126,14 @@ class InMemoryStorage:
         for key in absent:
             if key in texts:
                 raise key_taken(key)
-        written = {
-            key: value if hasattr(type(value), "lasts") else json_text(key, value) for key, value in values.items()
-        }
+        written = values
+        for value in values.values():
+            if not hasattr(type(value), "lasts"):
+                written = {
+                    key: value if hasattr(type(value), "lasts") else json_text(key, value)
+                    for key, value in values.items()
+                }
+                break
         texts.update(written)
         for key in delete:
             texts.pop(key, None)
@@ -138,6 +143,16 @@ class InMemoryStorage:
         late.extend(written)  # those that are text already stay so
         while len(late) > _MOST_LATE:
             self._text(late.popleft())
+
+    def has_under(self, prefix: str) -> bool:
+        """Tell whether any key begins with a prefix."""
+        texts, keys = self._texts, self._sorted_keys()
+        for at in range(bisect_left(keys, prefix), len(keys)):
+            if not keys[at].startswith(prefix):
+                return False
+            if keys[at] in texts:
+                return True
+        return False
 
     def _text(self, key: str) -> str | None:
         found = self._texts.get(key)
@@ -192,11 +207,13 @@ class InMemoryStorage:
         if order is None or self._ordered is not texts or len(order) > 2 * len(texts) + _MOST_NEW_KEYS:
             order, self._ordered = sorted(texts), texts
         else:
-            for key in self._new:
-                if key in texts:
-                    at = bisect_left(order, key)
-                    if at == len(order) or order[at] != key:
-                        order.insert(at, key)
+            new, start = sorted(texts.keys() & self._new), 0
+            while start < len(new):
+                # Together with those that come between the same two: most are of one thread.
+                at = bisect_left(order, new[start])
+                end = len(new) if at == len(order) else bisect_left(new, order[at], start)
+                order[at:at] = new[start:end]
+                start = end if end > start else start + 1  # it was there already
         self._order = order
         self._new.clear()
         return order

@@ -41,8 +41,8 @@ class Later:
 
 class AtOnce:
     def __await__(self) -> Any:
+        yield from ()
         return {"state": {"n": 8}}
-        yield
 
 
 async def at_once(p: Any) -> Any:
@@ -104,7 +104,7 @@ async def outcome(store: Callable[[Any], Any], *, followed: bool, timeouts: Any 
 @pytest.mark.parametrize("name", STORES)
 async def test_a_store_leads_to_the_same_whoever_follows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("noetic_nb.memory.hook_runner._STORE_LIMIT", 5.0)
-    monkeypatch.setitem(DEFAULT_TIMEOUTS_MS, "store", 5.0)  # type: ignore[arg-type]
+    monkeypatch.setitem(DEFAULT_TIMEOUTS_MS, "store", 5.0)
 
     alone = await outcome(STORES[name], followed=False)
 

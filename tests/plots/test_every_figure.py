@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import matplotlib
@@ -28,24 +29,34 @@ from tests.widgets.hostile_texts import HOSTILE_TEXTS
 from tests.widgets.scenes import demo_run
 
 RUN, DECIDED = demo_run(), decided_run(12)
-CALIBRATION = lab.calibrate(CallBudget(), datasets.airline(), samples=20)
-WORTH = lab.economics(CallBudget(), datasets.airline(), samples=20)
 TRIED, REMEMBERED = tried(), remembered()
+
+
+@cache
+def calibration() -> Any:
+    return lab.calibrate(CallBudget(), datasets.airline(), samples=20)
+
+
+@cache
+def worth() -> pandas.DataFrame:
+    return lab.economics(CallBudget(), datasets.airline(), samples=20)
+
+
 FIGURES: dict[str, Callable[..., Axes]] = {
     "allocation": lambda **given: plots.allocation(RUN, **given),
-    "economics": lambda **given: plots.economics(WORTH, **given),
+    "economics": lambda **given: plots.economics(worth(), **given),
     "ledger": lambda **given: plots.ledger(DECIDED, **given),
     "memory_bench": lambda **given: plots.memory_bench(REMEMBERED, **given),
     "pareto": lambda **given: plots.pareto(TRIED, "t", "s", label="word", **given),
     "quality_and_cost": lambda **given: plots.quality_and_cost(RUN, **given),
-    "roc": lambda **given: plots.roc(CALIBRATION, **given),
+    "roc": lambda **given: plots.roc(calibration(), **given),
     "sweep": lambda **given: plots.sweep(TRIED, "cap", "s", **given),
     "timeline": lambda **given: plots.timeline(RUN, **given),
     "trends": lambda **given: plots.trends(RUN, **given),
 }
 EMPTY: dict[str, Callable[[], Axes]] = {
     "allocation": lambda: plots.allocation(Run()),
-    "economics": lambda: plots.economics(WORTH.iloc[:0]),
+    "economics": lambda: plots.economics(worth().iloc[:0]),
     "ledger": lambda: plots.ledger(Run()),
     "memory_bench": lambda: plots.memory_bench(REMEMBERED.iloc[:0]),
     "pareto": lambda: plots.pareto(TRIED.iloc[:0], "t", "s"),
@@ -95,14 +106,14 @@ def test_the_same_input_draws_the_same(name: str) -> None:
 @every_figure
 def test_nothing_global_and_no_input_is_changed(name: str) -> None:
     before = dict(matplotlib.rcParams)
-    tables = [table.copy() for table in (WORTH, TRIED, REMEMBERED, CALIBRATION.table)]
+    tables = [table.copy() for table in (worth(), TRIED, REMEMBERED, calibration().table)]
     events = [len(run.events) for run in (RUN, DECIDED)]
 
     own = FIGURES[name](theme="dark")
     own._repr_png_()  # type: ignore[attr-defined]
 
     assert dict(matplotlib.rcParams) == before
-    for table, copy in zip((WORTH, TRIED, REMEMBERED, CALIBRATION.table), tables, strict=True):
+    for table, copy in zip((worth(), TRIED, REMEMBERED, calibration().table), tables, strict=True):
         pandas.testing.assert_frame_equal(table, copy)
         assert table.attrs == copy.attrs
     assert [len(run.events) for run in (RUN, DECIDED)] == events
@@ -170,7 +181,7 @@ def test_a_hostile_name_is_text(text: str) -> None:
         plots.sweep(table, "cap", "s", ax=fresh()),
         plots.pareto(table.rename(columns={"t": text}), text, "s", ax=fresh(), label="word"),
         plots.memory_bench(remembered().assign(layers=[text] * 2 + ["b"] * 2), ax=fresh()),
-        plots.economics(WORTH.assign(policy=text), ax=fresh()),
+        plots.economics(worth().assign(policy=text), ax=fresh()),
     ):
         words = [*axes.get_legend().get_texts(), axes.xaxis.label]  # type: ignore[union-attr]
         assert not any(each.get_parse_math() for each in words)

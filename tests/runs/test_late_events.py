@@ -59,7 +59,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[late_events.Row]]:
         rows.append(given)
         return event_of(given)
 
-    monkeypatch.setattr("noetic_nb.runs.run.event_of", noticed)
+    monkeypatch.setattr("noetic_nb.runs.unread_events.event_of", noticed)
     return rows
 
 
@@ -79,6 +79,7 @@ async def test_a_run_has_the_events_that_another_sink_is_sent_at_once() -> None:
 
     assert list(run.events) == list(Run(events=sink.events).events)
     assert {event.kind for event in sink.events} >= set(late_events._MAKERS)
+    assert set(late_events.ROW_LENGTHS) == set(late_events._MAKERS)
 
 
 async def test_a_row_is_as_large_as_its_event() -> None:
@@ -244,6 +245,25 @@ def test_turns_are_dropped_whether_or_not_some_of_them_were_read(read_after: int
     assert run.numbers.seqs == list(range(6, 15))
 
 
+@pytest.mark.parametrize("is_read", [False, True])
+def test_model_calls_have_the_same_numbers_whether_or_not_they_were_read(is_read: bool) -> None:
+    run = Run()
+    bound(run, KeptTurns(max_turns=4))
+    for turn in range(1, 7):
+        where = Where("t1", "e1", turn)
+        run.append(TurnStarted(where, 0.0, f"turn{turn}", 0, 0, ""))
+        for purpose in ("judge", "agent"):
+            usage = (0, 0, 0, None, (), None, None)
+            run.note_row(("model_called", place_of(where), 0.0, 1, "m", purpose, 1.0, "ok", (), *usage))
+        assert not is_read or len(run.events)
+        run.append(TurnCompleted(where, 0.0, f"turn{turn}", "success", 0.0, "", 0, 0, None, 0, 0, None))
+
+    events, numbers = run.numbered()
+    assert numbers is not None
+    calls = [call for event, call in zip(events, numbers[1], strict=True) if getattr(event, "purpose", "") == "agent"]
+    assert calls == [2, 3, 4, 5]
+
+
 def test_who_follows_has_what_is_dropped() -> None:
     run = Run()
     taken: list[RunEvent] = []
@@ -289,11 +309,15 @@ def test_a_run_of_large_turns_is_measured_at_the_end_of_each(monkeypatch: pytest
 
 def sizes(turns: KeptTurns, events: list[RunEvent | late_events.Row]) -> list[int]:
     """Return the size of each turn of some events, as a run takes them."""
-    taken = 0
-    while taken < len(events):
-        turns.take(events[taken])
-        taken += 1
-        taken += len(turns.take_rest(events, taken, 500))
+    run = Run()
+    bound(run, turns)
+    for event in events:
+        if isinstance(event, tuple):
+            run.note_row(event)
+        else:
+            run.append(event)
+    assert run.keeper is not None
+    run.keeper.take()
     return [turn.size for turn in turns.all]
 
 
@@ -311,7 +335,7 @@ async def test_turns_far_from_the_bound_are_measured_as_large_as_others_are_and_
         await agent.execute("Where is order A17?" if turn != 9 else "x" * 500_000, thread_id="ann")
     events = run.held(0)
 
-    near, far = sizes(KeptTurns(max_bytes=1_000), events), sizes(KeptTurns(max_bytes=2**40), events)
+    near, far = sizes(KeptTurns(max_turns=1_000), events), sizes(KeptTurns(max_bytes=2**40), events)
 
     assert len(near) == len(far) == 24
     assert far[9] == pytest.approx(near[9], rel=0.05)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import threading
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.errors import innermost
 from noetic_nb.memory import layer_fn
+from noetic_nb.runtime.context import layer_tools
 from noetic_nb.steps import branch, channel, fork, loop, spawn, step, until
 from noetic_nb.testing import drive_loop
 from tests.runtime.factories import fails as failing
@@ -721,6 +723,36 @@ async def test_chosen_tools_mean_what_listed_ones_mean(chosen: Any, sent: list[s
         config = nn.AgentConfig(name="x", step=ask, memory=[layer], tools=[lookup, failing])
         await nn.AgentHarness(config, model=model).execute("hi")
         assert [spec.name.removeprefix("l/") for spec in model.requests[0].tools] == sent
+
+
+async def test_the_schema_of_a_layers_function_is_its_own_for_each_harness() -> None:
+    told: dict[str, Any] = {"description": "Tell.", "execute": lambda args, state, ctx: {"result": ""}}
+    provides = {
+        "one": layer_fn(input=dict[str, int], output=str, **told),
+        "two": layer_fn(input=int, output=str, **told),
+    }
+    layer = nn.MemoryLayer(id="l", slot=1, scope="execution", provides=provides)
+    config = nn.AgentConfig(name="x", step=nn.react(model="m"), memory=[layer])
+    wanted = [{"type": "object", "additionalProperties": {"type": "integer"}}, {"type": "integer"}]
+
+    for _ in range(2):
+        model = nn.ScriptedModel(["ok"])
+        await nn.AgentHarness(config, model=model).execute("hi")
+        sent: list[Any] = [spec.parameters for spec in model.requests[0].tools]
+        assert sent == wanted
+        sent[0]["additionalProperties"]["type"] = "string"  # a client that changes what it was given
+
+
+def test_a_schema_is_kept_as_long_as_the_function_it_is_of() -> None:
+    layer_tools._SCHEMAS.clear()
+    checked = layer_fn(description="Tell.", input=dict[str, int], output=str, execute=print).input
+    made = layer_tools._schema(checked)
+    assert (layer_tools._schema(checked) == made, len(layer_tools._SCHEMAS)) == (True, 1)
+
+    del checked
+    gc.collect()
+
+    assert len(layer_tools._SCHEMAS) == 0
 
 
 async def test_other_json_data_is_sent_as_its_text() -> None:

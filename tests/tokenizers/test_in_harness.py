@@ -23,7 +23,11 @@ from noetic_nb.tokens import KNOWN_ERRORS
 
 INSTRUCTIONS = "Sei freundlich, antworte kurz und erfinde nichts. " * 12
 QUESTION = "您的订单今天早上已经寄出，星期四送到。"
-TRUE: Any = get("gpt-4.1")
+
+
+def true() -> Any:
+    """Return the counter that bills."""
+    return get("gpt-4.1")
 
 
 class Billing:
@@ -42,9 +46,9 @@ class Billing:
 def billed(request: ModelRequest, call: int) -> int:
     """Return what gpt-4.1 bills for a request."""
     return (
-        sum(map(TRUE.count_item, request.items))
-        + TRUE.count_system(request.instructions)
-        + TRUE.count_tools(request.tools)
+        sum(map(true().count_item, request.items))
+        + true().count_system(request.instructions)
+        + true().count_tools(request.tools)
     )
 
 

@@ -42,6 +42,12 @@ from noetic_nb.tokens import Tokenizer
 __all__ = ["Approve", "Engine"]
 
 T = TypeVar("T")
+# All that a context for hooks has: a copy that is filled in takes half as long as one that grows.
+_FACTS: Final[dict[str, Any]] = {
+    **vars(ExecutionContext(execution_id="", thread_id="")),
+    "where": None,
+    "event_place": None,
+}
 _FINISH_REASONS: Final = frozenset({None, *get_args(FinishReason)})
 # The answer is Any, as it may be awaitable; the arguments are those of any tool.
 Approve: TypeAlias = Callable[[str, Mapping[str, Any]], Any]
@@ -278,30 +284,30 @@ class Engine:
 
     def _hook_base(self, ctx: Execution) -> ExecutionContext:
         """Return an execution as hooks see it now."""
-        return ExecutionContext.of(
-            execution_id=ctx.id,
-            thread_id=ctx.thread_id,
-            resource_id=ctx.resource_id,
-            depth=ctx.depth,
-            call_model=None if self.models is None else lambda request: self.call_model_for_layer(ctx, request),
-            has_answered=self.answered.__contains__,
-            tokenize=self.tokenizer,
-            read_layer_state=lambda layer_id: self.stack.state.get(ctx.id, layer_id),
-            turn=ctx.turn,
-            clock=self.clock,
-            ids=self.ids,
-            diagnostic=partial(self.stack.state.report, ctx.id),
-            sink=self.sink,
-            fs=self.fs,
-            shell=self.shell,
-            past_calls=ctx.tree.calls.so_far,
-            step_number=ctx.step_count,
-            token_usage=ctx.tokens,
-            cost=ctx.cost,
-            # The very same, for all that is made of it further on: an event says quickly then that its turn goes on.
-            where=ctx.where,
-            event_place=ctx.event_place,
-        )
+        facts = _FACTS.copy()
+        facts["execution_id"] = ctx.id
+        facts["thread_id"] = ctx.thread_id
+        facts["resource_id"] = ctx.resource_id
+        facts["depth"] = ctx.depth
+        facts["call_model"] = None if self.models is None else lambda request: self.call_model_for_layer(ctx, request)
+        facts["has_answered"] = self.answered.__contains__
+        facts["tokenize"] = self.tokenizer
+        facts["read_layer_state"] = lambda layer_id: self.stack.state.get(ctx.id, layer_id)
+        facts["turn"] = ctx.turn
+        facts["clock"] = self.clock
+        facts["ids"] = self.ids
+        facts["diagnostic"] = partial(self.stack.state.report, ctx.id)
+        facts["sink"] = self.sink
+        facts["fs"] = self.fs
+        facts["shell"] = self.shell
+        facts["past_calls"] = ctx.tree.calls.so_far
+        facts["step_number"] = ctx.step_count
+        facts["token_usage"] = ctx.tokens
+        facts["cost"] = ctx.cost
+        # The very same, for all that is made of it further on: an event says quickly then that its turn goes on.
+        facts["where"] = ctx.where
+        facts["event_place"] = ctx.event_place
+        return ExecutionContext.of(facts)
 
     def call_model_for_layer(
         self, ctx: Execution, request: HookModelRequest | Mapping[str, Any]
@@ -416,11 +422,13 @@ class Engine:
         error: BaseException | None,
     ) -> float:
         duration = self.clock.monotonic_ms() - start
-        if self.sink is not None:
-            answer = ModelResponse(()) if response is None else response
-            self.sink.emit(
-                ModelCalled(
-                    ctx.where,
+        if self.note is not None:
+            answer = _NO_ANSWER if response is None else response
+            usage, logprobs = answer.usage, answer.logprobs
+            self.note(
+                (
+                    ModelCalled.kind,
+                    ctx.event_place,
                     self.clock.now_ms(),
                     step,
                     request.model,
@@ -428,11 +436,11 @@ class Engine:
                     duration,
                     status,
                     answer.items,
-                    answer.usage.input_tokens,
-                    answer.usage.output_tokens,
-                    answer.usage.cached_tokens,
+                    usage.input_tokens,
+                    usage.output_tokens,
+                    usage.cached_tokens,
                     answer.cost,
-                    tuple([(token.token, token.logprob) for token in answer.logprobs]),
+                    tuple([(token.token, token.logprob) for token in logprobs]) if logprobs else (),
                     None if error is None else error_text(error),
                     answer.finish_reason,
                 )
@@ -444,6 +452,9 @@ class Engine:
         if self.sink is not None:
             kind = error.kind if isinstance(error, NoeticError) else getattr(error, "code", type(error).__name__)
             self.sink.emit(ErrorRaised(ctx.where, self.clock.now_ms(), str(kind), error_text(error), step_id))
+
+
+_NO_ANSWER: Final = ModelResponse(())
 
 
 def _is_usual(content: Any) -> bool:

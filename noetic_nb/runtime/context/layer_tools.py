@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias
+from copy import deepcopy
+from typing import Any, Final, TypeAlias
+from weakref import WeakKeyDictionary
 
-from pydantic import RootModel, ValidationError
+from pydantic import RootModel, TypeAdapter, ValidationError
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer
@@ -20,6 +22,10 @@ from noetic_nb.sync import awaited
 __all__ = ["function_tool", "provided_tools"]
 
 HookContextOf: TypeAlias = Callable[[Execution], ExecutionContext]
+
+# By what checks the arguments, which is made once for a function and never changes; kept as long as that. To work a schema out
+# takes longer than all else of a tool, which is made for every harness and for every call from code.
+_SCHEMAS: Final[WeakKeyDictionary[TypeAdapter[Any], dict[str, Any]]] = WeakKeyDictionary()
 
 
 def provided_tools(
@@ -72,7 +78,7 @@ def function_tool(
     full_name = f"{layer.id}/{name}"
     # Any: a class that is made at run time has no name for a type checker.
     root_model: Any = RootModel[declared.input_type]  # type: ignore[name-defined]
-    spec = ToolSpec(full_name, declared.description, declared.input.json_schema())
+    spec = ToolSpec(full_name, declared.description, _schema(declared.input))
     return Tool(
         name=full_name,
         description=declared.description,
@@ -83,6 +89,14 @@ def function_tool(
         spec=spec,
         tokens=spec_tokens(spec),
     )
+
+
+def _schema(checked: TypeAdapter[Any]) -> dict[str, Any]:
+    """Return the JSON Schema of arguments; of its own for each tool, so that a client that changes one changes no other."""
+    known = _SCHEMAS.get(checked)
+    if known is None:
+        known = _SCHEMAS[checked] = checked.json_schema()
+    return deepcopy(known)
 
 
 def _checked(declared: LayerFunction, result: object, name: str) -> Any:

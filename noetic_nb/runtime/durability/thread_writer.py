@@ -42,6 +42,9 @@ END_LIMIT_S: Final = 40
 # To look whether a write that failed is there all the same.
 LOOK_LIMIT_S: Final = 5
 
+# A record of all its fields, in half the time of a call of its class.
+_record: Final = tuple.__new__
+
 _log: Final = safe_logger("noetic_nb")
 
 
@@ -109,7 +112,7 @@ class ThreadWriter:
 
     def opened(self, execution_id: str) -> Any:
         """Return what is written under `open_key`."""
-        head = OpenHead(execution_id)
+        head = _record(OpenHead, (execution_id,))
         return LateText(head, ()) if self.store.keeps_text else head.dump([])
 
     def end(self, execution_id: str, keys: list[str]) -> None:
@@ -184,16 +187,9 @@ class ThreadWriter:
         """Return the next part by its key, after the states that it names: a part without them could not be gone back to."""
         new = self.states.next(self.parts, self.states_of(ctx))
         values: dict[str, Any] = {states_key(self.thread_id, self.parts): new.changed} if new.changed else {}
-        head = PartHead(
-            self.thread_id,
-            self.parts,
-            self.items,
-            turn,
-            ctx.resource_id,
-            origins_data(ctx.item_log, self.items, stop),
-            new.places,
-            ctx.engine.clock.now_ms(),
-        )
+        origins, now = origins_data(ctx.item_log, self.items, stop), ctx.engine.clock.now_ms()
+        fields = (self.thread_id, self.parts, self.items, turn, ctx.resource_id, origins, new.places, now)
+        head = _record(PartHead, fields)
         items = ctx.item_log.since(self.items, stop)
         if self.store.keeps_text and type(ctx.resource_id) in TEXT_OR_NONE:
             values[key] = LateText(head, items)

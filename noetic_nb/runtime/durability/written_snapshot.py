@@ -118,7 +118,7 @@ def moment_of(
             for place in ctx.calls
             if place.call.status != PENDING
         ]
-    return Moment(
+    fields = (
         place,
         sequence,
         origins_data(ctx.item_log, start),
@@ -135,6 +135,7 @@ def moment_of(
         engine.clock.now_ms(),
         (ctx.tokens, ctx.cost, ctx.model_calls, ctx.priced),
     )
+    return tuple.__new__(Moment, fields)  # in half the time of a call of its class
 
 
 def _under_way(ctx: Context) -> int:

@@ -20,7 +20,7 @@ from noetic_nb.runtime.context.step_errors import not_saved, note_saved
 from noetic_nb.runtime.durability.checkpoints import Checkpoints, as_checkpoints
 from noetic_nb.runtime.durability.damage import is_damage
 from noetic_nb.runtime.durability.snapshot import Snapshot
-from noetic_nb.runtime.durability.thread_log import Part, PartHead, origins_data, part_key
+from noetic_nb.runtime.durability.thread_log import Part, PartHead, origins_data, part_key, thread_prefix
 from noetic_nb.runtime.durability.thread_writer import ThreadWriter
 from noetic_nb.runtime.durability.unread_parts import cut_off, joined, mark, newer, unsaved
 from noetic_nb.runtime.threads.memory_view import MemoryView
@@ -175,11 +175,20 @@ class DurableThreads(Threads):
     # -- reading --------------------------------------------------------------------------------------------------
 
     def _is_up_to_date(self, thread: Thread) -> bool:
-        """Tell whether a thread certainly has all that is saved of it, as nearly always, without waiting for storage."""
-        writer = thread.writer
-        if writer is None or writer.lost is not None or thread.thread_id in self.stale:
+        """Tell whether a thread certainly has all that is saved of it, as nearly always, without waiting for storage.
+
+        One of which memory holds nothing is read with that.
+        """
+        writer, memory = thread.writer, self.store.memory
+        if thread.thread_id in self.stale:
             return False
-        return self.store.lacks((writer.next_key, writer.open_key))
+        if writer is None:
+            if memory is None or thread.reading is not None or memory.has_under(thread_prefix(thread.thread_id)):
+                return False
+            thread.writer = ThreadWriter(self.store, thread.thread_id, self._states)
+            return True
+        keys = (writer.next_key, writer.open_key)
+        return writer.lost is None and (self.store.lacks(keys) if memory is None else memory.lacks(keys))
 
     async def _ready(self, thread: Thread) -> None:
         """See to it that a thread has all that is saved of it."""

@@ -5,7 +5,7 @@ Kept in memory and bounded, so that a notebook can look back and rewind; the run
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, Protocol
@@ -83,7 +83,8 @@ class _Written:
 
     def __init__(self, layer_id: str) -> None:
         self.layer_id = layer_id
-        self.rows: deque[list[Any]] = deque(maxlen=MAX_CHANGES)
+        # A list, as most have a few rows and a deque begins with room for 64.
+        self.rows: list[list[Any]] = []
         self.unmeasured = 0
         # Bytes that each of those may have.
         self.guess = MAX_BYTES
@@ -164,7 +165,7 @@ class StateHistory:
         written = self._written.get(key)
         if hook == "init" and written is not None and written.rows:
             last = written.rows[-1][4]
-            if state.is_held(last) or is_same(last, state.state):
+            if state.kept is last or is_same(last, state.state):
                 return  # loaded as it was left
         # Layers may change their state in place; what was must stay as it was.
         kept = state.take() if state.kept is NOT_TAKEN else state.kept
@@ -177,7 +178,7 @@ class StateHistory:
         rows = written.rows
         if len(rows) == MAX_CHANGES:
             self._shortened.add(key)
-            self._bytes -= rows[0][5]
+            self._bytes -= rows.pop(0)[5]
         order = self._order = self._order + 1
         rows.append([where, hook, self._clock.now_ms(), order, kept, 0])
         unmeasured = written.unmeasured = written.unmeasured + 1
@@ -206,11 +207,11 @@ class StateHistory:
 
     def _forget_oldest(self) -> None:
         """Forget the oldest writes of all, but for the newest of each layer and scope."""
-        earlier = [(row[3], key) for key, written in self._written.items() for row in [*written.rows][:-1]]
+        earlier = [(row[3], key) for key, written in self._written.items() for row in written.rows[:-1]]
         for _, key in sorted(earlier):
             if self._bytes <= MAX_BYTES * _KEPT:
                 return
-            self._bytes -= self._written[key].rows.popleft()[5]
+            self._bytes -= self._written[key].rows.pop(0)[5]
             self._shortened.add(key)
 
     def turn_ended(self, thread_id: str, turn: int, items: int, places: Mapping[str, int | None] | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextvars import copy_context
 from typing import Any, Literal
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
@@ -21,7 +22,7 @@ from noetic_nb.runtime.context.reply import AgentReply
 from noetic_nb.runtime.context.step_errors import TurnStopped, layers_not_saved, not_saved, note_saved
 from noetic_nb.runtime.execution.run_step import run_step
 from noetic_nb.steps.loop_snapshot import output_text
-from noetic_nb.sync import protected
+from noetic_nb.sync import protected, stepped
 
 __all__ = ["ExecutionEnd", "Resumed", "arm_deadline", "close_execution", "new_context", "run_turn", "turn_input"]
 
@@ -266,20 +267,19 @@ async def _close_layers(engine: Engine, ctx: Context, outcome: ExecutionEnd) -> 
         if failed and ctx.record is not None:
             ctx.record.turn.problem = layers_not_saved(failed)
 
-    async def close() -> Stop | None:
-        hook_ctx = engine.hook_context(ctx)
-        try:
-            await engine.stack.complete(hook_ctx, log=ctx.item_log, outcome=outcome)
-            return engine.stack.take_stop(hook_ctx)
-        finally:
-            ended(await engine.stack.dispose(hook_ctx))
-
     try:
         failed = engine.stack.end_now(ctx.id)
-        if failed is None:
-            return await protected(close(), "Closing an execution")
-        ended(failed)
-        return None
+        if failed is not None:
+            ended(failed)
+            return None
+        steps = engine.stack.closing(engine.hook_context(ctx), log=ctx.item_log, outcome=outcome, ended=ended)
+        context = copy_context()  # what hooks set in it at the end is theirs
+        try:
+            waiting = context.run(next, steps)
+        except StopIteration as done:
+            stop: Stop | None = done.value
+            return stop
+        return await protected(stepped(steps, waiting), "Closing an execution", context)
     finally:
         ctx.hook_base = None  # it refers to the execution, which is to go when nobody has it any more
 

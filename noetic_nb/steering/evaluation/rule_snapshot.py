@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from functools import partial
 from itertools import takewhile
+from operator import sub
 from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
 from noetic_nb.memory.steering_decision import SteeringDecision
 from noetic_nb.names import skeleton
 from noetic_nb.quick_records import dataclass
 from noetic_nb.steering.predicates.bindings import Bindings, Params
-from noetic_nb.steering.predicates.conditions import compiled
+from noetic_nb.steering.predicates.conditions import compiled, context_type
 from noetic_nb.steering.predicates.in_thread import in_thread
 from noetic_nb.steering.predicates.sequence_rules import check_sequence
 from noetic_nb.steering.rules.rule import CelCondition, LLMEval, Point, PythonPredicate, SequenceRule, SteeringRule
@@ -39,6 +40,8 @@ class PreparedRule:
     """Every other form that returns an answer, or something to await; None where only a judge decides."""
     decide: Callable[[Params], SteeringDecision] | None = None
     """The decision of a condition that is true; None where the rule returns decisions itself."""
+    program: Callable[[Any], Any] | None = None
+    """A condition's program, which may be run as it is."""
 
 
 class PreparedRules(NamedTuple):
@@ -48,30 +51,44 @@ class PreparedRules(NamedTuple):
     """In order."""
     needs: frozenset[str]
     """Names that their conditions need bound."""
-    plain: tuple[Callable[[Any], Any], ...]
-    """Predicates of the first of them, up to one that is something else than a predicate alone."""
+    quick: tuple[tuple[Callable[[Any], Any] | None, Callable[[Any], Any] | None], ...]
+    """Of the first of them, up to one that is something else: a predicate without a judge, or else the program of a condition."""
+    ids: tuple[str, ...]
 
     def asked(self, params: Params, took: list[tuple[str, float]] | None = None) -> Asked | None:
-        """Call the plain predicates up to one that has something to say; None where these are all the rules and none has.
+        """Ask the quick ones up to one that has something to say; None where these are all the rules and none has.
 
         `took` is filled with the rules that had nothing to say and how long each took; without it nothing is measured.
         """
         # A clock is read once a rule: from one rule to the next is what the first has taken.
-        clock = None if took is None else params.ctx.clock
-        since = None if clock is None else clock.monotonic_ms()
-        for place, predicate in enumerate(self.plain):
-            try:
-                answer = predicate(params)
-            except BaseException as exc:  # handled where the others are, as an error of this rule
-                return Asked(place, error=exc, since=since)
-            # The most frequent case by far: no opinion.
-            if answer is not None:
-                return Asked(place, answer, since=since)
-            if clock is not None and took is not None and since is not None:
-                now = clock.monotonic_ms()
-                took.append((self.rules[place].rule.id, now - since))
-                since = now
-        return None if len(self.plain) == len(self.rules) else Asked(len(self.plain), since=since)
+        now = None if took is None else params.ctx.clock.monotonic_ms
+        times = [] if now is None else [now()]
+        place, context, found = 0, None, None
+        try:
+            for place, (predicate, program) in enumerate(self.quick):
+                if predicate is not None:
+                    # The most frequent answer by far: no opinion.
+                    if (answer := predicate(params)) is not None:
+                        found = Asked(place, answer)
+                        break
+                elif program is not None:
+                    if context is None:
+                        context = Bindings(params, self.needs).context(context_type())
+                    if (value := program(context)) is not False:
+                        # What is neither is an error, which is raised where the rule is evaluated.
+                        found = Asked(place, True if value is True else None)
+                        break
+                if now is not None:
+                    times.append(now())
+            else:
+                if len(self.quick) < len(self.rules):
+                    found = Asked(len(self.quick))
+        except BaseException as exc:  # handled where the others are, as an error of this rule
+            found = Asked(place, error=exc)
+        if took is None:
+            return found
+        took += zip(self.ids, map(sub, times[1:], times), strict=False)
+        return None if found is None else found._replace(since=times[-1])
 
 
 class Asked(NamedTuple):
@@ -103,17 +120,22 @@ def prepare(rules: Iterable[SteeringRule]) -> PreparedRules:
             case CelCondition():
                 condition = compiled(rule)
                 needs |= condition.needs
-                prepared.append(PreparedRule(rule, evaluate=condition.evaluate, decide=condition.decide))
+                prepared.append(
+                    PreparedRule(rule, evaluate=condition.evaluate, decide=condition.decide, program=condition.program)
+                )
             case SequenceRule() as sequence:
                 prepared.append(PreparedRule(rule, evaluate=partial(_sequence, rule, sequence)))
             case LLMEval() | None:  # a judge alone, or nothing at all
                 prepared.append(PreparedRule(rule))
             case other:
                 assert_never(other)
-    plain = takewhile(lambda one: one.predicate is not None and one.rule.llm_eval is None, prepared)
-    return PreparedRules(
-        tuple(prepared), frozenset(needs), tuple([one.predicate for one in plain if one.predicate is not None])
-    )
+    quick = [
+        (one.predicate, one.program)
+        for one in takewhile(
+            lambda one: (one.predicate is not None and one.rule.llm_eval is None) or one.program is not None, prepared
+        )
+    ]
+    return PreparedRules(tuple(prepared), frozenset(needs), tuple(quick), tuple([one.rule.id for one in prepared]))
 
 
 def _sequence(

@@ -22,7 +22,7 @@ from noetic_nb.steering.predicates.guidance_template import Guidance
 from noetic_nb.steering.predicates.matched_text import matched_text
 from noetic_nb.steering.rules.rule import SteeringRule
 
-__all__ = ["MAX_CHARACTERS", "Condition", "compiled"]
+__all__ = ["MAX_CHARACTERS", "Condition", "compiled", "context_type"]
 
 # Above 4 KB an expression is no longer read by a person, and its compilation no longer instant.
 MAX_CHARACTERS: Final = 4_096
@@ -42,6 +42,8 @@ class Condition:
     """Returns True, False, or something to await that does."""
     decide: Callable[[Params], SteeringDecision]
     """The decision where it is true, with the rule's name on it."""
+    program: Callable[[Any], Any] | None = None
+    """What `evaluate` runs on the bound values, where that is done here: its result is not looked at yet."""
 
 
 # By the fields of `_DECIDING`: switching a rule on, or undoing an edit, compiles nothing.
@@ -101,7 +103,8 @@ def _syntax_error(rule_id: str, text: str, error: BaseException | str) -> Noetic
 
 
 @lru_cache(maxsize=1)
-def _context_type() -> Callable[[dict[str, Any]], Any]:
+def context_type() -> Callable[[dict[str, Any]], Any]:
+    """Return what makes the library's form of bound values."""
     found: Callable[[dict[str, Any]], Any] = _library().Context
     return found
 
@@ -158,7 +161,7 @@ def _compile(rule: SteeringRule) -> Condition:
         program = _library().compile(text)
     except ValueError as exc:
         raise _syntax_error(rule.id, text, exc) from exc
-    execute, make = program.execute, _context_type()
+    execute, make = program.execute, context_type()
 
     def inline(_: Params, bindings: Bindings) -> bool:
         value = execute(bindings.context(make))
@@ -166,7 +169,7 @@ def _compile(rule: SteeringRule) -> Condition:
             return bool(value)
         raise _not_a_boolean(rule.id, value)
 
-    return Condition(analysis.needs, inline, decide)
+    return Condition(analysis.needs, inline, decide, execute)
 
 
 def _outcome(rule: SteeringRule) -> Callable[[Params], SteeringDecision]:

@@ -1,0 +1,127 @@
+"""What a run holds of events that nobody has read yet: the fields of their rows, one after the other, in one flat list.
+
+A row of its own for each event is one more thing that the collector of reference cycles looks through, again and again, as
+long as the run is there; and to skim rows, each would have to be fetched from memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from noetic_nb.events import RunEvent
+from noetic_nb.late_events import ROW_LENGTHS, Row, event_of
+
+__all__ = ["LEAST_PARTS", "UnreadEvents", "whole"]
+
+LEAST_PARTS: Final = min(ROW_LENGTHS.values())
+"""So many parts has every row; nearly all events are rows."""
+
+
+class UnreadEvents:
+    """Events, and the parts of rows, in order.
+
+    `parts` may be extended by a row from any thread at any time; all else is for who holds the lock of the run.
+
+    Examples
+    --------
+    >>> unread = UnreadEvents()
+    >>> unread.parts.extend(("step_started", ("t1", "e1", 1, 0), 5.0, "ask", "llm", "/ask#1"))
+    >>> unread.count(), [event.kind for event in unread.take()], unread.count()
+    (1, ['step_started'], 0)
+    """
+
+    __slots__ = ("_counted", "_marked", "parts")
+
+    def __init__(self) -> None:
+        # Always the same list. A text in it that stands where an event could stand is the kind of a row.
+        self.parts: list[Any] = []
+        # How far events were counted, and how far when that was noted: a place in the list, and the events before it.
+        self._counted = self._marked = (0, 0)
+
+    @property
+    def counted(self) -> tuple[int, int]:
+        """A place in the list, and how many events stand before it: where the newest one stood when they were counted."""
+        return self._counted
+
+    def add(self, event: RunEvent) -> int:
+        """Add an event; returns how many stand before it."""
+        parts = self.parts
+        parts.append(event)
+        place, count = self._counted
+        # Rows of other threads may come meanwhile.
+        while (head := parts[place]) is not event:
+            place += ROW_LENGTHS[head] if type(head) is str else 1
+            count += 1
+        self._counted = place + 1, count + 1
+        return count
+
+    def count(self) -> int:
+        """Return how many there are."""
+        self._counted = self._from(self._counted, None)
+        return self._counted[1]
+
+    def mark(self) -> None:
+        """Take note of where events were counted to: what is asked for next is there or behind it."""
+        self._marked = self._counted
+
+    def place_of(self, number: int) -> int:
+        """Return where an event stands in the list, by how many stand before it."""
+        known = next((each for each in (self._counted, self._marked) if each[1] <= number), (0, 0))
+        return self._from(known, number)[0]
+
+    def _from(self, known: tuple[int, int], number: int | None) -> tuple[int, int]:
+        """Return the place of an event and its number, from a known one on; None for the end, and how many there are."""
+        parts, (place, count) = self.parts, known
+        end = len(parts)
+        while place < end and count != number:
+            head = parts[place]
+            place += ROW_LENGTHS[head] if type(head) is str else 1
+            count += 1
+        return place, count
+
+    def take(self, most: int | None = None) -> list[RunEvent]:
+        """Take the oldest events off, made, so many at most."""
+        made: list[RunEvent] = []
+        parts, place = self.parts, 0
+        end = len(parts)
+        while place < end and len(made) != most:
+            head = parts[place]
+            if type(head) is str:
+                after = place + ROW_LENGTHS[head]
+                made.append(event_of(tuple(parts[place:after])))
+                place = after
+            else:
+                made.append(head)
+                place += 1
+        del parts[:place]
+        for name in ("_counted", "_marked"):
+            known, count = getattr(self, name)
+            setattr(self, name, (known - place, count - len(made)) if count >= len(made) else (0, 0))
+        return made
+
+    def keep(self, stays: Sequence[bool]) -> None:
+        """Keep those of the oldest that stay; what has come since is kept."""
+        parts, kept, place = self.parts, list[Any](), 0
+        for stay in stays:
+            head = parts[place]
+            after = place + (ROW_LENGTHS[head] if type(head) is str else 1)
+            if stay:
+                kept += parts[place:after]
+            place = after
+        parts[:place] = kept
+        self._counted = self._marked = (0, 0)
+
+
+def whole(parts: Sequence[Any], place: int) -> list[RunEvent | Row]:
+    """Return the events and rows from a place on, of their parts."""
+    found: list[RunEvent | Row] = []
+    while place < len(parts):
+        head = parts[place]
+        if type(head) is str:
+            found.append(tuple(parts[place : place + ROW_LENGTHS[head]]))
+            place += ROW_LENGTHS[head]
+        else:
+            found.append(head)
+            place += 1
+    return found

@@ -1,0 +1,75 @@
+"""Keys in memory are found by their beginnings, in order, whatever was written and deleted between two looks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import noetic_nb as nn
+from noetic_nb.storage import InMemoryStorage, in_memory
+
+KEYS = st.text("ab:", min_size=1, max_size=4)
+PREFIXES = ["", "a", "ab", "b:", "ba:", ":"]
+
+
+def looked_at(store: InMemoryStorage, model: dict[str, Any]) -> None:
+    for prefix in PREFIXES:
+        assert store.has_under(prefix) == any(key.startswith(prefix) for key in model)
+        found = asyncio.run(store.list(prefix))
+        assert found == sorted(key for key in model if key.startswith(prefix))
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["set", "write", "delete", "look"]), st.lists(KEYS, max_size=12)), max_size=12)
+)
+@pytest.mark.parametrize("most", [1_000, 3])
+def test_every_look_finds_what_is_there(most: int, steps: list[tuple[str, list[str]]]) -> None:
+    before, in_memory._MOST_NEW_KEYS = in_memory._MOST_NEW_KEYS, most  # type: ignore[misc]
+    try:
+        store, model = InMemoryStorage(), dict[str, Any]()
+        for kind, keys in steps:
+            if kind == "look":
+                looked_at(store, model)
+                continue
+            for key in keys if kind == "set" else ():
+                asyncio.run(store.set(key, 1))
+            store.write_now(dict.fromkeys(keys, 1) if kind == "write" else {}, keys if kind == "delete" else ())
+            model |= dict.fromkeys(() if kind == "delete" else keys, 1)
+            for key in keys if kind == "delete" else ():
+                model.pop(key, None)
+        looked_at(store, model)
+    finally:
+        in_memory._MOST_NEW_KEYS = before  # type: ignore[misc]
+
+
+def agent(storage: InMemoryStorage, replies: list[str]) -> nn.AgentHarness:
+    config = nn.AgentConfig(name="desk", step=nn.react(model="m"))
+    return nn.AgentHarness(config, model=nn.ScriptedModel(replies), storage=storage, checkpoints=True)
+
+
+async def test_a_thread_that_another_harness_has_begun_in_memory_is_continued() -> None:
+    storage = InMemoryStorage()
+    await agent(storage, ["One."]).execute("hi", thread_id="t1")
+    second = agent(storage, ["Two.", "Three."])
+
+    await second.execute("beside", thread_id="t")  # whose name the other one begins with
+    reply = await second.execute("and?", thread_id="t1")
+
+    assert reply.saved is True
+    assert [nn.items.item_text(item) for item in second.log("t1")] == ["hi", "One.", "and?", "Three."]
+
+
+async def test_a_saved_thread_without_its_first_part_is_no_new_one() -> None:
+    storage = InMemoryStorage()
+    first = agent(storage, ["One.", "Two."])
+    for text in ("hi", "and?"):
+        await first.execute(text, thread_id="t1")
+    (key, *_) = await storage.list("thread:t1:part:")
+    await storage.delete(key)
+
+    with pytest.raises(nn.NoeticConfigError, match="missing"):
+        await agent(storage, ["Three."]).execute("now?", thread_id="t1")
