@@ -51,6 +51,8 @@ _HOOKS: Final = (
 _IN_ARRAY_ORDER: Final = frozenset({"init", "store", "on_complete", "dispose"})
 _CLOSING: Final = frozenset({"on_complete", "dispose"})
 _CALLED: Final = MemoryTraceSpan.kind
+# Of these a run says nothing by itself.
+_UNTRACED: Final = frozenset({"delivered"})
 _ENFORCING: Final = frozenset({"before_tool_call", "after_model_call"})
 
 
@@ -173,8 +175,8 @@ class HookRunner:
         return self.idle_reason(layer, execution_id, layer_id) is None
 
     def is_idle(self, hook: str, execution_id: str) -> bool:
-        """Tell whether a hook would do nothing in any layer, so that it need not be called: nobody follows the run, either."""
-        if self.note is not None:
+        """Tell whether a hook would do nothing in any layer, so that it need not be called: nor would it be in a run."""
+        if self.note is not None and hook not in _UNTRACED:
             return False
         tests = self._is_idle.get(hook)
         if tests is None:
@@ -342,9 +344,15 @@ class HookRunner:
 
         With no more around the hook than it needs: it runs at every step, and nearly none waits here, or returns anything else.
         """
-        if self.note is not None or layer.timeouts:
+        if layer.timeouts:
             return self.begin(layer, "store", params, ctx, read=_STATE_STORED)
         hook: Any = layer.hooks.store
+        notes: HookNotes | None = None
+        token, start = None, 0.0
+        if self.note is not None:
+            notes = []
+            token = CURRENT_NOTES.set(notes)
+            start = self.clock.monotonic_ms()
         try:
             value = hook(params)
             if type(value) is CoroutineType:
@@ -355,17 +363,27 @@ class HookRunner:
             elif value is not None and type(value) is not dict:
                 value = begun(value, _STORE_LIMIT)
             if type(value) is dict and "stop" not in value:
-                return (value.get("state", UNSET),)
-            if type(value) is Unfinished:
+                state = value.get("state", UNSET)
+            elif type(value) is Unfinished:
                 waiting = value.finish(layer.id, "store", _STORE_LIMIT)
-                return self._rest(Outcome(), None, waiting, None, layer, "store", ctx, _STATE_STORED, None)
-            state = _STATE_STORED(value)
-            if value is not None:
-                self.collect_stop(value, ctx)
+                begun_at = None if notes is None else start
+                return self._rest(Outcome(), begun_at, waiting, notes, layer, "store", ctx, _STATE_STORED, None)
+            else:
+                state = _STATE_STORED(value)
+                if value is not None:
+                    self.collect_stop(value, ctx)
         except Exception as exc:
             outcome = Outcome()
             self._fail(outcome, exc, layer, "store", ctx)
+            if notes is not None:
+                outcome.duration_ms = self.clock.monotonic_ms() - start
+                self.trace_failed(notes, layer, "store", ctx, outcome.duration_ms, exc)
             return outcome
+        finally:
+            if token is not None:
+                CURRENT_NOTES.reset(token)
+        if notes is not None:
+            self.trace(notes, layer, "store", ctx, self.clock.monotonic_ms() - start)
         return (state,)
 
     async def run(self, layer: MemoryLayer, hook: Any, params: Any, ctx: ExecutionContext, **how: Any) -> Outcome:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, overload
 
 from noetic_nb.arguments import explained
 from noetic_nb.cards import Card, with_card
@@ -17,7 +17,7 @@ from noetic_nb.items import ItemLog
 from noetic_nb.markup import plain, plain_line
 from noetic_nb.memory import LayerStack, LayerStateStore
 from noetic_nb.memory.execution_context import Diagnostic, log_diagnostic
-from noetic_nb.memory.state_copy import Snapshot
+from noetic_nb.memory.state_copy import NOT_TAKEN, Snapshot
 from noetic_nb.models.client import ModelClient, check_clients
 from noetic_nb.runtime.config.config import AgentConfig
 from noetic_nb.runtime.config.harness_arguments import (
@@ -704,7 +704,7 @@ class AgentHarness:
         self._engine.update_sinks()
         if self._hub and self._stop_watching is None:
             begun = [layer.hooks.on_record for layer in self._stack.layers if layer.hooks.on_record is not None]
-            self._stack.state.tell = self._state_written
+            self._stack.state.tell = self._state_teller()
             ends = [begin(self._hub, self._engine.clock) for begin in begun]
 
             def stop() -> None:
@@ -717,11 +717,18 @@ class AgentHarness:
             self._stop_watching()
             self._stop_watching = None
 
-    def _state_written(self, execution_id: str, layer_id: str, state: Snapshot, hook: str) -> None:
-        ctx = self._threads.find(execution_id)
-        if ctx is not None:
-            now = self._engine.clock.now_ms()
-            self._hub.note_row((LayerStateChanged.kind, ctx.event_place, now, layer_id, hook, state.take()))
+    def _state_teller(self) -> Callable[[str, str, Snapshot, str], None]:
+        """Return what puts each state into the run that a layer writes: several times in each turn, so it looks up little."""
+        hub, clock, find, live = self._hub, self._engine.clock, self._threads.find, self._threads.live
+        kind: Final = LayerStateChanged.kind
+
+        def written(execution_id: str, layer_id: str, state: Snapshot, hook: str) -> None:
+            ctx = live.get(execution_id) or find(execution_id)
+            if ctx is not None:
+                kept = state.take() if state.kept is NOT_TAKEN else state.kept
+                hub.note_row((kind, ctx.event_place, clock.now_ms(), layer_id, hook, kept))
+
+        return written
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(unknown_name(type(self), name), name=name, obj=self)

@@ -126,9 +126,14 @@ class InMemoryStorage:
         for key in absent:
             if key in texts:
                 raise key_taken(key)
-        written = {
-            key: value if hasattr(type(value), "lasts") else json_text(key, value) for key, value in values.items()
-        }
+        written = values
+        for value in values.values():
+            if not hasattr(type(value), "lasts"):
+                written = {
+                    key: value if hasattr(type(value), "lasts") else json_text(key, value)
+                    for key, value in values.items()
+                }
+                break
         texts.update(written)
         for key in delete:
             texts.pop(key, None)

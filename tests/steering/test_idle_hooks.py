@@ -72,7 +72,7 @@ def test_a_state_that_somebody_else_has_set_is_looked_at() -> None:
     assert drive_loop(run()) == [False, False, False, False, True]
 
 
-def test_all_are_called_where_somebody_follows_or_another_layer_has_the_hook() -> None:
+def test_what_leaves_a_trace_is_called_where_somebody_follows_and_all_where_another_layer_has_the_hook() -> None:
     class Sink:
         def emit(self, event: Any) -> None: ...
 
@@ -81,7 +81,7 @@ def test_all_are_called_where_somebody_follows_or_another_layer_has_the_hook() -
     for made in (followed, beside):
         drive_loop(made.init(CTX))
 
-    assert idle(followed) == (False, False)
+    assert idle(followed) == (False, True)
     assert idle(beside) == (False, True)
     followed.sink = None
     assert idle(followed) == (True, True)

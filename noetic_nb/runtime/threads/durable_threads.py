@@ -187,7 +187,8 @@ class DurableThreads(Threads):
                 return False
             thread.writer = ThreadWriter(self.store, thread.thread_id, self._states)
             return True
-        return writer.lost is None and self.store.lacks((writer.next_key, writer.open_key))
+        keys = (writer.next_key, writer.open_key)
+        return writer.lost is None and (self.store.lacks(keys) if memory is None else memory.lacks(keys))
 
     async def _ready(self, thread: Thread) -> None:
         """See to it that a thread has all that is saved of it."""
