@@ -22,6 +22,8 @@ __all__ = ["RunKeeper", "bound", "open_autosave"]
 _LOG: Final = safe_logger("noetic_nb.runs")
 # A turn may take hours; this much of it is saved before it ends.
 _MOST_WAITING: Final = 500
+# Far from the bound so many events are measured at a time: to begin costs as much as ten of them.
+_AT_ONCE: Final = 2_000
 
 # By file: the runs that are saved as they grow in this process, and what keeps them.
 _RUNS: Final[WeakValueDictionary[str, Run]] = WeakValueDictionary()
@@ -125,10 +127,10 @@ class RunKeeper:
         # From here on there is nothing to decide until it ends, or too much of it waits.
         goes_on = not turn.is_over and (turn.has_started or not keeps)
         self.middle = self._turns.place if goes_on else None
-        self.look_at = len(owners) + _MOST_WAITING - len(turn.waiting)
         # What comes next is most often as large.
         mean = (self._turns.size - size) / (len(owners) - taken)
-        self.has_room = not keeps and self._turns.has_room(mean * _MOST_WAITING)
+        self.has_room = not keeps and self._turns.has_room(mean * _AT_ONCE)
+        self.look_at = len(owners) + (_AT_ONCE if self.has_room else _MOST_WAITING - len(turn.waiting))
         return self._within_bound() if turn.is_over else None
 
     def _save(self, turns: Sequence[KeptTurn]) -> None:

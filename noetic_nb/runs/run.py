@@ -148,7 +148,7 @@ class Run:
     @property
     def _events(self) -> list[RunEvent]:
         """All events; those that are rows still are made."""
-        if self._parts:
+        if self._unread:
             self.make_events()
         return self._read
 
@@ -163,7 +163,7 @@ class Run:
             for follower in self._followers:
                 follower.take(made)
             self._expect()
-            return not self._parts
+            return not self._unread
 
     def _expect(self) -> None:
         """Take note of when something is to be done but to add an event."""
@@ -187,7 +187,7 @@ class Run:
         return (
             (self._parts, self._unread.place_of(start - count))
             if start >= count
-            else ([*self._read[start:], *self._parts], 0)
+            else ([*self._read[start:], *self._parts[self._unread.place_of(0) :]], 0)
         )
 
     def held(self, start: int) -> list[RunEvent | Row]:

@@ -31,13 +31,18 @@ class UnreadEvents:
     (1, ['step_started'], 0)
     """
 
-    __slots__ = ("_counted", "_marked", "parts")
+    __slots__ = ("_counted", "_first", "_marked", "parts")
 
     def __init__(self) -> None:
         # Always the same list. A text in it that stands where an event could stand is the kind of a row.
         self.parts: list[Any] = []
-        # How far events were counted, and how far when that was noted: a place in the list, and the events before it.
+        # What stands before was taken already.
+        self._first = 0
+        # How far events were counted, and how far when that was noted: a place in the list, and how many are before it.
         self._counted = self._marked = (0, 0)
+
+    def __bool__(self) -> bool:
+        return len(self.parts) > self._first
 
     @property
     def counted(self) -> tuple[int, int]:
@@ -67,7 +72,7 @@ class UnreadEvents:
 
     def place_of(self, number: int) -> int:
         """Return where an event stands in the list, by how many stand before it."""
-        known = next((each for each in (self._counted, self._marked) if each[1] <= number), (0, 0))
+        known = next((each for each in (self._counted, self._marked) if each[1] <= number), (self._first, 0))
         return self._from(known, number)[0]
 
     def _from(self, known: tuple[int, int], number: int | None) -> tuple[int, int]:
@@ -83,7 +88,7 @@ class UnreadEvents:
     def take(self, most: int | None = None) -> list[RunEvent]:
         """Take the oldest events off, made, so many at most."""
         made: list[RunEvent] = []
-        parts, place = self.parts, 0
+        parts, place = self.parts, self._first
         end = len(parts)
         while place < end and len(made) != most:
             head = parts[place]
@@ -94,15 +99,18 @@ class UnreadEvents:
             else:
                 made.append(head)
                 place += 1
-        del parts[:place]
+        # The list is moved up when that takes no longer than what was taken did.
+        gone = place if 2 * place >= end else 0
+        self._first = place - gone
         for name in ("_counted", "_marked"):
             known, count = getattr(self, name)
-            setattr(self, name, (known - place, count - len(made)) if count >= len(made) else (0, 0))
+            setattr(self, name, (known - gone, count - len(made)) if count >= len(made) else (self._first, 0))
+        del parts[:gone]
         return made
 
     def keep(self, stays: Sequence[bool]) -> None:
         """Keep those of the oldest that stay; what has come since is kept."""
-        parts, kept, place = self.parts, list[Any](), 0
+        parts, kept, place = self.parts, list[Any](), self._first
         for stay in stays:
             head = parts[place]
             after = place + (ROW_LENGTHS[head] if type(head) is str else 1)
@@ -110,6 +118,7 @@ class UnreadEvents:
                 kept += parts[place:after]
             place = after
         parts[:place] = kept
+        self._first = 0
         self._counted = self._marked = (0, 0)
 
 

@@ -124,9 +124,11 @@ class Frozen(BaseModel):
     def _refuse_bool(cls, given: str, value: bool) -> None:
         """Refuse a truth value where a number is wanted: pydantic takes it for 1 or 0."""
         for name, field in cls.model_fields.items():
+            if given != name and given != field.alias:
+                continue
             # What an `Annotated` type within a union is about is its origin.
             kinds = {getattr(kind, "__origin__", kind) for kind in (field.annotation, *get_args(field.annotation))}
-            if given in (name, field.alias) and kinds & {int, float} and bool not in kinds:
+            if kinds & {int, float} and bool not in kinds:
                 raise NoeticConfigError(
                     cls.error_code,
                     f"{cls.__name__}, {name}: a number is wanted, not {value}",

@@ -20,7 +20,7 @@ things = gallery()
 
 @pytest.mark.parametrize("names", [tuple(gallery())], ids=["all"])
 def test_a_cell_shows_each_as_a_card_that_can_be_read(names: tuple[str, ...], notebook: Open, shot: Open) -> None:
-    opened = notebook(MADE, *[f"things[{name!r}]" for name in names])
+    opened = notebook(MADE, f"display(*[things[name] for name in {names!r}])")
     opened.run_all()
     page = opened.page
     card = page.locator(".nn-card")

@@ -1,7 +1,7 @@
 """Kernels of tests begin as forks of one process that has imported what they import: a second of work saved for each.
 
-`offered` makes every kernel named ``python3`` such a fork, for this process and those it starts; `family` is for what a new seed
-of hashes would change; `fresh` is for tests that need the process of a kernel to be new: of what is imported first.
+`offered` makes every kernel named ``python3`` such a fork, for this process and those it starts; `strangers` is for what a new
+seed of hashes would change; `fresh` is for tests that need the process of a kernel to be new: of what is imported first.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from typing import Final
 LAUNCHER: Final = Path(__file__).with_name("launcher.py")
 FOLDER: Final = "NOETIC_NB_FORKED_KERNELS"
 """The variable that names the folder while forks are offered."""
+STRANGERS: Final = "NOETIC_NB_STRANGE_KERNELS"
+"""The variable that names the folder of a second family, for all processes that run tests."""
 
 
 @contextmanager
-def family() -> Iterator[Path | None]:
+def family(within: Path | None = None) -> Iterator[Path | None]:
     """Give the folder of kernels that are forks of one process: of its own seed of hashes. Where a process cannot fork, None.
 
     Nothing is started before the first kernel.
@@ -31,7 +33,7 @@ def family() -> Iterator[Path | None]:
         yield None
         return
     # Not the folder of a test: the path of a socket has at most about a hundred characters.
-    folder = Path(tempfile.mkdtemp(prefix="nn-"))
+    folder = Path(tempfile.mkdtemp(prefix="nn-", dir=within))
     spec = folder / "kernels" / "python3"
     spec.mkdir(parents=True)
     command = [sys.executable, "-I", "-S", str(LAUNCHER), str(folder), "-f", "{connection_file}"]
@@ -48,16 +50,22 @@ def family() -> Iterator[Path | None]:
 @contextmanager
 def offered() -> Iterator[Path | None]:
     """Offer forks to this process and those it starts; where a process cannot fork, nothing changes."""
-    with family() as folder:
-        if folder is None:
+    with family() as folder, family(folder) as others:
+        if folder is None or others is None:
             yield None
             return
-        os.environ[FOLDER] = str(folder)
+        os.environ |= {FOLDER: str(folder), STRANGERS: str(others)}
         try:
             with members_of(folder):
                 yield folder
         finally:
-            del os.environ[FOLDER]
+            del os.environ[FOLDER], os.environ[STRANGERS]
+
+
+def strangers() -> AbstractContextManager[None]:
+    """Start kernels within that have another seed of hashes: of the second family, or new processes."""
+    folder = os.environ.get(STRANGERS)
+    return members_of(Path(folder) if folder else None)
 
 
 def paths_of_fresh() -> str:

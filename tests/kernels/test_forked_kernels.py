@@ -134,7 +134,7 @@ def test_a_fork_is_interrupted(kernel: Callable[..., Kernel]) -> None:
 
 def test_another_family_has_another_seed_of_hashes(kernel: Callable[..., Kernel]) -> None:
     here = {kernel().value("hash('a')") for _ in range(2)}
-    with forked.family() as folder, forked.members_of(folder):
+    with forked.strangers():
         there = {kernel().value("hash('a')") for _ in range(2)}
 
     assert len(here) == len(there) == 1

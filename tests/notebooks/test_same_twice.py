@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
 
 from notebooks.build import is_static_form
-from tests.kernels.forked import family, members_of
+from tests.kernels.forked import strangers
 from tests.notebooks.legal_order import before, shuffled
 from tests.notebooks.shown import ROOT, first_run, masked, run, shown
 
@@ -34,18 +33,11 @@ def without_static_forms(shows: dict[int, list[tuple[str, str]]]) -> dict[int, l
     }
 
 
-@pytest.fixture(scope="session")
-def strangers() -> Iterator[Path | None]:
-    """Kernels with a seed of hashes of their own, for all tests of a worker."""
-    with family() as folder:
-        yield folder
-
-
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
-def test_a_notebook_shows_the_same_twice_and_in_another_order(path: Path, strangers: Path | None) -> None:
+def test_a_notebook_shows_the_same_twice_and_in_another_order(path: Path) -> None:
     once = first_run(path)
-    with members_of(strangers):  # what hangs on the order of a set shows
+    with strangers():  # what hangs on the order of a set shows
         elsewhere = run(path, shuffled(code(path), SEED))
 
     # Kept is what was shown when the notebook was made, of views their text.

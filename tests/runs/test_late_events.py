@@ -281,6 +281,7 @@ def test_a_run_far_from_its_bound_is_measured_later_and_kept_within_it_all_the_s
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(kept, "_FAR", 50_000)
+    monkeypatch.setattr("noetic_nb.runs.keeper._AT_ONCE", 500)
     run = Run()
     bound(run, KeptTurns(max_bytes=200_000))
     most = 0
@@ -295,6 +296,7 @@ def test_a_run_far_from_its_bound_is_measured_later_and_kept_within_it_all_the_s
 
 def test_a_run_of_large_turns_is_measured_at_the_end_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "_FAR", 50_000)
+    monkeypatch.setattr("noetic_nb.runs.keeper._AT_ONCE", 500)
     run = Run()
     bound(run, KeptTurns(max_bytes=600_000))
     most = 0

@@ -61,7 +61,8 @@ def test_it_is_a_list_of_events_and_rows(steps: list[tuple[str, Any]]) -> None:
             stays = with_[: len(plain)]
             plain[: len(stays)] = [each for each, stay in zip(plain, stays, strict=False) if stay]
             unread.keep(stays)
-    assert whole(unread.parts, 0) == plain
+    assert whole(unread.parts, unread.place_of(0)) == plain
+    assert bool(unread) == bool(plain)
 
 
 @pytest.mark.parametrize("kind", sorted(FULL))
