@@ -137,10 +137,11 @@ class InMemoryStorage:
         texts.update(written)
         for key in delete:
             texts.pop(key, None)
-        self._new += written
-        if len(self._new) > _MOST_NEW_KEYS:
+        new = self._new
+        new += written
+        if len(new) > _MOST_NEW_KEYS:
             self._forget_new()
-        late.extend(written)  # those that are text already stay so
+        late += written  # those that are text already stay so
         while len(late) > _MOST_LATE:
             self._text(late.popleft())
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import WarningRaised, Where
-from noetic_nb.items import ItemLog
+from noetic_nb.items import Item, ItemLog
 from noetic_nb.items.origins import Provenance
 from noetic_nb.late_events import Place, one_where
 from noetic_nb.memory import ExecutionContext, RerenderRequest
@@ -41,7 +41,9 @@ T = TypeVar("T")
 _ABORTED: Final = "context aborted"
 _NOTHING: Final[frozenset[Any]] = frozenset()
 
-RUNNING: Final[ContextVar[tuple[Context, tuple[str, ...], int] | None]] = ContextVar("noetic_nb_running", default=None)
+RUNNING: Final[ContextVar[tuple[Context, tuple[str, ...], int, Any] | None]] = ContextVar(
+    "noetic_nb_running", default=None
+)
 """The execution that is running in this task, its steps, and how many steps are inside one another, whichever execution
 they are of. Tasks that a step begins take it with them."""
 
@@ -94,7 +96,7 @@ class Context:
     """
 
     __slots__ = (
-        "_where", "abort_error", "abort_reason", "aborted", "base_frames", "base_nesting", "calls",
+        "_where", "abort_error", "abort_reason", "aborted", "answer", "base_frames", "base_nesting", "calls",
         "children", "cost", "depth", "engine", "event_place", "first", "harness", "hook_base", "id", "item_log", "last_step_meta",
         "locks", "model_calls",
         "open_memory", "parent", "prepared", "priced", "query", "recalled", "record", "rerenders", "resource_id", "running",
@@ -138,6 +140,8 @@ class Context:
         # Whether the price of any model call is known: else `cost` is 0 and says nothing.
         self.priced = False
         self.last_step_meta: StepMeta | None = None
+        # The only item of the last llm step that answered with one, and its text; it counts for this very item alone.
+        self.answer: tuple[Item, str] | None = None
         # Its own, and those of children that have ended: what is written down of it.
         self.calls: list[CallPlace] = []
         self.query: str = "" if parent is None else parent.query
@@ -247,8 +251,9 @@ class Context:
         """Count a step that is about to run; returns its path, such as ``/think#1/ask#2``, and the same by its parts."""
         if "~" in step_id or "/" in step_id:
             step_id = step_id.replace("~", "~0").replace("/", "~1")
-        prefix = f"/{'/'.join((*around, step_id))}"
-        count = self.tree.occurrences[prefix] = self.tree.occurrences.get(prefix, 0) + 1
+        prefix = f"/{'/'.join(around)}/{step_id}" if around else f"/{step_id}"
+        occurrences = self.tree.occurrences
+        count = occurrences[prefix] = occurrences.get(prefix, 0) + 1
         return f"{prefix}#{count}", (*around, f"{step_id}#{count}")
 
     @property

@@ -186,9 +186,9 @@ class ExecutionRecord:
         if turn.replays and not step.has_entry_inside():
             self._was_run()
         step.is_open_llm = False
-        ends = [*self.put_off, (step, definition, output)]
+        ends = self.put_off
+        ends.append((step, definition, output))
         if self._may_be_put_off(step):
-            self.put_off = ends
             return None
         self.put_off = []
         return self._write_ends(ends, ended=1)

@@ -105,6 +105,7 @@ async def run_llm(engine: Engine, step: LLMStep, value: StepValue, ctx: Context)
     if ctx.tree.limits is not None:
         ctx.check_limits()
     text = assistant_text(made)
+    ctx.answer = (made[0], text) if text and len(made) == 1 else None
     # A round that only calls tools has not answered yet: nothing is read as the answer then.
     return text if step.output is None or calls else _output(run, step.output, text, response)
 

@@ -21,8 +21,10 @@ from noetic_nb.sync import awaited
 __all__ = ["run_loop"]
 
 
-async def run_loop(engine: Engine, step: LoopStep, value: StepValue, ctx: Context, run: StepRunner) -> StepValue:
-    """Run a loop; returns the output of its last successful iteration.
+async def run_loop(
+    engine: Engine, step: LoopStep, value: StepValue, ctx: Context, run: StepRunner, record: Any
+) -> StepValue:
+    """Run a loop, of which a recorder keeps `record`; returns the output of its last successful iteration.
 
     Raises `NoeticError`: what its body raises, unless `on_error` deals with it; ``step_failed`` where it does not
     stop in time, or stops with nothing to show that must have something.
@@ -33,7 +35,6 @@ async def run_loop(engine: Engine, step: LoopStep, value: StepValue, ctx: Contex
     """
     check = step.until.start()
     recorder = ctx.record
-    record = None if recorder is None else recorder.step(ctx.frames)
     meter = _Meter(engine, step, ctx, record)
     iterations = 0
     output: StepValue = None
@@ -50,7 +51,10 @@ async def run_loop(engine: Engine, step: LoopStep, value: StepValue, ctx: Contex
         answer = None if recorder is None else recorder.failure_of(record, iterations)
         if answer is None:
             try:
-                made = await _iteration(engine, step, value, ctx, run)
+                if len(step.steps) == 1:
+                    made = await run(engine, step.steps[0], value, ctx)
+                else:
+                    made = await _iteration(engine, step, value, ctx, run)
             except NoeticError as exc:
                 if recorder is not None and recorder.put_off:
                     await recorder.catch_up()

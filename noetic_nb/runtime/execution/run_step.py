@@ -85,7 +85,7 @@ async def run_step(engine: Engine, step: Step, value: StepValue, ctx: Context) -
     if tree.limits is not None and (record is None or record.entry is None):
         ctx.check_limits()  # what is not run again costs nothing
     ctx.running += 1
-    RUNNING.set((ctx, frames, nesting + 1))
+    RUNNING.set((ctx, frames, nesting + 1, record))
     try:
         if recorder is None:
             return await _HANDLERS[step.kind](engine, step, value, ctx)
@@ -120,7 +120,7 @@ async def _watched(engine: Engine, step: Step, value: StepValue, ctx: Context) -
     problem: BaseException | None = None
     config, around = engine.config, RUNNING.get()
     nesting = 0 if around is None else around[2]
-    RUNNING.set((ctx, frames, nesting + 1))
+    RUNNING.set((ctx, frames, nesting + 1, record))
     ctx.running += 1
     try:
         if recorder is not None:
@@ -222,7 +222,8 @@ async def _run_branch(engine: Engine, step: BranchStep, value: StepValue, ctx: C
 
 
 def _run_loop(engine: Engine, step: LoopStep, value: StepValue, ctx: Context) -> Awaitable[StepValue]:
-    return run_loop(engine, step, value, ctx, run_step)
+    around = RUNNING.get()
+    return run_loop(engine, step, value, ctx, run_step, None if around is None else around[3])
 
 
 # What most agents never do is loaded when it is first done.

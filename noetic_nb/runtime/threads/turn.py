@@ -197,10 +197,12 @@ async def _begin(engine: Engine, ctx: Context, turn: _Turn, items: Sequence[Mapp
             log_items(engine, ctx, items, "user", announce)
             raise
         logged, ctx.rerenders = await append_input(engine, ctx, hook_ctx, items, "user", announce)
-    else:
-        logged = log_items(engine, ctx, items, "user", announce)
+        ctx.query = query_of(logged)
+        return turn_input(ctx.query, ctx.item_log, turn.first)
+    logged = log_items(engine, ctx, items, "user", announce)
     ctx.query = query_of(logged)
-    return turn_input(ctx.query, ctx.item_log, turn.first)
+    # Nothing was awaited, so that the first of these is the first of the turn.
+    return TurnInput(ctx.query, logged[0] if logged else None, turn.first)
 
 
 def turn_input(text: str, log: ItemLog, first: int) -> TurnInput:
@@ -289,7 +291,12 @@ async def _close_layers(engine: Engine, ctx: Context, outcome: ExecutionEnd) -> 
 
 def _reply(ctx: Context, turn: _Turn) -> AgentReply:
     items = ctx.item_log.since(turn.first)
-    text = assistant_text(items) if turn.stop is None else turn.stop.suggestion
+    if turn.stop is not None:
+        text = turn.stop.suggestion
+    elif ctx.answer is not None and items and items[-1] is ctx.answer[0]:
+        text = ctx.answer[1]  # read by the step already
+    else:
+        text = assistant_text(items)
     stopped = None if turn.stop is None else turn.stop.decision
     meta, reason = ctx.last_step_meta, ctx.tree.finish_reason
     if turn.stop is not None:
