@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -9,8 +10,8 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.errors import innermost
-from noetic_nb.items import input_message, item_text
-from noetic_nb.models import ModelResponse
+from noetic_nb.items import assistant_message, input_message, item_text
+from noetic_nb.models import ModelRequest, ModelResponse
 from tests.runtime.factories import lookup, make_harness, outputs, record_events, texts
 
 
@@ -528,3 +529,53 @@ async def test_no_step_is_a_configuration_error_that_keeps_the_message() -> None
 
     assert caught.value.code == "NO_STEP_CONFIGURED"
     assert list(texts(harness.log())) == ["user: hi"]
+
+
+class Answers:
+    """A model whose answers are messages of these texts, one answer after the other."""
+
+    def __init__(self, answers: list[list[str]]) -> None:
+        self.answers = iter(answers)
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        return ModelResponse(tuple([assistant_message(text) for text in next(self.answers)]))
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        pytest.param([["one"], ["two"]], id="one message"),
+        pytest.param([["one"], ["aloud", "two"]], id="two messages"),
+        pytest.param([["aloud", "one"], ["two"]], id="one message after two"),
+        pytest.param([["one"], [""]], id="an empty one"),
+    ],
+)
+async def test_the_text_of_a_reply_is_that_of_the_last_message_of_its_turn(answers: list[list[str]]) -> None:
+    steps = [nn.step.llm("a", model="scripted"), nn.step.llm("b", model="scripted")]
+    harness = make_harness(Answers(answers), step=nn.loop("both", steps, until=nn.until.max_steps(1)))
+
+    reply = await harness.execute("Hi")
+
+    assert (reply.text, item_text(reply.items[-1])) == (answers[-1][-1], answers[-1][-1])
+
+
+async def test_what_code_logs_after_the_answer_is_the_text_of_the_reply() -> None:
+    def correct(value: Any, ctx: nn.Context) -> Any:
+        ctx.item_log.append(assistant_message("corrected"))
+        return value
+
+    steps = [nn.step.llm("a", model="scripted"), nn.step.run("b", correct)]
+    harness = make_harness(["answered"], step=nn.loop("both", steps, until=nn.until.max_steps(1)))
+
+    reply = await harness.execute("Hi")
+
+    assert (reply.text, reply.output) == ("corrected", "answered")
+
+
+async def test_a_loop_that_shows_its_tasks_names_the_call_behind_a_turn() -> None:
+    task = asyncio.get_running_loop().create_task(make_harness(["Hello!"]).execute("Hi"))
+
+    shown = repr(task)
+
+    assert "AgentHarness.execute" in shown
+    assert (await task).text == "Hello!"
