@@ -8,7 +8,7 @@ from typing import Any
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import input_message
 from noetic_nb.models.client import NO_USAGE
-from noetic_nb.runtime.context.context import Context, StepRunner
+from noetic_nb.runtime.context.context import RUNNING, Context, StepRunner
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.messages import log_items
 from noetic_nb.runtime.context.protocols import StepValue
@@ -21,10 +21,8 @@ from noetic_nb.sync import awaited
 __all__ = ["run_loop"]
 
 
-async def run_loop(
-    engine: Engine, step: LoopStep, value: StepValue, ctx: Context, run: StepRunner, record: Any
-) -> StepValue:
-    """Run a loop, of which a recorder keeps `record`; returns the output of its last successful iteration.
+async def run_loop(engine: Engine, step: LoopStep, value: StepValue, ctx: Context, run: StepRunner) -> StepValue:
+    """Run a loop; returns the output of its last successful iteration.
 
     Raises `NoeticError`: what its body raises, unless `on_error` deals with it; ``step_failed`` where it does not
     stop in time, or stops with nothing to show that must have something.
@@ -35,6 +33,8 @@ async def run_loop(
     """
     check = step.until.start()
     recorder = ctx.record
+    around = None if recorder is None else RUNNING.get()
+    record = None if around is None else around[3]
     meter = _Meter(engine, step, ctx, record)
     iterations = 0
     output: StepValue = None

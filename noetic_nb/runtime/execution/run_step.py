@@ -222,8 +222,7 @@ async def _run_branch(engine: Engine, step: BranchStep, value: StepValue, ctx: C
 
 
 def _run_loop(engine: Engine, step: LoopStep, value: StepValue, ctx: Context) -> Awaitable[StepValue]:
-    around = RUNNING.get()
-    return run_loop(engine, step, value, ctx, run_step, None if around is None else around[3])
+    return run_loop(engine, step, value, ctx, run_step)
 
 
 # What most agents never do is loaded when it is first done.
