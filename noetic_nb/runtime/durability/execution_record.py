@@ -445,9 +445,8 @@ class ExecutionRecord:
         if self.settled:
             gone = [*gone, *[child.key for child in self.settled if child.key is not None]]
         memory, problem = turn.writer.store.memory, None
-        if (
-            memory is not None and self.ctx.engine.sink is None
-        ):  # nothing to wait for, and nobody who wants to know how long
+        # In memory there is nothing to wait for; without a sink, nobody wants to know how long it took.
+        if memory is not None and self.ctx.engine.sink is None:
             try:
                 memory.write_now(values, gone)
             except Exception as exc:
