@@ -330,11 +330,7 @@ class HookRunner:
         if start is not None and (notes is not None or outcome.error is not None):
             outcome.duration_ms = self.clock.monotonic_ms() - start
         if notes is not None:
-            if outcome.error is None:
-                items = None if count is None else count(outcome.value)
-                self.trace(notes, layer, hook, ctx, outcome.duration_ms, items)
-            else:
-                self.trace_failed(notes, layer, hook, ctx, outcome.duration_ms, outcome.error)
+            self._leave_trace(outcome, notes, layer, hook, ctx, count)
         return outcome
 
     def begin_store(
@@ -417,12 +413,23 @@ class HookRunner:
         if start is not None:
             outcome.duration_ms = self.clock.monotonic_ms() - start
         if notes is not None:
-            if outcome.error is None:
-                items = None if count is None else count(outcome.value)
-                self.trace(notes, layer, hook, ctx, outcome.duration_ms, items)
-            else:
-                self.trace_failed(notes, layer, hook, ctx, outcome.duration_ms, outcome.error)
+            self._leave_trace(outcome, notes, layer, hook, ctx, count)
         return outcome
+
+    def _leave_trace(
+        self,
+        outcome: Outcome,
+        notes: HookNotes,
+        layer: MemoryLayer,
+        hook: Any,
+        ctx: ExecutionContext,
+        count: Callable[[Any], int] | None,
+    ) -> None:
+        if outcome.error is None:
+            items = None if count is None else count(outcome.value)
+            self.trace(notes, layer, hook, ctx, outcome.duration_ms, items)
+        else:
+            self.trace_failed(notes, layer, hook, ctx, outcome.duration_ms, outcome.error)
 
     def _fail(self, outcome: Outcome, error: Exception, layer: MemoryLayer, hook: str, ctx: ExecutionContext) -> None:
         outcome.error = error
