@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb.cards import Card, with_card
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
-from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ItemsAppended, RunEvent, ToolCalled
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item
@@ -24,6 +24,7 @@ from noetic_nb.runs.event_codec import EVENT_TYPES, SCHEMA_VERSION, settled
 from noetic_nb.runs.growing_events import GrowingEvents
 from noetic_nb.runs.kept_events import Events
 from noetic_nb.runs.plain_text import plain
+from noetic_nb.runs.recorded_items import recorded_items
 from noetic_nb.runs.save import save_events
 from noetic_nb.runs.tables import Recorded, frame
 from noetic_nb.runs.turns import TurnSummary, turns_card
@@ -168,29 +169,7 @@ class Run(GrowingEvents):
         NoeticError
             ``tape_missing`` if recording began after items had been appended.
         """
-        if thread_id not in self.threads:
-            raise NoeticConfigError(
-                "UNKNOWN_THREAD",
-                "The run has no such thread.",
-                given=thread_id,
-                hint=f"It has {', '.join(map(repr, self.threads)) or 'none yet'}.",
-            )
-        appended = [event for event in self.select(ItemsAppended) if event.where.thread_id == thread_id]
-        depth = min((event.where.depth for event in appended), default=0)
-        items: list[Item] = []
-        for event in appended:
-            if event.where.depth > depth:  # a child's log of its own
-                continue
-            if event.start > len(items):
-                raise NoeticError(
-                    "tape_missing",
-                    f"Items {len(items)} to {event.start - 1} of thread {thread_id!r} were not recorded.",
-                    hint="Attach the run before the thread's first turn; turns that it has dropped are in its "
-                    'meta["dropped"].',
-                    thread_id=thread_id,
-                )
-            items[event.start :] = event.items
-        return items
+        return recorded_items(self.threads, self.select(ItemsAppended), thread_id)
 
     def to_frame(self, name: str) -> pandas.DataFrame:
         """Return one of the run's tables.
