@@ -334,7 +334,7 @@ class Run(GrowingEvents):
         failed = {call.call_id for call in calls if call.where.thread_id == thread_id and call.status != "ok"}
         return encode_messages(self.log(thread_id), format, failed=failed)
 
-    # Keeping
+    # What it was made with
 
     @property
     def bundle(self) -> dict[str, Any] | None:
@@ -390,6 +390,8 @@ class Run(GrowingEvents):
         if not isinstance(text, str):
             raise NoeticConfigError("INVALID_NOTES", "Notes are a text.", given=text, hint="Such as run.notes = 'Odd.'")
         self.meta["notes"] = text
+
+    # Keeping
 
     def save(self, path: str | PathLike[str], *, bundle: bool = False) -> Path:
         """Write the run to one file, secrets replaced.
