@@ -25,20 +25,33 @@ const root = document.querySelector("#root");
 """
 
 
-@pytest.fixture
-def page(browser: Any) -> Iterator[Callable[[str], Any]]:
-    """Open an empty page in which the script and some more have run."""
+@pytest.fixture(scope="module")
+def bare_page(browser: Any) -> Iterator[Any]:
+    """One page for all, since a new one costs more than what a test does in it."""
     opened = browser.new_page()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def page(bare_page: Any) -> Iterator[Callable[[str], Any]]:
+    """Open an empty document in which the script and some more have run."""
     problems: list[str] = []
-    opened.on("pageerror", lambda error: problems.append(str(error)))
+
+    def complain(error: Any) -> None:
+        problems.append(str(error))
 
     def run(script: str) -> Any:
-        opened.set_content("<div id='root'></div>")
-        opened.add_script_tag(content=_text("base/common.js") + MODEL + script)
-        return opened
+        bare_page.goto("about:blank")  # a document with no name and no listener of the last one
+        bare_page.mouse.move(0, 0)
+        bare_page.set_content("<div id='root'></div>")
+        bare_page.add_script_tag(content=_text("base/common.js") + MODEL + script)
+        return bare_page
 
+    bare_page.on("pageerror", complain)
     yield run
-    opened.close()
+    bare_page.evaluate("() => new Promise((done) => setTimeout(done))")  # what fails late has failed
+    bare_page.remove_listener("pageerror", complain)
     assert problems == []
 
 
