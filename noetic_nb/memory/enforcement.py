@@ -219,13 +219,17 @@ def _begin_layer(
         except BaseException as exc:
             call = partial(_raise, exc)
         else:
-            if type(value) is dict and len(value) == 2 and type(decision := value.get("decision")) is SteeringDecision:
-                if (state := value.get("state")) is not None:
-                    error = runner.put(ctx, layer, point, state)
-                    if error is None:
-                        return decision
-                    policy = layer.on_steering_error or default_on_error
-                    return _failed(runner, layer, point, params, ctx, error, "error", policy, 0.0)
+            if (
+                type(value) is dict
+                and len(value) == 2
+                and type(decision := value.get("decision")) is SteeringDecision
+                and (state := value.get("state")) is not None
+            ):
+                error = runner.put(ctx, layer, point, state)
+                if error is None:
+                    return decision
+                policy = layer.on_steering_error or default_on_error
+                return _failed(runner, layer, point, params, ctx, error, "error", policy, 0.0)
             call = partial(_same, value)
     try:
         outcome = runner.begin(layer, point, params, ctx, read=_READERS[point], call=call, start=start)
