@@ -8,10 +8,10 @@ a state that is changed in place later cannot reach storage half-changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from noetic_nb.memory.execution_context import Diagnostic, log_diagnostic
-from noetic_nb.memory.state_copy import NotCopied, Snapshot, StateNotCopied, deep_copy, flat_copy
+from noetic_nb.memory.state_copy import StateNotCopied, deep_copy, snapshot_of
 from noetic_nb.memory.storage_time import StorageTime
 from noetic_nb.memory.write_behind import Mirror, OnProblem, Target
 from noetic_nb.storage import ScopedStorage
@@ -22,7 +22,16 @@ StateListener: TypeAlias = Callable[[str, str, Any, str], None]
 """Called at every write: ``listener(execution_id, layer_id, state, hook)``."""
 
 _Key: TypeAlias = tuple[str, str]
-_MISSING: Final = object()
+
+
+class Remembers(Protocol):
+    """Whoever remembers what was, and is told of every write before anybody else."""
+
+    def is_as_left(self, execution_id: str, layer_id: str, state: Any) -> bool:
+        """Tell whether a state that was just loaded is the one that was written last."""
+
+    def note(self, execution_id: str, layer_id: str, kept: Any, hook: str) -> None:
+        """Note a write, given a copy of the state that nobody writes into."""
 
 
 class LayerStateStore:
@@ -45,10 +54,9 @@ class LayerStateStore:
         self.diagnostic = diagnostic
         # Called with the same beside it, and with the execution it happened in: what a reply says went wrong.
         self.on_problem: Callable[[str, str, str, BaseException], None] | None = None
-        # Called at every write before the listeners, with what may be kept of the state: who remembers what was.
-        self.keep: Callable[[str, str, Snapshot, str], None] | None = None
-        # Called with the same after it, while someone follows the run.
-        self.tell: Callable[[str, str, Snapshot, str], None] | None = None
+        self.history: Remembers | None = None
+        # Called at every write after it, with a copy of the state that nobody writes into, while someone follows the run.
+        self.tell: StateListener | None = None
         # By execution, so that one of them is looked through, and forgotten, without the others.
         self._states: dict[str, dict[str, Any]] = {}
         self._mirror = Mirror(self.report)
@@ -107,36 +115,36 @@ class LayerStateStore:
             Where somebody remembers what was, or follows the run, and the state cannot be copied; the state from before stays,
             and nobody is told. Where only storage wants the copy, that is reported like every other failure of the mirror.
         """
+        key = (execution_id, layer_id)
+        target, history, tell = self._targets.get(key), self.history, self.tell
+        if (
+            hook == "init"
+            and history is not None
+            and history.is_as_left(execution_id, layer_id, state if held is None else held)
+        ):
+            history = None
+        kept, is_plain = held, True
+        if held is None and (history is not None or target is not None or tell is not None):
+            # Before anything else: where it fails, nothing has happened.
+            try:
+                kept, is_plain = snapshot_of(state)
+            except Exception as exc:
+                error = StateNotCopied(layer_id, hook, state, exc)
+                if history is not None or tell is not None or target is None:
+                    raise error from exc
+                # Nobody but storage wanted it, and what storage refuses is reported and stays.
+                target.failure, target = error, None
+                self.report(execution_id, layer_id, "persist", error)
         states = self._states.get(execution_id)
         if states is None:
             states = self._states[execution_id] = {}
-        before = states.get(layer_id, _MISSING)
         states[layer_id] = state
-        key = (execution_id, layer_id)
-        target = self._targets.get(key)
-        if target is not None and held is None and type(state) is dict:
-            held = flat_copy(state)  # what a snapshot would take; some first states are never wanted
-        taken = Snapshot(state, held)
-        # Whoever comes first takes the copy, before anything else: where that fails, nothing has happened.
-        try:
-            if target is not None:
-                self._mirror.write(key, target, taken)
-            if self.keep is not None:
-                self.keep(execution_id, layer_id, taken, hook)
-            if self.tell is not None:
-                self.tell(execution_id, layer_id, taken, hook)
-        except NotCopied as exc:
-            cause = exc.__cause__ or exc
-            error = StateNotCopied(layer_id, hook, state, cause)
-            if self.keep is not None or self.tell is not None or target is None:
-                if before is _MISSING:
-                    del states[layer_id]
-                else:
-                    states[layer_id] = before
-                raise error from cause
-            # Nobody but storage wanted it, and what storage refuses is reported and stays.
-            target.failure = error
-            self.report(execution_id, layer_id, "persist", error)
+        if target is not None:
+            self._mirror.write(key, target, state, kept, is_plain=is_plain)
+        if history is not None:
+            history.note(execution_id, layer_id, kept, hook)
+        if tell is not None:
+            tell(execution_id, layer_id, kept, hook)
         if self._listeners:
             # A copy, because a listener may end itself while it is called.
             for listener in tuple(self._listeners):

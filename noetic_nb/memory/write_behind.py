@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from noetic_nb.errors import NoeticError
 from noetic_nb.items.frozen import own_copy
 from noetic_nb.memory.hook_timeout import HookTimeout
-from noetic_nb.memory.state_copy import NOT_TAKEN, Snapshot, flat_copy
+from noetic_nb.memory.state_copy import flat_copy
 from noetic_nb.storage import InMemoryStorage, ScopedStorage
 
 __all__ = ["STATE_KEY", "Mirror", "OnProblem", "Target", "counts_of"]
@@ -142,14 +142,14 @@ class Target:
         self.failure = None
         return conflict
 
-    def write_now(self, state: Snapshot, kept: Any) -> NoeticError | None:
-        """Do what `write` does with a state and what was taken of it, at once: for a store that `is_immediate`."""
+    def write_now(self, state: Any, kept: Any, is_plain: bool) -> NoeticError | None:
+        """Do what `write` does with a state and a copy of it, at once: for a store that `is_immediate`."""
         memory, prefix, conflict = self._memory, self._prefix, None
         assert memory is not None
         found = self._counts.get(prefix, 0)
         try:
-            is_own = state.is_plain and type(kept) is dict
-            value = kept if is_own else state.state
+            is_own = is_plain and type(kept) is dict
+            value = kept if is_own else state
             if found != self._seen:
                 conflict = self._conflict(memory.get_now(self._key), value)
             memory.set_now(self._key, value, is_own=is_own)
@@ -240,16 +240,19 @@ class Mirror:
         """Return every target there is now."""
         return tuple(self.by_key.values())
 
-    def write(self, key: _Key, target: Target, state: Snapshot) -> None:
-        """Write a state as it is now to where its key is mirrored: soon, or at once where the store is memory.
+    def write(self, key: _Key, target: Target, state: Any, kept: Any, *, is_plain: bool) -> None:
+        """Write a state to where its key is mirrored: soon, or at once where the store is memory.
 
-        Raises `NotCopied`, and does nothing then.
+        Parameters
+        ----------
+        state, kept : object
+            The state, which its layer may go on to change in place, and a copy of it, as `snapshot_of` makes it.
+        is_plain : bool
+            Whether the copy is what its JSON text would be read as.
         """
-        # A copy: the hook may go on to change its state in place.
-        kept = state.take() if state.kept is NOT_TAKEN else state.kept
         if target.is_immediate:
             try:
-                conflict = target.write_now(state, kept)
+                conflict = target.write_now(state, kept, is_plain)
             except Exception as exc:
                 self._failed(key, target, exc)
                 return

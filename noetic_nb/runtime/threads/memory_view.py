@@ -19,7 +19,7 @@ from noetic_nb.markup import plain_line
 from noetic_nb.memory import DisposeParams, ExecutionContext, InitParams, MemoryLayer, resolve_scope_key
 from noetic_nb.memory.hook_results import UNSET, field_of
 from noetic_nb.memory.hook_timeout import call_hook
-from noetic_nb.memory.state_copy import Snapshot
+from noetic_nb.memory.state_copy import snapshot_of
 from noetic_nb.memory.write_behind import STATE_KEY
 from noetic_nb.quick_records import dataclass
 from noetic_nb.redact import redact, redact_text
@@ -295,11 +295,11 @@ class MemoryView:
             )
 
     def _note(self, layer: MemoryLayer, where: Where, hook: str, state: Any, scope_key: str | None = None) -> None:
-        taken = Snapshot(state)
-        self._history.note(layer.id, self._key(layer) if scope_key is None else scope_key, where, hook, taken)
+        kept, _ = snapshot_of(state)
+        self._history.note(layer.id, self._key(layer) if scope_key is None else scope_key, where, hook, kept)
         if self._engine.sink is not None:
             now = self._engine.clock.now_ms()
-            self._engine.sink.emit(LayerStateChanged(where, now, layer.id, hook, Later(taken.take())))
+            self._engine.sink.emit(LayerStateChanged(where, now, layer.id, hook, Later(kept)))
 
     # -- going back -----------------------------------------------------------------------------------------------
 

@@ -6,18 +6,18 @@ Kept in memory and bounded, so that a notebook can look back and rewind; the run
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, Protocol
 
 from noetic_nb.clock import Clock
 from noetic_nb.events import Where
-from noetic_nb.memory import MemoryLayer, resolve_scope_key
-from noetic_nb.memory.state_copy import NOT_TAKEN, Snapshot, deep_copy, is_same
+from noetic_nb.memory import MemoryLayer, MemoryScope, resolve_scope_key
+from noetic_nb.memory.state_copy import deep_copy, is_same
 from noetic_nb.quick_records import NamedTuple
 from noetic_nb.runtime.threads.state_size import size_of
 
-__all__ = ["ScopeIds", "StateChange", "StateHistory", "TurnEnd"]
+__all__ = ["LiveHistory", "ScopeIds", "StateChange", "StateHistory", "TurnEnd"]
 
 # Changes kept of one layer in one scope, scopes kept in all, and turns of one thread; the oldest go first.
 MAX_CHANGES: Final = 200
@@ -121,7 +121,7 @@ class _Live(Protocol):
 
 
 class StateHistory:
-    """Listens to every write of a layer's state."""
+    """The writes of layers' states that are remembered, and where turns ended."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -138,37 +138,10 @@ class StateHistory:
         # as can be.
         self._sizes: dict[str, int] = {}
 
-    def keeper(
-        self, layers: Iterable[MemoryLayer], live: Mapping[str, _Live]
-    ) -> Callable[[str, str, Snapshot, str], None]:
-        """Return what notes the states of some layers that executions write into a `LayerStateStore` while they are live."""
-        scopes = {layer.id: layer.scope for layer in layers}
-
-        def written(execution_id: str, layer_id: str, state: Snapshot, hook: str) -> None:
-            scope, execution = scopes.get(layer_id), live.get(execution_id)
-            if scope is None or execution is None:
-                return
-            where = execution.where
-            if scope == "thread":  # most are
-                key = where.thread_id
-            elif scope == "execution":
-                key = execution_id
-            else:
-                key = resolve_scope_key(scope, ScopeIds(execution_id, where.thread_id, execution.resource_id))
-            self.note(layer_id, key, where, hook, state)
-
-        return written
-
-    def note(self, layer_id: str, scope_key: str, where: Where, hook: str, state: Snapshot) -> None:
-        """Note one write; raises `NotCopied`, and notes nothing then."""
+    def note(self, layer_id: str, scope_key: str, where: Where, hook: str, kept: Any) -> None:
+        """Note one write, given a copy of the state that nobody writes into."""
         key = (layer_id, scope_key)
         written = self._written.get(key)
-        if hook == "init" and written is not None and written.rows:
-            last = written.rows[-1][4]
-            if state.kept is last or is_same(last, state.state):
-                return  # loaded as it was left
-        # Layers may change their state in place; what was must stay as it was.
-        kept = state.take() if state.kept is NOT_TAKEN else state.kept
         if written is None:
             written = self._written[key] = _Written(layer_id)
             while len(self._written) > MAX_SCOPES:
@@ -251,6 +224,14 @@ class StateHistory:
         found = [change._replace(state=deep_copy(change.state)) for change in self._changes(layer_id, scope_key)]
         return tuple(found[::-1])
 
+    def is_latest(self, layer_id: str, scope_key: str, state: Any) -> bool:
+        """Tell whether a state is the one that was written last, or is equal to it."""
+        written = self._written.get((layer_id, scope_key))
+        if written is None or not written.rows:
+            return False
+        last = written.rows[-1][4]
+        return state is last or is_same(last, state)
+
     def latest(self, layer_id: str, scope_key: str) -> Any:
         """Return the state that was written last, the very object that is remembered; None where none is."""
         last = next(self._changes(layer_id, scope_key), None)
@@ -271,3 +252,31 @@ class StateHistory:
     def state_at(self, layer_id: str, scope_key: str, order: int) -> StateChange | None:
         """Return the last write up to a moment, None where none is remembered."""
         return next((change for change in self._changes(layer_id, scope_key) if change.order <= order), None)
+
+
+class LiveHistory:
+    """Notes the states of some layers that executions write into a `LayerStateStore` while they are live."""
+
+    def __init__(self, history: StateHistory, layers: Iterable[MemoryLayer], live: Mapping[str, _Live]) -> None:
+        self._history = history
+        self._scopes = {layer.id: layer.scope for layer in layers}
+        self._live = live
+
+    def is_as_left(self, execution_id: str, layer_id: str, state: Any) -> bool:
+        """Tell whether a state that was just loaded is the one that was written last."""
+        scope, execution = self._scopes.get(layer_id), self._live.get(execution_id)
+        if scope is None or execution is None:
+            return False
+        return self._history.is_latest(layer_id, _scope_key(scope, execution_id, execution), state)
+
+    def note(self, execution_id: str, layer_id: str, kept: Any, hook: str) -> None:
+        """Note a write, given a copy of the state that nobody writes into."""
+        scope, execution = self._scopes.get(layer_id), self._live.get(execution_id)
+        if scope is not None and execution is not None:
+            where = execution.where
+            key = where.thread_id if scope == "thread" else _scope_key(scope, execution_id, execution)  # as most are
+            self._history.note(layer_id, key, where, hook, kept)
+
+
+def _scope_key(scope: MemoryScope, execution_id: str, execution: _Live) -> str:
+    return resolve_scope_key(scope, ScopeIds(execution_id, execution.where.thread_id, execution.resource_id))
