@@ -179,25 +179,24 @@ class Recaller:
         found: RecallEntry | _Recalled
         try:
             value = hook(params)
-            if value is not None and type(value) is not str:
-                limit = layer.timeouts.get("recall", _LIMIT) if layer.timeouts else _LIMIT
-                if type(value) is CoroutineType and 0 < limit < inf:  # what `begun` does with nearly every hook
+            if type(value) is not str and value is not None:
+                limit = _LIMIT
+                if type(value) is CoroutineType and not layer.timeouts:  # what `begun` does with nearly every hook
                     try:
                         value = Unfinished(value, value, value.send(None))
                     except StopIteration as done:
                         value = done.value
                 else:
+                    limit = layer.timeouts.get("recall", _LIMIT)
                     value = begun(value, limit)
                 if type(value) is Unfinished:
                     return self._finish(value, limit, notes, start, layer, params, again)
-            if value is None:
-                found = _NOTHING
-            elif type(value) is str and value and (count := params.ctx.tokenize(value)) <= params.budget:
+            if type(value) is str and value and (count := params.ctx.tokenize(value)) <= params.budget:
                 # The result of most layers: nothing else to read in it.
                 message = input_message(value, "developer", ids=self._ids)
                 found = _record(RecallEntry, (layer.id, (message,), count, (), (), value))
             else:
-                found = self._understood(layer, params, value)
+                found = _NOTHING if value is None else self._understood(layer, params, value)
         except Exception as exc:
             self._failed(exc, notes, start, layer, params)
             return None

@@ -50,18 +50,10 @@ def counts_of(storage: Any) -> dict[str, int]:
 class Target:
     """One place in storage, and its version as it was last seen."""
 
-    __slots__ = (
-        "_counts",
-        "_key",
-        "_lock",
-        "_memory",
-        "_prefix",
-        "_seen",
-        "failure",
-        "is_immediate",
-        "on_problem",
-        "storage",
-    )  # fmt: skip
+    # On the class, as one is made for each layer of each turn: most need no lock, and nothing fails.
+    _lock: asyncio.Lock | None = None
+    failure: Exception | None = None
+    """Why the last write failed. Here and not by execution: a child writes where its parent does."""
 
     def __init__(
         self,
@@ -76,9 +68,6 @@ class Target:
             prefix = storage.prefix
         self._prefix = prefix
         self._key = prefix + STATE_KEY
-        self._lock: asyncio.Lock | None = None
-        # Why the last write failed. Here and not by execution: a child writes where its parent does.
-        self.failure: Exception | None = None
         self._counts = counts_of(storage.storage) if counts is None else counts
         self._seen: Any = self._counts.get(prefix, 0)
         store = storage.storage
@@ -127,7 +116,8 @@ class Target:
         held = memory.held_now(key)
         if held is None:
             return memory.get_now(key), None
-        return (flat_copy(held) if type(held) is dict else None) or own_copy(held), held
+        copied = flat_copy(held) if type(held) is dict else None
+        return own_copy(held) if copied is None else copied, held
 
     async def write(self, value: Any) -> NoeticError | None:
         """Write a state, None deletes it; returns the conflict there was, if any."""
@@ -144,9 +134,9 @@ class Target:
 
     def write_now(self, state: Any, kept: Any, is_plain: bool) -> NoeticError | None:
         """Do what `write` does with a state and a copy of it, at once: for a store that `is_immediate`."""
-        memory, prefix, conflict = self._memory, self._prefix, None
+        memory, counts, prefix, conflict = self._memory, self._counts, self._prefix, None
         assert memory is not None
-        found = self._counts.get(prefix, 0)
+        found = counts.get(prefix, 0)
         try:
             is_own = is_plain and type(kept) is dict
             value = kept if is_own else state
@@ -156,8 +146,9 @@ class Target:
         except Exception as exc:
             self.failure = exc
             raise
-        self.failure = None
-        self._seen = self._counts[prefix] = found + 1
+        if self.failure is not None:
+            self.failure = None
+        self._seen = counts[prefix] = found + 1
         return conflict
 
     async def _counted(self, value: Any) -> NoeticError | None:
