@@ -213,8 +213,8 @@ class Mirror:
 
     def __init__(self, report: Callable[[str, str, str, BaseException], None]) -> None:
         self._report = report
-        self.by_key: dict[_Key, Target] = {}
-        """Where each key is mirrored to."""
+        self.by_execution: dict[str, dict[str, Target]] = {}
+        """Where each layer of each execution is mirrored to."""
         self._pending: dict[_Key, Any] = {}
         self._writing: dict[_Key, asyncio.Task[None]] = {}
 
@@ -223,13 +223,13 @@ class Mirror:
         """Whether nothing waits to be written and nothing is being written."""
         return not self._pending and not self._writing
 
-    def target(self, key: _Key) -> Target | None:
-        """Return where a key is mirrored to."""
-        return self.by_key.get(key)
+    def target(self, execution_id: str, layer_id: str) -> Target | None:
+        """Return where a layer of an execution is mirrored to."""
+        return self.by_execution.get(execution_id, {}).get(layer_id)
 
     def targets(self) -> tuple[Target, ...]:
         """Return every target there is now."""
-        return tuple(self.by_key.values())
+        return tuple([target for targets in self.by_execution.values() for target in targets.values()])
 
     def write(self, key: _Key, target: Target, state: Any, kept: Any, *, is_plain: bool) -> None:
         """Write a state to where its key is mirrored: soon, or at once where the store is memory.
@@ -272,18 +272,25 @@ class Mirror:
             _, late = await asyncio.wait(tasks, timeout=FLUSH_LIMIT_MS / 1000)
             for task in late:
                 error = HookTimeout(tasks[task][1], "persist", FLUSH_LIMIT_MS)
-                self.by_key[tasks[task]].failure = error
+                if (target := self.target(*tasks[task])) is not None:
+                    target.failure = error
                 self._report(*tasks[task], "persist", error)
             if late:
                 return
 
-    def drop(self, *keys: _Key) -> None:
-        """Mirror no more; a write under way or waiting is finished first."""
-        # The writer needs the target for what is still waiting, and drops nothing that was accepted.
-        by_key, pending = self.by_key, self._pending
-        for key in keys:
-            if key not in pending:
-                by_key.pop(key, None)
+    def drop(self, execution_id: str, *layer_ids: str) -> None:
+        """Mirror no more of an execution, or of some layers of it; a write under way or waiting is finished first."""
+        targets, pending = self.by_execution.get(execution_id), self._pending
+        if targets is None:
+            return
+        if layer_ids or pending:
+            # The writer needs the target for what is still waiting, and drops nothing that was accepted.
+            for layer_id in layer_ids or tuple(targets):
+                if (execution_id, layer_id) not in pending:
+                    targets.pop(layer_id, None)
+            if targets:
+                return
+        del self.by_execution[execution_id]
 
     def _start(self, key: _Key) -> None:
         task = asyncio.get_running_loop().create_task(self._write(key))
@@ -293,7 +300,7 @@ class Mirror:
     async def _write(self, key: _Key) -> None:
         while key in self._pending:
             value = self._pending.pop(key)
-            target = self.by_key.get(key)
+            target = self.target(*key)
             if target is None:
                 return
             try:
