@@ -41,12 +41,12 @@ def deep_copy(state: T) -> T:
     {'notes': [{'text': 'a'}]}
     """
     kind: Any = type(state)
-    if kind in _PLAIN:
-        return state
     given: Any = state
-    found: Any = flat_copy(given) if kind is dict else None
-    copied: T = _copied(given, {}) if found is None else found
-    return copied
+    if kind is dict:
+        flat: Any = flat_copy(given)
+        copied: T = _copied(given, {}) if flat is None else flat
+        return copied
+    return state if kind in _PLAIN else _copied(given, {})
 
 
 class StateNotCopied(NoeticError):
@@ -143,13 +143,15 @@ def flat_copy(state: dict[Any, Any]) -> dict[Any, Any] | None:
     """
     made, has_list = state.copy(), False
     for key, inner in state.items():
-        kind = type(inner)
-        if type(key) is str and kind in _PLAIN:
-            continue
-        if type(key) is not str or kind is not list or has_list or not _PLAIN.issuperset(map(type, inner)):
+        if type(key) is not str:
             return None
-        made[key] = inner.copy()
-        has_list = True
+        if type(inner) is list:
+            if has_list or not _PLAIN.issuperset(map(type, inner)):
+                return None
+            made[key] = inner.copy()
+            has_list = True
+        elif type(inner) not in _PLAIN:
+            return None
     return made
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.events import ItemFate, LayerTokens, UnsentOffer
 from noetic_nb.items import Item, ItemLog, input_message, item_tokens
@@ -299,8 +298,10 @@ def _hidden(
     return fates, tuple(stretches)
 
 
-# Frozen, and the same at most steps of an agent. With their types: 200 and 200.0 are equal and read differently.
-_layer_tokens: Final = lru_cache(maxsize=1_024, typed=True)(LayerTokens)
+# What layers use is the same at most steps of an agent. By identity of the allocations and of what counted, which an entry holds:
+# other numbers may be equal and read differently, as 200 and 200.0 do.
+_MAX_USAGES: Final = 1_024
+_USAGES: Final[dict[tuple[Any, ...], tuple[Any, Tokenizer, tuple[LayerTokens, ...]]]] = {}
 
 
 class _Offers:
@@ -384,9 +385,20 @@ class _Offers:
 
     def usage(self) -> tuple[LayerTokens, ...]:
         """Return what every layer was given, used and yielded."""
-        taken, nothing = self._used, (0, 0)
-        if not taken and not self._budgets.allocations:
+        taken, allocations = self._used, self._budgets.allocations
+        if not taken and not allocations:
             return ()
+        key = (id(allocations), id(self.tokenizer), *taken.items())
+        known = _USAGES.get(key)
+        if known is None:
+            # Emptied as a whole: an entry holds what it is known by, which would otherwise stay alive here.
+            if len(_USAGES) >= _MAX_USAGES:
+                _USAGES.clear()
+            known = _USAGES[key] = allocations, self.tokenizer, self._usage()
+        return known[2]
+
+    def _usage(self) -> tuple[LayerTokens, ...]:
+        taken, nothing = self._used, (0, 0)
         rows: list[LayerTokens] = []
         left = len(taken)
         for layer_id, given in self._budgets.allocations:
@@ -394,7 +406,7 @@ class _Offers:
             if layer_id in taken:
                 used, count = taken[layer_id]
                 left -= 1
-            rows.append(_layer_tokens(layer_id, given, used, given - used if given > used else 0.0, count))
+            rows.append(LayerTokens(layer_id, given, used, given - used if given > used else 0.0, count))
         if left:  # of layers without an allocation
             known = {layer_id for layer_id, _ in self._budgets.allocations}
             others = [(layer_id, tokens) for layer_id, tokens in taken.items() if layer_id not in known]
