@@ -100,7 +100,8 @@ class Context:
         "children", "cost", "depth", "engine", "event_place", "first", "harness", "hook_base", "id", "item_log", "last_step_meta",
         "locks", "model_calls",
         "open_memory", "parent", "prepared", "priced", "query", "recalled", "record", "rerenders", "resource_id", "running",
-        "sent", "started_ms", "state", "step_count", "thread_id", "tokens", "tool_calls", "tree", "turn", "turn_id", "waiting", "written",
+        "sent", "started_ms", "state", "step_count", "thread_id", "tokens", "tool_calls", "tree", "turn", "turn_id", "waiting",
+        "written",
     )  # fmt: skip
 
     def __init__(
