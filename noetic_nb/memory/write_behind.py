@@ -40,7 +40,7 @@ _WRITES: Final[WeakKeyDictionary[Any, dict[str, int]]] = WeakKeyDictionary()
 
 
 def counts_of(storage: Any) -> dict[str, int]:
-    """Return how often each namespace of a store was written to by this process."""
+    """Return how often each key of a store was written to by this process."""
     try:
         return _WRITES.setdefault(storage, {})
     except TypeError:  # cannot be referred to weakly: two harnesses on such a store do not see each other
@@ -64,13 +64,10 @@ class Target:
     ) -> None:
         self.storage = storage
         self.on_problem = on_problem
-        if prefix is None:
-            prefix = storage.prefix
-        self._prefix = prefix
-        self._key = prefix + STATE_KEY
-        self._counts = counts_of(storage.storage) if counts is None else counts
-        self._seen: Any = self._counts.get(prefix, 0)
         store = storage.storage
+        key = self._key = (storage.prefix if prefix is None else prefix) + STATE_KEY
+        counts = self._counts = counts_of(store) if counts is None else counts
+        self._seen: Any = counts.get(key, 0)
         # Of this very class: one that is derived from it may have a `set` of its own.
         self._memory = store if type(store) is InMemoryStorage else None
         self.is_immediate = self._memory is not None
@@ -90,7 +87,7 @@ class Target:
         elif self.is_versioned:
             await self.load()
         else:
-            self._seen = self._counts.get(self.storage.prefix, 0)
+            self._seen = self._counts.get(self._key, 0)
 
     async def load(self) -> Any:
         """Return what is stored now, None where nothing is, and take it as known."""
@@ -102,7 +99,7 @@ class Target:
             self._seen = found.version
             return found.value
         # Before the value is read: a write in between is then a conflict, not missed.
-        self._seen = self._counts.get(self.storage.prefix, 0)
+        self._seen = self._counts.get(self._key, 0)
         return await self.storage.get(STATE_KEY)
 
     def load_now(self) -> tuple[Any, Any]:
@@ -112,7 +109,7 @@ class Target:
         """
         memory, key = self._memory, self._key
         assert memory is not None
-        self._seen = self._counts.get(self._prefix, 0)
+        self._seen = self._counts.get(key, 0)
         held = memory.held_now(key)
         if held is None:
             return memory.get_now(key), None
@@ -134,30 +131,30 @@ class Target:
 
     def write_now(self, state: Any, kept: Any, is_plain: bool) -> NoeticError | None:
         """Do what `write` does with a state and a copy of it, at once: for a store that `is_immediate`."""
-        memory, counts, prefix, conflict = self._memory, self._counts, self._prefix, None
+        memory, counts, key, conflict = self._memory, self._counts, self._key, None
         assert memory is not None
-        found = counts.get(prefix, 0)
+        found = counts.get(key, 0)
         try:
             is_own = is_plain and type(kept) is dict
             value = kept if is_own else state
             if found != self._seen:
-                conflict = self._conflict(memory.get_now(self._key), value)
-            memory.set_now(self._key, value, is_own=is_own)
+                conflict = self._conflict(memory.get_now(key), value)
+            memory.set_now(key, value, is_own=is_own)
         except Exception as exc:
             self.failure = exc
             raise
         if self.failure is not None:
             self.failure = None
-        self._seen = counts[prefix] = found + 1
+        self._seen = counts[key] = found + 1
         return conflict
 
     async def _counted(self, value: Any) -> NoeticError | None:
-        found = self._counts.get(self.storage.prefix, 0)
+        found = self._counts.get(self._key, 0)
         conflict = None
         if found != self._seen:
             conflict = self._conflict(await self.storage.get(STATE_KEY), value)
         await _put(self.storage, value)
-        self._seen = self._counts[self.storage.prefix] = self._counts.get(self.storage.prefix, 0) + 1
+        self._seen = self._counts[self._key] = self._counts.get(self._key, 0) + 1
         return conflict
 
     async def _compared(self, value: Any) -> NoeticError | None:

@@ -148,6 +148,7 @@ class PlannedStep:
             projected=projected,
             budgets=self.budgets,
             system_tokens=self.system_tokens,
+            counted_by=engine.tokenizer,
         )
 
     async def planned(self) -> TurnPlan:

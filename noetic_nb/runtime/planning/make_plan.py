@@ -43,6 +43,7 @@ def plan_turn(
     projected: Sequence[Item] | None = None,
     budgets: BudgetPlan | None = None,
     system_tokens: int | None = None,
+    counted_by: Tokenizer | None = None,
 ) -> TurnPlan:
     """Decide what a model call sends.
 
@@ -68,6 +69,8 @@ def plan_turn(
         An allocation made before with the same numbers.
     system_tokens : int, optional
         Tokens of the instructions, where they were counted before.
+    counted_by : callable, optional
+        What counted the texts of `recalled`; they are counted again unless it is the tokenizer.
 
     Returns
     -------
@@ -104,7 +107,7 @@ def plan_turn(
     if projected is None and window is None and isinstance(view, ItemView) and view.tokenizer is tokenizer:
         room = policy.view_budget(system + tool_tokens)
         if view.is_whole_within(room):
-            offers = _Offers(budgets, tokenizer)
+            offers = _Offers(budgets, tokenizer, counted_by)
             if recalled:
                 offers.take(recalled, room - view.tokens)
             if not offers.is_short:
@@ -112,7 +115,7 @@ def plan_turn(
     head, history = split_history(view, projected)
     head_tokens = sum([item_tokens(item, tokenizer) for item in head])
     left = policy.view_budget(system + tool_tokens) - head_tokens
-    offers = _Offers(budgets, tokenizer)
+    offers = _Offers(budgets, tokenizer, counted_by)
     # The latest user message is always sent, so the layers share what it leaves.
     must = must_send(history, tokenizer)
     left = must + offers.take(recalled, left - must)
@@ -307,9 +310,20 @@ _USAGES: Final[dict[tuple[Any, ...], tuple[Any, Tokenizer, tuple[LayerTokens, ..
 class _Offers:
     """What of the layers' offers is taken, and how much each of them used."""
 
-    __slots__ = ("_budgets", "_used", "fates", "framing", "is_short", "items", "texts", "tokenizer", "unsent")
+    __slots__ = (
+        "_budgets",
+        "_is_counted",
+        "_used",
+        "fates",
+        "framing",
+        "is_short",
+        "items",
+        "texts",
+        "tokenizer",
+        "unsent",
+    )  # fmt: skip
 
-    def __init__(self, budgets: BudgetPlan, tokenizer: Tokenizer) -> None:
+    def __init__(self, budgets: BudgetPlan, tokenizer: Tokenizer, counted_by: Tokenizer | None) -> None:
         self.items: list[tuple[str, Item]] = []
         self.fates: list[ItemFate] = []
         self.unsent: list[UnsentOffer] = []
@@ -319,22 +333,24 @@ class _Offers:
         self.is_short = False
         self._budgets = budgets
         self.tokenizer = tokenizer
+        self._is_counted = counted_by is tokenizer
         # Of each layer the tokens and the items that were taken.
         self._used: dict[str, tuple[int, int]] = {}
 
     def take(self, recalled: Iterable[RecallEntry], left: float) -> float:
         """Take what fits, item by item; a smaller one behind a larger one may still fit."""
-        tokenizer, taken = self.tokenizer, self._used
+        tokenizer, taken, is_counted = self.tokenizer, self._used, self._is_counted
         is_plain = not hasattr(tokenizer, "count_content")  # else a counter of its own may look at the item
         for entry in recalled:
-            layer_id, items, _, dropped, _, text = entry
+            layer_id, items, content, dropped, _, text = entry
             if text is not None:
                 self.texts.append(layer_id)
                 if is_plain and len(items) == 1 and not dropped and layer_id not in taken:
                     # What most layers offer, a text that is sent as it is; one that was cut is another text.
                     item = items[0]
                     if item["content"][0]["text"] is text and (whole := item_tokens(item, tokenizer)) <= left:
-                        content = tokenizer(text)
+                        if not is_counted:
+                            content = tokenizer(text)
                         self.items.append((layer_id, item))
                         self.framing += whole - content
                         taken[layer_id] = content, 1
