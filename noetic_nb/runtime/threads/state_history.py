@@ -231,7 +231,8 @@ class StateHistory:
     def _changes(self, layer_id: str, scope_key: str) -> Iterator[StateChange]:
         """Yield the writes of a layer in one scope that are remembered, newest first, with the very states."""
         written = self._written.get((layer_id, scope_key))
-        for (thread_id, execution_id, turn, _), hook, t_ms, order, state, size in () if written is None else reversed(written.rows):
+        for place, hook, t_ms, order, state, size in () if written is None else reversed(written.rows):
+            thread_id, execution_id, turn, _ = place
             yield StateChange(layer_id, scope_key, thread_id, turn, execution_id, hook, t_ms, order, state, size)
 
     def changes(self, layer_id: str, scope_key: str) -> tuple[StateChange, ...]:
