@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, Final, Protocol
 
 from noetic_nb.clock import Clock
-from noetic_nb.events import Where
+from noetic_nb.late_events import Place
 from noetic_nb.memory import MemoryLayer, resolve_scope_key
 from noetic_nb.memory.state_copy import deep_copy, is_same
 from noetic_nb.quick_records import NamedTuple
@@ -119,7 +119,7 @@ class _Live(Protocol):
         """The person, tenant or project."""
 
     @property
-    def where(self) -> Where:
+    def event_place(self) -> Place:
         """Where it runs."""
 
     @property
@@ -145,9 +145,9 @@ class StateHistory:
         # as can be.
         self._sizes: dict[str, int] = {}
 
-    def note(self, layer_id: str, scope_key: str, where: Where, hook: str, kept: Any) -> None:
+    def note(self, layer_id: str, scope_key: str, place: Place, hook: str, kept: Any) -> None:
         """Note one write, given a copy of the state that nobody writes into."""
-        self.add(self.written(layer_id, scope_key), where, hook, kept)
+        self.add(self.written(layer_id, scope_key), place, hook, kept)
 
     def written(self, layer_id: str, scope_key: str) -> Written:
         """Return what was written of a layer in one scope, to which further writes are added."""
@@ -161,14 +161,14 @@ class StateHistory:
                 self._shortened.discard(oldest)
         return found
 
-    def add(self, written: Written, where: Where, hook: str, kept: Any) -> None:
+    def add(self, written: Written, place: Place, hook: str, kept: Any) -> None:
         """Note one write of a layer in one scope."""
         rows = written.rows
         if len(rows) == MAX_CHANGES:
             self._shortened.add(written.key)
             self._bytes -= rows.pop(0)[5]
         order = self._order = self._order + 1
-        rows.append([where, hook, self._clock.now_ms(), order, kept, 0])
+        rows.append([place, hook, self._clock.now_ms(), order, kept, 0])
         unmeasured = written.unmeasured = written.unmeasured + 1
         if unmeasured == 1:
             self._waiting.append(written)
@@ -231,10 +231,9 @@ class StateHistory:
     def _changes(self, layer_id: str, scope_key: str) -> Iterator[StateChange]:
         """Yield the writes of a layer in one scope that are remembered, newest first, with the very states."""
         written = self._written.get((layer_id, scope_key))
-        for where, hook, t_ms, order, state, size in () if written is None else reversed(written.rows):
-            yield StateChange(
-                layer_id, scope_key, where.thread_id, where.turn, where.execution_id, hook, t_ms, order, state, size
-            )
+        for place, hook, t_ms, order, state, size in () if written is None else reversed(written.rows):
+            thread_id, execution_id, turn, _ = place
+            yield StateChange(layer_id, scope_key, thread_id, turn, execution_id, hook, t_ms, order, state, size)
 
     def changes(self, layer_id: str, scope_key: str) -> tuple[StateChange, ...]:
         """Return copies of the writes of a layer in one scope that are remembered, oldest first."""
@@ -284,7 +283,7 @@ class LiveHistory:
         """Note a write, given a copy of the state that nobody writes into."""
         written = self._written(execution_id, layer_id)
         if written is not None:
-            self._history.add(written, self._live[execution_id].where, hook, kept)
+            self._history.add(written, self._live[execution_id].event_place, hook, kept)
 
     def _written(self, execution_id: str, layer_id: str) -> Written | None:
         execution = self._live.get(execution_id)
@@ -295,6 +294,6 @@ class LiveHistory:
             scope = self._scopes.get(layer_id)
             if scope is None:
                 return None
-            ids = ScopeIds(execution_id, execution.where.thread_id, execution.resource_id)
+            ids = ScopeIds(execution_id, execution.event_place[0], execution.resource_id)
             found = execution.written[layer_id] = self._history.written(layer_id, resolve_scope_key(scope, ids))
         return found
