@@ -275,10 +275,10 @@ class Engine:
         known = ctx.hook_base
         if known is None or known[0] is not self or known[1].sink is not self.sink:
             known = ctx.hook_base = self, self._hook_base(ctx)
-        base = known[1]
-        if base.token_usage is ctx.tokens and base.step_number == ctx.step_count and base.cost == ctx.cost:
+        base, tokens, step, cost = known[1], ctx.tokens, ctx.step_count, ctx.cost
+        if base.token_usage is tokens and base.step_number == step and base.cost == cost:
             return base
-        made = base.further(step_number=ctx.step_count, token_usage=ctx.tokens, cost=ctx.cost)
+        made = base.further(step_number=step, token_usage=tokens, cost=cost)
         ctx.hook_base = self, made
         return made
 
