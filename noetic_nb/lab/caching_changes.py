@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from noetic_nb.models.pricing import Price
     from noetic_nb.models.prompt_caching import CacheRules
-    from noetic_nb.runs.recorded_requests import RecordedRequest
+    from noetic_nb.runs.sent_request import RecordedRequest
     from noetic_nb.tokens import Tokenizer
 
 __all__ = ["what_if_cached"]

@@ -1,30 +1,26 @@
 """Call the layers' recall hooks for the next prompt, and hold each layer to its allocation.
 
-A layer's own count of its tokens is checked, never trusted. Eventual layers serve their last value and are refreshed in
-the background whenever their state is written; they make a model call wait at most once, when there is no value yet.
+A layer's own count of its tokens is checked, never trusted. Eventual layers serve their last value.
 """
 
 from __future__ import annotations
 
-import asyncio
-import math
 import weakref
-from collections import OrderedDict
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Container, Coroutine, Iterable, Mapping, Sequence
+from math import inf
 from types import CoroutineType
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, input_message
 from noetic_nb.items.build import content_tokens
+from noetic_nb.memory.eventual_recall import EventualRecalls
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET, RerenderRequest, field_of, rerender_request
 from noetic_nb.memory.hook_runner import HookRunner
 from noetic_nb.memory.hook_timeout import Unfinished, begun
 from noetic_nb.memory.layer import DEFAULT_TIMEOUTS_MS, MemoryLayer
 from noetic_nb.memory.params import RecallParams
-from noetic_nb.memory.scope import resolve_scope_key
-from noetic_nb.memory.state_copy import is_same
 from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.memory.trace import CURRENT_NOTES, HookNotes
 from noetic_nb.quick_records import NamedTuple
@@ -39,8 +35,6 @@ COUNT_TOLERANCE: Final = 0.10
 # A record of all its fields, in half the time of a call of its class: several are made at every step.
 _record: Final = tuple.__new__
 _LIMIT: Final = DEFAULT_TIMEOUTS_MS["recall"]
-# Values kept for eventual layers; beyond it the one that was served longest ago goes, and is recalled anew when it is needed.
-CACHE_ENTRIES: Final = 1024
 
 
 class RecallEntry(NamedTuple):
@@ -114,16 +108,11 @@ class Recaller:
     def __init__(self, runner: HookRunner, *, ids: Ids = SYSTEM_IDS, force_atomic: bool = False) -> None:
         self._runner = runner
         self._ids = ids
-        self._cache: OrderedDict[tuple[str, str], RecallEntry] = OrderedDict()
-        # The last parameters of each eventual layer, so that its hook can be called again when its state is written.
-        self._last_params: OrderedDict[tuple[str, str], tuple[MemoryLayer, RecallParams]] = OrderedDict()
         self._requests: dict[str, list[RerenderRequest]] = {}
-        self._live: dict[str, ExecutionContext] = {}
-        self._refreshing: dict[tuple[str, str], asyncio.Task[None]] = {}
-        self._stale: set[tuple[str, str]] = set()
-        eventual = () if force_atomic else [layer for layer in runner.layers if layer.recall_mode == "eventual"]
-        self._eventual = {layer.id: layer for layer in eventual}
-        if self._eventual:
+        found = () if force_atomic else [layer for layer in runner.layers if layer.recall_mode == "eventual"]
+        self.eventual: Final[EventualRecalls[RecallEntry]] = EventualRecalls(runner, found)
+        """What eventual layers offered last."""
+        if self.eventual.layers:
             _refresh_on_writes(runner.state, self)
 
     async def recall(
@@ -139,32 +128,37 @@ class Recaller:
     ) -> tuple[RecallEntry, ...]:
         """Return what the layers offer, in slot order; see `LayerStack.recall`."""
         # An execution may recall without `init`, as in a test or where a single step is run.
-        self.begin(ctx)
+        served = self.eventual
+        if served.layers:
+            served.begin(ctx)
         entries: list[RecallEntry] = []
-        wanted = None if only is None else set(only)
+        runner, execution_id, is_again = self._runner, ctx.execution_id, only is not None
+        layers: Iterable[MemoryLayer] = runner.layers_with("recall")
         # A re-render is a request for a fresh value, so it goes past the cache.
-        caches = wanted is None and mode != "all" and bool(self._eventual)
-        is_half, runner, execution_id = mode == "atomic" or mode == "eventual", self._runner, ctx.execution_id
+        cached: Container[str] = () if is_again or mode == "all" else served.layers
+        if only is not None:
+            wanted = set(only)
+            layers = [layer for layer in layers if layer.id in wanted]
+        if mode == "atomic" or mode == "eventual":
+            layers = [layer for layer in layers if (layer.id in cached) is (mode == "eventual")]
         states = runner.state
         live = states.of(execution_id)
-        for layer in runner.layers_with("recall"):
-            if wanted is not None and layer.id not in wanted:
-                continue
-            eventual = caches and layer.id in self._eventual
-            if is_half and eventual is (mode == "atomic"):
-                continue
-            state = live.get(layer.id)
+        for layer in layers:
+            layer_id = layer.id
+            state = live.get(layer_id)
             if (state is None or states.has_disabled) and not runner.runs(layer, execution_id):
                 runner.skipped(layer, "recall", ctx)
                 continue
-            params = _record(RecallParams, (log, query, ctx, state, budgets.get(layer.id, math.inf)))
-            if eventual:
-                entry = await self._cached(layer, params)
+            params = _record(RecallParams, (log, query, ctx, state, budgets.get(layer_id, inf)))
+            found: Any
+            if cached and layer_id in cached:
+                found = await served.serve(layer, params, self._call)
             else:
-                found = self._begin(layer, params, wanted is not None)
-                entry = found if found is None or isinstance(found, RecallEntry) else await found
-            if entry is not None and (entry.items or with_empty or entry.text is None):
-                entries.append(entry)
+                found = self._begin(layer, params, is_again)
+                if type(found) is CoroutineType:
+                    found = await found
+            if found is not None and (with_empty or found.items or found.text is None):
+                entries.append(found)
         return tuple(entries)
 
     async def _call(self, layer: MemoryLayer, params: RecallParams) -> RecallEntry | None:
@@ -182,32 +176,27 @@ class Recaller:
             notes = []
             token = CURRENT_NOTES.set(notes)
             start = runner.clock.monotonic_ms()
+        found: RecallEntry | _Recalled
         try:
             value = hook(params)
-            if value is None:
-                if notes is not None:
-                    self._trace(notes, start, layer, params, None)
-                return None
-            found: RecallEntry | _Recalled
-            kind = type(value)
-            if kind is not str:
-                limit = layer.timeouts.get("recall", _LIMIT) if layer.timeouts else _LIMIT
-                if kind is CoroutineType and 0 < limit < math.inf:  # what `begun` does with nearly every hook
-                    try:
-                        value = Unfinished(value, value, value.send(None))
-                    except StopIteration as done:
-                        value = done.value
+            if type(value) is CoroutineType and not layer.timeouts:  # what `begun` does with nearly every hook
+                try:
+                    waiting = Unfinished(value, value, value.send(None))
+                except StopIteration as done:
+                    value = done.value
                 else:
-                    value = begun(value, limit)
-                kind = type(value)
-                if kind is Unfinished:
+                    return self._finish(waiting, _LIMIT, notes, start, layer, params, again)
+            elif type(value) is not str and value is not None:
+                limit = layer.timeouts.get("recall", _LIMIT)
+                value = begun(value, limit)
+                if type(value) is Unfinished:
                     return self._finish(value, limit, notes, start, layer, params, again)
-            if kind is str and value and (count := params.ctx.tokenize(value)) <= params.budget:
+            if type(value) is str and value and (count := params.ctx.tokenize(value)) <= params.budget:
                 # The result of most layers: nothing else to read in it.
                 message = input_message(value, "developer", ids=self._ids)
                 found = _record(RecallEntry, (layer.id, (message,), count, (), (), value))
             else:
-                found = self._understood(layer, params, value)
+                found = _NOTHING if value is None else self._understood(layer, params, value)
         except Exception as exc:
             self._failed(exc, notes, start, layer, params)
             return None
@@ -328,110 +317,6 @@ class Recaller:
         """Return the re-renders that layers requested while being re-rendered, once."""
         return tuple(self._requests.pop(execution_id, ()))
 
-    async def _cached(self, layer: MemoryLayer, params: RecallParams) -> RecallEntry | None:
-        key = (resolve_scope_key(layer.scope, params.ctx), layer.id)
-        # Noted even where a value is there: a refresh should use the newest query and log.
-        self._last_params[key] = (layer, params)
-        self._last_params.move_to_end(key)
-        while len(self._last_params) > CACHE_ENTRIES:
-            self._last_params.popitem(last=False)
-        refresh = self._refreshing.get(key)
-        if key in self._cache:
-            self._cache.move_to_end(key)
-            return self._cache[key]
-        if refresh is not None:  # cold and already being filled: wait for that one
-            await asyncio.shield(refresh)
-            return self._cache.get(key)
-        entry = await self._call(layer, params)
-        self._keep(key, entry)
-        return entry
-
-    def _keep(self, key: tuple[str, str], entry: RecallEntry | None) -> None:
-        # A layer that now offers nothing must not go on serving what it has withdrawn.
-        if entry is None:
-            self._cache.pop(key, None)
-            return
-        self._cache[key] = entry
-        self._cache.move_to_end(key)
-        while len(self._cache) > CACHE_ENTRIES:
-            self._cache.popitem(last=False)
-
-    def begin(self, ctx: ExecutionContext) -> None:
-        """Note an execution, so that what is written before its first recall refreshes the right value."""
-        if self._eventual:
-            self._live[ctx.execution_id] = ctx
-
-    def _written(self, execution_id: str, layer_id: str, state: Any, hook: str) -> None:
-        layer = self._eventual.get(layer_id)
-        ctx = self._live.get(execution_id)
-        if layer is None or ctx is None or hook == "recall":
-            return
-        # By scope, not by execution: the value is to serve the next execution of the thread.
-        key = (resolve_scope_key(layer.scope, ctx), layer_id)
-        last = self._last_params.get(key)
-        if last is None:
-            return  # cold: the first recall sees this state
-        if hook == "init" and is_same(last[1].state, state):
-            return  # loaded as it was left
-        self._last_params[key] = (layer, last[1]._replace(ctx=ctx, state=state))
-        self._refresh(key)
-
-    def _refresh(self, key: tuple[str, str]) -> None:
-        if key in self._refreshing:
-            # One refresh at a time; it looks at this mark when it is done.
-            self._stale.add(key)
-            return
-        try:
-            loop = asyncio.get_running_loop()
-        except RuntimeError:
-            self._cache.pop(key, None)  # no loop to refresh on: the next recall fills it
-            return
-        task = loop.create_task(self._refill(key))
-        self._refreshing[key] = task
-        task.add_done_callback(lambda _: self._refreshing.pop(key, None))
-
-    async def _refill(self, key: tuple[str, str]) -> None:
-        again = True
-        while again:
-            self._stale.discard(key)
-            last = self._last_params.get(key)
-            if last is None:
-                return
-            layer, params = last
-            execution_id = params.ctx.execution_id
-            if not self._runner.runs(layer, execution_id):
-                return
-            # Read again, because the state may have been written while the refresh waited.
-            state = self._runner.state.get(execution_id, layer.id)
-            fresh = RecallParams(params.log, params.query, params.ctx, state, params.budget)
-            self._keep(key, await self._call(layer, fresh))
-            again = key in self._stale
-
-    def drop(self, layer_id: str, scope_key: str) -> None:
-        """Forget what an eventual layer last offered in a scope: its state was changed by hand."""
-        self._cache.pop((scope_key, layer_id), None)
-        self._last_params.pop((scope_key, layer_id), None)
-
-    @property
-    def is_refreshing(self) -> bool:
-        """Whether a refresh is under way."""
-        return bool(self._refreshing)
-
-    async def settle(self) -> None:
-        """Wait for refreshes under way."""
-        # A refresh may start another one, by writing a state.
-        while self._refreshing:
-            await asyncio.gather(*self._refreshing.values(), return_exceptions=True)
-
-    def forget(self, execution_id: str) -> None:
-        """Drop what is only of use to an execution that has ended."""
-        self._live.pop(execution_id, None)
-        for key, (layer, params) in list(self._last_params.items()):
-            # Other scopes outlive the execution, and their values are wanted again.
-            if layer.scope == "execution" and params.ctx.execution_id == execution_id:
-                self._last_params.pop(key, None)
-                self._cache.pop(key, None)
-
 
 def _refresh_on_writes(state: LayerStateStore, recaller: Recaller) -> None:
     """Pass every write to a recaller for as long as it lives: the state outlives the stacks that are made for children."""
@@ -442,7 +327,7 @@ def _refresh_on_writes(state: LayerStateStore, recaller: Recaller) -> None:
         if alive is None:
             stop()
         else:
-            alive._written(execution_id, layer_id, value, hook)
+            alive.eventual.written(execution_id, layer_id, value, hook, alive._call)
 
     stop = state.listen(on_write)
 

@@ -119,6 +119,7 @@ class LayerStack:
         self.is_idle: Final = self._runner.is_idle
         """``is_idle(hook, execution_id)``: whether a hook would do nothing in any layer, so that it need not be called."""
         self._recaller = Recaller(self._runner, ids=ids, force_atomic=force_atomic_recall)
+        self._eventual = self._recaller.eventual
         self._on_steering_error: OnSteeringError = on_steering_error
 
     @property
@@ -158,7 +159,8 @@ class LayerStack:
             What an ``init`` raised, unless its layer is to be disabled then; `HookTimeout` where it ran out of time.
         """
         # Before `init`, whose writes refresh what eventual layers serve.
-        self._recaller.begin(ctx)
+        if self._eventual.layers:
+            self._eventual.begin(ctx)
         await init_layers(self._runner, self.storage, ctx)
 
     def recall(
@@ -434,8 +436,8 @@ class LayerStack:
             done = self._runner.begin(layer, "dispose", params, ctx)
             if not isinstance(done, Outcome):
                 yield done
-        if self._recaller.is_refreshing:
-            yield self._recaller.settle()
+        if self._eventual.refreshing:
+            yield self._eventual.settle()
         # dispose may still write state, so the mirror is flushed after it and the state forgotten last.
         if not self.state.is_idle:
             yield self._runner.flush(ctx)
@@ -467,14 +469,15 @@ class LayerStack:
         dict of str to Exception, or None
             As `dispose`; None where there is something to wait for, and nothing was done.
         """
-        if self.hooks & _ENDING or self._runner.has_stops or not self.state.is_idle or self._recaller.is_refreshing:
+        if self.hooks & _ENDING or self._runner.has_stops or not self.state.is_idle or self._eventual.refreshing:
             return None
         return self._forget(execution_id)
 
     def _forget(self, execution_id: str) -> dict[str, Exception]:
         failed = self.state.unsaved(execution_id)
         self.state.cleanup(execution_id)
-        self._recaller.forget(execution_id)
+        if self._eventual.layers:
+            self._eventual.forget(execution_id)
         self._runner.forget(execution_id)
         return failed
 
@@ -490,8 +493,8 @@ class LayerStack:
 
     def forget_recalled(self, layer_id: str, scope_key: str) -> None:
         """Let an eventual layer be recalled anew: its state was changed by hand."""
-        self._recaller.drop(layer_id, scope_key)
+        self._eventual.drop(layer_id, scope_key)
 
     async def settle(self) -> None:
         """Wait for background refreshes of eventual layers."""
-        await self._recaller.settle()
+        await self._eventual.settle()

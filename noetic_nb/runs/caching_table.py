@@ -11,7 +11,7 @@ from noetic_nb.models.pricing import Price, check_price, cost_of
 from noetic_nb.models.prompt_caching import CacheRules, checked_rules
 from noetic_nb.redact import Redaction
 from noetic_nb.runs.prefix_reuse import CacheReader, PrefixReuse
-from noetic_nb.runs.recorded_requests import RecordedRequest
+from noetic_nb.runs.sent_request import RecordedRequest
 from noetic_nb.tokenizers.named import asked_tokenizer
 from noetic_nb.tokens import Tokenizer
 

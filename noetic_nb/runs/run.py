@@ -7,32 +7,27 @@ its oldest turns, whole, and says which.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache
-from itertools import compress
 from os import PathLike
 from pathlib import Path
-from sys import maxsize
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from noetic_nb.cards import Card, with_card
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
-from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.events import ItemsAppended, RunEvent, ToolCalled, TurnCompleted
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import ItemsAppended, RunEvent, ToolCalled
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item
 from noetic_nb.items.kept_data import plain_data
-from noetic_nb.late_events import Row, event_of, place_of
-from noetic_nb.redact import safe_logger
-from noetic_nb.runs.event_codec import EVENT_TYPES, PLAIN_TYPES, SCHEMA_VERSION, settled
-from noetic_nb.runs.kept_events import Events, Keeper
-from noetic_nb.runs.numbering import Numbering, Numbers
+from noetic_nb.runs.event_codec import EVENT_TYPES, SCHEMA_VERSION, settled
+from noetic_nb.runs.growing_events import GrowingEvents
+from noetic_nb.runs.kept_events import Events
 from noetic_nb.runs.plain_text import plain
+from noetic_nb.runs.recorded_items import recorded_items
 from noetic_nb.runs.save import save_events
 from noetic_nb.runs.tables import Recorded, frame
-from noetic_nb.runs.turns import TurnBook, TurnSummary, turns_card
-from noetic_nb.runs.unread_events import LEAST_PARTS, UnreadEvents, whole
+from noetic_nb.runs.turns import TurnSummary, turns_card
 
 if TYPE_CHECKING:
     import pandas
@@ -43,10 +38,6 @@ if TYPE_CHECKING:
     from noetic_nb.tokens import Tokenizer
 
 __all__ = ["Events", "Run"]
-
-Listener: TypeAlias = Callable[[RunEvent], None]
-
-_LOG: Final = safe_logger("noetic_nb.runs")
 
 
 @cache
@@ -59,20 +50,8 @@ def _library_version() -> str:
         return "source"
 
 
-_EMPTY_BUNDLE: Final[Mapping[str, Any]] = {"config": None, "rules": None, "sources": {}, "notes": ""}
-
-
-class _Follower:
-    """What is woken when an event has come that is the first since events were made, and takes events when they are."""
-
-    __slots__ = ("take", "wake")
-
-    def __init__(self, wake: Callable[[], object], take: Callable[[list[RunEvent]], object]) -> None:
-        self.wake, self.take = wake, take
-
-
 @with_card(shown="as HTML")
-class Run:
+class Run(GrowingEvents):
     """Everything that happened, as data.
 
     Parameters
@@ -110,7 +89,7 @@ class Run:
         clock: Clock = SYSTEM_CLOCK,
         ids: Ids = SYSTEM_IDS,
     ) -> None:
-        self.run_id: str = ids.new("run") if run_id is None else run_id
+        name = ids.new("run") if run_id is None else run_id
         # Plain JSON data from the start, so that a loaded run equals the saved one and shares nothing with the caller.
         given = plain_data(meta or {})
         own = {"schema_version": SCHEMA_VERSION, "source": "recorded", "config": None, "models": None}
@@ -120,21 +99,7 @@ class Run:
             own["library_version"] = _library_version()
         self.meta: dict[str, Any] = own | given
         # At once, as nobody listens yet.
-        self._read: list[RunEvent] = [settled(event) for event in events]
-        # What came since somebody read, in order: events, and rows of events that nobody has made yet.
-        self._unread = UnreadEvents()
-        self._parts: Final = self._unread.parts
-        self._keeper: Keeper | None = None
-        # Whether those who follow are to be told of the next event. With so many parts of unread ones there is more to do than
-        # to add an event, and with so many there may be as many as its keeper looks at.
-        self._is_armed = True
-        self._look_at = self._full_at = maxsize
-        self._listen([])
-        self._attached: list[tuple[object, Callable[[], None]]] = []
-        # Reentrant, because a listener may read the run it listens to.
-        self._lock = threading.RLock()
-        self._book = TurnBook()
-        self._numbers: Numbering | None = None
+        super().__init__(name, [settled(event) for event in events])
         self._config: object = None
         self._bundle: dict[str, Any] | None = None
 
@@ -144,287 +109,6 @@ class Run:
         run = cls(run_id, meta=meta)
         run._read = events
         return run
-
-    @property
-    def _events(self) -> list[RunEvent]:
-        """All events; those that are rows still are made."""
-        if self._unread:
-            self.make_events()
-        return self._read
-
-    def make_events(self, most: int | None = None) -> bool:
-        """Make events of rows, of the oldest that nobody has read and so many at most; returns whether none is left."""
-        with self._lock:
-            # First: of what comes from here on, those who follow are told.
-            self._is_armed = True
-            self._expect()
-            made = self._unread.take(most)
-            self._read += made
-            for follower in self._followers:
-                follower.take(made)
-            self._expect()
-            return not self._unread
-
-    def _expect(self) -> None:
-        """Take note of when something is to be done but to add an event."""
-        keeper = self._keeper
-        if keeper is not None:
-            place, count = self._unread.counted
-            self._full_at = place + LEAST_PARTS * (keeper.look_at - len(self._read) - count)
-        if self._is_armed and self._followers:
-            self._look_at = 0
-        elif keeper is None:
-            self._look_at = maxsize
-        else:
-            self._look_at = self._full_at if keeper.has_room else 0
-
-    def parts(self, start: int) -> tuple[Sequence[Any], int]:
-        """Return what it has from an event on, as it is held: a list and a place in it, from which on there is nothing else.
-
-        There are events, and parts of rows where nobody has read. It is for who holds the lock of the run, as a keeper does.
-        """
-        count = len(self._read)
-        return (
-            (self._parts, self._unread.place_of(start - count))
-            if start >= count
-            else ([*self._read[start:], *self._parts[self._unread.place_of(0) :]], 0)
-        )
-
-    def held(self, start: int) -> list[RunEvent | Row]:
-        """Return what it has from an event on: rows where nobody has read."""
-        with self._lock:
-            return whole(*self.parts(start))
-
-    # Growing
-
-    def append(self, event: RunEvent) -> int:
-        """Add an event and call the listeners with it.
-
-        Parameters
-        ----------
-        event : RunEvent
-            Any event; its free data (arguments, states, decisions) is frozen, so that later changes do not reach the run.
-
-        Returns
-        -------
-        int
-            Its ``seq``: the position in the run.
-
-        Raises
-        ------
-        NoeticConfigError
-            ``INVALID_RUN_EVENT`` if it is not an event.
-        """
-        kind = type(event)
-        if kind not in PLAIN_TYPES:
-            event = settled(event)
-        with self._lock:
-            count = len(self._read) + self._unread.add(event) + 1
-            keeper = self._keeper
-            # What happens in the middle of a turn is looked at when it ends: it is to be recorded quickly.
-            if keeper is not None and (
-                count >= keeper.look_at
-                or (not keeper.has_room and (kind is TurnCompleted or place_of(event.where) != keeper.middle))
-            ):
-                self._keep(keeper.take())
-                count = len(self._read) + self._unread.count()
-            told, followers = self._told, self._to_wake()
-            self._expect()
-        # Called outside the lock: a listener may wait for a thread that appends.
-        for listener in told:
-            try:
-                listener(event)
-            except Exception:
-                # What watches a run must not break it, and a broken watcher must not fail again at every event.
-                _LOG.exception("A listener of %r failed and was removed; the run goes on.", self)
-                self._forget(listener)
-        for follower in followers:
-            follower.wake()
-        return count - 1
-
-    def note_row(self, row: Row) -> None:
-        """Add an event that is made when somebody reads it; who listens is one who reads. Raises nothing."""
-        try:
-            if self._told:
-                self.append(event_of(row))
-                return
-            # Without the lock: the list is always the same, and under it only what stands in front is taken off.
-            parts = self._parts
-            parts.extend(row)
-            if len(parts) < self._look_at:  # nearly always
-                return
-            keeper = self._keeper
-            if keeper is not None and (
-                len(parts) >= self._full_at or (not keeper.has_room and row[1] != keeper.middle)
-            ):
-                with self._lock:
-                    count = len(self._read) + self._unread.count()
-                    if count >= keeper.look_at or (not keeper.has_room and row[1] != keeper.middle):
-                        self._keep(keeper.take())
-                    self._expect()
-            if self._is_armed and self._followers:
-                with self._lock:
-                    followers = self._to_wake()
-                    self._expect()
-                for follower in followers:
-                    follower.wake()
-        except Exception:
-            _LOG.exception("An event was not recorded; %r goes on without it.", self.run_id)
-
-    def _to_wake(self) -> Sequence[_Follower]:
-        """Return those who are to be told of an event that has come: nobody, where they know that there is news."""
-        if not self._is_armed:
-            return ()
-        self._is_armed = False
-        return self._followers
-
-    def extend(self, events: Iterable[RunEvent]) -> None:
-        """Add events in their order, each as `append` does.
-
-        Raises
-        ------
-        NoeticConfigError
-            ``INVALID_RUN_EVENT`` if one is not an event; then none is added.
-        """
-        made = [event if type(event) in PLAIN_TYPES else settled(event) for event in events]
-        with self._lock:
-            if self._keeper is None and not self._listeners:  # nobody looks at one after the other
-                self._parts.extend(made)
-                return
-        for event in made:
-            self.append(event)
-
-    def _keep(self, stays: Sequence[bool] | None) -> None:
-        """Keep the events that stay, None for all; a new list, so that whoever iterates over the old one loses nothing."""
-        self._unread.mark()  # which its keeper goes on from
-        if stays is not None:
-            if self._followers:
-                self.make_events()  # who follows has what goes
-            if self._numbers is None:
-                self._numbers = Numbering(())
-            self._number()
-            self._numbers.keep(stays)
-            # Rows stay rows; what has come meanwhile stays.
-            count = len(self._read)
-            self._unread.keep(stays[count:])
-            self._read = list(compress(self._read, stays))
-            self._book = TurnBook()
-
-    def _number(self) -> Numbering | None:
-        """Give numbers to the events that have none yet, where events have numbers."""
-        if self._numbers is not None:
-            with self._lock:
-                self._numbers.add(self.held(len(self._numbers.seqs)))
-        return self._numbers
-
-    @property
-    def numbers(self) -> Numbering | None:
-        """The numbers that the events had when they were added; None while no turns were dropped: then they are their places."""
-        return self._number()
-
-    def numbered(self) -> tuple[list[RunEvent], Numbers | None]:
-        """Return the events so far with their numbers, as of one moment; None for numbers that are places."""
-        with self._lock:
-            events, numbers = list(self._events), self._number()
-            if numbers is None:
-                return events, None
-            return events, (tuple(numbers.seqs[: len(events)]), tuple(numbers.calls[: len(events)]))
-
-    @property
-    def keeper(self) -> Keeper | None:
-        """What decides what is kept, and where; None keeps everything in memory."""
-        return self._keeper
-
-    def keep_with(self, keeper: Keeper) -> None:
-        """Let something else decide what is kept from now on, and where."""
-        with self._lock:
-            self._keeper = keeper
-            self._keep(keeper.begin(self._events))
-            self._expect()
-
-    def follow(self, wake: Callable[[], object], take: Callable[[list[RunEvent]], object]) -> Callable[[], object]:
-        """Have events made later than they come.
-
-        Parameters
-        ----------
-        wake : callable
-            Is called when an event has come, in the thread that adds it: once, until events are made again.
-        take : callable
-            Takes the events that have come, in order, when somebody reads the run; it must return at once and not raise.
-
-        Returns
-        -------
-        callable
-            Ends this; calling it again changes nothing.
-        """
-        follower = _Follower(wake, take)
-        with self._lock:
-            self.make_events()  # what came before is not for this one
-            self._listen([*self._listeners, follower])
-        return lambda: self._forget(follower)
-
-    def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call a function with every event to come, in the thread that appends it.
-
-        Parameters
-        ----------
-        listener : callable
-            Takes the event. If it raises, the error is logged and the listener removed.
-
-        Returns
-        -------
-        callable
-            Ends the subscription; calling it again changes nothing.
-        """
-
-        def relay(event: RunEvent) -> None:  # one per subscription: the same function may subscribe twice
-            listener(event)
-
-        with self._lock:
-            self._listen([*self._listeners, relay])
-        return lambda: self._forget(relay)
-
-    def _forget(self, listener: Listener | _Follower) -> None:
-        with self._lock:
-            self._listen([each for each in self._listeners if each != listener])
-
-    def _listen(self, listeners: Sequence[Listener | _Follower]) -> None:
-        # New lists with every change, so that they can be gone through meanwhile.
-        self._listeners = list(listeners)
-        self._followers = [each for each in listeners if isinstance(each, _Follower)]
-        self._told = [each for each in listeners if not isinstance(each, _Follower)]
-        self._expect()
-
-    def attach(self, source: object, connect: Callable[[], Callable[[], None]]) -> bool:
-        """Connect a source of events once; a source that is connected already is left as it is.
-
-        Parameters
-        ----------
-        source : object
-            What emits, by identity.
-        connect : callable
-            Starts the stream and returns what ends it.
-
-        Returns
-        -------
-        bool
-            Whether it was connected now.
-        """
-        with self._lock:
-            if any(known is source for known, _ in self._attached):
-                return False
-            self._attached.append((source, connect()))
-            return True
-
-    def stop_recording(self) -> None:
-        """Detach every source and close the file of `autosave`; what was recorded stays. May be repeated."""
-        with self._lock:
-            attached, self._attached = self._attached, []
-        for _, disconnect in attached:
-            disconnect()
-        if self._keeper is not None:
-            with self._lock:
-                self._keeper.close()
 
     # Reading
 
@@ -482,29 +166,7 @@ class Run:
         NoeticError
             ``tape_missing`` if recording began after items had been appended.
         """
-        if thread_id not in self.threads:
-            raise NoeticConfigError(
-                "UNKNOWN_THREAD",
-                "The run has no such thread.",
-                given=thread_id,
-                hint=f"It has {', '.join(map(repr, self.threads)) or 'none yet'}.",
-            )
-        appended = [event for event in self.select(ItemsAppended) if event.where.thread_id == thread_id]
-        depth = min((event.where.depth for event in appended), default=0)
-        items: list[Item] = []
-        for event in appended:
-            if event.where.depth > depth:  # a child's log of its own
-                continue
-            if event.start > len(items):
-                raise NoeticError(
-                    "tape_missing",
-                    f"Items {len(items)} to {event.start - 1} of thread {thread_id!r} were not recorded.",
-                    hint="Attach the run before the thread's first turn; turns that it has dropped are in its "
-                    'meta["dropped"].',
-                    thread_id=thread_id,
-                )
-            items[event.start :] = event.items
-        return items
+        return recorded_items(self.threads, self.select(ItemsAppended), thread_id)
 
     def to_frame(self, name: str) -> pandas.DataFrame:
         """Return one of the run's tables.
@@ -669,7 +331,7 @@ class Run:
         failed = {call.call_id for call in calls if call.where.thread_id == thread_id and call.status != "ok"}
         return encode_messages(self.log(thread_id), format, failed=failed)
 
-    # Keeping
+    # What it was made with
 
     @property
     def bundle(self) -> dict[str, Any] | None:
@@ -715,11 +377,6 @@ class Run:
         return self._config
 
     @property
-    def is_recording(self) -> bool:
-        """Whether something is attached that may add events."""
-        return bool(self._attached)
-
-    @property
     def notes(self) -> str:
         """Your notes on the run, a text; it is saved with it, secrets replaced."""
         found = self.meta.get("notes", "")
@@ -730,6 +387,8 @@ class Run:
         if not isinstance(text, str):
             raise NoeticConfigError("INVALID_NOTES", "Notes are a text.", given=text, hint="Such as run.notes = 'Odd.'")
         self.meta["notes"] = text
+
+    # Keeping
 
     def save(self, path: str | PathLike[str], *, bundle: bool = False) -> Path:
         """Write the run to one file, secrets replaced.
@@ -751,8 +410,11 @@ class Run:
         NoeticError
             ``storage_failed`` if it cannot be written, ``invalid_run_file`` if a field cannot be put in words of JSON.
         """
-        more = {"bundle": self.bundle or {**_EMPTY_BUNDLE, "config": self.meta.get("config"), "notes": self.notes}}
-        return save_events(path, run_id=self.run_id, meta=self.meta, events=self._events[:], **(more if bundle else {}))
+        more: dict[str, Any] = {}
+        if bundle:
+            config = self.meta.get("config")
+            more["bundle"] = self.bundle or {"config": config, "rules": None, "sources": {}, "notes": self.notes}
+        return save_events(path, run_id=self.run_id, meta=self.meta, events=self._events[:], **more)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Run:

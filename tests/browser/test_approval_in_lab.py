@@ -55,15 +55,26 @@ def test_a_person_answers_in_the_page(notebook: Open, shot: Open) -> None:
 
 
 def test_a_person_answers_while_the_cell_waits(notebook: Open) -> None:
-    opened = notebook(AGENT, "reply = await harness.execute('Pay')\nprint(reply.text)")
+    opened = notebook(
+        AGENT,
+        "reply = await harness.execute('Pay')\nprint(reply.text)",
+        "reply = nn.run_sync(harness.execute('Pay more'))\nprint(reply.text)",  # a cell that holds the main shell
+    )
     opened.command("notebook:run-all-cells")
     question = opened.page.locator(".nn-editor").first
     expect(question).to_contain_text("Pay <b>500</b>?", timeout=60_000)
 
     question.get_by_placeholder("Why not?").fill("Too much.")
     question.get_by_role("button", name="Deny").click()
+    expect(question).to_contain_text("Pay <b>900</b>?")
+    opened.knows_subshells()
+    question.get_by_placeholder("Why not?").fill("Far too much.")
+    question.get_by_role("button", name="Deny").click()
 
     answer = opened.page.locator(".noetic-nb-static").first
     expect(answer).to_contain_text("Denied: Too much.", timeout=20_000)
-    expect(opened.page.locator(".jp-OutputArea-output", has_text="Paid.")).to_be_visible()
-    assert "Too much." in opened.kernel.value("run.to_frame('tools').output.tolist()[0]")
+    printed = opened.page.locator(".jp-OutputArea-output[data-mime-type='application/vnd.jupyter.stdout']")
+    expect(printed).to_have_text(["Paid.", "Not paid."])
+    outputs = opened.kernel.value("run.to_frame('tools').output.tolist()")
+    assert "Too much." in outputs
+    assert "Far too much." in outputs

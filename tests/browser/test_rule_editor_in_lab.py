@@ -206,11 +206,15 @@ SET_COMMS = """async mode => {
     return window.jupyterapp.serviceManager.kernels ? true : false;
 }"""
 
-# With subshells the change is there while the cell runs; without them the cell is over first, once all has been typed.
+# With subshells the change is there while the cell runs; without them the cell is over first, once all has been typed. What the
+# cell has the editor send comes from the main shell, as what a running agent has views send.
 BUSY = """
 import time
 from pathlib import Path
+other = rules["<img src=x onerror=alert(1)>"]
+(rules.disable if other.enabled else rules.enable)(other.id)
 version, until = rules.version, time.monotonic() + 60
+Path(f"COMMS {version} begun").touch()
 while time.monotonic() < until and rules.version == version and not Path(f"COMMS {version}").exists():
     time.sleep(0.001)
 meanwhile = rules.version > version
@@ -221,29 +225,25 @@ meanwhile = rules.version > version
 def test_what_stood_in_the_field_when_apply_was_pressed_is_applied_by_a_busy_kernel(notebook: Open, comms: str) -> None:
     subshells = comms != "disabled"
     opened = notebook(RULES, "RuleEditor(rules)", BUSY.replace("COMMS", comms), is_alone=True)
-    opened.page.evaluate(SET_COMMS, comms)
+    opened.page.evaluate(SET_COMMS, "disabled")
     for cell in (0, 1):
         opened.page.locator(".jp-CodeCell").nth(cell).locator(".cm-content").click()
         opened.page.keyboard.press("Control+Enter")
     editor = opened.page.locator(".nn-editor").first
     text = editor.locator("textarea")
     wait_for(lambda: "only_orders_of_a" in text.input_value(), "the text of the first rule")
-    # The first message of a page starts its subshell, and still waits for the cell itself.
+    # A page that does not know its subshell yet sends by the main shell, and may have been answered there.
     editor.get_by_role("button", name="Apply", exact=True).click()
     expect(editor.locator(".nn-notice")).to_contain_text("Applied as version 3")
-    if subshells:  # until the page knows of them, its messages wait for the cell
-        opened.page.wait_for_function(
-            "() => [...window.jupyterapp.shell.currentWidget.sessionContext.session.kernel._comms.values()]"
-            ".every(comm => comm.subshellId)"
-        )
+    opened.page.evaluate(SET_COMMS, comms)
+    if subshells:
+        opened.knows_subshells()
 
     for number in range(3):
-        version = int(opened.kernel.value("rules.version"))
+        version = int(opened.kernel.value("rules.version")) + 1  # the cell's own
         opened.page.locator(".jp-CodeCell").nth(2).locator(".cm-content").click()
         opened.page.keyboard.press("Control+Enter")
-        opened.page.wait_for_function(
-            "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'busy'"
-        )
+        wait_for((opened.path.parent / f"{comms} {version} begun").exists, "the cell waits")
         text.fill("def only_orders_of_a(call):\n    return deny('too early')")
         text.fill(f"def only_orders_of_a(call):\n    return deny('pressed {number}')")
         editor.get_by_role("button", name="Apply", exact=True).click()

@@ -300,6 +300,13 @@ class LabNotebook:
             ".requestExecute({code: '', silent: true, store_history: false}).done.then(() => null)"
         )
 
+    def knows_subshells(self) -> None:
+        """Wait until the page knows the subshells of its widgets: until then what it sends waits for the cell that runs."""
+        self.page.wait_for_function(
+            "() => [...window.jupyterapp.shell.currentWidget.sessionContext.session.kernel._comms.values()]"
+            ".every(comm => comm.subshellId)"
+        )
+
     def themes(self) -> Iterator[str]:
         """Switch to both themes, first to the one that is there, and give their names: ``"light"`` and ``"dark"``."""
         is_light = self.page.evaluate("() => document.body.dataset.jpThemeLight === 'true'")

@@ -553,10 +553,10 @@ async def test_a_thousand_executions_leave_nothing_behind() -> None:
         await stack.complete(ctx, log=(), outcome="success")
         await stack.dispose(ctx)
 
-    state, recaller = stack.state, stack._recaller
-    assert (state._states, state._disabled, state._by_execution) == ({}, set(), {})
-    assert (state._mirror.by_key, state._mirror._pending, state._mirror._writing) == ({}, {}, {})
-    assert (recaller._cache, recaller._last_params, recaller._live, stack._runner._stops) == ({}, {}, {}, {})
+    state, eventual = stack.state, stack._eventual
+    assert (state._states, state._disabled) == ({}, {})
+    assert (state._mirror.by_execution, state._mirror._pending, state._mirror._writing) == ({}, {}, {})
+    assert (eventual._cache, eventual._last_params, eventual._live, stack._runner._stops) == ({}, {}, {}, {})
 
 
 def test_a_cancellation_from_outside_passes_through_every_hook() -> None:

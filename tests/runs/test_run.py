@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import pickle
 import subprocess
 import sys
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.events import ItemsAppended, QualityGiven, RegulatorSaw, RunEvent, ToolCalled, TurnCompleted, TurnStarted
-from noetic_nb.items import input_message
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import QualityGiven, TurnCompleted, TurnStarted
 from noetic_nb.runs import Run
 from noetic_nb.testing import FakeClock, SeededIds
-from tests.runs.factories import EVENTS, conversation, where
+from tests.runs.factories import conversation, where
 
 
 def made(turns: int = 2) -> Run:
     return Run("r1", meta={"created_ms": 0.0}, events=conversation(turns))
-
-
-def test_append_returns_the_position_of_the_event() -> None:
-    run = made(1)
-
-    seq = run.append(QualityGiven(where(), 1.0, 0.5, "person"))
-
-    assert seq == 15
-    assert run.events[seq].quality == 0.5  # type: ignore[union-attr]
 
 
 def test_events_grow_with_the_run_and_slice_to_tuples() -> None:
@@ -46,34 +32,6 @@ def test_events_grow_with_the_run_and_slice_to_tuples() -> None:
     assert events != []
 
 
-def test_append_refuses_what_is_no_event() -> None:
-    with pytest.raises(NoeticConfigError, match="INVALID_RUN_EVENT"):
-        Run("r1").append({"kind": "turn_started"})  # type: ignore[arg-type]
-
-
-def test_several_events_are_added_as_one_after_the_other() -> None:
-    run, heard, seen = Run("r1"), Run("r1"), list[int]()
-    heard.subscribe(lambda _: seen.append(len(heard.events)))
-
-    run.extend(conversation(2))
-    heard.extend(conversation(2))
-
-    assert run.events == heard.events == made(2).events
-    assert seen == list(range(1, len(heard.events) + 1))
-
-
-@pytest.mark.parametrize("is_heard", [False, True], ids=["alone", "heard"])
-def test_of_several_events_none_is_added_where_one_is_none(is_heard: bool) -> None:
-    run = Run("r1")
-    if is_heard:
-        run.subscribe(lambda _: None)
-
-    with pytest.raises(NoeticConfigError, match="INVALID_RUN_EVENT"):
-        run.extend([*conversation(1), {"kind": "turn_started"}])  # type: ignore[list-item]
-
-    assert run.events == []
-
-
 def test_meta_says_when_by_what_and_in_which_version() -> None:
     run = Run(clock=FakeClock(5_000), ids=SeededIds(3), meta={"source": "test", "config": {"names": ("a",)}})
 
@@ -84,59 +42,6 @@ def test_meta_says_when_by_what_and_in_which_version() -> None:
     assert run.meta["source"] == "test"
     assert run.meta["config"] == {"names": ["a"]}
     assert run.meta["models"] is None
-
-
-def test_later_changes_of_arguments_do_not_reach_the_run() -> None:
-    args: dict[str, Any] = {"ids": [1]}
-    run = Run("r1", events=[ToolCalled(where(), 0.0, "lookup", "c1", args, "", 1.0, "ok")])
-
-    args["ids"].append(2)
-
-    assert run.select(ToolCalled)[0].args == {"ids": (1,)}
-
-
-def test_an_argument_that_is_not_json_is_kept_as_a_description() -> None:
-    run = Run("r1", events=[ToolCalled(where(), 0.0, "lookup", "c1", {"ids": {1}}, "", 1.0, "ok")])
-
-    assert run.select(ToolCalled)[0].args["ids"] == {"$unserializable": "set", "text": "{1}"}
-
-
-def test_a_listener_hears_every_event_until_it_unsubscribes() -> None:
-    run, received = Run("r1"), list[RunEvent]()
-    unsubscribe = run.subscribe(received.append)
-    run.append(QualityGiven(where(), 1.0, 0.1, "person"))
-
-    unsubscribe()
-    unsubscribe()
-    run.append(QualityGiven(where(), 2.0, 0.2, "person"))
-
-    assert received == [run.events[0]]
-
-
-def test_a_listener_may_read_the_run_it_listens_to() -> None:
-    run, seen = Run("r1"), list[int]()
-    run.subscribe(lambda event: seen.append(len(run.turns)))
-
-    for event in conversation(2):
-        run.append(event)
-
-    assert seen == [1] * 15 + [2] * 15
-
-
-def test_a_failing_listener_is_reported_and_removed_and_the_run_goes_on(caplog: pytest.LogCaptureFixture) -> None:
-    run, received = Run("r1"), list[RunEvent]()
-
-    def broken(event: RunEvent) -> None:
-        raise RuntimeError("the widget is gone")
-
-    run.subscribe(broken)
-    run.subscribe(received.append)
-    with caplog.at_level(logging.ERROR):
-        run.append(QualityGiven(where(), 1.0, 0.1, "person"))
-        run.append(QualityGiven(where(), 2.0, 0.2, "person"))
-
-    assert len(received) == 2
-    assert [record.exc_text is not None for record in caplog.records] == [True]
 
 
 def test_select_keeps_order_and_takes_several_types() -> None:
@@ -151,118 +56,6 @@ def test_select_keeps_order_and_takes_several_types() -> None:
 def test_select_refuses_what_is_no_event_type() -> None:
     with pytest.raises(NoeticConfigError, match="TurnStarted"):
         made().select(str)
-
-
-def test_a_turn_summary_gathers_what_happened_in_its_turn() -> None:
-    first, second = made(2).turns
-
-    assert (first.where, first.turn_id, first.query, first.text) == (where(1), "turn1", "question 1", "answer 1")
-    assert (first.outcome, first.stopped, first.resource_id, first.seq) == ("success", None, "ann", 0)
-    assert (first.input_tokens, first.output_tokens, first.cost) == (220, 25, 0.25)
-    assert (len(first.views), len(first.model_calls), len(first.tool_calls)) == (1, 2, 1)
-    assert (len(first.decisions), len(first.steering), first.qualities) == (1, 1, (0.5,))
-    assert second.query == "question 2"
-
-
-def test_a_running_turn_counts_the_tokens_spent_so_far_and_has_no_outcome() -> None:
-    run = Run("r1", events=conversation(1)[:6])
-
-    (turn,) = run.turns
-
-    assert (turn.outcome, turn.text, turn.input_tokens, turn.output_tokens, turn.cost) == (None, "", 100, 10, 0.25)
-
-
-def test_a_grade_given_outside_any_turn_belongs_to_the_last_turn_of_its_thread() -> None:
-    run = made(2)
-
-    run.append(QualityGiven(where(0), 9_000.0, 0.9, "person"))
-
-    assert [turn.qualities for turn in run.turns] == [(0.5,), (0.5, 0.9)]
-
-
-def test_a_turn_whose_start_was_not_recorded_still_appears() -> None:
-    run = Run("r1", events=conversation(1)[4:])
-
-    (turn,) = run.turns
-
-    assert (turn.turn_id, turn.query, turn.text) == ("turn1", "", "answer 1")
-
-
-def test_a_turn_whose_first_items_were_logged_before_its_start_is_one_turn() -> None:
-    started, logged, *rest = conversation(1)
-
-    (turn,) = Run("r1", events=[logged, started, *rest]).turns
-
-    assert (turn.turn_id, turn.query, turn.resource_id, turn.seq) == ("turn1", "question 1", "ann", 1)
-    assert turn.outcome == "success"
-
-
-def saw(quality: float) -> RegulatorSaw:
-    return RegulatorSaw(where(), 1.0, "regulation", {"kind": "quality_feedback", "quality": quality})
-
-
-def test_a_grade_that_was_given_and_told_counts_once() -> None:
-    run = Run("r1", events=[QualityGiven(where(), 1.0, 0.5, "person"), saw(0.5), saw(0.25), saw(0.25)])
-
-    assert run.turns[0].qualities == (0.5, 0.25, 0.25)
-
-
-def test_the_same_turn_number_in_two_threads_is_two_turns() -> None:
-    run = Run("r1", events=[*conversation(1), *conversation(1, thread="t2")])
-
-    assert run.threads == ("t1", "t2")
-    assert [turn.where.thread_id for turn in run.turns] == ["t1", "t2"]
-    assert len(run.turns[0].tool_calls) == 1
-
-
-@given(st.lists(EVENTS, max_size=12), st.integers(0, 12))
-def test_turns_read_on_the_way_equal_turns_read_at_the_end(events: list[RunEvent], pause: int) -> None:
-    whole = Run("r1", events=events)
-    grown = Run("r1", events=events[:pause])
-    grown.turns  # remembered, and must not go stale
-
-    for event in events[pause:]:
-        grown.append(event)
-
-    assert grown.turns == whole.turns
-
-
-def test_a_log_is_rebuilt_in_place() -> None:
-    items = made(2).log("t1")
-
-    assert [item["type"] for item in items] == ["message", "function_call", "function_call_output", "message"] * 2
-    assert [item.id for item in items[:4]] == ["user1", "call1", "output1", "a1"]
-
-
-def test_items_appended_at_a_place_that_is_taken_replace_what_followed() -> None:
-    one, two, three = (input_message(text, item_id=text) for text in ("one", "two", "three"))
-    run = Run("r1", events=[ItemsAppended(where(), 0.0, 0, (one, two), "user")])
-
-    run.append(ItemsAppended(where(2), 1.0, 1, (three,), "user"))
-
-    assert run.log("t1") == [one, three]
-
-
-def test_a_childs_items_do_not_join_the_log_of_its_thread() -> None:
-    run = made(1)
-
-    run.append(ItemsAppended(where(1, depth=1), 1.0, 0, (input_message("child", item_id="x"),), "seed"))
-
-    assert [item.id for item in run.log("t1")] == ["user1", "call1", "output1", "a1"]
-
-
-def test_a_log_with_a_gap_says_what_was_not_recorded() -> None:
-    run = Run("r1", events=conversation(2)[15:])
-
-    with pytest.raises(NoeticError, match="Items 0 to 3") as raised:
-        run.log("t1")
-
-    assert raised.value.kind == "tape_missing"
-
-
-def test_an_unknown_thread_is_an_error_that_names_the_known_ones() -> None:
-    with pytest.raises(NoeticConfigError, match="'t1'"):
-        made().log("t9")
 
 
 def test_runs_are_equal_by_content() -> None:

@@ -15,8 +15,15 @@ def entry(layer_id: str, text: str) -> RecallEntry:
     return RecallEntry(layer_id, (input_message(text, "developer"),), estimate_tokens(text), text=text)
 
 
+def split(given: float) -> BudgetPlan:
+    return BudgetPlan((LayerAllocation("notes", given), LayerAllocation("quiet", 10.0)), 1_000.0)
+
+
 def planned(given: float, *offers: RecallEntry) -> TurnPlan:
-    budgets = BudgetPlan((LayerAllocation("notes", given), LayerAllocation("quiet", 10.0)), 1_000.0)
+    return planned_with(split(given), *offers)
+
+
+def planned_with(budgets: BudgetPlan, *offers: RecallEntry) -> TurnPlan:
     log = ItemLog([input_message("hello")])
     return plan_turn(log, [], ProjectionPolicy(token_budget=10_000, response_reserve=0), offers, budgets=budgets)
 
@@ -31,6 +38,16 @@ def test_each_plan_says_what_its_own_offers_used() -> None:
     assert rows(first) == [("notes", 200.0, 10, 190.0, 1), ("quiet", 10.0, 0, 10.0, 0)]
     assert rows(second) == [("notes", 200.0, 20, 180.0, 1), ("quiet", 10.0, 0, 10.0, 0)]
     assert rows(planned(200.0, entry("notes", "x" * 40))) == rows(first)
+
+
+def test_plans_of_one_budget_share_what_their_offers_have_in_common_and_nothing_else() -> None:
+    budgets = split(200.0)
+    plans = [planned_with(budgets, entry("notes", "x" * 4 * size)) for size in (*range(1, 1_200), 1)]
+
+    assert [plan.layers[0].used for plan in plans] == [*range(1, 1_200), 1]
+    again = [planned_with(budgets, entry("notes", "x" * 4)) for _ in range(2)]
+    assert again[0].layers is again[1].layers
+    assert planned_with(budgets, entry("quiet", "x" * 4)).layers[0].used == 0
 
 
 def test_equal_shares_of_another_type_stay_what_they_are() -> None:

@@ -22,7 +22,7 @@ from noetic_nb.widgets.base.assets import static_frame, style
 from noetic_nb.widgets.base.cells import enter_cell
 from noetic_nb.widgets.base.display import DisplayMixin
 from noetic_nb.widgets.base.notice import Notice
-from noetic_nb.widgets.base.page_thread import PAGES
+from noetic_nb.widgets.base.page_thread import PAGES, take_from_any_shell
 
 __all__ = ["REFUSED", "Approval", "Asked", "question_words", "refusal"]
 
@@ -138,6 +138,10 @@ class _InOrder:
 
     A subshell may handle a click before the text that was typed in front of it.
     """
+
+    def open(self) -> None:
+        super().open()  # type: ignore[misc]
+        take_from_any_shell(self.comm)  # type: ignore[attr-defined]
 
     def _handle_msg(self, msg: dict[str, Any]) -> None:
         PAGES.do(self._handle_in_turn, msg)

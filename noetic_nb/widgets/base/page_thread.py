@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from noetic_nb.redact import safe_logger
 
-__all__ = ["PAGES", "PageThread"]
+__all__ = ["PAGES", "PageThread", "take_from_any_shell"]
 
 log = safe_logger(__name__)
 
@@ -75,6 +75,17 @@ class PageThread:
                 entry = self._works.popleft()
             _do(*entry)
             del entry  # an idle thread must not keep the last widget alive
+
+
+def take_from_any_shell(comm: Any) -> None:
+    """Let a kernel take what a page sends by a comm on the shell that the page names, and not on the one that sent to it last.
+
+    ipykernel 7.4 hands a page's messages to the shell whose code last used the comm, since that may wait for the answer. What an
+    agent's cell had a view send would bind its page to the main shell, where a click waits for the end of the cell. Messages
+    that one thread handles in the end may come on any shell.
+    """
+    if hasattr(comm, "_reply_subshell_for"):
+        comm._reply_subshell_for = None
 
 
 def _do(context: contextvars.Context, work: Callable[..., object], args: tuple[Any, ...]) -> None:

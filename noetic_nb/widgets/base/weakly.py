@@ -9,7 +9,7 @@ from typing import Any
 
 from ipywidgets.widgets import widget as ipywidgets_widget
 
-from noetic_nb.widgets.base.page_thread import PAGES
+from noetic_nb.widgets.base.page_thread import PAGES, take_from_any_shell
 
 __all__ = ["connect_weakly", "subscribe_weakly"]
 
@@ -57,6 +57,7 @@ def connect_weakly(*widgets: Any) -> None:
                 PAGES.do(_handle, target, msg)
 
         widget.comm.on_msg(deliver)
+        take_from_any_shell(widget.comm)
         # Kept in the list, because a page that is loaded again asks for every widget in it.
         ipywidgets_widget._instances[widget.model_id] = weakref.proxy(widget)
         _connected.add(widget)
