@@ -179,16 +179,16 @@ class Recaller:
         found: RecallEntry | _Recalled
         try:
             value = hook(params)
-            if type(value) is not str and value is not None:
-                limit = _LIMIT
-                if type(value) is CoroutineType and not layer.timeouts:  # what `begun` does with nearly every hook
-                    try:
-                        value = Unfinished(value, value, value.send(None))
-                    except StopIteration as done:
-                        value = done.value
+            if type(value) is CoroutineType and not layer.timeouts:  # what `begun` does with nearly every hook
+                try:
+                    waiting = Unfinished(value, value, value.send(None))
+                except StopIteration as done:
+                    value = done.value
                 else:
-                    limit = layer.timeouts.get("recall", _LIMIT)
-                    value = begun(value, limit)
+                    return self._finish(waiting, _LIMIT, notes, start, layer, params, again)
+            elif type(value) is not str and value is not None:
+                limit = layer.timeouts.get("recall", _LIMIT)
+                value = begun(value, limit)
                 if type(value) is Unfinished:
                     return self._finish(value, limit, notes, start, layer, params, again)
             if type(value) is str and value and (count := params.ctx.tokenize(value)) <= params.budget:
