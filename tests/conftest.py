@@ -20,6 +20,9 @@ from hypothesis import HealthCheck, settings
 from noetic_nb.testing.event_loop import VirtualTimeLoop
 from tests.kernels import forked
 from tests.notebooks.shown import SharedRun
+from tests.worker_reports import pytest_plugin_registered
+
+__all__ = ["pytest_plugin_registered"]  # a hook
 
 # Workers keep every processor busy: threads of BLAS and OpenMP, here and in kernels, would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")

@@ -6,6 +6,7 @@ import ast
 import importlib
 import inspect
 import re
+from abc import ABC
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,12 +84,23 @@ def _directive(room: str, name: str, value: Any) -> Iterator[str]:
     if inspect.isclass(value):
         yield f".. autoclass:: {room}.{name}"
         yield "   :members:"
+        if _has_more_parts(value):
+            yield "   :inherited-members:"
     elif callable(value) and not hasattr(value, "__origin__"):
         yield f".. autofunction:: {room}.{name}"
     else:
         yield f".. autodata:: {room}.{name}"
         yield "   :no-value:"
     yield ""
+
+
+def _has_more_parts(value: type) -> bool:
+    """Tell whether some of a plain class is written in a base that is on no page: it is part of the class then."""
+    bases = [base for base in value.__mro__[1:] if base not in (object, ABC)]
+    public = [getattr(room, name) for room in map(importlib.import_module, ROOMS) for name in room.__all__]
+    # What is a record, an error or a widget has much of others that is of no use here.
+    is_plain = all(base.__module__.partition(".")[0] == "noetic_nb" for base in bases)
+    return is_plain and any(not any(base is each for each in public) for base in bases)
 
 
 def settings_errors(package: Path) -> dict[str, dict[str, list[tuple[str, str]]]]:

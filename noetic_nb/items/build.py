@@ -64,8 +64,8 @@ def input_message(
     """
     if item_id is None:
         item_id = ids.new("item")
-    part = FrozenDict({"type": "input_text", "text": text})
-    item = Item({"id": item_id, "status": "completed", "type": "message", "role": role, "content": (part,)})
+    part = FrozenDict(type="input_text", text=text)
+    item = Item(id=item_id, status="completed", type="message", role=role, content=(part,))
     # Only its id and text differ from one to the next, so that it is counted where that is quick.
     return count_quickly(item, MESSAGE_FRAMES[role], item_id, text)
 
@@ -80,8 +80,8 @@ def assistant_message(text: str, *, ids: Ids = SYSTEM_IDS, item_id: str | None =
     """
     if item_id is None:
         item_id = ids.new("item")
-    part = FrozenDict({"type": "output_text", "text": text, "annotations": ()})
-    item = Item({"id": item_id, "status": "completed", "type": "message", "role": "assistant", "content": (part,)})
+    part = FrozenDict(type="output_text", text=text, annotations=())
+    item = Item(id=item_id, status="completed", type="message", role="assistant", content=(part,))
     return count_quickly(item, MESSAGE_FRAMES["assistant"], item_id, text)
 
 
@@ -127,16 +127,17 @@ def item_text(item: Mapping[str, Any]) -> str:
     >>> item_text({"type": "function_call_output", "callId": "c", "output": "42"})
     '42'
     """
-    kind = item.get("type")
-    if kind == _OUTPUT:
-        output = item.get("output")
-        return output if isinstance(output, str) else ""
+    get = item.get
+    kind = get("type")
     if kind == _CALL:
-        return f"{item.get('name') or ''}{item.get('arguments') or ''}"
-    content, summary = item.get("content"), item.get("summary")
+        return f"{get('name') or ''}{get('arguments') or ''}"
+    if kind == _OUTPUT:
+        output = get("output")
+        return output if isinstance(output, str) else ""
+    content, summary = get("content"), get("summary")
     if type(content) is tuple and len(content) == 1 and summary is None:  # the form of nearly every message
         part = content[0]
-        text = part.get("text") if isinstance(part, _MAPPINGS) else None
+        text = part.get("text") if type(part) is FrozenDict or isinstance(part, _MAPPINGS) else None
         return text if isinstance(text, str) else ""
     parts = [*_parts(item)]
     if isinstance(summary, list | tuple):

@@ -6,7 +6,7 @@ camelCase keys or through snake_case attributes, where a known field that is abs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from json.encoder import encode_basestring as _quoted
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from noetic_nb.items.frozen import PLAIN, FrozenDict, freeze, thaw
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.tokens import UNITS_PER_TOKEN, Tokenizer, estimate_tokens
 
-__all__ = ["BASE_TYPES", "Item", "dump_item", "is_base_type", "item_tokens", "parse_shape"]
+__all__ = ["BASE_TYPES", "Item", "dump_item", "is_base_type", "item_tokens", "parse_shape", "tokens_of"]
 
 BASE_TYPES: Final = frozenset(
     {
@@ -283,6 +283,21 @@ def item_tokens(item: Mapping[str, Any], tokenizer: Tokenizer = estimate_tokens)
     known = _count(item, tokenizer)
     _remember_counted(item, (tokenizer, known))
     return known
+
+
+def tokens_of(items: Sequence[Mapping[str, Any]]) -> int:
+    """Count the tokens of some items together, by the estimate.
+
+    Examples
+    --------
+    >>> item = {"type": "function_call_output", "callId": "c1", "output": "ok"}
+    >>> tokens_of([item, item]) == 2 * item_tokens(item)
+    True
+    """
+    try:
+        return sum(map(_known_tokens, items))  # as nearly all have been counted when they were made
+    except (AttributeError, TypeError):
+        return sum(map(item_tokens, items))
 
 
 def _count(item: Mapping[str, Any], tokenizer: Tokenizer) -> int:

@@ -66,8 +66,6 @@ def _read(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | None, _Fa
         return ALLOW, UNSET, None, (), ()
     # Looked up directly, because this runs before every tool call.
     if type(value) is dict and type(value.get("decision")) is SteeringDecision and "stop" not in value:
-        if len(value) == 2 and "state" in value:  # most of them
-            return value["decision"], value["state"], None, (), ()
         outcome, faults, rules_ms = value.get("outcome"), value.get("faults"), value.get("rules_ms")
         found, took = faults and _pairs(faults, str), rules_ms and _pairs(rules_ms, float)
         state = value.get("state", UNSET)
@@ -209,8 +207,32 @@ def _begin_layer(
     default_on_error: OnSteeringError,
 ) -> Any:
     """Let a layer decide as far as that goes without waiting: its decision, None for no opinion, or what has to be awaited."""
+    call: Callable[[Any], Any] = getattr(layer.hooks, point)
+    start = None
+    if runner.note is None:
+        # Nearly always a decision at once and a new state: nothing else is to be read of it, or recorded.
+        start = runner.clock.monotonic_ms()
+        try:
+            value = call(params)
+        except GeneratorExit:
+            raise
+        except BaseException as exc:
+            call = partial(_raise, exc)
+        else:
+            if (
+                type(value) is dict
+                and len(value) == 2
+                and type(decision := value.get("decision")) is SteeringDecision
+                and (state := value.get("state")) is not None
+            ):
+                error = runner.put(ctx, layer, point, state)
+                if error is None:
+                    return decision
+                policy = layer.on_steering_error or default_on_error
+                return _failed(runner, layer, point, params, ctx, error, "error", policy, 0.0)
+            call = partial(_same, value)
     try:
-        outcome = runner.begin(layer, point, params, ctx, read=_READERS[point])
+        outcome = runner.begin(layer, point, params, ctx, read=_READERS[point], call=call, start=start)
     except GeneratorExit:
         raise
     except BaseException as exc:
@@ -218,6 +240,14 @@ def _begin_layer(
     if isinstance(outcome, Outcome):
         return _taken(runner, layer, point, params, ctx, outcome, default_on_error)
     return _waited(runner, layer, point, params, ctx, outcome, default_on_error)
+
+
+def _raise(error: BaseException, params: Any) -> Any:
+    raise error
+
+
+def _same(value: Any, params: Any) -> Any:
+    return value
 
 
 def _not_begun(

@@ -72,6 +72,9 @@ def _has_answered(model: str) -> bool:
     return True
 
 
+_new: Final = object.__new__
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExecutionContext:
     """The execution as hooks see it.
@@ -156,8 +159,8 @@ class ExecutionContext:
         >>> ExecutionContext.of({**facts}) == ExecutionContext(**facts)
         True
         """
-        made = object.__new__(cls)
-        object.__setattr__(made, "__dict__", facts)
+        made = _new(cls)
+        _set_facts(made, facts)
         return made
 
     def further(self, *, step_number: int, token_usage: Usage, cost: float) -> ExecutionContext:
@@ -170,11 +173,9 @@ class ExecutionContext:
         (2, 0)
         """
         # Several are made in each turn: all other fields are taken over in one go.
-        made = object.__new__(ExecutionContext)
         facts = self.__dict__.copy()
         facts["step_number"], facts["token_usage"], facts["cost"] = step_number, token_usage, cost
-        object.__setattr__(made, "__dict__", facts)
-        return made
+        return ExecutionContext.of(facts)
 
     @property
     def trace(self) -> Trace:
@@ -191,6 +192,10 @@ class ExecutionContext:
     def event_place(self) -> Place:
         """The same as a row of an event has it."""
         return self.thread_id, self.execution_id, self.turn, self.depth
+
+
+# What it is made of is set without being looked up by name, which a frozen record refuses.
+_set_facts: Final = vars(ExecutionContext)["__dict__"].__set__
 
 
 def as_response(value: Any, registry: ItemRegistry = DEFAULT_REGISTRY) -> ModelResponse:

@@ -56,9 +56,11 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
                 start = runner.storage_began()
                 await _look(runner, layer, target, ctx)
                 runner.storage_ended(ctx, start)
+    states = runner.state
     for layer in runner.layers:
         error, state, held = None, UNSET, None
-        if layer.hooks.init is not None:
+        has_init = layer.hooks.init is not None
+        if has_init:
             scope_key = resolve_scope_key(layer.scope, ctx)
             params = InitParams(ScopedStorage(storage, layer.id, scope_key), scope_key, ctx)
             outcome = runner.begin(layer, "init", params, ctx, read=_READ_INIT)
@@ -81,22 +83,22 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
                 runner.storage_ended(ctx, start)
         if error is None and state is not UNSET:
             try:
-                runner.state.set(ctx.execution_id, layer.id, state, hook="init", held=held)
+                states.set(ctx.execution_id, layer.id, state, hook="init", held=held)
             except StateNotCopied as exc:
-                runner.state.report(ctx.execution_id, layer.id, "init", exc)
+                states.report(ctx.execution_id, layer.id, "init", exc)
                 error = exc
         if error is None:
-            if layer.hooks.init is not None and not runner.state.has(ctx.execution_id, layer.id):
+            if has_init and not states.has(ctx.execution_id, layer.id):
                 hint = 'return {"state": ...} from it, or leave it out'
                 idle = LayerIdle(f"Layer {layer.id!r} takes no part: its `init` returned no state; {hint}.")
-                runner.state.note(ctx.execution_id, layer.id, "init", idle)
+                states.note(ctx.execution_id, layer.id, "init", idle)
         elif layer.on_init_error == "disable":
-            runner.state.disable(ctx.execution_id, layer.id)
+            states.disable(ctx.execution_id, layer.id)
         else:
             raise error
     # Only now, so that a state that was just loaded is not written back.
     if targets:
-        runner.state.register_targets(ctx.execution_id, targets)
+        states.register_targets(ctx.execution_id, targets)
 
 
 _Stored: TypeAlias = tuple[Exception | None, Any]

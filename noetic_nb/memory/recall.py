@@ -5,9 +5,9 @@ A layer's own count of its tokens is checked, never trusted. Eventual layers ser
 
 from __future__ import annotations
 
-import math
 import weakref
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Container, Coroutine, Iterable, Mapping, Sequence
+from math import inf
 from types import CoroutineType
 from typing import Any, Final, Literal, TypeAlias
 
@@ -132,30 +132,33 @@ class Recaller:
         if served.layers:
             served.begin(ctx)
         entries: list[RecallEntry] = []
-        wanted = None if only is None else set(only)
+        runner, execution_id, is_again = self._runner, ctx.execution_id, only is not None
+        layers: Iterable[MemoryLayer] = runner.layers_with("recall")
         # A re-render is a request for a fresh value, so it goes past the cache.
-        caches = wanted is None and mode != "all" and bool(served.layers)
-        is_half, runner, execution_id = mode == "atomic" or mode == "eventual", self._runner, ctx.execution_id
+        cached: Container[str] = () if is_again or mode == "all" else served.layers
+        if only is not None:
+            wanted = set(only)
+            layers = [layer for layer in layers if layer.id in wanted]
+        if mode == "atomic" or mode == "eventual":
+            layers = [layer for layer in layers if (layer.id in cached) is (mode == "eventual")]
         states = runner.state
         live = states.of(execution_id)
-        for layer in runner.layers_with("recall"):
-            if wanted is not None and layer.id not in wanted:
-                continue
-            eventual = caches and layer.id in served.layers
-            if is_half and eventual is (mode == "atomic"):
-                continue
-            state = live.get(layer.id)
+        for layer in layers:
+            layer_id = layer.id
+            state = live.get(layer_id)
             if (state is None or states.has_disabled) and not runner.runs(layer, execution_id):
                 runner.skipped(layer, "recall", ctx)
                 continue
-            params = _record(RecallParams, (log, query, ctx, state, budgets.get(layer.id, math.inf)))
-            if eventual:
-                entry = await served.serve(layer, params, self._call)
+            params = _record(RecallParams, (log, query, ctx, state, budgets.get(layer_id, inf)))
+            found: Any
+            if cached and layer_id in cached:
+                found = await served.serve(layer, params, self._call)
             else:
-                found = self._begin(layer, params, wanted is not None)
-                entry = found if found is None or isinstance(found, RecallEntry) else await found
-            if entry is not None and (entry.items or with_empty or entry.text is None):
-                entries.append(entry)
+                found = self._begin(layer, params, is_again)
+                if type(found) is CoroutineType:
+                    found = await found
+            if found is not None and (with_empty or found.items or found.text is None):
+                entries.append(found)
         return tuple(entries)
 
     async def _call(self, layer: MemoryLayer, params: RecallParams) -> RecallEntry | None:
@@ -173,32 +176,27 @@ class Recaller:
             notes = []
             token = CURRENT_NOTES.set(notes)
             start = runner.clock.monotonic_ms()
+        found: RecallEntry | _Recalled
         try:
             value = hook(params)
-            if value is None:
-                if notes is not None:
-                    self._trace(notes, start, layer, params, None)
-                return None
-            found: RecallEntry | _Recalled
-            kind = type(value)
-            if kind is not str:
-                limit = layer.timeouts.get("recall", _LIMIT) if layer.timeouts else _LIMIT
-                if kind is CoroutineType and 0 < limit < math.inf:  # what `begun` does with nearly every hook
-                    try:
-                        value = Unfinished(value, value, value.send(None))
-                    except StopIteration as done:
-                        value = done.value
+            if type(value) is CoroutineType and not layer.timeouts:  # what `begun` does with nearly every hook
+                try:
+                    waiting = Unfinished(value, value, value.send(None))
+                except StopIteration as done:
+                    value = done.value
                 else:
-                    value = begun(value, limit)
-                kind = type(value)
-                if kind is Unfinished:
+                    return self._finish(waiting, _LIMIT, notes, start, layer, params, again)
+            elif type(value) is not str and value is not None:
+                limit = layer.timeouts.get("recall", _LIMIT)
+                value = begun(value, limit)
+                if type(value) is Unfinished:
                     return self._finish(value, limit, notes, start, layer, params, again)
-            if kind is str and value and (count := params.ctx.tokenize(value)) <= params.budget:
+            if type(value) is str and value and (count := params.ctx.tokenize(value)) <= params.budget:
                 # The result of most layers: nothing else to read in it.
                 message = input_message(value, "developer", ids=self._ids)
                 found = _record(RecallEntry, (layer.id, (message,), count, (), (), value))
             else:
-                found = self._understood(layer, params, value)
+                found = _NOTHING if value is None else self._understood(layer, params, value)
         except Exception as exc:
             self._failed(exc, notes, start, layer, params)
             return None

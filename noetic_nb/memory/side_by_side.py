@@ -40,10 +40,10 @@ async def side_by_side(call: Callable[[A], T | Coroutine[Any, Any, T]], given: S
     """
     outer = copy_context()
     results: list[T] = []
-    for place, value in enumerate(given, start=1):
+    for value in given:
         context = outer.copy()
         found: Any = context.run(call, value)
-        if not isinstance(found, CoroutineType):
+        if type(found) is not CoroutineType:
             results.append(found)
             continue
         try:
@@ -52,7 +52,8 @@ async def side_by_side(call: Callable[[A], T | Coroutine[Any, Any, T]], given: S
             results.append(done.value)
             continue
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_as_coroutine(call, later), context=outer.copy()) for later in given[place:]]
+            behind = given[len(results) + 1 :]
+            tasks = [group.create_task(_as_coroutine(call, later), context=outer.copy()) for later in behind]
             results.append(await Begun(found, waiting, context))
         return [*results, *[task.result() for task in tasks]]
     return results

@@ -12,15 +12,13 @@ from typing import Any, Final, TypeAlias, TypeVar
 from noetic_nb.errors import NoeticError
 from noetic_nb.items.frozen import FrozenDict
 
-__all__ = ["NOT_TAKEN", "NotCopied", "Snapshot", "StateNotCopied", "deep_copy", "flat_copy", "is_same"]
+__all__ = ["StateNotCopied", "deep_copy", "flat_copy", "is_same", "snapshot_of"]
 
 T = TypeVar("T")
 
 # In a memo: JSON text would not give back what was copied.
 _IS_ODD: Final = "noetic_nb: is odd"
 _PLAIN: Final = frozenset({str, int, bool, type(None)})
-NOT_TAKEN: Final = object()
-"""What is kept of a `Snapshot` before anybody has wanted it."""
 
 # A state that is nested deeper is not looked into for what cannot be copied: nobody would read the place.
 _DEEPEST: Final = 20
@@ -43,16 +41,12 @@ def deep_copy(state: T) -> T:
     {'notes': [{'text': 'a'}]}
     """
     kind: Any = type(state)
-    if kind in _PLAIN:
-        return state
     given: Any = state
-    found: Any = flat_copy(given) if kind is dict else None
-    copied: T = _copied(given, {}) if found is None else found
-    return copied
-
-
-class NotCopied(Exception):
-    """A state cannot be copied; `__cause__` says why. Whoever knows whose state it is makes a `StateNotCopied` of it."""
+    if kind is dict:
+        flat: Any = flat_copy(given)
+        copied: T = _copied(given, {}) if flat is None else flat
+        return copied
+    return state if kind in _PLAIN else _copied(given, {})
 
 
 class StateNotCopied(NoeticError):
@@ -115,48 +109,26 @@ def is_same(state: Any, other: Any) -> bool:
         return False
 
 
-class Snapshot:
-    """A state that is being written, copied once for all who keep it, and only if somebody does.
+def snapshot_of(state: Any) -> tuple[Any, bool]:
+    """Return a copy of a state for all who keep it, and nobody writes into; and whether its JSON text would be read as it is.
 
-    A class with a method ``snapshot()`` copies itself: parts that never change in place may be shared then.
+    A class with a method ``snapshot()`` copies itself: parts that never change in place may be shared then. Raises whatever
+    the copying raises.
 
     Examples
     --------
-    >>> state = {"notes": ["a"]}
-    >>> taken = Snapshot(state)
-    >>> kept = taken.take()
-    >>> state["notes"].append("b")
-    >>> kept, taken.take() is kept, taken.is_plain
-    ({'notes': ['a']}, True, True)
+    >>> snapshot_of({"notes": ["a"]}), snapshot_of({"notes": ("a",)})
+    (({'notes': ['a']}, True), ({'notes': ('a',)}, False))
     """
-
-    __slots__ = ("is_plain", "kept", "state")
-
-    def __init__(self, state: Any, held: Any = None) -> None:
-        self.state = state
-        """The state itself, in the hands of its layer."""
-        # `held` is the same plain data, just loaded, in which nobody writes.
-        self.kept: Any = NOT_TAKEN if held is None else held
-        """What was taken, and nobody writes into; `NOT_TAKEN` before."""
-        self.is_plain = held is not None
-        """Whether what was taken is what its JSON text would be read as: mappings with text keys, lists, and what they hold."""
-
-    def take(self) -> Any:
-        """Return the state as it was when this was first called; nobody writes into it. Raises `NotCopied`."""
-        if self.kept is NOT_TAKEN:
-            try:
-                kind = type(self.state)
-                if kind is not dict and (own := getattr(kind, "snapshot", None)) is not None:
-                    self.kept = own(self.state)
-                elif kind is dict and (flat := flat_copy(self.state)) is not None:
-                    self.kept, self.is_plain = flat, True
-                else:
-                    memo: _Memo = {}
-                    self.kept = _copied(self.state, memo)
-                    self.is_plain = _IS_ODD not in memo
-            except Exception as exc:
-                raise NotCopied from exc
-        return self.kept
+    kind = type(state)
+    if kind is dict:
+        if (flat := flat_copy(state)) is not None:
+            return flat, True
+    elif (own := getattr(kind, "snapshot", None)) is not None:
+        return own(state), False
+    memo: _Memo = {}
+    copied = _copied(state, memo)
+    return copied, _IS_ODD not in memo
 
 
 def flat_copy(state: dict[Any, Any]) -> dict[Any, Any] | None:
@@ -171,13 +143,15 @@ def flat_copy(state: dict[Any, Any]) -> dict[Any, Any] | None:
     """
     made, has_list = state.copy(), False
     for key, inner in state.items():
-        kind = type(inner)
-        if type(key) is str and kind in _PLAIN:
-            continue
-        if type(key) is not str or kind is not list or has_list or not _PLAIN.issuperset(map(type, inner)):
+        if type(key) is not str:
             return None
-        made[key] = inner.copy()
-        has_list = True
+        if type(inner) is list:
+            if has_list or not _PLAIN.issuperset(map(type, inner)):
+                return None
+            made[key] = inner.copy()
+            has_list = True
+        elif type(inner) not in _PLAIN:
+            return None
     return made
 
 

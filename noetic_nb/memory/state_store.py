@@ -8,10 +8,10 @@ a state that is changed in place later cannot reach storage half-changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from noetic_nb.memory.execution_context import Diagnostic, log_diagnostic
-from noetic_nb.memory.state_copy import NotCopied, Snapshot, StateNotCopied, deep_copy, flat_copy
+from noetic_nb.memory.state_copy import StateNotCopied, deep_copy, snapshot_of
 from noetic_nb.memory.storage_time import StorageTime
 from noetic_nb.memory.write_behind import Mirror, OnProblem, Target
 from noetic_nb.storage import ScopedStorage
@@ -21,8 +21,17 @@ __all__ = ["LayerStateStore", "StateListener"]
 StateListener: TypeAlias = Callable[[str, str, Any, str], None]
 """Called at every write: ``listener(execution_id, layer_id, state, hook)``."""
 
-_Key: TypeAlias = tuple[str, str]
-_MISSING: Final = object()
+_NO_TARGETS: Final[Mapping[str, Target]] = {}
+
+
+class Remembers(Protocol):
+    """Whoever remembers what was, and is told of every write before anybody else."""
+
+    def is_as_left(self, execution_id: str, layer_id: str, state: Any) -> bool:
+        """Tell whether a state that was just loaded is the one that was written last."""
+
+    def note(self, execution_id: str, layer_id: str, kept: Any, hook: str) -> None:
+        """Note a write, given a copy of the state that nobody writes into."""
 
 
 class LayerStateStore:
@@ -45,19 +54,17 @@ class LayerStateStore:
         self.diagnostic = diagnostic
         # Called with the same beside it, and with the execution it happened in: what a reply says went wrong.
         self.on_problem: Callable[[str, str, str, BaseException], None] | None = None
-        # Called at every write before the listeners, with what may be kept of the state: who remembers what was.
-        self.keep: Callable[[str, str, Snapshot, str], None] | None = None
-        # Called with the same after it, while someone follows the run.
-        self.tell: Callable[[str, str, Snapshot, str], None] | None = None
+        self.history: Remembers | None = None
+        # Called at every write after it, with a copy of the state that nobody writes into, while someone follows the run.
+        self.tell: StateListener | None = None
         # By execution, so that one of them is looked through, and forgotten, without the others.
         self._states: dict[str, dict[str, Any]] = {}
         self._mirror = Mirror(self.report)
-        self._targets = self._mirror.by_key
+        self._targets = self._mirror.by_execution
         self.storage_time = StorageTime()
-        self._disabled: set[_Key] = set()
+        self._disabled: dict[str, set[str]] = {}
         self.has_disabled = False
         """Whether any layer is out of action anywhere: asked before every hook, and nearly never so."""
-        self._by_execution: dict[str, set[str]] = {}
         self._listeners: list[StateListener] = []
 
     def report(self, execution_id: str, layer_id: str, hook: str, error: BaseException) -> None:
@@ -89,7 +96,7 @@ class LayerStateStore:
 
     def holds(self, execution_id: str, layer_id: str) -> bool:
         """Tell whether a write here counts from now on: there is an entry, or there will be one in storage."""
-        return self.has(execution_id, layer_id) or self._mirror.target((execution_id, layer_id)) is not None
+        return self.has(execution_id, layer_id) or self._mirror.target(execution_id, layer_id) is not None
 
     def set(self, execution_id: str, layer_id: str, state: Any, *, hook: str = "set", held: Any = None) -> None:
         """Write a state; it is mirrored if a target is registered. None deletes the durable key.
@@ -107,36 +114,36 @@ class LayerStateStore:
             Where somebody remembers what was, or follows the run, and the state cannot be copied; the state from before stays,
             and nobody is told. Where only storage wants the copy, that is reported like every other failure of the mirror.
         """
+        targets, history, tell = self._targets.get(execution_id), self.history, self.tell
+        target = None if targets is None else targets.get(layer_id)
+        if (
+            hook == "init"
+            and history is not None
+            and history.is_as_left(execution_id, layer_id, state if held is None else held)
+        ):
+            history = None
+        kept, is_plain = held, True
+        if held is None and (history is not None or target is not None or tell is not None):
+            # Before anything else: where it fails, nothing has happened.
+            try:
+                kept, is_plain = snapshot_of(state)
+            except Exception as exc:
+                error = StateNotCopied(layer_id, hook, state, exc)
+                if history is not None or tell is not None or target is None:
+                    raise error from exc
+                # Nobody but storage wanted it, and what storage refuses is reported and stays.
+                target.failure, target = error, None
+                self.report(execution_id, layer_id, "persist", error)
         states = self._states.get(execution_id)
         if states is None:
             states = self._states[execution_id] = {}
-        before = states.get(layer_id, _MISSING)
         states[layer_id] = state
-        key = (execution_id, layer_id)
-        target = self._targets.get(key)
-        if target is not None and held is None and type(state) is dict:
-            held = flat_copy(state)  # what a snapshot would take; some first states are never wanted
-        taken = Snapshot(state, held)
-        # Whoever comes first takes the copy, before anything else: where that fails, nothing has happened.
-        try:
-            if target is not None:
-                self._mirror.write(key, target, taken)
-            if self.keep is not None:
-                self.keep(execution_id, layer_id, taken, hook)
-            if self.tell is not None:
-                self.tell(execution_id, layer_id, taken, hook)
-        except NotCopied as exc:
-            cause = exc.__cause__ or exc
-            error = StateNotCopied(layer_id, hook, state, cause)
-            if self.keep is not None or self.tell is not None or target is None:
-                if before is _MISSING:
-                    del states[layer_id]
-                else:
-                    states[layer_id] = before
-                raise error from cause
-            # Nobody but storage wanted it, and what storage refuses is reported and stays.
-            target.failure = error
-            self.report(execution_id, layer_id, "persist", error)
+        if target is not None:
+            self._mirror.write((execution_id, layer_id), target, state, kept, is_plain=is_plain)
+        if history is not None:
+            history.note(execution_id, layer_id, kept, hook)
+        if tell is not None:
+            tell(execution_id, layer_id, kept, hook)
         if self._listeners:
             # A copy, because a listener may end itself while it is called.
             for listener in tuple(self._listeners):
@@ -149,13 +156,6 @@ class LayerStateStore:
             return deep_copy(state)
         except Exception as exc:  # a lock or a connection that the layer put into it in place
             raise StateNotCopied(layer_id, hook, state, exc) from exc
-
-    def _noted(self, execution_id: str, *noted: str) -> None:
-        # Where writes go, or that a layer is disabled: by execution, or `cleanup` would have to look at every pair there is.
-        layer_ids = self._by_execution.get(execution_id)
-        if layer_ids is None:
-            layer_ids = self._by_execution[execution_id] = set()
-        layer_ids.update(noted)
 
     def listen(self, listener: StateListener) -> Callable[[], None]:
         """Call `listener` at every write; returns a function that ends this."""
@@ -177,19 +177,17 @@ class LayerStateStore:
 
     def register_targets(self, execution_id: str, targets: Mapping[str, Target]) -> None:
         """Do the same for several layers of an execution."""
-        for layer_id, target in targets.items():
-            self._targets[execution_id, layer_id] = target
-        self._noted(execution_id, *targets)
+        self._targets.setdefault(execution_id, {}).update(targets)
 
     def share_durable(self, execution_id: str, child_id: str, layer_id: str, source: str | None = None) -> None:
         """Mirror a child's writes to where its parent's go, under `source`: the two are one writer, not rivals."""
-        target = self._mirror.target((execution_id, source or layer_id))
+        target = self._mirror.target(execution_id, source or layer_id)
         if target is not None:
             self.register_durable(child_id, layer_id, target)
 
     def stop_durable(self, execution_id: str, layer_id: str) -> None:
         """Mirror no later writes of this pair."""
-        self._mirror.drop((execution_id, layer_id))
+        self._mirror.drop(execution_id, layer_id)
 
     async def look_again(self, layer_id: str, scope_key: str) -> None:
         """Take what is stored now under a layer's scope as known: it was written on purpose, outside of executions."""
@@ -199,13 +197,12 @@ class LayerStateStore:
 
     def disable(self, execution_id: str, layer_id: str) -> None:
         """Mark a layer as out of action for this execution."""
-        self._disabled.add((execution_id, layer_id))
+        self._disabled.setdefault(execution_id, set()).add(layer_id)
         self.has_disabled = True
-        self._noted(execution_id, layer_id)
 
     def is_disabled(self, execution_id: str, layer_id: str) -> bool:
         """Tell whether a layer is out of action for this execution."""
-        return (execution_id, layer_id) in self._disabled
+        return layer_id in self._disabled.get(execution_id, ())
 
     @property
     def is_idle(self) -> bool:
@@ -214,29 +211,24 @@ class LayerStateStore:
 
     async def flush(self, execution_id: str) -> None:
         """Wait until everything written so far for this execution is in storage, or was reported."""
-        layer_ids = None if self.is_idle else self._by_execution.get(execution_id)
+        layer_ids = None if self.is_idle else self._targets.get(execution_id)
         if layer_ids:
             await self._mirror.flush([(execution_id, layer_id) for layer_id in layer_ids])
 
     def unsaved(self, execution_id: str) -> dict[str, Exception]:
         """Return the layers of an execution whose last write to storage failed, and why."""
         found: dict[str, Exception] = {}
-        targets = self._targets
-        for layer_id in self._by_execution.get(execution_id, ()):
-            target = targets.get((execution_id, layer_id))
-            if target is not None and target.failure is not None:
+        for layer_id, target in self._targets.get(execution_id, _NO_TARGETS).items():
+            if target.failure is not None:
                 found[layer_id] = target.failure
         return found
 
     def cleanup(self, execution_id: str) -> None:
         """Forget an execution: its state, targets and flags. Writes under way are finished."""
         self._states.pop(execution_id, None)
-        layer_ids = self._by_execution.pop(execution_id, None)
-        if layer_ids is None:
-            return
-        self._mirror.drop(*[(execution_id, layer_id) for layer_id in layer_ids])
+        self._mirror.drop(execution_id)
         if self.has_disabled:
-            self._disabled.difference_update([(execution_id, layer_id) for layer_id in layer_ids])
+            self._disabled.pop(execution_id, None)
             self.has_disabled = bool(self._disabled)
 
     def states(self, execution_id: str) -> dict[str, Any]:

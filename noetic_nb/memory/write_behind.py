@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from noetic_nb.errors import NoeticError
 from noetic_nb.items.frozen import own_copy
 from noetic_nb.memory.hook_timeout import HookTimeout
-from noetic_nb.memory.state_copy import NOT_TAKEN, Snapshot, flat_copy
+from noetic_nb.memory.state_copy import flat_copy
 from noetic_nb.storage import InMemoryStorage, ScopedStorage
 
 __all__ = ["STATE_KEY", "Mirror", "OnProblem", "Target", "counts_of"]
@@ -40,7 +40,7 @@ _WRITES: Final[WeakKeyDictionary[Any, dict[str, int]]] = WeakKeyDictionary()
 
 
 def counts_of(storage: Any) -> dict[str, int]:
-    """Return how often each namespace of a store was written to by this process."""
+    """Return how often each key of a store was written to by this process."""
     try:
         return _WRITES.setdefault(storage, {})
     except TypeError:  # cannot be referred to weakly: two harnesses on such a store do not see each other
@@ -50,18 +50,10 @@ def counts_of(storage: Any) -> dict[str, int]:
 class Target:
     """One place in storage, and its version as it was last seen."""
 
-    __slots__ = (
-        "_counts",
-        "_key",
-        "_lock",
-        "_memory",
-        "_prefix",
-        "_seen",
-        "failure",
-        "is_immediate",
-        "on_problem",
-        "storage",
-    )  # fmt: skip
+    # On the class, as one is made for each layer of each turn: most need no lock, and nothing fails.
+    _lock: asyncio.Lock | None = None
+    failure: Exception | None = None
+    """Why the last write failed. Here and not by execution: a child writes where its parent does."""
 
     def __init__(
         self,
@@ -72,16 +64,10 @@ class Target:
     ) -> None:
         self.storage = storage
         self.on_problem = on_problem
-        if prefix is None:
-            prefix = storage.prefix
-        self._prefix = prefix
-        self._key = prefix + STATE_KEY
-        self._lock: asyncio.Lock | None = None
-        # Why the last write failed. Here and not by execution: a child writes where its parent does.
-        self.failure: Exception | None = None
-        self._counts = counts_of(storage.storage) if counts is None else counts
-        self._seen: Any = self._counts.get(prefix, 0)
         store = storage.storage
+        key = self._key = (storage.prefix if prefix is None else prefix) + STATE_KEY
+        counts = self._counts = counts_of(store) if counts is None else counts
+        self._seen: Any = counts.get(key, 0)
         # Of this very class: one that is derived from it may have a `set` of its own.
         self._memory = store if type(store) is InMemoryStorage else None
         self.is_immediate = self._memory is not None
@@ -101,7 +87,7 @@ class Target:
         elif self.is_versioned:
             await self.load()
         else:
-            self._seen = self._counts.get(self.storage.prefix, 0)
+            self._seen = self._counts.get(self._key, 0)
 
     async def load(self) -> Any:
         """Return what is stored now, None where nothing is, and take it as known."""
@@ -113,7 +99,7 @@ class Target:
             self._seen = found.version
             return found.value
         # Before the value is read: a write in between is then a conflict, not missed.
-        self._seen = self._counts.get(self.storage.prefix, 0)
+        self._seen = self._counts.get(self._key, 0)
         return await self.storage.get(STATE_KEY)
 
     def load_now(self) -> tuple[Any, Any]:
@@ -123,11 +109,12 @@ class Target:
         """
         memory, key = self._memory, self._key
         assert memory is not None
-        self._seen = self._counts.get(self._prefix, 0)
+        self._seen = self._counts.get(key, 0)
         held = memory.held_now(key)
         if held is None:
             return memory.get_now(key), None
-        return (flat_copy(held) if type(held) is dict else None) or own_copy(held), held
+        copied = flat_copy(held) if type(held) is dict else None
+        return own_copy(held) if copied is None else copied, held
 
     async def write(self, value: Any) -> NoeticError | None:
         """Write a state, None deletes it; returns the conflict there was, if any."""
@@ -142,31 +129,32 @@ class Target:
         self.failure = None
         return conflict
 
-    def write_now(self, state: Snapshot, kept: Any) -> NoeticError | None:
-        """Do what `write` does with a state and what was taken of it, at once: for a store that `is_immediate`."""
-        memory, prefix, conflict = self._memory, self._prefix, None
+    def write_now(self, state: Any, kept: Any, is_plain: bool) -> NoeticError | None:
+        """Do what `write` does with a state and a copy of it, at once: for a store that `is_immediate`."""
+        memory, counts, key, conflict = self._memory, self._counts, self._key, None
         assert memory is not None
-        found = self._counts.get(prefix, 0)
+        found = counts.get(key, 0)
         try:
-            is_own = state.is_plain and type(kept) is dict
-            value = kept if is_own else state.state
+            is_own = is_plain and type(kept) is dict
+            value = kept if is_own else state
             if found != self._seen:
-                conflict = self._conflict(memory.get_now(self._key), value)
-            memory.set_now(self._key, value, is_own=is_own)
+                conflict = self._conflict(memory.get_now(key), value)
+            memory.set_now(key, value, is_own=is_own)
         except Exception as exc:
             self.failure = exc
             raise
-        self.failure = None
-        self._seen = self._counts[prefix] = found + 1
+        if self.failure is not None:
+            self.failure = None
+        self._seen = counts[key] = found + 1
         return conflict
 
     async def _counted(self, value: Any) -> NoeticError | None:
-        found = self._counts.get(self.storage.prefix, 0)
+        found = self._counts.get(self._key, 0)
         conflict = None
         if found != self._seen:
             conflict = self._conflict(await self.storage.get(STATE_KEY), value)
         await _put(self.storage, value)
-        self._seen = self._counts[self.storage.prefix] = self._counts.get(self.storage.prefix, 0) + 1
+        self._seen = self._counts[self._key] = self._counts.get(self._key, 0) + 1
         return conflict
 
     async def _compared(self, value: Any) -> NoeticError | None:
@@ -222,8 +210,8 @@ class Mirror:
 
     def __init__(self, report: Callable[[str, str, str, BaseException], None]) -> None:
         self._report = report
-        self.by_key: dict[_Key, Target] = {}
-        """Where each key is mirrored to."""
+        self.by_execution: dict[str, dict[str, Target]] = {}
+        """Where each layer of each execution is mirrored to."""
         self._pending: dict[_Key, Any] = {}
         self._writing: dict[_Key, asyncio.Task[None]] = {}
 
@@ -232,24 +220,27 @@ class Mirror:
         """Whether nothing waits to be written and nothing is being written."""
         return not self._pending and not self._writing
 
-    def target(self, key: _Key) -> Target | None:
-        """Return where a key is mirrored to."""
-        return self.by_key.get(key)
+    def target(self, execution_id: str, layer_id: str) -> Target | None:
+        """Return where a layer of an execution is mirrored to."""
+        return self.by_execution.get(execution_id, {}).get(layer_id)
 
     def targets(self) -> tuple[Target, ...]:
         """Return every target there is now."""
-        return tuple(self.by_key.values())
+        return tuple([target for targets in self.by_execution.values() for target in targets.values()])
 
-    def write(self, key: _Key, target: Target, state: Snapshot) -> None:
-        """Write a state as it is now to where its key is mirrored: soon, or at once where the store is memory.
+    def write(self, key: _Key, target: Target, state: Any, kept: Any, *, is_plain: bool) -> None:
+        """Write a state to where its key is mirrored: soon, or at once where the store is memory.
 
-        Raises `NotCopied`, and does nothing then.
+        Parameters
+        ----------
+        state, kept : object
+            The state, which its layer may go on to change in place, and a copy of it, as `snapshot_of` makes it.
+        is_plain : bool
+            Whether the copy is what its JSON text would be read as.
         """
-        # A copy: the hook may go on to change its state in place.
-        kept = state.take() if state.kept is NOT_TAKEN else state.kept
         if target.is_immediate:
             try:
-                conflict = target.write_now(state, kept)
+                conflict = target.write_now(state, kept, is_plain)
             except Exception as exc:
                 self._failed(key, target, exc)
                 return
@@ -278,18 +269,25 @@ class Mirror:
             _, late = await asyncio.wait(tasks, timeout=FLUSH_LIMIT_MS / 1000)
             for task in late:
                 error = HookTimeout(tasks[task][1], "persist", FLUSH_LIMIT_MS)
-                self.by_key[tasks[task]].failure = error
+                if (target := self.target(*tasks[task])) is not None:
+                    target.failure = error
                 self._report(*tasks[task], "persist", error)
             if late:
                 return
 
-    def drop(self, *keys: _Key) -> None:
-        """Mirror no more; a write under way or waiting is finished first."""
-        # The writer needs the target for what is still waiting, and drops nothing that was accepted.
-        by_key, pending = self.by_key, self._pending
-        for key in keys:
-            if key not in pending:
-                by_key.pop(key, None)
+    def drop(self, execution_id: str, *layer_ids: str) -> None:
+        """Mirror no more of an execution, or of some layers of it; a write under way or waiting is finished first."""
+        targets, pending = self.by_execution.get(execution_id), self._pending
+        if targets is None:
+            return
+        if layer_ids or pending:
+            # The writer needs the target for what is still waiting, and drops nothing that was accepted.
+            for layer_id in layer_ids or tuple(targets):
+                if (execution_id, layer_id) not in pending:
+                    targets.pop(layer_id, None)
+            if targets:
+                return
+        del self.by_execution[execution_id]
 
     def _start(self, key: _Key) -> None:
         task = asyncio.get_running_loop().create_task(self._write(key))
@@ -299,7 +297,7 @@ class Mirror:
     async def _write(self, key: _Key) -> None:
         while key in self._pending:
             value = self._pending.pop(key)
-            target = self.by_key.get(key)
+            target = self.target(*key)
             if target is None:
                 return
             try:

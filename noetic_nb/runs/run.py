@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from noetic_nb.cards import Card, with_card
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
@@ -48,9 +48,6 @@ def _library_version() -> str:
         return version("noetic_nb")
     except PackageNotFoundError:  # used from a source tree that was never installed
         return "source"
-
-
-_EMPTY_BUNDLE: Final[Mapping[str, Any]] = {"config": None, "rules": None, "sources": {}, "notes": ""}
 
 
 @with_card(shown="as HTML")
@@ -413,8 +410,11 @@ class Run(GrowingEvents):
         NoeticError
             ``storage_failed`` if it cannot be written, ``invalid_run_file`` if a field cannot be put in words of JSON.
         """
-        more = {"bundle": self.bundle or {**_EMPTY_BUNDLE, "config": self.meta.get("config"), "notes": self.notes}}
-        return save_events(path, run_id=self.run_id, meta=self.meta, events=self._events[:], **(more if bundle else {}))
+        more: dict[str, Any] = {}
+        if bundle:
+            config = self.meta.get("config")
+            more["bundle"] = self.bundle or {"config": config, "rules": None, "sources": {}, "notes": self.notes}
+        return save_events(path, run_id=self.run_id, meta=self.meta, events=self._events[:], **more)
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Run:

@@ -17,7 +17,7 @@ from noetic_nb.items import ItemLog
 from noetic_nb.markup import plain, plain_line
 from noetic_nb.memory import LayerStack, LayerStateStore
 from noetic_nb.memory.execution_context import Diagnostic, log_diagnostic
-from noetic_nb.memory.state_copy import NOT_TAKEN, Snapshot
+from noetic_nb.memory.state_store import StateListener
 from noetic_nb.models.client import ModelClient, check_clients
 from noetic_nb.runtime.config.config import AgentConfig
 from noetic_nb.runtime.config.harness_arguments import (
@@ -717,15 +717,14 @@ class AgentHarness:
             self._stop_watching()
             self._stop_watching = None
 
-    def _state_teller(self) -> Callable[[str, str, Snapshot, str], None]:
+    def _state_teller(self) -> StateListener:
         """Return what puts each state into the run that a layer writes: several times in each turn, so it looks up little."""
         hub, clock, find, live = self._hub, self._engine.clock, self._threads.find, self._threads.live
         kind: Final = LayerStateChanged.kind
 
-        def written(execution_id: str, layer_id: str, state: Snapshot, hook: str) -> None:
+        def written(execution_id: str, layer_id: str, kept: Any, hook: str) -> None:
             ctx = live.get(execution_id) or find(execution_id)
             if ctx is not None:
-                kept = state.take() if state.kept is NOT_TAKEN else state.kept
                 hub.note_row((kind, ctx.event_place, clock.now_ms(), layer_id, hook, kept))
 
         return written

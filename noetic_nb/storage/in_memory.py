@@ -98,6 +98,8 @@ class InMemoryStorage:
     def held_now(self, key: str) -> JsonValue | None:
         """Return the very mapping or list that `set_now` was given as its own, into which nobody writes; None for a text."""
         found = self._texts.get(key)
+        if type(found) is dict:
+            return found
         return None if type(found) is str or hasattr(type(found), "lasts") else found
 
     def set_now(self, key: str, value: JsonValue, *, is_own: bool = False) -> None:
@@ -106,13 +108,18 @@ class InMemoryStorage:
         With `is_own` it is kept as it is: its JSON text, or a mapping or a list of plain data that nobody will write into, and
         that is read back from its JSON text as it stands.
         """
+        texts = self._texts
         if value is None:
-            self._texts.pop(key, None)
+            texts.pop(key, None)
             return
-        self._texts[key] = value if is_own else json_text(key, value)
-        self._new.append(key)
-        if len(self._new) > _MOST_NEW_KEYS:
-            self._forget_new()
+        if not is_own:
+            value = json_text(key, value)
+        is_new = key not in texts  # else it is among those in order, or the new ones, already
+        texts[key] = value
+        if is_new:
+            self._new.append(key)
+            if len(self._new) > _MOST_NEW_KEYS:
+                self._forget_new()
 
     def write_now(
         self, values: Mapping[str, JsonValue], delete: Iterable[str] = (), absent: Iterable[str] = ()

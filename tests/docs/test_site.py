@@ -40,6 +40,14 @@ def test_every_public_name_is_explained_once() -> None:
         ] == []
 
 
+def test_what_a_class_has_of_a_base_that_is_on_no_page_is_on_its_own() -> None:
+    pages = "\n".join(map(reference.room_page, reference.ROOMS))
+    whole = re.findall(r"^\.\. autoclass:: (\S+)\n   :members:\n   :inherited-members:$", pages, flags=re.MULTILINE)
+
+    assert {"noetic_nb.runs.Run", "noetic_nb.steering.RuleBook", "noetic_nb.regulator.Regulator"} <= set(whole)
+    assert not {"noetic_nb.items.Item", "noetic_nb.errors.ItemValidationError", "noetic_nb.widgets.Ledger"} & set(whole)
+
+
 def _is_module(room: Any, name: str) -> bool:
     return type(getattr(room, name)).__name__ == "module"
 

@@ -24,10 +24,10 @@ STRANGERS: Final = "NOETIC_NB_STRANGE_KERNELS"
 
 
 @contextmanager
-def family(within: Path | None = None) -> Iterator[Path | None]:
+def family(within: Path | None = None, *, is_bare: bool = False) -> Iterator[Path | None]:
     """Give the folder of kernels that are forks of one process: of its own seed of hashes. Where a process cannot fork, None.
 
-    Nothing is started before the first kernel.
+    Nothing is started before the first kernel. A bare process has imported nothing, and is there sooner.
     """
     if not (hasattr(os, "fork") and hasattr(os, "posix_spawn")):
         yield None
@@ -41,6 +41,8 @@ def family(within: Path | None = None) -> Iterator[Path | None]:
         json.dumps({"argv": command, "display_name": "Python 3 (ipykernel)", "language": "python"})
     )
     (folder / "owner").write_text(str(os.getpid()))
+    if is_bare:
+        (folder / "bare").touch()
     try:
         yield folder
     finally:
@@ -48,9 +50,9 @@ def family(within: Path | None = None) -> Iterator[Path | None]:
 
 
 @contextmanager
-def offered() -> Iterator[Path | None]:
+def offered(*, is_bare: bool = False) -> Iterator[Path | None]:
     """Offer forks to this process and those it starts; where a process cannot fork, nothing changes."""
-    with family() as folder, family(folder) as others:
+    with family(is_bare=is_bare) as folder, family(folder, is_bare=is_bare) as others:
         if folder is None or others is None:
             yield None
             return

@@ -168,7 +168,7 @@ OWNER = """
 import sys
 from jupyter_client.manager import start_new_kernel
 from tests.kernels import forked
-with forked.offered() as folder:
+with forked.offered(is_bare=True) as folder:
     open("folder", "w").write(str(folder))
     manager, client = start_new_kernel()
     client.execute("import os\\nopen('pids', 'w').write(f'{os.getpid()} {os.getppid()}')", reply=True, timeout=60)

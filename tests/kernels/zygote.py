@@ -36,10 +36,14 @@ MODULES: Final = (
     "IPython.core.logger", "IPython.core.interactiveshell", "IPython.extensions.storemagic", "jedi", "faulthandler",
     "tornado.locks", "tornado.platform.asyncio", "http.client", "encodings.idna", "encodings.latin_1", "zmq.utils.garbage",
     "numpy", "matplotlib.figure", "matplotlib.axes", "matplotlib.ticker", "matplotlib.backends.backend_agg",
-    "ipywidgets", "anywidget", "pydantic",
+    "ipywidgets", "anywidget", "pydantic", "sklearn.linear_model", "sklearn.feature_extraction.text", "cel",
 )  # fmt: skip
 PACKAGES: Final = ("noetic_nb", "noetic_nb.widgets", "noetic_nb.plots", "noetic_nb.lab")
 """Ours, with every name they offer; they load what is asked for."""
+OWN_VARIABLES: Final = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
+"""What scikit-learn sets for itself when it is imported: a kernel that did not ask for it has none."""
+BARE: Final = "bare"
+"""The file in the folder that says that nothing is to be imported."""
 OWNER_S: Final = 1.0
 
 
@@ -60,7 +64,8 @@ def load() -> dict[str, str]:
             for offered in getattr(package, "__all__", ()):
                 with contextlib.suppress(ImportError, AttributeError):
                     getattr(package, offered)
-    return {name: value for name, value in os.environ.items() if before.get(name) != value}
+    changed = {name: value for name, value in os.environ.items() if before.get(name) != value}
+    return {name: value for name, value in changed.items() if name not in OWN_VARIABLES}
 
 
 class Asked:
@@ -208,7 +213,7 @@ def main() -> None:
     folder = Path(sys.argv[1])
     own = {str(Path(each).resolve()) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each}
     path = [each for each in sys.path if str(Path(each).resolve()) not in own]
-    environ = load()
+    environ = {} if (folder / BARE).exists() else load()
     if threading.active_count() != 1:
         raise RuntimeError(f"A process with threads cannot fork kernels: {threading.enumerate()}")
     gc.collect()

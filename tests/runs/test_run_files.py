@@ -175,6 +175,19 @@ def test_a_bundle_keeps_configuration_rules_and_notes_and_gives_them_again(tmp_p
     assert loaded.copy().bundle == loaded.bundle
 
 
+def test_what_a_run_was_made_with_is_not_worked_out_for_a_file_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_of: list[object] = []
+    monkeypatch.setattr("noetic_nb.runs.bundle.bundle_of", lambda *given: made_of.append(given) or {})
+    run = nn.record(nn.AgentHarness(nn.AgentConfig(name="desk"), model=nn.ScriptedModel([])))
+
+    run.save(tmp_path / "run.jsonl.gz")
+    assert made_of == []
+    run.save(tmp_path / "run.jsonl.gz", bundle=True)
+    assert len(made_of) == 1
+
+
 def test_a_bundle_of_a_run_that_nobody_recorded_says_what_is_known(tmp_path: Path) -> None:
     path = made().save(tmp_path / "run.jsonl.gz", bundle=True)
 

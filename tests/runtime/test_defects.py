@@ -152,7 +152,7 @@ async def test_07_nothing_of_an_execution_is_left_behind() -> None:
         await harness.execute("go")
 
     store = harness._stack.state
-    assert (store._states, store._by_execution, harness._threads.live) == ({}, {}, {})
+    assert (store._states, store._mirror.by_execution, harness._threads.live) == ({}, {}, {})
 
 
 async def test_08_layers_of_a_spawn_are_initialised_and_recall() -> None:

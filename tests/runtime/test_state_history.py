@@ -8,8 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noetic_nb.events import Where
-from noetic_nb.memory.state_copy import Snapshot
 from noetic_nb.runtime.threads import state_history
 from noetic_nb.runtime.threads.state_history import StateHistory
 from noetic_nb.runtime.threads.state_size import size_of
@@ -27,7 +25,7 @@ def few_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write(history: StateHistory, layer_id: str, scope_key: str, state: Any, hook: str = "store") -> None:
-    history.note(layer_id, scope_key, Where("t1", "e1", 1), hook, Snapshot(state))
+    history.note(layer_id, scope_key, ("t1", "e1", 1, 0), hook, state)
 
 
 def bytes_of(history: StateHistory, *, older: bool = False) -> int:

@@ -187,7 +187,7 @@ async def test_what_a_child_passes_on_is_held_to_it_too() -> None:
     hooks = MemoryHooks(init=lambda p: {"state": GOOD}, on_spawn=lambda p: {"child_state": GOOD}, on_return=on_return)
     told: list[tuple[str, str, str]] = []
     store = LayerStateStore(lambda layer_id, hook, error: told.append((layer_id, hook, getattr(error, "kind", ""))))
-    store.keep = lambda execution_id, layer_id, state, hook: state.take()
+    store.tell = lambda execution_id, layer_id, kept, hook: None  # somebody who wants a copy
     stack = LayerStack([MemoryLayer(id="notes", slot=100, scope="thread", hooks=hooks)], state=store)
     parent, child = [ExecutionContext(execution_id=name, thread_id="t1") for name in ("e1", "e2")]
     await stack.init(parent)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetic_nb.errors import NoeticError
-from noetic_nb.memory.state_copy import Snapshot
+from noetic_nb.memory.state_copy import snapshot_of
 from noetic_nb.steering import RuleBook, SteeringRule, steering
 from noetic_nb.steering.ledger import Entry, Ledger, State, mark_late_fault
 from noetic_nb.storage import InMemoryStorage, SQLiteStorage
@@ -94,7 +94,7 @@ def test_copies_are_plain_and_share_nothing() -> None:
 
 def test_a_snapshot_does_not_follow_the_queue_that_goes_on() -> None:
     state = State({"ledger": Ledger([Entry({"n": 1})]), "pendingAsync": [{"ruleId": "a", "guidance": "b"}]})
-    taken = Snapshot(state).take()
+    taken, _ = snapshot_of(state)
     state["pendingAsync"].append({"ruleId": "c", "guidance": "d"})
     state["ledger"].append(Entry({"n": 2}))
 

@@ -224,6 +224,13 @@ def decisions() -> list[RunEvent]:
     ]
 
 
+def short_run() -> Run:
+    """One turn with a warning, and entries of the ledger: a little of everything, for views that are made by the hundred."""
+    drift = {"kind": "scope_drift_warn", "drift_tokens": ["hotel"], "drift_score": 0.67, "task_tokens": ["flight"]}
+    fates = (ItemFate("history", 0, 120, "over_budget"), ItemFate("layer:rag", 3, 260, "over_allocation"))
+    return run_of_events(turn(1, quality=0.4, decision=drift, fates=fates), decisions())
+
+
 def many_layers_run(count: int = 30) -> Run:
     layers = tuple(layer(f"layer_{n:02d}", 150 + 7 * n, 60 + 5 * n) for n in range(count))
     return run_of_events([view(layers=layers, history=700, total=12000)])

@@ -27,7 +27,9 @@ from noetic_nb.items import assistant_message, input_message, parse_item
 from noetic_nb.runs import Run
 from noetic_nb.widgets import Ledger, Selection
 from noetic_nb.widgets.base.feed import Place
+from noetic_nb.widgets.ledger import ledger_index
 from noetic_nb.widgets.ledger.ledger_index import FACETS
+from noetic_nb.widgets.ledger.ledger_picture import LINES_SHOWN
 from noetic_nb.widgets.ledger.ledger_reading import PAGE, LedgerReading
 from tests.widgets.scenes import HOSTILE, decisions, hostile_run, run_of_events
 
@@ -183,6 +185,22 @@ def test_what_nobody_enforced_says_so() -> None:
     assert lines_of(reading, chips=["not enforced"]) == lines_of(reading)
     assert "not enforced" in reading.to_html()
     assert "would have been deny" in reading.answer({"what": "detail", "at": 0})["head"]
+
+
+def test_a_row_that_is_drawn_again_is_not_read_again_and_few_texts_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[SteeringDecided | ErrorRaised] = []
+    known = ledger_index.row_texts
+    monkeypatch.setattr(ledger_index, "row_texts", lambda event, answer: read.append(event) or known(event, answer))
+    denials = [decided("refund", "deny", turn=n, args={"order": f"A{n}"}, guidance=f"Not A{n}.") for n in range(500)]
+    reading = reading_of(*denials)
+
+    assert len(read) == 500
+    assert reading.to_html().count("Not A") == reading.to_text().count("Not A") == LINES_SHOWN
+    assert len(read) == 500
+
+    pages = [lines_of(reading, start=start, count=200) for start in (400, 200, 0)]
+    assert [row["guidance"] for page in pages for row in reversed(page)] == [f"Not A{n}." for n in range(500)]
+    assert sum(entry.texts is not None for entry in reading.index.entries) == ledger_index.TEXTS_KEPT
 
 
 def test_decisions_that_differ_in_one_thing_only_are_found_by_their_own() -> None:

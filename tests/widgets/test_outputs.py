@@ -16,7 +16,7 @@ from noetic_nb.runs import Run
 from noetic_nb.widgets import TokenAllocation
 from noetic_nb.widgets.base import cells, display, weakly
 from noetic_nb.widgets.base.reading_thread import at_cell_end
-from tests.widgets.scenes import demo_run, turn
+from tests.widgets.scenes import demo_run, short_run, turn
 from tests.widgets.views import RUN_VIEWS, VIEWS
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -254,7 +254,7 @@ def test_a_cell_that_shows_a_view_again_updates_its_newest_outputs_only(page: Pa
 
 @pytest.mark.parametrize("make", VIEWS)
 def test_views_that_are_dropped_without_closing_leave_nothing(make: Any) -> None:
-    run = demo_run()
+    run = short_run()
     make(run).close()
     gc.collect()
     before, threads = comms(), threading.active_count()
@@ -270,7 +270,7 @@ def test_views_that_are_dropped_without_closing_leave_nothing(make: Any) -> None
 
 @pytest.mark.parametrize("make", VIEWS)
 def test_opening_and_closing_many_times_leaves_no_memory_behind(make: Any) -> None:
-    run = demo_run()
+    run = short_run()
 
     def open_and_close(times: int) -> int:
         for _ in range(times):

@@ -9,6 +9,8 @@ from typing import Any
 
 import ipywidgets
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import (
@@ -24,8 +26,9 @@ from noetic_nb.lab import datasets
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
 from noetic_nb.runs.regulator_signals import Signals
+from noetic_nb.runs.thread_signals import ThreadSignals, TurnSignals
 from noetic_nb.widgets import RegulatorTrends
-from noetic_nb.widgets.trends.trends_panels import handles_of, lines_of
+from noetic_nb.widgets.trends.trends_panels import ThreadChart, handles_of, lines_of
 from tests.widgets.scenes import HOSTILE, demo_run, long_run, watched_run, watched_turn
 
 STOP = {
@@ -286,6 +289,29 @@ def test_updates_stay_small_while_columns_are_shared_anew(sent: list[dict[str, A
         assert max(len(json.dumps(message)) for message in sent[10:]) < 2_048
         with RegulatorTrends(run) as whole:
             assert whole.snapshot == view.snapshot
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 5), st.none() | st.integers(0, 30), st.sampled_from([0, 10])), max_size=12))
+def test_a_scale_ends_at_the_greatest_that_is_there_however_it_came_and_went(
+    steps: list[tuple[int, int | None, int]],
+) -> None:
+    thread = ThreadSignals("t1", [], [])
+    live = ThreadChart(thread)
+    for place, calls, limit in steps:
+        if place >= len(thread.turns):
+            thread.turns.append(TurnSignals(len(thread.turns) + 1))
+        turn = thread.turns[min(place, len(thread.turns) - 1)]
+        turn.calls_in_a_row, turn.thresholds = calls, {"tool_loop": {"threshold": limit}} if limit else {}
+        live.take(turn)
+        live.changes()
+
+        whole = ThreadChart(thread)
+        for each in thread.turns:
+            whole.take(each)
+        whole.changes()
+        assert live.about == whole.about
+        assert live.rows() == whole.rows()
 
 
 def test_drift_is_scored_of_replies_that_nobody_was_warned_of() -> None:

@@ -101,6 +101,7 @@ class Context:
         "locks", "model_calls",
         "open_memory", "parent", "prepared", "priced", "query", "recalled", "record", "rerenders", "resource_id", "running",
         "sent", "started_ms", "state", "step_count", "thread_id", "tokens", "tool_calls", "tree", "turn", "turn_id", "waiting",
+        "written",
     )  # fmt: skip
 
     def __init__(
@@ -168,6 +169,8 @@ class Context:
         self.engine = engine
         # What the hooks of an engine's layers see of it, made when the first of them looks.
         self.hook_base: tuple[Any, ExecutionContext] | None = None
+        # By layer, what is remembered of its states here; whoever notes them looks it up once.
+        self.written: dict[str, Any] = {}
         self.harness = harness
         self.open_memory = open_memory
         # What writes down how far it has come, where the harness keeps checkpoints.

@@ -42,12 +42,6 @@ from noetic_nb.tokens import Tokenizer
 __all__ = ["Approve", "Engine"]
 
 T = TypeVar("T")
-# All that a context for hooks has: a copy that is filled in takes half as long as one that grows.
-_FACTS: Final[dict[str, Any]] = {
-    **vars(ExecutionContext(execution_id="", thread_id="")),
-    "where": None,
-    "event_place": None,
-}
 _FINISH_REASONS: Final = frozenset({None, *get_args(FinishReason)})
 # The answer is Any, as it may be awaitable; the arguments are those of any tool.
 Approve: TypeAlias = Callable[[str, Mapping[str, Any]], Any]
@@ -275,38 +269,40 @@ class Engine:
         known = ctx.hook_base
         if known is None or known[0] is not self or known[1].sink is not self.sink:
             known = ctx.hook_base = self, self._hook_base(ctx)
-        base = known[1]
-        if base.token_usage is ctx.tokens and base.step_number == ctx.step_count and base.cost == ctx.cost:
+        base, tokens, step, cost = known[1], ctx.tokens, ctx.step_count, ctx.cost
+        if base.token_usage is tokens and base.step_number == step and base.cost == cost:
             return base
-        made = base.further(step_number=ctx.step_count, token_usage=ctx.tokens, cost=ctx.cost)
+        made = base.further(step_number=step, token_usage=tokens, cost=cost)
         ctx.hook_base = self, made
         return made
 
     def _hook_base(self, ctx: Execution) -> ExecutionContext:
         """Return an execution as hooks see it now."""
-        facts = _FACTS.copy()
-        facts["execution_id"] = ctx.id
-        facts["thread_id"] = ctx.thread_id
-        facts["resource_id"] = ctx.resource_id
-        facts["depth"] = ctx.depth
-        facts["call_model"] = None if self.models is None else lambda request: self.call_model_for_layer(ctx, request)
-        facts["has_answered"] = self.answered.__contains__
-        facts["tokenize"] = self.tokenizer
-        facts["read_layer_state"] = lambda layer_id: self.stack.state.get(ctx.id, layer_id)
-        facts["turn"] = ctx.turn
-        facts["clock"] = self.clock
-        facts["ids"] = self.ids
-        facts["diagnostic"] = partial(self.stack.state.report, ctx.id)
-        facts["sink"] = self.sink
-        facts["fs"] = self.fs
-        facts["shell"] = self.shell
-        facts["past_calls"] = ctx.tree.calls.so_far
-        facts["step_number"] = ctx.step_count
-        facts["token_usage"] = ctx.tokens
-        facts["cost"] = ctx.cost
-        # The very same, for all that is made of it further on: an event says quickly then that its turn goes on.
-        facts["where"] = ctx.where
-        facts["event_place"] = ctx.event_place
+        # All of its fields, and what is worked out of them: the very same for all that is made of it further on, so that an
+        # event says quickly then that its turn goes on.
+        facts: dict[str, Any] = {
+            "execution_id": ctx.id,
+            "thread_id": ctx.thread_id,
+            "resource_id": ctx.resource_id,
+            "depth": ctx.depth,
+            "call_model": None if self.models is None else lambda request: self.call_model_for_layer(ctx, request),
+            "has_answered": self.answered.__contains__,
+            "tokenize": self.tokenizer,
+            "read_layer_state": lambda layer_id: self.stack.state.get(ctx.id, layer_id),
+            "turn": ctx.turn,
+            "clock": self.clock,
+            "ids": self.ids,
+            "diagnostic": partial(self.stack.state.report, ctx.id),
+            "sink": self.sink,
+            "fs": self.fs,
+            "shell": self.shell,
+            "past_calls": ctx.tree.calls.so_far,
+            "step_number": ctx.step_count,
+            "token_usage": ctx.tokens,
+            "cost": ctx.cost,
+            "where": ctx.where,
+            "event_place": ctx.event_place,
+        }
         return ExecutionContext.of(facts)
 
     def call_model_for_layer(

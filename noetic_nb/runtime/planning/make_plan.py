@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.events import ItemFate, LayerTokens, UnsentOffer
 from noetic_nb.items import Item, ItemLog, input_message, item_tokens
@@ -44,6 +43,7 @@ def plan_turn(
     projected: Sequence[Item] | None = None,
     budgets: BudgetPlan | None = None,
     system_tokens: int | None = None,
+    counted_by: Tokenizer | None = None,
 ) -> TurnPlan:
     """Decide what a model call sends.
 
@@ -69,6 +69,8 @@ def plan_turn(
         An allocation made before with the same numbers.
     system_tokens : int, optional
         Tokens of the instructions, where they were counted before.
+    counted_by : callable, optional
+        What counted the texts of `recalled`; they are counted again unless it is the tokenizer.
 
     Returns
     -------
@@ -105,7 +107,7 @@ def plan_turn(
     if projected is None and window is None and isinstance(view, ItemView) and view.tokenizer is tokenizer:
         room = policy.view_budget(system + tool_tokens)
         if view.is_whole_within(room):
-            offers = _Offers(budgets, tokenizer)
+            offers = _Offers(budgets, tokenizer, counted_by)
             if recalled:
                 offers.take(recalled, room - view.tokens)
             if not offers.is_short:
@@ -113,7 +115,7 @@ def plan_turn(
     head, history = split_history(view, projected)
     head_tokens = sum([item_tokens(item, tokenizer) for item in head])
     left = policy.view_budget(system + tool_tokens) - head_tokens
-    offers = _Offers(budgets, tokenizer)
+    offers = _Offers(budgets, tokenizer, counted_by)
     # The latest user message is always sent, so the layers share what it leaves.
     must = must_send(history, tokenizer)
     left = must + offers.take(recalled, left - must)
@@ -299,16 +301,29 @@ def _hidden(
     return fates, tuple(stretches)
 
 
-# Frozen, and the same at most steps of an agent. With their types: 200 and 200.0 are equal and read differently.
-_layer_tokens: Final = lru_cache(maxsize=1_024, typed=True)(LayerTokens)
+# What layers use is the same at most steps of an agent. By identity of the allocations and of what counted, which an entry holds:
+# other numbers may be equal and read differently, as 200 and 200.0 do.
+_MAX_USAGES: Final = 256
+_USAGES: Final[dict[tuple[Any, ...], tuple[Any, Tokenizer, tuple[LayerTokens, ...]]]] = {}
 
 
 class _Offers:
     """What of the layers' offers is taken, and how much each of them used."""
 
-    __slots__ = ("_budgets", "_used", "fates", "framing", "is_short", "items", "texts", "tokenizer", "unsent")
+    __slots__ = (
+        "_budgets",
+        "_is_counted",
+        "_used",
+        "fates",
+        "framing",
+        "is_short",
+        "items",
+        "texts",
+        "tokenizer",
+        "unsent",
+    )  # fmt: skip
 
-    def __init__(self, budgets: BudgetPlan, tokenizer: Tokenizer) -> None:
+    def __init__(self, budgets: BudgetPlan, tokenizer: Tokenizer, counted_by: Tokenizer | None) -> None:
         self.items: list[tuple[str, Item]] = []
         self.fates: list[ItemFate] = []
         self.unsent: list[UnsentOffer] = []
@@ -318,22 +333,24 @@ class _Offers:
         self.is_short = False
         self._budgets = budgets
         self.tokenizer = tokenizer
+        self._is_counted = counted_by is tokenizer
         # Of each layer the tokens and the items that were taken.
         self._used: dict[str, tuple[int, int]] = {}
 
     def take(self, recalled: Iterable[RecallEntry], left: float) -> float:
         """Take what fits, item by item; a smaller one behind a larger one may still fit."""
-        tokenizer, taken = self.tokenizer, self._used
+        tokenizer, taken, is_counted = self.tokenizer, self._used, self._is_counted
         is_plain = not hasattr(tokenizer, "count_content")  # else a counter of its own may look at the item
         for entry in recalled:
-            layer_id, items, _, dropped, _, text = entry
+            layer_id, items, content, dropped, _, text = entry
             if text is not None:
                 self.texts.append(layer_id)
                 if is_plain and len(items) == 1 and not dropped and layer_id not in taken:
                     # What most layers offer, a text that is sent as it is; one that was cut is another text.
                     item = items[0]
                     if item["content"][0]["text"] is text and (whole := item_tokens(item, tokenizer)) <= left:
-                        content = tokenizer(text)
+                        if not is_counted:
+                            content = tokenizer(text)
                         self.items.append((layer_id, item))
                         self.framing += whole - content
                         taken[layer_id] = content, 1
@@ -384,9 +401,20 @@ class _Offers:
 
     def usage(self) -> tuple[LayerTokens, ...]:
         """Return what every layer was given, used and yielded."""
-        taken, nothing = self._used, (0, 0)
-        if not taken and not self._budgets.allocations:
+        taken, allocations = self._used, self._budgets.allocations
+        if not taken and not allocations:
             return ()
+        key = (id(allocations), id(self.tokenizer), *taken.items())
+        known = _USAGES.get(key)
+        if known is None:
+            # Emptied as a whole: an entry holds what it is known by, which would otherwise stay alive here.
+            if len(_USAGES) >= _MAX_USAGES:
+                _USAGES.clear()
+            known = _USAGES[key] = allocations, self.tokenizer, self._usage()
+        return known[2]
+
+    def _usage(self) -> tuple[LayerTokens, ...]:
+        taken, nothing = self._used, (0, 0)
         rows: list[LayerTokens] = []
         left = len(taken)
         for layer_id, given in self._budgets.allocations:
@@ -394,7 +422,7 @@ class _Offers:
             if layer_id in taken:
                 used, count = taken[layer_id]
                 left -= 1
-            rows.append(_layer_tokens(layer_id, given, used, given - used if given > used else 0.0, count))
+            rows.append(LayerTokens(layer_id, given, used, given - used if given > used else 0.0, count))
         if left:  # of layers without an allocation
             known = {layer_id for layer_id, _ in self._budgets.allocations}
             others = [(layer_id, tokens) for layer_id, tokens in taken.items() if layer_id not in known]

@@ -20,7 +20,8 @@ from noetic_nb.events import (
     ViewAssembled,
     Where,
 )
-from noetic_nb.items import Item, item_tokens
+from noetic_nb.items import Item
+from noetic_nb.items.item import tokens_of
 from noetic_nb.items.log import ItemSequence, ItemView
 from noetic_nb.late_events import Place, Row, event_of, place_of
 from noetic_nb.memory import BudgetPlan, ProjectionPolicy
@@ -75,7 +76,7 @@ class SentItems(ItemSequence):
     def tokens(self) -> int:
         """Tokens of all items by the default count; from running sums for what is a view of a log."""
         # By its very type: an abstract class takes several times as long to see what is no instance of it.
-        return sum([part.tokens if type(part) is ItemView else sum(map(item_tokens, part)) for part in self._parts])
+        return sum([part.tokens if type(part) is ItemView else tokens_of(part) for part in self._parts])
 
 
 @with_card

@@ -15,11 +15,12 @@ from noetic_nb.events import LayerStateChanged, Where
 from noetic_nb.items import ItemLog, thaw
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.late_data import Later
+from noetic_nb.late_events import place_of
 from noetic_nb.markup import plain_line
 from noetic_nb.memory import DisposeParams, ExecutionContext, InitParams, MemoryLayer, resolve_scope_key
 from noetic_nb.memory.hook_results import UNSET, field_of
 from noetic_nb.memory.hook_timeout import call_hook
-from noetic_nb.memory.state_copy import Snapshot
+from noetic_nb.memory.state_copy import snapshot_of
 from noetic_nb.memory.write_behind import STATE_KEY
 from noetic_nb.quick_records import dataclass
 from noetic_nb.redact import redact, redact_text
@@ -295,11 +296,12 @@ class MemoryView:
             )
 
     def _note(self, layer: MemoryLayer, where: Where, hook: str, state: Any, scope_key: str | None = None) -> None:
-        taken = Snapshot(state)
-        self._history.note(layer.id, self._key(layer) if scope_key is None else scope_key, where, hook, taken)
+        kept, _ = snapshot_of(state)
+        key = self._key(layer) if scope_key is None else scope_key
+        self._history.note(layer.id, key, place_of(where), hook, kept)
         if self._engine.sink is not None:
             now = self._engine.clock.now_ms()
-            self._engine.sink.emit(LayerStateChanged(where, now, layer.id, hook, Later(taken.take())))
+            self._engine.sink.emit(LayerStateChanged(where, now, layer.id, hook, Later(kept)))
 
     # -- going back -----------------------------------------------------------------------------------------------
 

@@ -6,18 +6,18 @@ Kept in memory and bounded, so that a notebook can look back and rewind; the run
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, Protocol
 
 from noetic_nb.clock import Clock
-from noetic_nb.events import Where
+from noetic_nb.late_events import Place
 from noetic_nb.memory import MemoryLayer, resolve_scope_key
-from noetic_nb.memory.state_copy import NOT_TAKEN, Snapshot, deep_copy, is_same
+from noetic_nb.memory.state_copy import deep_copy, is_same
 from noetic_nb.quick_records import NamedTuple
 from noetic_nb.runtime.threads.state_size import size_of
 
-__all__ = ["ScopeIds", "StateChange", "StateHistory", "TurnEnd"]
+__all__ = ["LiveHistory", "ScopeIds", "StateChange", "StateHistory", "TurnEnd"]
 
 # Changes kept of one layer in one scope, scopes kept in all, and turns of one thread; the oldest go first.
 MAX_CHANGES: Final = 200
@@ -72,17 +72,20 @@ class ScopeIds(NamedTuple):
     resource_id: str | None
 
 
-class _Written:
+class Written:
     """What was written of one layer in one scope: rows, made into a `StateChange` where somebody looks at them.
 
     A row is where it was written, by which hook, when, its number among all writes, the state, and its size in bytes: 0 of
     the newest ones, which are not measured yet.
     """
 
-    __slots__ = ("guess", "layer_id", "rows", "size", "unmeasured")
+    __slots__ = ("guess", "is_dropped", "key", "rows", "size", "unmeasured")
 
-    def __init__(self, layer_id: str) -> None:
-        self.layer_id = layer_id
+    def __init__(self, key: tuple[str, str]) -> None:
+        self.key = key
+        """The layer's id, and the key of the scope."""
+        self.is_dropped = False
+        """Whether it is forgotten, so that nothing is to be added any more."""
         # A list, as most have a few rows and a deque begins with room for 64.
         self.rows: list[list[Any]] = []
         self.unmeasured = 0
@@ -116,75 +119,60 @@ class _Live(Protocol):
         """The person, tenant or project."""
 
     @property
-    def where(self) -> Where:
+    def event_place(self) -> Place:
         """Where it runs."""
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """By layer, where its states are noted: filled as they are written."""
 
 
 class StateHistory:
-    """Listens to every write of a layer's state."""
+    """The writes of layers' states that are remembered, and where turns ended."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._written: OrderedDict[tuple[str, str], _Written] = OrderedDict()
+        self._written: OrderedDict[tuple[str, str], Written] = OrderedDict()
         self._ends: dict[str, dict[int, TurnEnd]] = {}
         self._order = 0
         # Of which layers and scopes the first writes were forgotten: what they were then is not known any more.
         self._shortened: set[tuple[str, str]] = set()
         # Of all states that are remembered and measured; of what waits for it, as far as one can tell.
         self._bytes = 0
-        self._waiting: list[_Written] = []
+        self._waiting: list[Written] = []
         self._waiting_bytes = 0
         # By layer, how large a state of a scope may be that is not known: as the last ones were, and a new layer's as large
         # as can be.
         self._sizes: dict[str, int] = {}
 
-    def keeper(
-        self, layers: Iterable[MemoryLayer], live: Mapping[str, _Live]
-    ) -> Callable[[str, str, Snapshot, str], None]:
-        """Return what notes the states of some layers that executions write into a `LayerStateStore` while they are live."""
-        scopes = {layer.id: layer.scope for layer in layers}
+    def note(self, layer_id: str, scope_key: str, place: Place, hook: str, kept: Any) -> None:
+        """Note one write, given a copy of the state that nobody writes into."""
+        self.add(self.written(layer_id, scope_key), place, hook, kept)
 
-        def written(execution_id: str, layer_id: str, state: Snapshot, hook: str) -> None:
-            scope, execution = scopes.get(layer_id), live.get(execution_id)
-            if scope is None or execution is None:
-                return
-            where = execution.where
-            if scope == "thread":  # most are
-                key = where.thread_id
-            elif scope == "execution":
-                key = execution_id
-            else:
-                key = resolve_scope_key(scope, ScopeIds(execution_id, where.thread_id, execution.resource_id))
-            self.note(layer_id, key, where, hook, state)
-
-        return written
-
-    def note(self, layer_id: str, scope_key: str, where: Where, hook: str, state: Snapshot) -> None:
-        """Note one write; raises `NotCopied`, and notes nothing then."""
+    def written(self, layer_id: str, scope_key: str) -> Written:
+        """Return what was written of a layer in one scope, to which further writes are added."""
         key = (layer_id, scope_key)
-        written = self._written.get(key)
-        if hook == "init" and written is not None and written.rows:
-            last = written.rows[-1][4]
-            if state.kept is last or is_same(last, state.state):
-                return  # loaded as it was left
-        # Layers may change their state in place; what was must stay as it was.
-        kept = state.take() if state.kept is NOT_TAKEN else state.kept
-        if written is None:
-            written = self._written[key] = _Written(layer_id)
+        found = self._written.get(key)
+        if found is None:
+            found = self._written[key] = Written(key)
             while len(self._written) > MAX_SCOPES:
                 oldest = next(iter(self._written))
                 self._drop(oldest)
                 self._shortened.discard(oldest)
+        return found
+
+    def add(self, written: Written, place: Place, hook: str, kept: Any) -> None:
+        """Note one write of a layer in one scope."""
         rows = written.rows
         if len(rows) == MAX_CHANGES:
-            self._shortened.add(key)
+            self._shortened.add(written.key)
             self._bytes -= rows.pop(0)[5]
         order = self._order = self._order + 1
-        rows.append([where, hook, self._clock.now_ms(), order, kept, 0])
+        rows.append([place, hook, self._clock.now_ms(), order, kept, 0])
         unmeasured = written.unmeasured = written.unmeasured + 1
         if unmeasured == 1:
             self._waiting.append(written)
-            written.guess = written.size or self._sizes.get(layer_id, MAX_BYTES)
+            written.guess = written.size or self._sizes.get(written.key[0], MAX_BYTES)
         waiting = self._waiting_bytes = self._waiting_bytes + written.guess
         if unmeasured >= _MEASURED or waiting > MAX_BYTES * _WAITING or len(self._waiting) >= _MOST_WAITING:
             self._measure()
@@ -193,7 +181,8 @@ class StateHistory:
         """Measure what was written since the last time, which takes as long as to copy it, and forget what is too much."""
         for written in self._waiting:
             self._bytes += written.measure()
-            self._sizes[written.layer_id] = max(written.size, self._sizes.get(written.layer_id, 0) * 7 // 8)
+            layer_id = written.key[0]
+            self._sizes[layer_id] = max(written.size, self._sizes.get(layer_id, 0) * 7 // 8)
         self._waiting.clear()
         self._waiting_bytes = 0
         if self._bytes > MAX_BYTES:
@@ -201,7 +190,9 @@ class StateHistory:
 
     def _drop(self, key: tuple[str, str]) -> None:
         """Forget all writes of a layer in one scope."""
-        rows = self._written.pop(key).rows
+        written = self._written.pop(key)
+        written.is_dropped = True
+        rows = written.rows
         self._bytes -= sum([row[5] for row in rows])
         rows.clear()  # it may be among those that wait to be measured
 
@@ -240,10 +231,9 @@ class StateHistory:
     def _changes(self, layer_id: str, scope_key: str) -> Iterator[StateChange]:
         """Yield the writes of a layer in one scope that are remembered, newest first, with the very states."""
         written = self._written.get((layer_id, scope_key))
-        for where, hook, t_ms, order, state, size in () if written is None else reversed(written.rows):
-            yield StateChange(
-                layer_id, scope_key, where.thread_id, where.turn, where.execution_id, hook, t_ms, order, state, size
-            )
+        for place, hook, t_ms, order, state, size in () if written is None else reversed(written.rows):
+            thread_id, execution_id, turn, _ = place
+            yield StateChange(layer_id, scope_key, thread_id, turn, execution_id, hook, t_ms, order, state, size)
 
     def changes(self, layer_id: str, scope_key: str) -> tuple[StateChange, ...]:
         """Return copies of the writes of a layer in one scope that are remembered, oldest first."""
@@ -271,3 +261,39 @@ class StateHistory:
     def state_at(self, layer_id: str, scope_key: str, order: int) -> StateChange | None:
         """Return the last write up to a moment, None where none is remembered."""
         return next((change for change in self._changes(layer_id, scope_key) if change.order <= order), None)
+
+
+class LiveHistory:
+    """Notes the states of some layers that executions write into a `LayerStateStore` while they are live."""
+
+    def __init__(self, history: StateHistory, layers: Iterable[MemoryLayer], live: Mapping[str, _Live]) -> None:
+        self._history = history
+        self._scopes = {layer.id: layer.scope for layer in layers}
+        self._live = live
+
+    def is_as_left(self, execution_id: str, layer_id: str, state: Any) -> bool:
+        """Tell whether a state that was just loaded is the one that was written last."""
+        written = self._written(execution_id, layer_id)
+        if written is None or not written.rows:
+            return False
+        last = written.rows[-1][4]
+        return state is last or is_same(last, state)
+
+    def note(self, execution_id: str, layer_id: str, kept: Any, hook: str) -> None:
+        """Note a write, given a copy of the state that nobody writes into."""
+        written = self._written(execution_id, layer_id)
+        if written is not None:
+            self._history.add(written, self._live[execution_id].event_place, hook, kept)
+
+    def _written(self, execution_id: str, layer_id: str) -> Written | None:
+        execution = self._live.get(execution_id)
+        if execution is None:
+            return None
+        found: Written | None = execution.written.get(layer_id)
+        if found is None or found.is_dropped:
+            scope = self._scopes.get(layer_id)
+            if scope is None:
+                return None
+            ids = ScopeIds(execution_id, execution.event_place[0], execution.resource_id)
+            found = execution.written[layer_id] = self._history.written(layer_id, resolve_scope_key(scope, ids))
+        return found

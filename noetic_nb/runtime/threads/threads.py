@@ -19,7 +19,7 @@ from noetic_nb.runtime.context.context import Context, Runner
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.messages import as_input_items, log_items
 from noetic_nb.runtime.context.reply import AgentReply, problem_code, problem_text
-from noetic_nb.runtime.threads.state_history import StateHistory
+from noetic_nb.runtime.threads.state_history import LiveHistory, StateHistory
 from noetic_nb.runtime.threads.thread import Delivery, Message, Thread
 from noetic_nb.runtime.threads.turn import ExecutionEnd, Resumed, arm_deadline, close_execution, new_context, run_turn
 from noetic_nb.steps import SpawnStep
@@ -71,7 +71,7 @@ class Threads:
         self._clearing = asyncio.Lock()
         self._history = StateHistory(engine.clock)
         # Only root executions are in `live`. A child's states are its own, and show in the write of its parent's merge.
-        engine.stack.state.keep = self._history.keeper(engine.stack.layers, self.live)
+        engine.stack.state.history = LiveHistory(self._history, engine.stack.layers, self.live)
         engine.stack.state.on_problem = self._warn
 
     def thread(self, thread_id: str) -> Thread:

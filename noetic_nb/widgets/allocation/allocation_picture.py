@@ -71,7 +71,8 @@ def rows(call: CallShare, order: dict[str, int], caching: CallCaching = NO_CACHI
 
 def _with_caching(row: Row, caching: CallCaching) -> Row:
     key = key_of(row.part)
-    return replace(row, shared=caching.shared.get(key, ""), broke=caching.broke == key)
+    shared, broke = caching.shared.get(key, ""), caching.broke == key
+    return replace(row, shared=shared, broke=broke) if shared or broke else row
 
 
 def _rows(call: CallShare, order: dict[str, int]) -> list[Row]:

@@ -5,6 +5,7 @@ Nothing is made text before it is asked for: a run of ten thousand turns is read
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field
 from functools import lru_cache
@@ -15,7 +16,7 @@ from noetic_nb.events import ErrorRaised, ModelCalled, SteeringDecided
 from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.decision_faults import FAULTY_OUTCOMES, is_faulty
 from noetic_nb.runs.plain_text import plain
-from noetic_nb.widgets.ledger.decision_text import OUTCOMES, search_text
+from noetic_nb.widgets.ledger.decision_text import OUTCOMES, row_texts, search_text
 
 __all__ = ["FACETS", "FAULTS", "NOT_ENFORCED", "Entry", "Filter", "Fold", "LedgerIndex", "Line"]
 
@@ -45,6 +46,8 @@ class Entry:
     status: str | None = None
     """How the tool call ended."""
     words: str | None = field(default=None, repr=False)
+    texts: Mapping[str, Any] | None = field(default=None, repr=False)
+    """The texts of its row, where it was drawn lately."""
 
     @property
     def action(self) -> str:
@@ -176,6 +179,9 @@ class Filter:
         return not self.words and "allow" not in self.chips and self.within is None
 
 
+# Texts of rows that are kept: of all that a static form shows, which is drawn anew after each cell, and of a page beside it.
+TEXTS_KEPT: Final = 300
+
 # A pasted page is no query.
 MAX_QUERY: Final = 1_000
 
@@ -205,6 +211,7 @@ class LedgerIndex:
         self._lines: list[Line] = []
         # The places of all that an entry of the same kind is found by: of a long run there are few kinds.
         self._alike: dict[tuple[Any, ...], list[list[int]]] = {}
+        self._drawn: deque[Entry] = deque()
 
     def add(self, entry: Entry) -> None:
         """Take the next entry."""
@@ -216,6 +223,18 @@ class LedgerIndex:
         for places in found:
             places.append(entry.at)
         _join(self._lines, entry)
+
+    def texts(self, entry: Entry) -> Mapping[str, Any]:
+        """Return the texts of a row as `row_texts` does; those of the rows that were drawn last are kept.
+
+        They depend on the event and the response only, and an entry has both from the beginning.
+        """
+        if entry.texts is None:
+            entry.texts = row_texts(entry.event, entry.answer)
+            self._drawn.append(entry)
+            if len(self._drawn) > TEXTS_KEPT:
+                self._drawn.popleft().texts = None
+        return entry.texts
 
     def counts(self, kind: str) -> list[tuple[str, int]]:
         """Return the names of one kind, in the order of their first appearance, and how often each occurs."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 from noetic_nb.events import ErrorRaised, SteeringDecided
 from noetic_nb.markup import escape
 from noetic_nb.runs.plain_text import plain
-from noetic_nb.widgets.ledger.decision_text import OUTCOMES, row_texts
+from noetic_nb.widgets.ledger.decision_text import OUTCOMES
 from noetic_nb.widgets.ledger.ledger_index import Entry, Filter, Fold, LedgerIndex, Line
 
 __all__ = ["COLUMNS", "EMPTY", "LedgerPicture", "wire"]
@@ -32,8 +32,8 @@ FOLDED_SHOWN: Final = 20
 _SIGNS: Final = re.compile(r"[_.:/-](?!$)")
 
 
-def wire(line: Line) -> dict[str, Any]:
-    """Return a line as a page gets it: a row, or how many allows are folded."""
+def wire(line: Line, index: LedgerIndex) -> dict[str, Any]:
+    """Return a line of an index as a page gets it: a row, or how many allows are folded."""
     if isinstance(line, Fold):
         return {"fold": line.count, "first": line.first, "last": line.last}
     event = line.event
@@ -44,7 +44,7 @@ def wire(line: Line) -> dict[str, Any]:
         "outcome": _outcome(event),
         "faulty": line.is_faulty,
         "enforced": not isinstance(event, SteeringDecided) or event.enforced,
-        **row_texts(event, line.answer),
+        **index.texts(line),
         "ms": _ms(event),
         "go": {
             # As other views know it; one that cannot be shown as it is may not be JSON, and the numbers say enough.
@@ -98,14 +98,14 @@ class LedgerPicture:
         if not self.index.entries:
             return f'{head}<p class="nn-empty">{escape(self.empty)}</p>{note}'
         lines, earlier = self._newest()
-        body = "".join([self._fold(line) if isinstance(line, Fold) else _row(line) for line in lines])
+        body = "".join([self._fold(line) if isinstance(line, Fold) else _row(line, self.index) for line in lines])
         if earlier:
             note += f'<p class="nn-note">{earlier:,} earlier lines are in <code>to_frame()</code>.</p>'
         return f'{head}<p class="nn-sub">{escape(self.headline())}</p><div class="nn-scroll">{_table(body)}</div>{note}'
 
     def _fold(self, fold: Fold) -> str:
         shown = self.index.entries[max(fold.first, fold.last - FOLDED_SHOWN + 1) : fold.last + 1][::-1]
-        rows = "".join([_row(entry) for entry in shown])
+        rows = "".join([_row(entry, self.index) for entry in shown])
         more = fold.count - len(shown)
         rest = f'<p class="nn-note">and {more:,} more</p>' if more > 0 else ""
         inside = f"<details><summary>{fold.count:,} allowed</summary>{_table(rows)}{rest}</details>"
@@ -119,14 +119,14 @@ class LedgerPicture:
         lines, earlier = self._newest()
         texts = [f"Ledger. {self.headline()}", *note]
         for line in lines:
-            texts.append(f"  {line.count:,} allowed" if isinstance(line, Fold) else f"  {_line(line)}")
+            texts.append(f"  {line.count:,} allowed" if isinstance(line, Fold) else f"  {_line(line, self.index)}")
         if earlier:
             texts.append(f"  {earlier:,} earlier lines are in to_frame().")
         return "\n".join(texts)
 
 
-def _line(entry: Entry) -> str:
-    row = wire(entry)
+def _line(entry: Entry, index: LedgerIndex) -> str:
+    row = wire(entry, index)
     because = f" by {row['rules']}" if row["rules"] else ""
     guidance = f": {row['guidance']}" if row["guidance"] else ""
     outcome = f" ({row['outcome']})" if row["outcome"] else ""
@@ -142,8 +142,8 @@ def _table(body: str) -> str:
     return f'<table class="nn-table nn-ledger"><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>'
 
 
-def _row(entry: Entry) -> str:
-    row = wire(entry)
+def _row(entry: Entry, index: LedgerIndex) -> str:
+    row = wire(entry, index)
     cells = (
         str(row["go"]["turn"]),
         _decision(row),

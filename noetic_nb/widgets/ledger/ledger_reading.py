@@ -103,7 +103,7 @@ class LedgerReading(Reading):
             self._snapshot["total"] = len(self.index.entries)
             self._snapshot["count"] = len(lines)
             self._snapshot["facets"] = self._facets()
-            self._snapshot["lines"] = [wire(line) for line in lines[-PAGE:]]
+            self._snapshot["lines"] = [wire(line, self.index) for line in lines[-PAGE:]]
         return self._snapshot
 
     @property
@@ -152,7 +152,7 @@ class LedgerReading(Reading):
         data = self.snapshot
         self.index.add(entry)
         lines = self.index.lines(Filter())
-        sent = wire(lines[-1])
+        sent = wire(lines[-1], self.index)
         if len(lines) == data["count"]:  # one more of a row of allows
             data["lines"][-1] = sent
         else:
@@ -215,7 +215,7 @@ class LedgerReading(Reading):
             "count": len(lines),
             "matched": matched,
             "total": len(self.index.entries),
-            "lines": [wire(line) for line in shown],
+            "lines": [wire(line, self.index) for line in shown],
         }
 
     def _detail(self, entry: Entry) -> dict[str, Any]:

@@ -271,26 +271,30 @@ class ThreadChart:
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows of all columns, always the same list."""
         columns = -(-len(self.turns) // self.size)
-        lost = [*self._rows[columns:]]
+        lost, made = [*self._rows[columns:]], []
         del self._rows[columns:]
         for column in sorted(self._stale):
             lost += self._rows[column : column + 1]
             row = self._row(column)
+            made.append(row)
             self._rows[column : column + 1] = [row]
             self._known.update(row["values"].keys())
             self._ruled.update(row["rule"].keys())
             for key, number in _highs(row):
                 self._tops[key] = max(self._tops.get(key, 0), number)
         self._stale.clear()
-        self._forget(lost)
+        self._forget(lost, made)
         return self._rows
 
-    def _forget(self, lost: Sequence[Mapping[str, Any]]) -> None:
+    def _forget(self, lost: Sequence[Mapping[str, Any]], made: Sequence[Mapping[str, Any]]) -> None:
         again: set[str] = set()
         for row in lost:
             self._known.subtract(row["values"].keys())
             self._ruled.subtract(row["rule"].keys())
             again |= {key for key, number in _highs(row) if number >= self._tops.get(key, 0)}
+        # Mostly the row in its place is as high: a threshold stays, and what is added up grows.
+        for row in made if again else ():
+            again -= {key for key, number in _highs(row) if number >= self._tops[key]}
         if not again:
             return
         # The greatest is gone: it is looked for anew.
