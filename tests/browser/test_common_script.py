@@ -25,34 +25,46 @@ const root = document.querySelector("#root");
 """
 
 
-@pytest.fixture(scope="module")
-def bare_page(browser: Any) -> Iterator[Any]:
-    """One page for all, since a new one costs more than what a test does in it."""
-    opened = browser.new_page()
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
-def page(bare_page: Any) -> Iterator[Callable[[str], Any]]:
-    """Open an empty document in which the script and some more have run."""
+def opener(opened: Any) -> Iterator[Callable[[str], Any]]:
+    """Give what has a page run the script and some more in an empty document."""
     problems: list[str] = []
 
     def complain(error: Any) -> None:
         problems.append(str(error))
 
     def run(script: str) -> Any:
-        bare_page.goto("about:blank")  # a document with no name and no listener of the last one
-        bare_page.mouse.move(0, 0)
-        bare_page.set_content("<div id='root'></div>")
-        bare_page.add_script_tag(content=_text("base/common.js") + MODEL + script)
-        return bare_page
+        opened.goto("about:blank")  # no name and no listener of the last document
+        opened.set_content("<div id='root'></div>")
+        opened.add_script_tag(content=_text("base/common.js") + MODEL + script)
+        return opened
 
-    bare_page.on("pageerror", complain)
+    opened.on("pageerror", complain)
     yield run
-    bare_page.evaluate("() => new Promise((done) => setTimeout(done))")  # what fails late has failed
-    bare_page.remove_listener("pageerror", complain)
+    opened.evaluate("() => new Promise((done) => setTimeout(done))")  # what fails late has failed
+    opened.remove_listener("pageerror", complain)
     assert problems == []
+
+
+@pytest.fixture(scope="module")
+def shared_page(browser: Any) -> Iterator[Any]:
+    """One page, since a new one costs more than what most tests do in it."""
+    opened = browser.new_page()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def page(shared_page: Any) -> Iterator[Callable[[str], Any]]:
+    """Open an empty document in a page that others have used."""
+    yield from opener(shared_page)
+
+
+@pytest.fixture
+def new_page(browser: Any) -> Iterator[Callable[[str], Any]]:
+    """Open an empty document in a page whose pointer and focus are where they begin."""
+    opened = browser.new_page()
+    yield from opener(opened)
+    opened.close()
 
 
 MARKS = """
@@ -65,8 +77,8 @@ arrowKeys(marks, ".mark");
 """
 
 
-def test_the_value_of_a_mark_is_shown_for_the_pointer_and_for_the_focus(page: Any) -> None:
-    opened = page(MARKS)
+def test_the_value_of_a_mark_is_shown_for_the_pointer_and_for_the_focus(new_page: Any) -> None:
+    opened = new_page(MARKS)
     line = opened.locator(".nn-readout")
     expect(line).to_have_text("nothing yet")
 
@@ -83,8 +95,8 @@ def test_the_value_of_a_mark_is_shown_for_the_pointer_and_for_the_focus(page: An
     expect(line).to_have_text("nothing yet")
 
 
-def test_many_marks_are_one_stop_of_the_tab_key_and_arrows_move_within(page: Any) -> None:
-    opened = page(MARKS)
+def test_many_marks_are_one_stop_of_the_tab_key_and_arrows_move_within(new_page: Any) -> None:
+    opened = new_page(MARKS)
 
     seen = []
     for key in ("Tab", "ArrowRight", "End", "ArrowRight", "ArrowLeft", "Home", "ArrowLeft"):
