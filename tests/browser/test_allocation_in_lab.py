@@ -102,6 +102,26 @@ def test_a_call_shows_what_it_was_billed_at_once_it_has_ended(notebook: Open, ce
     expect(root.locator("[data-kept]")).to_have_count(1)  # patched, not drawn anew
 
 
+# A page that is loaded again looks two seconds for a widget, and then never again: on a machine that stalls, that is too short.
+GIVEN_UP = re.compile("widget model not found")
+
+
+def load_again(opened: Any, shown: Any, texts: list[str]) -> None:
+    """Load the page anew until it shows these texts; where it gave widgets up, once more."""
+    for _ in range(5):
+        before = len(opened.problems)
+        opened.page.reload()
+        wait_for(
+            lambda: shown.all_inner_texts() == texts or any(map(GIVEN_UP.search, opened.problems[before:])),  # noqa: B023
+            "the page has its widgets, or has given them up",
+            seconds=60,
+        )
+        if shown.all_inner_texts() == texts:
+            return
+        opened.tolerated = GIVEN_UP
+    raise AssertionError("the page gives its widgets up each time")
+
+
 def test_a_view_that_is_shown_again_or_loaded_late_is_complete(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("Run", ["shown = TokenAllocation(run)\nshown", "shown"]), is_alone=True)
     opened.run_all()
@@ -110,8 +130,7 @@ def test_a_view_that_is_shown_again_or_loaded_late_is_complete(notebook: Open, c
     expect(places).to_have_text(["3 of 3", "3 of 3"])
 
     opened.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
-    opened.page.reload()
-    expect(places).to_have_text(["3 of 3", "3 of 3"], timeout=60_000)
+    load_again(opened, places, ["3 of 3", "3 of 3"])
     opened.kernel.run("for e in scenes.turn(4): run.append(e)")
 
     expect(places).to_have_text(["4 of 4", "4 of 4"])
@@ -236,7 +255,7 @@ def test_a_slider_plans_the_call_again_and_reset_shows_it_as_it_was(notebook: Op
 
     root.get_by_role("button", name="Reset").click()
     expect(root.locator(".nn-row-name").first).to_have_text("Sent")
-    assert root.locator(".nn-legend").inner_text() == was
+    wait_for(lambda: root.locator(".nn-legend").inner_text() == was, "the legend is as it was")
 
 
 def test_a_run_without_plans_says_why_there_are_no_sliders(notebook: Open, cells_of: Open) -> None:

@@ -146,7 +146,7 @@ def test_a_rule_of_each_form_is_edited_tried_applied_and_obeyed(notebook: Open, 
     text.fill("true &&\ntool.args.amont > 20 && tool.nme == 'pay'")
     editor.get_by_role("button", name="Apply", exact=True).click()
     expect(notice).to_contain_text("Did you mean 'name'")
-    assert editor.locator(".nn-gutter [data-bad]").inner_text() == "2"
+    expect(editor.locator(".nn-gutter [data-bad]")).to_have_text("2")
     text.fill("tool.args.amount > 20")
     expect(diff).to_contain_text("newly denied")
     editor.get_by_label("Action").select_option("guide")
@@ -195,7 +195,7 @@ def test_the_editor_is_worked_with_the_keyboard(notebook: Open) -> None:
     page.keyboard.press("Tab")
 
     assert not text.evaluate("node => node === document.activeElement")
-    assert editor.locator(".nn-gutter div").count() == 3
+    expect(editor.locator(".nn-gutter div")).to_have_count(3)
 
 
 SET_COMMS = """async mode => {
