@@ -286,7 +286,7 @@ def test_a_workbench_is_drawn_beside_a_tree_of_fifty_widgets(notebook: Open, cel
     opened.page.locator(".nn-workbench").first.wait_for()
 
     took: dict[str, list[float]] = {"tree": [], "bench": []}
-    for _ in range(4):
+    for _ in range(2):  # the second finds in caches what the first has loaded
         took["tree"].append(
             opened.page.evaluate(DRAWN, [2, ".widget-slider, .widget-text, .widget-button, .widget-label", 40])
         )
