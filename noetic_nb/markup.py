@@ -91,6 +91,8 @@ def plain_data(value: object, length: int) -> str:
 
 
 def _shown(text: str, length: int) -> str:
+    if len(text) <= length and text.isascii() and text.isprintable():
+        return text  # nearly all there is
     # Cut again, because characters that are spelled out take more room.
     import html
 

@@ -6,7 +6,7 @@ Predicates and scorers written by users are code; a snapshot refers to them by n
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Any, Final, Literal, TypeAlias
 
@@ -17,7 +17,7 @@ from noetic_nb.regulator.predicates.call_budget import CallBudget
 from noetic_nb.regulator.predicates.context_scorer import CONTEXT_SCORER, CONTEXT_THRESHOLD, ContextScorer
 from noetic_nb.regulator.predicates.core import CostCap, ProceduralWarning, QualityDecline, ScopeDrift
 from noetic_nb.regulator.predicates.drift import NEWER_KEYWORDS, RELEASE_KEYWORDS, DriftScorer, KeywordScorer
-from noetic_nb.regulator.predicates.explanation import Predicate, names_of, require_number, require_whole
+from noetic_nb.regulator.predicates.explanation import Predicate, fields_of, names_of, require_number, require_whole
 from noetic_nb.regulator.predicates.low_confidence import LowConfidence
 from noetic_nb.regulator.predicates.tool_loops import RepeatedFailure, ToolLoop
 
@@ -287,11 +287,10 @@ snapshots, bounded memory. ``presets.describe()`` says what it did where it was 
 
 def _with_numbers(name: str, predicate: Predicate, numbers: Mapping[str, Any]) -> Predicate:
     record: Any = predicate
-    given: tuple[Any, ...] = fields(record) if is_dataclass(record) else ()
-    fields_of: dict[str, Any] = {item.name: getattr(record, item.name) for item in given}
+    values: dict[str, Any] = {item.name: getattr(record, item.name) for item in fields_of(record)}
     # A cap that is not set is a number too; a choice such as `by` is none.
-    known = [key for key, value in fields_of.items() if value is None or _is_number(value)]
-    limits = {key: dict(value) for key, value in fields_of.items() if isinstance(value, Mapping)}
+    known = [key for key, value in values.items() if value is None or _is_number(value)]
+    limits = {key: dict(value) for key, value in values.items() if isinstance(value, Mapping)}
     known += [f"{key}.{inside}" for key, inner in limits.items() for inside in inner]
     changes: dict[str, Any] = {}
     for key, value in numbers.items():

@@ -202,7 +202,8 @@ class DecisionTape:
         NoeticConfigError
             ``UNKNOWN_PREDICATE``, ``UNKNOWN_THRESHOLD`` or ``INVALID_THRESHOLD``.
         """
-        with_thresholds(self.template.settings, thresholds)  # refused also where nothing was decided
+        if not self._rules:  # refused also where nothing was decided
+            with_thresholds(self.template.settings, thresholds)
         answers = [
             self._answers_under(rule, with_thresholds(self._recorded_settings(rule), thresholds), readings)
             for rule, (_, readings) in enumerate(self._rules)

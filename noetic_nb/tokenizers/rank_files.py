@@ -6,7 +6,6 @@ that carry the files. A file counts only if its digest is the published one.
 
 from __future__ import annotations
 
-import base64
 import binascii
 import gzip
 import hashlib
@@ -70,7 +69,7 @@ def ranks_in(content: bytes, given: object = None) -> dict[bytes, int]:
         for line in content.splitlines():
             if line:
                 token, number = line.split()
-                ranks[base64.b64decode(token, validate=True)] = int(number)
+                ranks[binascii.a2b_base64(token, strict_mode=True)] = int(number)
     except (ValueError, binascii.Error) as exc:
         raise _damaged(given, f"a line is no token with its rank ({exc})") from exc
     if len(ranks) < 2 or len(set(ranks.values())) != len(ranks):

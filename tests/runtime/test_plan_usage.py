@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from noetic_nb.items import ItemLog, input_message
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from noetic_nb.items import ItemLog, input_message, item_tokens
+from noetic_nb.items.item import tokens_of
 from noetic_nb.memory import BudgetPlan, ProjectionPolicy
 from noetic_nb.memory.budget import LayerAllocation
 from noetic_nb.memory.recall import RecallEntry
@@ -61,6 +68,56 @@ def test_a_layer_that_offers_twice_or_without_an_allocation_is_counted_with_all_
 
     assert rows(plan) == [("notes", 200.0, 30, 170.0, 2), ("quiet", 10.0, 0, 10.0, 0), ("other", 0.0, 2, 0.0, 1)]
     assert len(plan.layer_items) == 3
+
+
+@pytest.mark.parametrize("is_same", [True, False], ids=["same", "other"])
+def test_a_text_is_counted_again_unless_it_was_counted_alike(is_same: bool) -> None:
+    def letters(text: str) -> int:
+        return len(text)
+
+    offer = entry("notes", "x" * 40)
+    log = ItemLog([input_message("hello")])
+    policy = ProjectionPolicy(token_budget=10_000, response_reserve=0)
+    counted_by = letters if is_same else estimate_tokens
+    plan = plan_turn(log, [], policy, [offer], budgets=split(200.0), tokenizer=letters, counted_by=counted_by)
+
+    assert plan.layers[0].used == (offer.token_count if is_same else 40)
+
+
+def test_items_are_added_up_whether_they_were_counted_before_or_not() -> None:
+    counted, wide = input_message("hello"), input_message("h\u00e9llo")  # the second is counted when it is wanted
+    plain = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hello"}]}
+
+    for items in ((counted, counted), (counted, wide), (counted, plain), ()):
+        assert tokens_of(items) == sum(map(item_tokens, items))
+
+
+TEXTS = st.integers(0, 300).map(lambda size: "x" * size)
+
+
+@given(
+    talk=st.lists(st.tuples(st.sampled_from(["user", "developer", "system"]), TEXTS), max_size=6),
+    offers=st.lists(TEXTS, max_size=4),
+    budget=st.integers(0, 600),
+    reserve=st.integers(0, 100),
+    tools=st.integers(0, 100),
+    overflow=st.sampled_from(["truncate", "sliding_window", "summarize"]),
+    window=st.none() | st.integers(0, 4),
+    chosen=st.none() | st.lists(st.integers(0, 5), max_size=4),
+)
+def test_a_request_that_is_too_large_would_be_so_without_what_layers_offer(
+    talk: Any, offers: Any, budget: int, reserve: int, tools: int, overflow: Any, window: Any, chosen: Any
+) -> None:
+    log = ItemLog([input_message(text, role) for role, text in talk])
+    window = None if overflow == "truncate" else window
+    policy = ProjectionPolicy(token_budget=budget, response_reserve=reserve, overflow=overflow, window_size=window)
+    entries = [entry(f"layer{place}", text) for place, text in enumerate(offers)]
+    entries = [each if each.text else each._replace(items=()) for each in entries]
+    projected = None if chosen is None else [log[at] for at in chosen if at < len(log)]
+    plan = plan_turn(log, [], policy, entries, tool_tokens=tools, projected=projected)
+
+    room = policy.token_budget - policy.response_reserve
+    assert (plan.total_tokens > room) == (plan.history + plan.system + plan.tools > room)
 
 
 def test_the_last_items_of_a_request_are_found_behind_every_part() -> None:

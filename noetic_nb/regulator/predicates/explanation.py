@@ -11,6 +11,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
+from functools import lru_cache
 from html import escape
 from numbers import Integral, Real
 from typing import Any, Final, Literal, Protocol, TypeAlias
@@ -313,11 +314,14 @@ def names_of(predicates: Iterable[Predicate]) -> tuple[str, ...]:
     >>> names_of([ToolLoop(), ToolLoop(by="call", period=2), CostCap(), CostCap(tokens_out=5)])
     ('tool_loop', 'tool_loop(by=call, period=2)', 'cost_cap', 'cost_cap #2')
     """
-    named = [(_base_name(predicate), predicate) for predicate in predicates]
-    several = Counter(base for base, _ in named)
+    given = tuple(predicates)
+    bases = tuple([_base_name(predicate) for predicate in given])
+    several = Counter(bases)
+    if len(several) == len(bases):
+        return bases
     seen: Counter[str] = Counter()
     names = []
-    for base, predicate in named:
+    for base, predicate in zip(bases, given, strict=True):
         name = base if several[base] == 1 else f"{base}{_set_apart(predicate)}"
         seen[name] += 1
         names.append(name if seen[name] == 1 else f"{name} #{seen[name]}")
@@ -331,7 +335,7 @@ def _base_name(predicate: Predicate) -> str:
 
 def _set_apart(predicate: Predicate) -> str:
     shown = []
-    for item in _fields_of(predicate):
+    for item in fields_of(predicate):
         value = getattr(predicate, item.name)
         if value is True:
             shown.append(item.name)
@@ -342,8 +346,15 @@ def _set_apart(predicate: Predicate) -> str:
     return f"({', '.join(shown)})" if shown else ""
 
 
-def _fields_of(predicate: Any) -> tuple[Field[Any], ...]:
-    return fields(predicate) if is_dataclass(predicate) else ()
+def fields_of(predicate: object) -> tuple[Field[Any], ...]:
+    """Return the fields of a predicate, none where it is no dataclass."""
+    kind: Any = type(predicate)  # mypy takes no class for hashable
+    return _fields_in(kind)
+
+
+@lru_cache(maxsize=256)
+def _fields_in(kind: type) -> tuple[Field[Any], ...]:
+    return fields(kind) if is_dataclass(kind) else ()
 
 
 def thresholds_of(predicates: Iterable[Predicate]) -> dict[str, dict[str, float]]:
@@ -365,9 +376,7 @@ def thresholds_of(predicates: Iterable[Predicate]) -> dict[str, dict[str, float]
 def _numbers(predicate: Predicate) -> Iterator[tuple[str, float]]:
     own = getattr(predicate, "thresholds", None)
     found = (
-        own
-        if isinstance(own, Mapping)
-        else {item.name: getattr(predicate, item.name) for item in _fields_of(predicate)}
+        own if isinstance(own, Mapping) else {item.name: getattr(predicate, item.name) for item in fields_of(predicate)}
     )
     for name, value in found.items():
         # Nearly all are plain, and abstract types take many times as long to ask.

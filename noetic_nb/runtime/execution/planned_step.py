@@ -178,10 +178,8 @@ class PlannedStep:
         """Report what is about to be sent: to layers, to rules about where values come from, and to the run."""
         engine, ctx, hooks = self.engine, self.ctx, self.engine.stack.hooks
         room = self.policy.token_budget - self.policy.response_reserve
-        # Layers' items are taken where they fit, and so does all else but what is forced, which has a fate, or was made by
-        # layers of the history: their sum takes longer than all the rest, and is seldom wanted.
-        may_exceed = plan.layer_items and (plan.fates or "project_history" in hooks)
-        if plan.history + plan.system + plan.tools > room or (may_exceed and plan.total_tokens > room):
+        # Layers' items are taken only where they fit beside all the rest.
+        if plan.history + plan.system + plan.tools > room:
             self.warn_over_budget(plan)
         if "delivered" in hooks and not engine.stack.is_idle("delivered", ctx.id):
             engine.stack.delivered(self.hook_ctx, [item["id"] for _, item in plan.layer_items if "id" in item])

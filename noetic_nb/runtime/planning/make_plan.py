@@ -303,7 +303,7 @@ def _hidden(
 
 # What layers use is the same at most steps of an agent. By identity of the allocations and of what counted, which an entry holds:
 # other numbers may be equal and read differently, as 200 and 200.0 do.
-_MAX_USAGES: Final = 1_024
+_MAX_USAGES: Final = 256
 _USAGES: Final[dict[tuple[Any, ...], tuple[Any, Tokenizer, tuple[LayerTokens, ...]]]] = {}
 
 

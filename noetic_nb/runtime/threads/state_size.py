@@ -12,7 +12,6 @@ __all__ = ["size_of"]
 _MOST_VALUES: Final = 10_000
 _CONTAINERS: Final = (dict, list, tuple)
 _SMALL: Final = frozenset({int, float, bool, type(None)})
-_TEXTS: Final = frozenset({str})
 # Bytes of a text beside its characters where these take one each, and of most numbers.
 _TEXT: Final = getsizeof("")
 _NUMBER: Final = getsizeof(1)
@@ -48,11 +47,6 @@ def size_of(state: Any) -> int:
         for inside in (value, value.values()) if isinstance(value, dict) else (value,):
             if is_large:
                 left_out += len(inside) - _MOST_VALUES
-            elif _TEXTS.issuperset(map(type, inside)):  # keys, and most lists: all of them at once
-                looked_at += len(inside)
-                is_ascii = all(map(str.isascii, inside))
-                size += _TEXT * len(inside) + sum(map(len, inside)) if is_ascii else sum(map(getsizeof, inside))
-                continue
             for inner in islice(inside, _MOST_VALUES) if is_large else inside:
                 kind = type(inner)
                 if kind is str:
