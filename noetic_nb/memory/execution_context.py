@@ -173,9 +173,11 @@ class ExecutionContext:
         (2, 0)
         """
         # Several are made in each turn: all other fields are taken over in one go.
+        made = _new(ExecutionContext)
         facts = self.__dict__.copy()
         facts["step_number"], facts["token_usage"], facts["cost"] = step_number, token_usage, cost
-        return ExecutionContext.of(facts)
+        _set_facts(made, facts)
+        return made
 
     @property
     def trace(self) -> Trace:

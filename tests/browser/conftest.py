@@ -117,30 +117,28 @@ def notebook(lab: Lab, browser: Browser, request: pytest.FixtureRequest) -> Iter
         assert each.dialogs == []
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def quiet_page(browser: Browser) -> Iterator[Callable[..., Page]]:
-    """Open a file with JavaScript off and the network off."""
-    contexts: list[Any] = []
+    """Open a file with JavaScript off and the network off: once in a module, and then as wide as it is asked for."""
     foreign: list[str] = []
+    context = browser.new_context(java_script_enabled=False, offline=True)
+    pages: dict[Path, Page] = {}
 
     def open_file(path: Path, *, width: int = 1000) -> Page:
-        context = browser.new_context(
-            java_script_enabled=False,
-            offline=True,
-            viewport={"width": width, "height": 1000},
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.on(
-            "request",
-            lambda request: None if request.url.startswith(("file:", "data:")) else foreign.append(request.url),
-        )
-        page.goto(path.as_uri())
+        page = pages.get(path)
+        if page is None:
+            page = pages[path] = context.new_page()
+            page.on(
+                "request",
+                lambda request: None if request.url.startswith(("file:", "data:")) else foreign.append(request.url),
+            )
+        page.set_viewport_size({"width": width, "height": 1000})
+        if page.url != path.as_uri():
+            page.goto(path.as_uri())
         return page
 
     yield open_file
-    for context in contexts:
-        context.close()
+    context.close()
     # The export's own template names a library on a CDN; without scripts nothing may be fetched at all.
     assert foreign == [], "the page called another host"
 

@@ -25,21 +25,46 @@ const root = document.querySelector("#root");
 """
 
 
-@pytest.fixture
-def page(browser: Any) -> Iterator[Callable[[str], Any]]:
-    """Open an empty page in which the script and some more have run."""
-    opened = browser.new_page()
+def opener(opened: Any) -> Iterator[Callable[[str], Any]]:
+    """Give what has a page run the script and some more in an empty document."""
     problems: list[str] = []
-    opened.on("pageerror", lambda error: problems.append(str(error)))
+
+    def complain(error: Any) -> None:
+        problems.append(str(error))
 
     def run(script: str) -> Any:
+        opened.goto("about:blank")  # no name and no listener of the last document
         opened.set_content("<div id='root'></div>")
         opened.add_script_tag(content=_text("base/common.js") + MODEL + script)
         return opened
 
+    opened.on("pageerror", complain)
     yield run
-    opened.close()
+    opened.evaluate("() => new Promise((done) => setTimeout(done))")  # what fails late has failed
+    opened.remove_listener("pageerror", complain)
     assert problems == []
+
+
+@pytest.fixture(scope="module")
+def shared_page(browser: Any) -> Iterator[Any]:
+    """One page, since a new one costs more than what most tests do in it."""
+    opened = browser.new_page()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def page(shared_page: Any) -> Iterator[Callable[[str], Any]]:
+    """Open an empty document in a page that others have used."""
+    yield from opener(shared_page)
+
+
+@pytest.fixture
+def new_page(browser: Any) -> Iterator[Callable[[str], Any]]:
+    """Open an empty document in a page whose pointer and focus are where they begin."""
+    opened = browser.new_page()
+    yield from opener(opened)
+    opened.close()
 
 
 MARKS = """
@@ -52,8 +77,8 @@ arrowKeys(marks, ".mark");
 """
 
 
-def test_the_value_of_a_mark_is_shown_for_the_pointer_and_for_the_focus(page: Any) -> None:
-    opened = page(MARKS)
+def test_the_value_of_a_mark_is_shown_for_the_pointer_and_for_the_focus(new_page: Any) -> None:
+    opened = new_page(MARKS)
     line = opened.locator(".nn-readout")
     expect(line).to_have_text("nothing yet")
 
@@ -70,8 +95,8 @@ def test_the_value_of_a_mark_is_shown_for_the_pointer_and_for_the_focus(page: An
     expect(line).to_have_text("nothing yet")
 
 
-def test_many_marks_are_one_stop_of_the_tab_key_and_arrows_move_within(page: Any) -> None:
-    opened = page(MARKS)
+def test_many_marks_are_one_stop_of_the_tab_key_and_arrows_move_within(new_page: Any) -> None:
+    opened = new_page(MARKS)
 
     seen = []
     for key in ("Tab", "ArrowRight", "End", "ArrowRight", "ArrowLeft", "Home", "ArrowLeft"):

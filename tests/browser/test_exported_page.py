@@ -130,6 +130,15 @@ def looks(converter: Converter, tmp_path_factory: pytest.TempPathFactory) -> Cal
     return exported
 
 
+@pytest.fixture(scope="module")
+def page_with_scripts(browser: Any) -> Iterator[Any]:
+    """A page whose scripts are on, to read colours, and from which every host is out of reach: widgets cannot be loaded."""
+    context = browser.new_context(viewport={"width": 1400, "height": 1000})
+    context.route("**/*", lambda route: route.continue_() if route.request.url.startswith("file:") else route.abort())
+    yield context.new_page()
+    context.close()
+
+
 @pytest.mark.parametrize("options", [(), ("--ExecutePreprocessor.store_widget_state=False",)])
 @pytest.mark.parametrize("width", [1400, 420])
 def test_exported_pictures_need_neither_scripts_nor_network(
@@ -177,18 +186,16 @@ def test_exported_pictures_need_neither_scripts_nor_network(
 )
 def test_an_export_is_readable_in_both_themes_also_without_scripts(
     looks: Callable[..., Path],
-    browser: Any,
+    page_with_scripts: Any,
     shot: Callable[..., Any],
     options: tuple[str, ...],
     scheme: Any,
     ground: str,
 ) -> None:
-    path = looks(*options)
-    # Scripts are on, to read colours, and every host is out of reach: widgets cannot be loaded.
-    context = browser.new_context(color_scheme=scheme, viewport={"width": 1400, "height": 1000})
-    context.route("**/*", lambda route: route.continue_() if route.request.url.startswith("file:") else route.abort())
-    page = context.new_page()
-    page.goto(path.as_uri())
+    path, page = looks(*options), page_with_scripts
+    page.emulate_media(color_scheme=scheme)
+    if page.url != path.as_uri():
+        page.goto(path.as_uri())
 
     shot(page, f"exported-{'-'.join(options)}-{scheme}", full_page=True)
     for at in range(len(VIEWS) + 1):
@@ -196,7 +203,6 @@ def test_an_export_is_readable_in_both_themes_also_without_scripts(
         expect(picture).to_be_visible()
         assert picture.evaluate("el => getComputedStyle(el).backgroundColor") == ground
         assert_readable(picture)
-    context.close()
 
 
 def test_a_view_shown_before_the_run_is_exported_as_it_was_at_the_end(

@@ -12,7 +12,7 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.events import QualityGiven, RunEvent, Where
 from noetic_nb.runs import Run, record
-from noetic_nb.widgets import Ledger, Workbench
+from noetic_nb.widgets import Ledger, RuleEditor, Workbench
 from noetic_nb.widgets.base import cells
 from noetic_nb.widgets.base import reading_thread as readings
 from noetic_nb.widgets.base.feed import Place, Reading
@@ -251,6 +251,18 @@ def test_the_end_of_a_cell_reads_and_shows_everything(held: Held, monkeypatch: p
             run.append(event)
         ends[0]()
         assert shown == [str(len(turn(1)))]
+
+
+def test_the_end_of_a_cell_asks_a_view_of_many_runs_once(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, caught = [Run() for _ in range(5)], []
+    with RuleEditor(nn.RuleBook(), runs=runs) as editor, Ledger(runs[0]) as ledger:
+        for view in (editor, ledger):
+            view._places = (SimpleNamespace(static=None, live=None, cell=None, view=view),)
+            monkeypatch.setattr(view, "catch_up", lambda view=view: caught.append(view))
+        readings.at_cell_end()
+        assert sorted(map(id, caught)) == sorted(map(id, (editor, ledger)))
+        for view in (editor, ledger):
+            view._places = ()
 
 
 def test_where_there_are_no_threads_events_are_read_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:

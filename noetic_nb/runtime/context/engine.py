@@ -268,7 +268,9 @@ class Engine:
         """Return the execution as hooks see it now."""
         known = ctx.hook_base
         if known is None or known[0] is not self or known[1].sink is not self.sink:
-            known = ctx.hook_base = self, self._hook_base(ctx)
+            made = self._hook_base(ctx)
+            ctx.hook_base = self, made
+            return made
         base, tokens, step, cost = known[1], ctx.tokens, ctx.step_count, ctx.cost
         if base.token_usage is tokens and base.step_number == step and base.cost == cost:
             return base

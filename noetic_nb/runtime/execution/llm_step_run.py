@@ -292,11 +292,6 @@ class LLMStepRun(PlannedStep):
                 self.requests += tuple([request for request in requests if request.timing == "immediate"])
                 self.ctx.rerenders += tuple([request for request in requests if request.timing == "batched"])
 
-    async def store(self, response: ModelResponse) -> None:
-        """Let the layers keep what matters of the step's response."""
-        await self.engine.stack.store(self.hook_ctx, response=response, log=self.ctx.item_log)
-        self.raise_stop()
-
 
 def _calls_of(items: Sequence[Item]) -> tuple[Item, ...]:
     return tuple([item for item in items if item["type"] == "function_call"])

@@ -233,7 +233,8 @@ class PlannedStep:
 
     def raise_stop(self) -> None:
         """Raise where a layer wants the turn to stop."""
-        if self.engine.stack.layers and self.engine.stack.has_stops:
-            stop = self.engine.stack.take_stop(self.hook_ctx)
+        stack = self.engine.stack
+        if stack.has_stops:
+            stop = stack.take_stop(self.hook_ctx)
             if stop is not None:
                 raise TurnStopped(stop)

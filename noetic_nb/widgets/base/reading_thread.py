@@ -261,11 +261,11 @@ def follower_of(run: Any) -> Follower:
 
 def at_cell_end(*_result: Any) -> None:
     """Have all views read and show everything: the end of a cell is the last moment at which an executed notebook takes it."""
-    for follower in list(_FOLLOWERS.values()):
-        for view in follower.views:
-            if view.is_shown:
-                view.catch_up()
-                view.publish_if_waiting()
+    # Each once: one that follows hundreds of runs reads them all when it catches up.
+    for view in dict.fromkeys(view for follower in list(_FOLLOWERS.values()) for view in follower.views):
+        if view.is_shown:
+            view.catch_up()
+            view.publish_if_waiting()
 
 
 def watch_cells() -> None:
