@@ -38,9 +38,11 @@ def _is_schema(value: Any) -> bool:
     return (isinstance(kind, str) and kind in _SCHEMA_TYPES) or any(key in value for key in _SCHEMA_KEYS)
 
 
-# A live view shows the same keys, names and states with every update. Nothing long is remembered: that does not recur.
+# A live view shows the same keys, names and states with every update. Of what is long only beginnings recur: a text of which no
+# more is shown stands in several views, each as HTML and as text. Each is known by all that is read of it.
 _short_spans: Final = lru_cache(maxsize=4_096)(spans_of)
 _SHORT_TEXT: Final = 48
+_head_spans: Final = lru_cache(maxsize=32)(spans_of)
 
 
 class Redaction:
@@ -138,7 +140,7 @@ class Redaction:
             return self.text(text)
         text = text[: length + MARGIN]
         for _ in range(_ROUNDS):
-            spans = spans_of(text)
+            spans = _head_spans(text)
             if not spans:
                 break
             pieces = []

@@ -150,7 +150,7 @@ def test_everything_is_inside_the_figure_and_the_legend_outside_of_the_data(
     name: str, width: float, layout: Any
 ) -> None:
     axes = FIGURES[name](ax=fresh(width, max(2.56, width / 2), layout=layout))
-    drawn(axes)
+    axes.figure.draw_without_rendering()  # type: ignore[union-attr]  # places everything
 
     legend = axes.get_legend()
     assert legend is not None

@@ -93,7 +93,8 @@ def test_no_cut_lets_the_head_of_a_secret_out(show: Any, lead: str) -> None:
 def test_only_the_beginning_of_a_long_text_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[int] = []
     spans_of = redaction.spans_of
-    monkeypatch.setattr(redaction, "spans_of", lambda text: searched.append(len(text)) or spans_of(text))
+    for name in ("spans_of", "_head_spans"):
+        monkeypatch.setattr(redaction, name, lambda text: searched.append(len(text)) or spans_of(text))
     long = "a b " * 500_000
     run = Run(long, events=renamed(conversation(3), long, long))
 
@@ -103,4 +104,16 @@ def test_only_the_beginning_of_a_long_text_is_searched(monkeypatch: pytest.Monke
         assert len(json.dumps(view.to_text())) < MOST
         view.close()
 
-    assert max(searched) < 3 * MARGIN
+    assert MARGIN < max(searched) < 3 * MARGIN
+
+
+def test_the_beginning_of_a_long_text_is_known_by_all_that_is_read_of_it() -> None:
+    read = 80 + MARGIN
+    text = f"{'.' * 60} {KEY}".ljust(read, ".") + "behind"
+    # Other texts of the same length, which begin alike.
+    others = [text[: read - 1] + "x" + text[read:], text.replace(KEY, KEY[::-1])]
+
+    assert redact_head(text, 80) == redact_head(text, 80) == redact_head(others[0], 80)
+    assert HEAD not in redact_head(text, 80)
+    assert redact_head(others[1], 80) == others[1][:80]
+    assert redact_head(text, 61) != redact_head(text, 80)

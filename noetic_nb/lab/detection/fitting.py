@@ -183,7 +183,7 @@ class Fitting:
             scores = detector.scores(fitted)
             threshold = self._fitted(scores, fitted)
             yield {
-                **self._row(detector, scores, threshold, where, domain, split),
+                **self._row(detector, fitted, threshold, where, domain, split),
                 **self._gain(detector, [] if detector.baseline else baselines, fitted, where),
             }
 
@@ -217,12 +217,12 @@ class Fitting:
         return self._within[key]
 
     def _row(
-        self, detector: Scored, scores: Floats, threshold: float | None, where: Booleans, domain: str, split: str
+        self, detector: Scored, fitted: Booleans, threshold: float | None, where: Booleans, domain: str, split: str
     ) -> dict[str, Any]:
+        scores = detector.scores(fitted)
         known = where & ~np.isnan(scores)
         scores, failed = scores[known], self.failed[known]
         groups = [group for group, is_here in zip(self.groups, known, strict=True) if is_here]
-        domains = self.domains[known].tolist()
         weights = self._weights_of(known, groups)
         row: dict[str, Any] = {
             "detector": detector.name,
@@ -245,10 +245,15 @@ class Fitting:
         ):
             row[name], row[f"{name}_low"], row[f"{name}_high"] = share(hits, among, weights, groups)
         row |= {f"recall{end}": row[f"stopped_failed{end}"] for end in ("", "_low", "_high")}
-        for name, strata in (("auc", None), ("auc_within", domains)):
-            row[name] = area(scores, failed, strata)
-            ends = percentiles(areas(scores, failed, weights, strata)) if len(set(groups)) > 1 else (nan, nan)
-            row[f"{name}_low"], row[f"{name}_high"] = ends
+        within = self._area_within(detector, fitted, known)
+        # In one domain each pair is within it.
+        whole = within
+        if len(set(self.domains[known].tolist())) > 1:
+            drawn = areas(scores, failed, weights) if len(set(groups)) > 1 else np.full(self.samples, nan)
+            whole = area(scores, failed), drawn
+        for name, (value, drawn) in (("auc", whole), ("auc_within", within)):
+            row[name] = value
+            row[f"{name}_low"], row[f"{name}_high"] = percentiles(drawn)
         return row
 
     def _weights_of(self, where: Booleans, groups: Sequence[Hashable]) -> Floats:

@@ -173,11 +173,12 @@ class _Player:
         asked.append(input_message(question.text, ids=self.ids))
         plans = await self._request(ctx, asked, question.text)
         for played, plan in zip(self.played, plans, strict=True):
-            sent = [self._is_sent(evidence, plan) for evidence in question.evidence]
+            told = FoldedTexts([item_text(item) for _, item in plan.layer_items])
+            sent = [self._is_sent(evidence, plan, told) for evidence in question.evidence]
             played.recall.append(sum(sent) / len(sent))
             played.kinds.append(question.kind)
             if question.outdated:
-                stale = [self._is_sent(evidence, plan) for evidence in question.outdated]
+                stale = [self._is_sent(evidence, plan, told) for evidence in question.outdated]
                 played.outdated.append(sum(stale) / len(stale))
             played.asked_tokens.append(plan.total_tokens)
         await self.stack.dispose(ctx)
@@ -204,13 +205,12 @@ class _Player:
             plans.append(plan)
         return plans
 
-    def _is_sent(self, evidence: Evidence, plan: TurnPlan) -> bool:
-        """Tell whether a request has some evidence: its item, another one that says the value, or a layer that tells it."""
+    def _is_sent(self, evidence: Evidence, plan: TurnPlan, told: FoldedTexts) -> bool:
+        """Tell whether a request has some evidence: its item, another one that says the value, or a layer that has told it."""
         layers = {id(item) for _, item in plan.layer_items}
         where = self._says(evidence)
         if any(item.get("id") in where for item in plan.items if id(item) not in layers):
             return True
-        told = [item_text(item) for _, item in plan.layer_items]
         wanted = evidence.value
         if wanted is None:
             wanted = next(
@@ -219,7 +219,7 @@ class _Player:
                 for item in session
                 if item.get("id") == evidence.item
             )
-        return bool(told) and FoldedTexts(told).has(wanted)
+        return told.has(wanted)
 
     @cached_property
     def _folded(self) -> list[tuple[str, FoldedTexts]]:

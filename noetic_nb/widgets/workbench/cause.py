@@ -9,7 +9,7 @@ from noetic_nb.events import ItemsAppended, ModelCalled, RunEvent, SteeringDecid
 from noetic_nb.items import item_text
 from noetic_nb.items.origins import Origin, members
 from noetic_nb.lab.rule_backtest import Trials
-from noetic_nb.redact import redact
+from noetic_nb.redact import MARGIN, clip_data, redact
 from noetic_nb.runs.numbering import Numbering, place_of
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain, plain_data, plain_line, sendable
 from noetic_nb.runs.recorded_origins import RecordedOrigins
@@ -146,10 +146,10 @@ class Causes:
             self._origins = RecordedOrigins(self._run.events, getattr(self._run, "meta", {}))
         known = self._origins.at(event.where, place)
         rows = []
-        args = dict(event.args or {})
-        # A value may be a secret by its name alone.
-        shown = redact(args).values()
-        for (name, value), clean in list(zip(args.items(), shown, strict=True))[:_ARGUMENTS]:
+        args = dict(list((event.args or {}).items())[:_ARGUMENTS])
+        # A value may be a secret by its name alone. Of each more is read than is shown, so that it is cut where it is shown.
+        shown = redact({name: clip_data(value, 2 * MARGIN)[0] for name, value in args.items()}).values()
+        for (name, value), clean in zip(args.items(), shown, strict=True):
             origin = known.origin(value)
             rows.append(
                 {
