@@ -1,16 +1,16 @@
-"""Data of a record that is frozen when it is first read: most of what a run writes down is looked at later, or never."""
+"""Data of a record that is frozen when it is first read, and states that are made then: most is looked at later, or never."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from noetic_nb.items.frozen import thaw
 from noetic_nb.items.kept_data import frozen_data
 
-__all__ = ["Later", "frozen_when_read", "held_by"]
+__all__ = ["LateState", "Later", "as_late", "frozen_when_read", "held_by", "made_state", "written_state"]
 
 _Record = TypeVar("_Record")
 # Two threads that read at once get the same object.
@@ -66,3 +66,58 @@ def frozen_when_read(name: str) -> Callable[[type[_Record]], type[_Record]]:
 def held_by(cls: type[Any], name: str) -> Callable[[Any], Any]:
     """Return what gets the value of a field as it is held: a `Later` where nobody has read it."""
     return _HELD.get((cls, name)) or attrgetter(name)
+
+
+class LateState:
+    """What a state is made of, none of which changes; `LayerStateStore` makes it for whoever gets it.
+
+    A state of a class with a method ``as_late()``, which returns a `LateState` or None, is kept as that as long as nobody but
+    the history of changes and a run want a copy of it.
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:  # each kind has its own
+
+        def made(self) -> Any:
+            """Return the state as its layer has it, another one each time."""
+
+        def as_written(self) -> Any:
+            """Return the state as it was written, also where its layer has gone on since; another one each time."""
+
+
+def as_late(state: Any) -> Any:
+    """Return a state in its late form, where it has one; else as it is.
+
+    Examples
+    --------
+    >>> as_late("as it is")
+    'as it is'
+    """
+    if isinstance(state, LateState):
+        return state
+    own = getattr(type(state), "as_late", None)
+    late = None if own is None else own(state)
+    return state if late is None else late
+
+
+def made_state(state: Any) -> Any:
+    """Return a state as its layer has it, made now if it is late.
+
+    Examples
+    --------
+    >>> made_state("as it is")
+    'as it is'
+    """
+    return state.made() if isinstance(state, LateState) else state
+
+
+def written_state(kept: Any) -> Any:
+    """Return what was kept of a state when it was written, made now if it is late.
+
+    Examples
+    --------
+    >>> written_state("as it is")
+    'as it is'
+    """
+    return kept.as_written() if isinstance(kept, LateState) else kept

@@ -27,7 +27,7 @@ from noetic_nb.events import (
     ViewAssembled,
     Where,
 )
-from noetic_nb.late_data import Later
+from noetic_nb.late_data import Later, written_state
 
 __all__ = ["ROW_LENGTHS", "Note", "Place", "Row", "event_of", "noting", "one_where", "own_note", "place_of"]
 
@@ -59,7 +59,7 @@ def _hook_called(
 
 
 def _state_changed(where: Where, t_ms: float, layer_id: str, hook: HookName, state: Any) -> LayerStateChanged:
-    return LayerStateChanged(where, t_ms, layer_id, hook, Later(state))
+    return LayerStateChanged(where, t_ms, layer_id, hook, Later(written_state(state)))
 
 
 def _budgets_allocated(

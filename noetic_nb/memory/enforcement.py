@@ -12,10 +12,10 @@ from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.events import SteeringDecided
+from noetic_nb.events import MemoryTraceSpan, SteeringDecided
 from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.items.origins import Provenance
-from noetic_nb.late_events import event_of
+from noetic_nb.late_events import Place, Row, event_of
 from noetic_nb.memory.call_history import CallsSoFar
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET, field_of
@@ -34,7 +34,7 @@ from noetic_nb.memory.steering_decision import (
 from noetic_nb.models.client import ModelResponse
 from noetic_nb.redact import REDACTED, redact_head, redact_text
 
-__all__ = ["FAILED_GUIDANCE", "OnSteeringError", "RuleTimes", "decide", "fault_text", "shown_matches"]
+__all__ = ["FAILED_GUIDANCE", "OnSteeringError", "RuleTimes", "decide", "fault_text", "lets_pass", "shown_matches"]
 
 OnSteeringError: TypeAlias = Literal["deny", "allow", "raise"]
 
@@ -168,7 +168,8 @@ async def decide(
     decisions: list[SteeringDecision] = []
     so_far, states, execution_id = ALLOW, runner.state, ctx.execution_id
     for layer in runner.layers_with(point):
-        state = states.get(execution_id, layer.id)
+        # Late, where nobody has looked at it: rules that do see it made.
+        state = states.peek(execution_id, layer.id)
         # The regulator, for one, must know whether the call will be made at all.
         if decisions:
             so_far = most_restrictive(decisions)
@@ -178,8 +179,9 @@ async def decide(
         if response is not None:
             params = AfterModelCallParams(response, ctx, state, history, so_far)
         else:
-            facts = (call_id, history, ctx.depth, so_far, raw_args, provenance)
-            params = tool_call_params(tool_name, tool_args, ctx, state, *facts)
+            params = tool_call_params(
+                tool_name, tool_args, ctx, state, call_id, history, ctx.depth, so_far, raw_args, provenance
+            )
         if (state is None or states.has_disabled) and not runner.runs(layer, execution_id):
             found = _not_begun(runner, layer, point, params, ctx, default_on_error)
         else:
@@ -193,6 +195,28 @@ async def decide(
             # A call that will not be made needs no further opinion, and a judge after this one would cost money.
             break
     return most_restrictive(decisions) if decisions else ALLOW
+
+
+def lets_pass(runner: HookRunner, execution_id: str, place: Place, response: ModelResponse) -> bool:
+    """Tell whether a response passes without a layer being asked, as none has anything to judge; it is in their ledgers then."""
+    states, note = runner.state, runner.note
+    if not runner.passing or states.has_disabled:
+        return False
+    after = []
+    for layer, passes in runner.passing:
+        start = runner.clock.monotonic_ms()
+        state = passes(execution_id, states.peek(execution_id, layer.id), response, runner.clock)
+        if state is None:
+            return False
+        after.append((layer, state, start if note is None else runner.clock.monotonic_ms() - start))
+    for layer, state, duration_ms in after:
+        if note is not None:
+            now = runner.clock.now_ms()
+            note((MemoryTraceSpan.kind, place, now, layer.id, "after_model_call", duration_ms, None, None, 0))
+        states.set(execution_id, layer.id, state, hook="after_model_call")
+        if note is not None and layer.enforces:
+            note(_decided(place, runner, layer, "after_model_call", ALLOW, duration_ms))
+    return True
 
 
 _Later: TypeAlias = Coroutine[Any, Any, SteeringDecision]
@@ -409,9 +433,32 @@ def _record(
         return
     name, args = params[:2] if isinstance(params, BeforeToolCallParams) else (None, None)
     matched = decision.matched and shown_matches(decision.matched, getattr(params, "text", ""))
-    row = (
+    more = (name, args, outcome, faults, matched, rules_ms)
+    row = _decided(ctx.event_place, runner, layer, point, decision, duration_ms, *more)
+    if runner.note is not None and (args is None or type(args) is FrozenDict):  # which nobody can write into
+        runner.note(row)
+    else:
+        runner.sink.emit(event_of(row))
+
+
+def _decided(
+    place: Place,
+    runner: HookRunner,
+    layer: MemoryLayer,
+    point: _Point,
+    decision: SteeringDecision,
+    duration_ms: float,
+    name: str | None = None,
+    args: Any = None,
+    outcome: str | None = None,
+    faults: _Faults = (),
+    matched: Sequence[str] = (),
+    rules_ms: _RulesMs = (),
+) -> Row:
+    """Return the row of a decision, as it is now."""
+    return (
         SteeringDecided.kind,
-        ctx.event_place,
+        place,
         runner.clock.now_ms(),
         layer.recorded_id,
         point,
@@ -427,7 +474,3 @@ def _record(
         matched,
         rules_ms,
     )
-    if runner.note is not None and (args is None or type(args) is FrozenDict):  # which nobody can write into
-        runner.note(row)
-    else:
-        runner.sink.emit(event_of(row))

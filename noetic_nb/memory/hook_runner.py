@@ -19,7 +19,7 @@ from noetic_nb.memory.declared import check_layers
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET, state_of
 from noetic_nb.memory.hook_timeout import HookTimeout, Unfinished, begun, call_apart
-from noetic_nb.memory.idle_hook import IdleHook, IsIdle
+from noetic_nb.memory.idle_hook import IdleHook, IsIdle, PassingHook
 from noetic_nb.memory.layer import DEFAULT_TIMEOUTS_MS, MemoryLayer
 from noetic_nb.memory.state_copy import StateNotCopied
 from noetic_nb.memory.state_store import LayerStateStore
@@ -130,6 +130,11 @@ class HookRunner:
             if all(isinstance(call, IdleHook) for call in calls):
                 self._is_idle[hook] = tuple([call.is_idle for call in calls])
 
+        judges = [(layer, layer.hooks.after_model_call) for layer in self._with["after_model_call"]]
+        passing = [(layer, call.lets_pass) for layer, call in judges if isinstance(call, PassingHook)]
+        self.passing: Final = tuple(passing) if len(passing) == len(judges) else ()
+        """The layers that judge responses, with what tells whether they let one pass; none where one has to be asked."""
+
     @property
     def sink(self) -> EventSink | None:
         """Where traces go."""
@@ -181,7 +186,7 @@ class HookRunner:
         tests = self._is_idle.get(hook)
         if tests is None:
             return False
-        state_of = self.state.get
+        state_of = self.state.peek
         if len(tests) == 1:
             return tests[0](execution_id, state_of)
         return all(test(execution_id, state_of) for test in tests)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-__all__ = ["IdleHook", "IsIdle"]
+from noetic_nb.clock import Clock
+
+__all__ = ["IdleHook", "IsIdle", "LetsPass", "PassingHook"]
 
 IsIdle: TypeAlias = Callable[[str, Callable[[str, str], Any]], bool]
 """Tells whether a hook would do nothing now, given an execution's id and what returns a state by execution and layer.
@@ -29,6 +31,34 @@ class IdleHook:
     def __init__(self, call: Callable[..., Any], is_idle: IsIdle) -> None:
         self._call: Final = call
         self.is_idle: Final = is_idle
+
+    def __call__(self, *given: Any) -> Any:
+        """Call the hook."""
+        return self._call(*given)
+
+
+LetsPass: TypeAlias = Callable[[str, Any, Any, Clock], Any]
+"""Returns the state of a layer after a response that it lets pass without being asked; None where there is something to decide.
+
+It is given the execution's id, the state as it is kept, the response and the clock."""
+
+
+class PassingHook:
+    """A hook that judges responses, with what tells that nothing is to be judged; where somebody follows the run it is called.
+
+    Examples
+    --------
+    >>> from noetic_nb.clock import SYSTEM_CLOCK
+    >>> hook = PassingHook(lambda p: {"decision": {"action": "deny"}}, lambda execution_id, state, response, clock: state)
+    >>> hook.lets_pass("e1", {"seen": 1}, None, SYSTEM_CLOCK)
+    {'seen': 1}
+    """
+
+    __slots__ = ("_call", "lets_pass")
+
+    def __init__(self, call: Callable[..., Any], lets_pass: LetsPass) -> None:
+        self._call: Final = call
+        self.lets_pass: Final = lets_pass
 
     def __call__(self, *given: Any) -> Any:
         """Call the hook."""

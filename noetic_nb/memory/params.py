@@ -13,6 +13,7 @@ from noetic_nb.cards import with_card
 from noetic_nb.items import Item, assistant_text
 from noetic_nb.items.frozen import FLAT, FrozenDict, own_copy
 from noetic_nb.items.origins import MODEL, Origin, Provenance, least_trusted, members
+from noetic_nb.late_data import made_state
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.steering_decision import ALLOW, SteeringDecision
 from noetic_nb.models.client import ModelResponse, TokenLogprob, Usage
@@ -93,10 +94,7 @@ class ReturnParams(NamedTuple):
     child_ctx: ExecutionContext
 
 
-@with_card
-class CompleteParams(NamedTuple):
-    """The execution ends."""
-
+class _Complete(NamedTuple):
     log: Sequence[Item]
     ctx: ExecutionContext
     state: Any
@@ -104,11 +102,32 @@ class CompleteParams(NamedTuple):
 
 
 @with_card
-class DisposeParams(NamedTuple):
-    """Release what the layer holds."""
+class CompleteParams(_Complete):
+    """The execution ends."""
 
+    __slots__ = ()
+
+    @property
+    def state(self) -> Any:
+        """The layer's state."""
+        return made_state(self[2])
+
+
+class _Dispose(NamedTuple):
     state: Any
     ctx: ExecutionContext
+
+
+@with_card
+class DisposeParams(_Dispose):
+    """Release what the layer holds."""
+
+    __slots__ = ()
+
+    @property
+    def state(self) -> Any:
+        """The layer's state."""
+        return made_state(self[0])
 
 
 @with_card
@@ -172,6 +191,11 @@ class BeforeToolCallParams(_BeforeToolCall):
     """
 
     __slots__ = ()
+
+    @property
+    def state(self) -> Any:
+        """The layer's state."""
+        return made_state(self[3])
 
     @property
     def tool_args(self) -> Mapping[str, Any]:
@@ -242,15 +266,24 @@ def tool_call_params(*fields: Any) -> BeforeToolCallParams:
     return BeforeToolCallParams(*fields)
 
 
-@with_card
-class AfterModelCallParams(NamedTuple):
-    """The model has responded: accept, guide or deny the response before it counts."""
-
+class _AfterModelCall(NamedTuple):
     response: ModelResponse
     ctx: ExecutionContext
     state: Any
     history: Sequence[PastCall] = ()
     so_far: SteeringDecision = ALLOW
+
+
+@with_card
+class AfterModelCallParams(_AfterModelCall):
+    """The model has responded: accept, guide or deny the response before it counts."""
+
+    __slots__ = ()
+
+    @property
+    def state(self) -> Any:
+        """The layer's state."""
+        return made_state(self[2])
 
     @property
     def text(self) -> str:

@@ -19,6 +19,7 @@ from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET, RerenderRequest, field_of, rerender_request
 from noetic_nb.memory.hook_runner import HookRunner
 from noetic_nb.memory.hook_timeout import Unfinished, begun
+from noetic_nb.memory.idle_hook import IdleHook
 from noetic_nb.memory.layer import DEFAULT_TIMEOUTS_MS, MemoryLayer
 from noetic_nb.memory.params import RecallParams
 from noetic_nb.memory.state_store import LayerStateStore
@@ -149,6 +150,11 @@ class Recaller:
             if (state is None or states.has_disabled) and not runner.runs(layer, execution_id):
                 runner.skipped(layer, "recall", ctx)
                 continue
+            if type(state) is not dict:
+                hook = layer.hooks.recall
+                if type(hook) is IdleHook and runner.note is None and hook.is_idle(execution_id, states.peek):
+                    continue
+                state = states.get(execution_id, layer_id)
             params = _record(RecallParams, (log, query, ctx, state, budgets.get(layer_id, inf)))
             found: Any
             if cached and layer_id in cached:

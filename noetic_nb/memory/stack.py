@@ -16,7 +16,7 @@ from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, ItemLog, ItemRegistry, parse_item
 from noetic_nb.items.origins import Provenance
 from noetic_nb.items.registry import DEFAULT_REGISTRY
-from noetic_nb.memory.enforcement import OnSteeringError, decide
+from noetic_nb.memory.enforcement import OnSteeringError, decide, lets_pass
 from noetic_nb.memory.execution_context import ExecutionContext, as_response
 from noetic_nb.memory.hook_results import UNSET, RerenderRequest, state_of
 from noetic_nb.memory.hook_runner import NO_SOURCES, HookRunner, Outcome
@@ -118,6 +118,8 @@ class LayerStack:
         self.hooks: Final = self._runner.hooks
         self.is_idle: Final = self._runner.is_idle
         """``is_idle(hook, execution_id)``: whether a hook would do nothing in any layer, so that it need not be called."""
+        self.lets_pass: Final = partial(lets_pass, self._runner)
+        """``lets_pass(execution_id, place, response)``: whether a response need not be judged by `after_model_call`."""
         self._recaller = Recaller(self._runner, ids=ids, force_atomic=force_atomic_recall)
         self._eventual = self._recaller.eventual
         self._on_steering_error: OnSteeringError = on_steering_error
@@ -150,7 +152,7 @@ class LayerStack:
         """Tell whether a layer takes part in an execution: initialised if it needs to be, and not disabled."""
         return self._runner.runs(layer, execution_id, layer_id)
 
-    async def init(self, ctx: ExecutionContext) -> None:
+    def init(self, ctx: ExecutionContext) -> Coroutine[Any, Any, None]:
         """Begin an execution: load every layer's state, then mirror what is written from now on.
 
         Raises
@@ -161,7 +163,7 @@ class LayerStack:
         # Before `init`, whose writes refresh what eventual layers serve.
         if self._eventual.layers:
             self._eventual.begin(ctx)
-        await init_layers(self._runner, self.storage, ctx)
+        return init_layers(self._runner, self.storage, ctx)
 
     def recall(
         self,
@@ -410,7 +412,7 @@ class LayerStack:
     ) -> Steps[None]:
         view = _view(log)
         for layer in self._runner.active("on_complete", ctx):
-            state = self.state.get(ctx.execution_id, layer.id)
+            state = self.state.peek(ctx.execution_id, layer.id)
             params = CompleteParams(view, ctx, state, outcome)
             done = self._runner.begin(layer, "on_complete", params, ctx, read=_STATE_COMPLETED)
             ended = done if isinstance(done, Outcome) else (yield done)
@@ -432,7 +434,7 @@ class LayerStack:
 
     def _disposing(self, ctx: ExecutionContext) -> Steps[dict[str, Exception]]:
         for layer in self._runner.active("dispose", ctx):
-            params = DisposeParams(self.state.get(ctx.execution_id, layer.id), ctx)
+            params = DisposeParams(self.state.peek(ctx.execution_id, layer.id), ctx)
             done = self._runner.begin(layer, "dispose", params, ctx)
             if not isinstance(done, Outcome):
                 yield done

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
+from noetic_nb.late_data import LateState, as_late, made_state
 from noetic_nb.memory.execution_context import Diagnostic, log_diagnostic
 from noetic_nb.memory.state_copy import StateNotCopied, deep_copy, snapshot_of
 from noetic_nb.memory.storage_time import StorageTime
@@ -80,11 +81,16 @@ class LayerStateStore:
 
     def get(self, execution_id: str, layer_id: str) -> Any:
         """Return a layer's state, None where there is none."""
+        # What is made is not put in the place of what is kept: another thread may look while a turn writes the next one.
+        return made_state(self.peek(execution_id, layer_id))
+
+    def peek(self, execution_id: str, layer_id: str) -> Any:
+        """Return a layer's state as it is kept: perhaps a `LateState`."""
         states = self._states.get(execution_id)
         return None if states is None else states.get(layer_id)
 
     def of(self, execution_id: str) -> Mapping[str, Any]:
-        """Return the states of an execution by layer id, as they stand whenever they are looked at; for reading only."""
+        """Return the states of an execution by layer id, as they are kept whenever they are looked at; for reading only."""
         states = self._states.get(execution_id)
         if states is None:
             states = self._states[execution_id] = {}
@@ -123,7 +129,11 @@ class LayerStateStore:
         ):
             history = None
         kept, is_plain = held, True
-        if held is None and (history is not None or target is not None or tell is not None):
+        if type(state) is not dict:  # as most are
+            state = as_late(state) if target is None and not self._listeners else made_state(state)
+            if isinstance(state, LateState):
+                kept = state
+        if kept is None and (history is not None or target is not None or tell is not None):
             # Before anything else: where it fails, nothing has happened.
             try:
                 kept, is_plain = snapshot_of(state)
@@ -234,4 +244,4 @@ class LayerStateStore:
     def states(self, execution_id: str) -> dict[str, Any]:
         """Return the states of an execution by layer id."""
         states = self._states.get(execution_id, {})
-        return {layer_id: states[layer_id] for layer_id in sorted(states)}
+        return {layer_id: made_state(states[layer_id]) for layer_id in sorted(states)}

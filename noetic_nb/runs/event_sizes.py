@@ -34,7 +34,7 @@ from noetic_nb.events import (
 )
 from noetic_nb.items import Item
 from noetic_nb.items.item import known_tokens
-from noetic_nb.late_data import Later, held_by
+from noetic_nb.late_data import Later, held_by, written_state
 from noetic_nb.late_events import ROW_LENGTHS, Place, Row, place_of
 from noetic_nb.tokens import UNITS_PER_TOKEN
 
@@ -333,6 +333,6 @@ class EventSizes:
             known = states[layer_id] = [0, 0]
         if known[1] == 0:
             # As it is held: nobody may ever want to read it.
-            known[:] = 240 + _size(state), _MEASURED
+            known[:] = 240 + _size(written_state(state)), _MEASURED
         known[1] -= 1
         return known[0]

@@ -9,11 +9,12 @@ from typing import Any, Final, get_args
 from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import EventSink, RuleChanged, Where
+from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.memory.built_in import built_in
 from noetic_nb.memory.call_history import CallsSoFar
 from noetic_nb.memory.enforcement import RuleTimes
 from noetic_nb.memory.execution_context import ExecutionContext
-from noetic_nb.memory.idle_hook import IdleHook
+from noetic_nb.memory.idle_hook import IdleHook, PassingHook
 from noetic_nb.memory.layer import MemoryHooks, MemoryLayer, Slot
 from noetic_nb.memory.params import (
     AfterModelCallParams,
@@ -29,11 +30,25 @@ from noetic_nb.memory.params import (
 )
 from noetic_nb.memory.scope import MemoryScope, resolve_scope_key
 from noetic_nb.memory.steering_decision import ALLOW, SteeringDecision
+from noetic_nb.models.client import ModelResponse
 from noetic_nb.steering.evaluation.evaluate import OnError, OnUnparseable, Params, Policy, evaluate
 from noetic_nb.steering.evaluation.judging import LAYER_ID, Judging, Row
 from noetic_nb.steering.evaluation.late_verdicts import QueuedVerdict
 from noetic_nb.steering.evaluation.rule_snapshot import Asked, RuleSnapshot
-from noetic_nb.steering.ledger import Entry, Ledger, LedgerEntry, State, change_entry, checked_state, decision_entry
+from noetic_nb.steering.ledger import (
+    SLOW_MS,
+    Entry,
+    LateLedger,
+    Ledger,
+    LedgerEntry,
+    State,
+    change_entry,
+    checked_state,
+    decision_entry,
+    late_entry,
+    outcome_entry,
+    response_row,
+)
 from noetic_nb.steering.past_calls import ThreadHistory, appended, earlier_calls, rows_of
 from noetic_nb.steering.rulebook.rulebook import RuleBook, RuleChange
 from noetic_nb.steering.rules.rule import Point, SteeringRule
@@ -194,7 +209,7 @@ class _Steering:
             init=self.init,
             recall=IdleHook(self.recall, self._offers_nothing),
             before_tool_call=self.before_tool_call,
-            after_model_call=self.after_model_call,
+            after_model_call=PassingHook(self.after_model_call, self._lets_pass),
             on_spawn=self.on_spawn,
             on_complete=self.on_complete,
             dispose=self.dispose,
@@ -259,6 +274,8 @@ class _Steering:
             return False
         # A state of another kind was set by somebody else, and another list is to take the queue's place: recall looks at it.
         state = state_of(execution_id, LAYER_ID)
+        if type(state) is LateLedger:
+            return state.pending is queue.pending
         return type(state) is State and state.get("pendingAsync") is queue.pending
 
     def _sent_nothing(self, execution_id: str, state_of: Callable[[str, str], Any]) -> bool:
@@ -276,19 +293,26 @@ class _Steering:
 
     def _decide(self, point: Point, p: Params) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
         # Fail closed: no state means that nothing is known of the ledger, the queue or the calls so far.
-        state, ctx = p.state, p.ctx
-        if state is None or state.get("uninitialised"):
+        ctx, name, is_lasting = p.ctx, None, True
+        state: Any
+        if isinstance(p, BeforeToolCallParams):
+            name, state = p[0], p[3]
+            is_lasting = type(p[1]) is FrozenDict  # which nobody can write into
+        else:
+            state = p[2] if type(p) is AfterModelCallParams else p.state
+        is_late = type(state) is LateLedger
+        if state is None or (not is_late and state.get("uninitialised")):
             raise SteeringNotReady(f"The steering layer was never initialised for execution {ctx.execution_id!r}.")
         clock, snapshot = ctx.clock, self.book.snapshot
         start = clock.monotonic_ms()
-        prepared = snapshot.prepared(point, p.tool_name if isinstance(p, BeforeToolCallParams) else None)
+        prepared = snapshot.prepared(point, name)
         calls_now: Callable[[], Sequence[PastCall]] | None = None
         took: list[tuple[str, float]] | None = None
         if prepared.rules:
             if isinstance(p.history, CallsSoFar):
                 calls_now = p.history.now
             # Of the thread, or wherever the scope reaches; of an execution there is nothing beside ledger and queue.
-            if len(state) > 2 and (text := earlier_calls(state)):
+            if not is_late and len(state) > 2 and (text := earlier_calls(state)):
                 p, calls_now = _with_earlier(text, p, calls_now)
             # Who follows the run learns how long each rule took.
             took = None if ctx.sink is None else []
@@ -296,8 +320,13 @@ class _Steering:
             if begun is not None:
                 return self._evaluated(snapshot, point, p, start, calls_now, begun, took or [])
         # Most calls and responses: there are no rules for them, or none that has anything to say.
-        entry = decision_entry(p, ALLOW, clock.monotonic_ms() - start, blocked=True)
-        result: dict[str, Any] = {"decision": ALLOW, "state": self._with(p, entry)}
+        duration = clock.monotonic_ms() - start
+        longer: Any
+        if is_late and is_lasting and duration <= SLOW_MS and self._goes_on(state, ctx.execution_id):
+            longer = state.longer(late_entry(p, duration))
+        else:
+            longer = self._with(p, decision_entry(p, ALLOW, duration, blocked=True))
+        result: dict[str, Any] = {"decision": ALLOW, "state": longer}
         if took:
             result["rules_ms"] = RuleTimes(took)
         return result
@@ -372,6 +401,24 @@ class _Steering:
         made["ledger"] = self._longer(made["ledger"], ctx, entry if row is None else row.fill(entry))
         return made
 
+    def _lets_pass(self, execution_id: str, state: Any, response: ModelResponse, clock: Clock) -> LateLedger | None:
+        """Return the state with an entry for a response, where no rule is about responses; None where there is one."""
+        start = clock.monotonic_ms()
+        if type(state) is not LateLedger or self.book.snapshot.prepared("after_model_call", None).rules:
+            return None
+        if not self._goes_on(state, execution_id):
+            return None
+        duration = clock.monotonic_ms() - start
+        return state.longer(response_row(response, clock.now_ms(), duration))
+
+    def _goes_on(self, state: LateLedger, execution_id: str) -> bool:
+        """Tell whether an entry is all that is to be added to a state: no edit of a rule, no verdict, nothing to be dropped."""
+        return (
+            not state.pending
+            and len(state.rows) < self.max_entries
+            and self.book.change_count == self._known_changes.get(execution_id)
+        )
+
     def _longer(self, ledger: Sequence[LedgerEntry], ctx: ExecutionContext, entry: LedgerEntry) -> Ledger:
         """Return a ledger with the edits since its last entry and one more, new because others may hold the one there is."""
         longer = Ledger(ledger)
@@ -413,7 +460,10 @@ class _Steering:
         return {"child_state": State(state)}
 
     def on_complete(self, p: CompleteParams) -> Mapping[str, Any]:
-        entry = self._entry({"kind": "custom", "timestamp": p.ctx.clock.now_ms(), "custom": {"outcome": p.outcome}})
+        now = p.ctx.clock.now_ms()
+        if type(p[2]) is LateLedger and self._goes_on(p[2], p.ctx.execution_id):
+            return {"state": p[2].longer((p.outcome, now))}
+        entry = self._entry(outcome_entry(p.outcome, now))
         state = p.state or {"ledger": [], "pendingAsync": self.late.pending(p.ctx)}
         if self.scope != "execution":
             # Before the queue is closed: what is saved must not be carried over as well.

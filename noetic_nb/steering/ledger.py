@@ -14,20 +14,27 @@ from typing import Any, Final, TypeAlias
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import freeze, thaw
 from noetic_nb.items.frozen import FLAT, FrozenDict
+from noetic_nb.late_data import LateState
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
 from noetic_nb.memory.state_copy import deep_copy
 from noetic_nb.memory.steering_decision import ALLOW, SteeringDecision
+from noetic_nb.models.client import ModelResponse
 from noetic_nb.storage.in_memory import encode
 
 __all__ = [
+    "SLOW_MS",
     "Entry",
+    "LateLedger",
     "Ledger",
     "LedgerEntry",
     "State",
     "change_entry",
     "checked_state",
     "decision_entry",
+    "late_entry",
     "mark_late_fault",
+    "outcome_entry",
+    "response_row",
 ]
 
 LedgerEntry: TypeAlias = dict[str, Any]
@@ -36,6 +43,8 @@ LedgerEntry: TypeAlias = dict[str, Any]
 MAX_TEXTS: Final = 32
 # A synchronous predicate blocks the loop and cannot be timed out; longer than this is marked.
 SLOW_MS: Final = 50.0
+# Of an entry that is not made yet: a tuple with two numbers; what it is about is kept by the log as well.
+_LATE_BYTES: Final = 200
 
 
 class Ledger(list[LedgerEntry]):
@@ -135,6 +144,13 @@ class State(dict[str, Any]):
                 made[key] = deep_copy(value)
         return made
 
+    def as_late(self) -> LateLedger | None:
+        """Return the state in the form that is kept where nobody looks at it; None with a verdict that waits, or more parts."""
+        ledger, waiting = self.get("ledger"), self.get("pendingAsync")
+        if len(self) == 2 and type(ledger) is Ledger and type(waiting) is list and not waiting:
+            return LateLedger(tuple(ledger), waiting)
+        return None
+
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)
 
@@ -150,6 +166,33 @@ class State(dict[str, Any]):
             else:
                 parts.append(f"{_text_of(key)}:{_text_of(value) if type(value) is str else encode(value)}")
         return f"{{{','.join(parts)}}}"
+
+
+class LateLedger(LateState):
+    """The state of an execution in which nothing has happened but decisions that let pass: its entries are made when it is."""
+
+    __slots__ = ("pending", "rows")
+
+    def __sizeof__(self) -> int:
+        return _LATE_BYTES * (1 + len(self.rows))
+
+    def __init__(self, rows: tuple[Any, ...], pending: list[Any]) -> None:
+        self.rows = rows
+        """Entries, or what `late_entry` returned of them."""
+        self.pending = pending
+        """The live list of verdicts that wait: empty when this was written."""
+
+    def longer(self, row: tuple[Any, ...]) -> LateLedger:
+        """Return the state with one more entry."""
+        return LateLedger((*self.rows, row), self.pending)
+
+    def made(self) -> State:
+        """Return the state with the live list."""
+        return State({"ledger": Ledger(map(_made_entry, self.rows)), "pendingAsync": self.pending})
+
+    def as_written(self) -> State:
+        """Return the state as it was, when nothing waited."""
+        return State({"ledger": Ledger(map(_made_entry, self.rows)), "pendingAsync": []})
 
 
 # The calls of earlier turns are one text, which stands in several states before a call is added.
@@ -183,20 +226,8 @@ def decision_entry(
     ----------
     .. [1] docs/behaviour/steering.md, "Ledger".
     """
-    now, action = params.ctx.clock.now_ms(), decision.action._value_
-    entry: LedgerEntry
-    if isinstance(params, BeforeToolCallParams):
-        entry = {
-            "timestamp": now,
-            "kind": "tool_call",
-            "toolName": params[0],
-            "toolArgs": _copied(params[1]),  # itself: each look at `tool_args` would be one more copy
-            "action": action,
-        }
-    else:
-        usage = params.response.usage
-        spent = {"input": usage.input_tokens, "output": usage.output_tokens}
-        entry = {"timestamp": now, "kind": "model_turn", "tokenUsage": spent, "action": action}
+    kind, now, first, second, _ = late_entry(params, duration_ms)
+    entry = _first_facts(kind, now, first, second, decision.action._value_)
     if decision is not ALLOW:  # which has neither, as most decisions
         if decision.guidance is not None:
             entry["guidance"] = decision.guidance
@@ -210,6 +241,50 @@ def decision_entry(
     if blocked and duration_ms > SLOW_MS:
         entry["slow"] = True  # no timeout could have stopped it either
     return entry
+
+
+def late_entry(params: BeforeToolCallParams | AfterModelCallParams, duration_ms: float) -> tuple[Any, ...]:
+    """Return what the entry of a decision that lets pass is made of, for a `LateLedger`."""
+    now = params.ctx.clock.now_ms()
+    if isinstance(params, BeforeToolCallParams):
+        return (
+            "tool_call",
+            now,
+            params[0],
+            params[1],
+            duration_ms,
+        )  # itself: each look at `tool_args` would be one more copy
+    return response_row(params.response, now, duration_ms)
+
+
+def response_row(response: ModelResponse, now_ms: float, duration_ms: float) -> tuple[Any, ...]:
+    """Return the same of a response."""
+    usage = response.usage
+    return "model_turn", now_ms, usage.input_tokens, usage.output_tokens, duration_ms
+
+
+def _first_facts(kind: str, now: float, first: Any, second: Any, action: str) -> LedgerEntry:
+    """Return what every entry of a decision says."""
+    if kind == "tool_call":
+        return {"timestamp": now, "kind": kind, "toolName": first, "toolArgs": _copied(second), "action": action}
+    return {"timestamp": now, "kind": kind, "tokenUsage": {"input": first, "output": second}, "action": action}
+
+
+def _made_entry(row: Any) -> LedgerEntry:
+    if type(row) is not tuple:
+        found: LedgerEntry = row
+        return found
+    if len(row) == 2:
+        return outcome_entry(*row)
+    kind, now, first, second, duration_ms = row
+    entry = _first_facts(kind, now, first, second, ALLOW.action._value_)
+    entry["durationMs"] = duration_ms
+    return entry
+
+
+def outcome_entry(outcome: str, now_ms: float) -> LedgerEntry:
+    """Return the entry of how an execution ended."""
+    return {"kind": "custom", "timestamp": now_ms, "custom": {"outcome": outcome}}
 
 
 def mark_late_fault(entry: LedgerEntry, rule_id: str, reason: str) -> None:

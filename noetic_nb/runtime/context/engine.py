@@ -280,8 +280,8 @@ class Engine:
 
     def _hook_base(self, ctx: Execution) -> ExecutionContext:
         """Return an execution as hooks see it now."""
-        # All of its fields, and what is worked out of them: the very same for all that is made of it further on, so that an
-        # event says quickly then that its turn goes on.
+        # All of its fields, and for whoever follows the run what is worked out of them: the very same for all that is made of it
+        # further on, so that an event says quickly then that its turn goes on.
         facts: dict[str, Any] = {
             "execution_id": ctx.id,
             "thread_id": ctx.thread_id,
@@ -302,9 +302,10 @@ class Engine:
             "step_number": ctx.step_count,
             "token_usage": ctx.tokens,
             "cost": ctx.cost,
-            "where": ctx.where,
             "event_place": ctx.event_place,
         }
+        if self.sink is not None:
+            facts["where"] = ctx.where
         return ExecutionContext.of(facts)
 
     def call_model_for_layer(

@@ -117,7 +117,8 @@ class LLMStepRun(PlannedStep):
                 self.ephemeral = asking_for_rest(response, engine)
                 continue
             begun, self.ephemeral = None, ()
-            if "after_model_call" not in engine.stack.hooks:
+            stack = engine.stack
+            if "after_model_call" not in stack.hooks or stack.lets_pass(ctx.id, ctx.event_place, response):
                 return response
             response, decision = await self.review(response)
             if decision.action is SteeringAction.ALLOW:

@@ -11,6 +11,7 @@ from itertools import islice
 from typing import Any, Final, Protocol
 
 from noetic_nb.clock import Clock
+from noetic_nb.late_data import written_state
 from noetic_nb.late_events import Place
 from noetic_nb.memory import MemoryLayer, resolve_scope_key
 from noetic_nb.memory.state_copy import deep_copy, is_same
@@ -233,7 +234,8 @@ class StateHistory:
         written = self._written.get((layer_id, scope_key))
         for place, hook, t_ms, order, state, size in () if written is None else reversed(written.rows):
             thread_id, execution_id, turn, _ = place
-            yield StateChange(layer_id, scope_key, thread_id, turn, execution_id, hook, t_ms, order, state, size)
+            found = written_state(state)
+            yield StateChange(layer_id, scope_key, thread_id, turn, execution_id, hook, t_ms, order, found, size)
 
     def changes(self, layer_id: str, scope_key: str) -> tuple[StateChange, ...]:
         """Return copies of the writes of a layer in one scope that are remembered, oldest first."""
@@ -277,7 +279,7 @@ class LiveHistory:
         if written is None or not written.rows:
             return False
         last = written.rows[-1][4]
-        return state is last or is_same(last, state)
+        return state is last or is_same(written_state(last), state)
 
     def note(self, execution_id: str, layer_id: str, kept: Any, hook: str) -> None:
         """Note a write, given a copy of the state that nobody writes into."""
@@ -294,6 +296,8 @@ class LiveHistory:
             scope = self._scopes.get(layer_id)
             if scope is None:
                 return None
-            ids = ScopeIds(execution_id, execution.event_place[0], execution.resource_id)
-            found = execution.written[layer_id] = self._history.written(layer_id, resolve_scope_key(scope, ids))
+            key = execution_id
+            if scope != "execution":
+                key = resolve_scope_key(scope, ScopeIds(execution_id, execution.event_place[0], execution.resource_id))
+            found = execution.written[layer_id] = self._history.written(layer_id, key)
         return found

@@ -1,0 +1,219 @@
+"""A ledger whose entries are made when somebody looks is, to whoever looks, the one that is made at once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import noetic_nb as nn
+from noetic_nb.late_data import LateState
+from noetic_nb.memory import ExecutionContext, LayerStack, MemoryHooks, MemoryLayer
+from noetic_nb.models.client import ModelResponse, Usage
+from noetic_nb.runs.recorder import record
+from noetic_nb.steering import RuleBook, SteeringRule, steering
+from noetic_nb.steering.ledger import Ledger, State
+from noetic_nb.testing import FakeClock, SeededIds, drive_loop
+
+CTX = ExecutionContext(execution_id="e1", thread_id="t1", clock=FakeClock())
+PLACE = ("t1", "e1", 1, 0)
+RESPONSE = ModelResponse((nn.items.assistant_message("Done."),), Usage(7, 2))
+
+
+def says(answer: Any, *, points: tuple[str, ...] = ("before_tool_call",), name: str = "r") -> SteeringRule:
+    return SteeringRule(id=name, applies_to=points, predicate=answer)
+
+
+def stack(book: RuleBook, *others: MemoryLayer, **options: Any) -> LayerStack:
+    return LayerStack([steering(book, **options), *others], clock=FakeClock())
+
+
+def kept(made: LayerStack) -> Any:
+    return made.state.peek("e1", "steering")
+
+
+async def call(made: LayerStack, amount: int = 1) -> str:
+    args = nn.items.freeze({"amount": amount, "to": ["A", "B"]})
+    decision = await made.before_tool_call(CTX, tool_name="pay", tool_args=args)
+    return str(decision.action)
+
+
+STEPS = st.lists(
+    st.sampled_from(["call", "dear call", "response", "look", "read", "edit", "judge", "no judge"]), max_size=14
+)
+
+
+def play(steps: list[str], *, is_watched: bool, most: int) -> tuple[list[Any], list[Any], Any]:
+    """Return what was answered, every state as it was written, and the last one."""
+
+    async def run() -> tuple[list[Any], list[Any], Any]:
+        book = RuleBook([says(lambda c: nn.deny("Too dear.") if c.tool_args["amount"] > 9 else None)])
+        made, answers, written = stack(book, max_ledger_entries=most), [], []
+        if is_watched:  # somebody wants a copy of each state, so that none is late
+            made.state.tell = lambda execution_id, layer_id, state, hook: None
+
+        class History:
+            def is_as_left(self, execution_id: str, layer_id: str, state: Any) -> bool:
+                return False
+
+            def note(self, execution_id: str, layer_id: str, state: Any, hook: str) -> None:
+                written.append((hook, state))
+
+        made.state.history = History()
+        await made.init(CTX)
+        for number, step in enumerate(steps):
+            if step == "call":
+                answers.append(await call(made))
+            elif step == "dear call":
+                answers.append(await call(made, 99))
+            elif step == "response":
+                if not made.lets_pass("e1", PLACE, RESPONSE):
+                    answers.append(str((await made.after_model_call(CTX, response=RESPONSE)).action))
+                else:
+                    answers.append("allow")
+            elif step == "look":
+                answers.append(json.loads(json.dumps(made.state.get("e1", "steering"))))
+            elif step == "read":
+                answers.append(json.loads(json.dumps(made.state.states("e1"))))
+            elif step == "edit":
+                book.put(says(lambda c: None, name=f"r{number}"))
+            elif step == "judge" and "words" not in book:
+                book.put(says(lambda c: nn.guide("Shorter."), points=("after_model_call",), name="words"))
+            elif step == "no judge" and "words" in book:
+                book.remove("words")
+        await made.complete(CTX, log=(), outcome="success")
+        last = made.state.get("e1", "steering")
+        plain = [(hook, state.as_written() if isinstance(state, LateState) else state) for hook, state in written]
+        return answers, plain, json.loads(json.dumps(last))
+
+    return drive_loop(run())
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS, st.sampled_from([100, 3, 1, 0]))
+@example(["judge", "response", "response", "no judge", "response", "response"], 100)
+@example(["call", "response", "look", "call", "edit", "call", "dear call", "call"], 100)
+@example(["call", "call", "call", "call", "read"], 3)
+def test_whoever_looks_and_whenever_sees_what_is_made_at_once(steps: list[str], most: int) -> None:
+    late, eager = [play(steps, is_watched=is_watched, most=most) for is_watched in (False, True)]
+
+    assert late == eager
+    assert all(isinstance(state, State) and isinstance(state["ledger"], Ledger) for _, state in late[1])
+
+
+def test_nothing_is_made_of_a_turn_that_nobody_looks_at() -> None:
+    async def run() -> list[bool]:
+        made = stack(RuleBook([says(lambda c: None)]))
+        await made.init(CTX)
+        seen = [isinstance(kept(made), LateState)]
+        await call(made)
+        seen += [made.lets_pass("e1", PLACE, RESPONSE), isinstance(kept(made), LateState)]
+        await made.complete(CTX, log=(), outcome="success")
+        return [*seen, isinstance(kept(made), LateState)]
+
+    assert drive_loop(run()) == [True, True, True, True]
+
+
+def test_a_rule_reads_the_ledger_and_what_it_writes_into_it_changes_nothing() -> None:
+    seen: list[int] = []
+
+    def forgetful(c: Any) -> None:
+        seen.append(len(c.state["ledger"]))
+        c.state["ledger"].clear()
+
+    async def run() -> int:
+        made = stack(RuleBook([says(forgetful)]))
+        await made.init(CTX)
+        for _ in range(3):
+            await call(made)
+        return len(made.state.get("e1", "steering")["ledger"])
+
+    assert (drive_loop(run()), seen) == (3, [0, 1, 2])
+
+
+def test_a_verdict_that_comes_later_is_in_the_state_and_not_in_what_was_written_before() -> None:
+    async def run() -> tuple[Any, Any]:
+        made = stack(RuleBook([says(lambda c: None)]))
+        await made.init(CTX)
+        await call(made)
+        before = kept(made)
+        before.pending.append({"ruleId": "fair", "guidance": "Ask first."})
+        return before.as_written()["pendingAsync"], made.state.get("e1", "steering")["pendingAsync"]
+
+    assert drive_loop(run()) == ([], [{"ruleId": "fair", "guidance": "Ask first."}])
+
+
+def test_arguments_that_somebody_could_change_are_copied_at_once() -> None:
+    async def run() -> Any:
+        made, args = stack(RuleBook([says(lambda c: None)])), {"to": ["A"]}
+        await made.init(CTX)
+        await made.before_tool_call(CTX, tool_name="pay", tool_args=args)
+        args["to"].append("B")
+        return made.state.get("e1", "steering")["ledger"][0]["toolArgs"]
+
+    assert drive_loop(run()) == {"to": ["A"]}
+
+
+def test_a_layer_that_was_not_initialised_lets_no_response_pass_unasked() -> None:
+    made = stack(RuleBook([says(lambda c: None)]))
+
+    assert not made.lets_pass("e1", PLACE, RESPONSE)
+    assert str(drive_loop(made.after_model_call(CTX, response=RESPONSE)).action) == "deny"
+
+
+def test_a_layer_beside_it_that_judges_responses_is_asked() -> None:
+    judge = MemoryLayer(
+        id="judge", slot=300, scope="thread", hooks=MemoryHooks(after_model_call=lambda p: {"decision": nn.deny("No.")})
+    )
+
+    async def run() -> tuple[bool, str]:
+        made = stack(RuleBook([says(lambda c: None)]), judge)
+        await made.init(CTX)
+        return made.lets_pass("e1", PLACE, RESPONSE), str((await made.after_model_call(CTX, response=RESPONSE)).action)
+
+    assert drive_loop(run()) == (False, "deny")
+
+
+async def test_a_rule_about_responses_that_comes_while_the_turn_runs_judges_the_next_one() -> None:
+    book = RuleBook([says(lambda c: None, name="calls")])
+
+    @nn.tool
+    def look() -> str:
+        """Look, while somebody edits the rules."""
+        book.put(says(lambda c: nn.deny("Say nothing."), points=("after_model_call",), name="words"))
+        return "seen"
+
+    config = nn.AgentConfig(name="desk", step=nn.react(model="m", tools=[look]), memory=[book.as_layer()])
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel([nn.CallTool("look"), "It is there."]))
+
+    with pytest.raises(nn.NoeticError, match="Say nothing"):
+        await harness.execute("Where is it?", thread_id="t1")
+
+
+async def test_a_run_says_the_same_of_a_response_that_passes_as_of_one_that_is_judged() -> None:
+    async def events(*, is_asked: bool) -> list[Any]:
+        layer = RuleBook([says(lambda c: None)]).as_layer()
+        if is_asked:
+            judge = layer.hooks.after_model_call
+            layer = replace(layer, hooks=replace(layer.hooks, after_model_call=lambda p: judge(p)))
+        config = nn.AgentConfig(name="desk", step=nn.react(model="m", tools=[look]), memory=[layer])
+        model = nn.ScriptedModel([nn.CallTool("look"), "It is there."])
+        harness = nn.AgentHarness(config, model=model, clock=FakeClock(), ids=SeededIds())
+        run = record(harness)
+        await harness.execute("Where is it?", thread_id="t1")
+        return list(run.events)
+
+    passed, asked = await events(is_asked=False), await events(is_asked=True)
+
+    assert passed == asked
+    assert [event.action for event in passed if event.kind == "steering_decided"] == ["allow"] * 3
+
+
+@nn.tool
+def look() -> str:
+    """Look."""
+    return "seen"
