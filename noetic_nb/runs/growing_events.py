@@ -19,7 +19,7 @@ from noetic_nb.runs.event_codec import PLAIN_TYPES, settled
 from noetic_nb.runs.kept_events import Keeper
 from noetic_nb.runs.numbering import Numbering, Numbers
 from noetic_nb.runs.turns import TurnBook
-from noetic_nb.runs.unread_events import LEAST_PARTS, UnreadEvents, whole
+from noetic_nb.runs.unread_events import LEAST_PARTS, UnreadEvents
 
 __all__ = ["GrowingEvents"]
 
@@ -121,11 +121,6 @@ class GrowingEvents:
             if start >= count
             else ([*self._read[start:], *self._parts[self._unread.place_of(0) :]], 0)
         )
-
-    def held(self, start: int) -> list[RunEvent | Row]:
-        """Return what it has from an event on: rows where nobody has read."""
-        with self._lock:
-            return whole(*self.parts(start))
 
     # What comes
 
@@ -235,7 +230,7 @@ class GrowingEvents:
             if self._followers:
                 self.make_events()  # who follows has what goes
             if self._numbers is None:
-                self._numbers = Numbering(())
+                self._numbers = Numbering()
             self._number()
             self._numbers.keep(stays)
             # Rows stay rows; what has come meanwhile stays.
@@ -248,7 +243,7 @@ class GrowingEvents:
         """Give numbers to the events that have none yet, where events have numbers."""
         if self._numbers is not None:
             with self._lock:
-                self._numbers.add(self.held(len(self._numbers.seqs)))
+                self._numbers.add(*self.parts(len(self._numbers.seqs)))
         return self._numbers
 
     @property

@@ -6,12 +6,12 @@ What follows a run names decisions and calls by number. Places change when turns
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
-from itertools import accumulate, compress
-from typing import TypeAlias
+from collections.abc import Sequence
+from itertools import compress
+from typing import Any, TypeAlias
 
 from noetic_nb.events import ModelCalled, RunEvent
-from noetic_nb.late_events import Row
+from noetic_nb.late_events import ROW_LENGTHS
 
 __all__ = ["Numbering", "Numbers", "numbered", "place_of"]
 
@@ -31,21 +31,28 @@ class Numbering:
     ([1, 2], None, 1)
     """
 
-    def __init__(self, events: Iterable[RunEvent | Row]) -> None:
+    def __init__(self, events: Sequence[RunEvent] = ()) -> None:
         self.seqs: list[int] = []
         self.calls: list[int] = []
         self._next = self._calls = 0
         self.add(events)
 
-    def add(self, events: Iterable[RunEvent | Row]) -> None:
-        """Give the next events their numbers."""
-        # Sums from the one before: each has how many came before it, the last how many there are.
-        are_calls = [_is_call(event) for event in events]
-        calls = list(accumulate(are_calls, initial=self._calls))
-        self._calls = calls.pop()
-        self.calls += calls
-        self.seqs += range(self._next, self._next + len(calls))
-        self._next += len(calls)
+    def add(self, parts: Sequence[Any], place: int = 0) -> None:
+        """Give the next events their numbers: those from a place on, of rows the parts as a run holds them."""
+        before, calls, end = list[int](), self._calls, len(parts)
+        while place < end:
+            before.append(calls)
+            head = parts[place]
+            if type(head) is str:  # the kind of a row
+                calls += head == ModelCalled.kind and parts[place + 5] == "agent"
+                place += ROW_LENGTHS[head]
+            else:
+                calls += isinstance(head, ModelCalled) and head.purpose == "agent"
+                place += 1
+        self._calls = calls
+        self.calls += before
+        self.seqs += range(self._next, self._next + len(before))
+        self._next += len(before)
 
     def keep(self, stays: Sequence[bool]) -> None:
         """Forget those of the first events that do not stay; new lists, as with the events."""
@@ -56,12 +63,6 @@ class Numbering:
         """Return the place of an event by its number, None where it was dropped or has not been added."""
         place = bisect_left(self.seqs, seq)
         return place if place < len(self.seqs) and self.seqs[place] == seq else None
-
-
-def _is_call(event: RunEvent | Row) -> bool:
-    if isinstance(event, tuple):
-        return bool(event[0] == ModelCalled.kind and event[5] == "agent")
-    return isinstance(event, ModelCalled) and event.purpose == "agent"
 
 
 def numbered(run: object) -> tuple[list[RunEvent], Numbers | None]:

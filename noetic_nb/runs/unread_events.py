@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from noetic_nb.events import RunEvent
-from noetic_nb.late_events import ROW_LENGTHS, Row, event_of
+from noetic_nb.late_events import ROW_LENGTHS, event_of
 
-__all__ = ["LEAST_PARTS", "UnreadEvents", "whole"]
+__all__ = ["LEAST_PARTS", "UnreadEvents"]
 
 LEAST_PARTS: Final = min(ROW_LENGTHS.values())
 """So many parts has every row; nearly all events are rows."""
@@ -111,26 +111,15 @@ class UnreadEvents:
     def keep(self, stays: Sequence[bool]) -> None:
         """Keep those of the oldest that stay; what has come since is kept."""
         parts, kept, place = self.parts, list[Any](), self._first
-        for stay in stays:
+        # Stretches that stay are kept in one go; behind the last one that goes, nothing has to be looked at.
+        stretch = place
+        for stay in stays[: max((at for at, stay in enumerate(stays, 1) if not stay), default=0)]:
             head = parts[place]
             after = place + (ROW_LENGTHS[head] if type(head) is str else 1)
-            if stay:
-                kept += parts[place:after]
+            if not stay:
+                kept += parts[stretch:place]
+                stretch = after
             place = after
-        parts[:place] = kept
+        parts[:stretch] = kept
         self._first = 0
         self._counted = self._marked = (0, 0)
-
-
-def whole(parts: Sequence[Any], place: int) -> list[RunEvent | Row]:
-    """Return the events and rows from a place on, of their parts."""
-    found: list[RunEvent | Row] = []
-    while place < len(parts):
-        head = parts[place]
-        if type(head) is str:
-            found.append(tuple(parts[place : place + ROW_LENGTHS[head]]))
-            place += ROW_LENGTHS[head]
-        else:
-            found.append(head)
-            place += 1
-    return found

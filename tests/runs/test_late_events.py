@@ -27,6 +27,7 @@ from noetic_nb.runs import kept_turns as kept
 from noetic_nb.runs.event_sizes import EventSizes
 from noetic_nb.runs.keeper import bound
 from noetic_nb.runs.kept_turns import KeptTurns
+from tests.runs.held_rows import held
 from tests.runs.seeded_run import harness
 
 PLACE = ("t1", "e1", 1, 0)
@@ -87,7 +88,7 @@ async def test_a_row_is_as_large_as_its_event() -> None:
     run = record(agent)
     await converse(agent)
 
-    rows = [each for each in run.held(0) if isinstance(each, tuple)]
+    rows = [each for each in held(run) if isinstance(each, tuple)]
     assert {kind for kind, *_ in rows} == set(late_events._MAKERS)
     assert [EventSizes().of(each) for each in rows] == [EventSizes().of(event_of(each)) for each in rows]
 
@@ -335,7 +336,7 @@ async def test_turns_far_from_the_bound_are_measured_as_large_as_others_are_and_
     run = record(agent)
     for turn in range(24):
         await agent.execute("Where is order A17?" if turn != 9 else "x" * 500_000, thread_id="ann")
-    events = run.held(0)
+    events = held(run)
 
     near, far = sizes(KeptTurns(max_turns=1_000), events), sizes(KeptTurns(max_bytes=2**40), events)
 
