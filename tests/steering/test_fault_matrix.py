@@ -13,6 +13,7 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import SteeringDecided, ToolCalled
+from noetic_nb.late_data import made_state
 from noetic_nb.memory.enforcement import FAILED_GUIDANCE
 from noetic_nb.steering import SteeringRule
 from noetic_nb.steps import loop, until
@@ -393,11 +394,14 @@ def test_a_faulty_rule_passes_nothing_unrecorded_on_any_path(path: str, fault: s
             drive_loop(first.execute("Pay 1"))
     harness, seen, tool_name = _harness(rule, path, reply, on_error, storage=once.disk)
     rows: list[Any] = []
+    known: dict[str, int] = {}
     written = harness._engine.stack.state.set
 
     def look(execution_id: str, layer_id: str, state: Any, **more: Any) -> Any:
         if layer_id == "steering":
-            rows.extend([row for row in state["ledger"] if not any(row is known for known in rows)])
+            ledger = made_state(state)["ledger"]
+            rows.extend(ledger[known.get(execution_id, 0) :])
+            known[execution_id] = len(ledger)
         return written(execution_id, layer_id, state, **more)
 
     harness._engine.stack.state.set = look  # type: ignore[method-assign]
