@@ -323,7 +323,7 @@ class _Steering:
         duration = clock.monotonic_ms() - start
         longer: Any
         if is_late and is_lasting and duration <= SLOW_MS and self._goes_on(state, ctx.execution_id):
-            longer = state.longer(late_entry(p, duration))
+            longer = state.longer(late_entry(p, duration), self.max_entries)
         else:
             longer = self._with(p, decision_entry(p, ALLOW, duration, blocked=True))
         result: dict[str, Any] = {"decision": ALLOW, "state": longer}
@@ -409,15 +409,11 @@ class _Steering:
         if not self._goes_on(state, execution_id):
             return None
         duration = clock.monotonic_ms() - start
-        return state.longer(response_row(response, clock.now_ms(), duration))
+        return state.longer(response_row(response, clock.now_ms(), duration), self.max_entries)
 
     def _goes_on(self, state: LateLedger, execution_id: str) -> bool:
-        """Tell whether an entry is all that is to be added to a state: no edit of a rule, no verdict, nothing to be dropped."""
-        return (
-            not state.pending
-            and len(state.rows) < self.max_entries
-            and self.book.change_count == self._known_changes.get(execution_id)
-        )
+        """Tell whether an entry is all that is to be added to a state: no edit of a rule, and no verdict that waits."""
+        return not state.pending and self.book.change_count == self._known_changes.get(execution_id)
 
     def _longer(self, ledger: Sequence[LedgerEntry], ctx: ExecutionContext, entry: LedgerEntry) -> Ledger:
         """Return a ledger with the edits since its last entry and one more, new because others may hold the one there is."""
@@ -462,7 +458,7 @@ class _Steering:
     def on_complete(self, p: CompleteParams) -> Mapping[str, Any]:
         now = p.ctx.clock.now_ms()
         if type(p[2]) is LateLedger and self._goes_on(p[2], p.ctx.execution_id):
-            return {"state": p[2].longer((p.outcome, now))}
+            return {"state": p[2].longer((p.outcome, now), self.max_entries)}
         entry = self._entry(outcome_entry(p.outcome, now))
         state = p.state or {"ledger": [], "pendingAsync": self.late.pending(p.ctx)}
         if self.scope != "execution":

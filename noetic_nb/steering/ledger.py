@@ -182,9 +182,10 @@ class LateLedger(LateState):
         self.pending = pending
         """The live list of verdicts that wait: empty when this was written."""
 
-    def longer(self, row: tuple[Any, ...]) -> LateLedger:
-        """Return the state with one more entry."""
-        return LateLedger((*self.rows, row), self.pending)
+    def longer(self, row: tuple[Any, ...], most: int) -> LateLedger:
+        """Return the state with one more entry; of more than `most` the oldest goes."""
+        rows = (*self.rows, row)
+        return LateLedger(rows if len(rows) <= most else rows[len(rows) - most :], self.pending)
 
     def made(self) -> State:
         """Return the state with the live list."""
