@@ -79,6 +79,10 @@ class LateState:
 
     if TYPE_CHECKING:  # each kind has its own
 
+        @property
+        def parts(self) -> Any:
+            """What it is made of: so much memory it takes."""
+
         def made(self) -> Any:
             """Return the state as its layer has it, another one each time."""
 

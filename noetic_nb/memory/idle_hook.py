@@ -44,7 +44,7 @@ It is given the execution's id, the state as it is kept, the response and the cl
 
 
 class PassingHook:
-    """A hook that judges responses, with what tells that nothing is to be judged; where somebody follows the run it is called.
+    """A hook that judges responses, with what tells that nothing is to be judged, so that it need not be called.
 
     Examples
     --------

@@ -457,8 +457,9 @@ class _Steering:
 
     def on_complete(self, p: CompleteParams) -> Mapping[str, Any]:
         now = p.ctx.clock.now_ms()
-        if type(p[2]) is LateLedger and self._goes_on(p[2], p.ctx.execution_id):
-            return {"state": p[2].longer((p.outcome, now), self.max_entries)}
+        kept = p[2] if type(p) is CompleteParams else None  # itself: a look at `state` would make it
+        if type(kept) is LateLedger and self._goes_on(kept, p.ctx.execution_id):
+            return {"state": kept.longer((p.outcome, now), self.max_entries)}
         entry = self._entry(outcome_entry(p.outcome, now))
         state = p.state or {"ledger": [], "pendingAsync": self.late.pending(p.ctx)}
         if self.scope != "execution":

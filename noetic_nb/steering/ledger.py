@@ -43,8 +43,6 @@ LedgerEntry: TypeAlias = dict[str, Any]
 MAX_TEXTS: Final = 32
 # A synchronous predicate blocks the loop and cannot be timed out; longer than this is marked.
 SLOW_MS: Final = 50.0
-# Of an entry that is not made yet: a tuple with two numbers; what it is about is kept by the log as well.
-_LATE_BYTES: Final = 200
 
 
 class Ledger(list[LedgerEntry]):
@@ -173,14 +171,16 @@ class LateLedger(LateState):
 
     __slots__ = ("pending", "rows")
 
-    def __sizeof__(self) -> int:
-        return _LATE_BYTES * (1 + len(self.rows))
-
     def __init__(self, rows: tuple[Any, ...], pending: list[Any]) -> None:
         self.rows = rows
         """Entries, or what `late_entry` returned of them."""
         self.pending = pending
         """The live list of verdicts that wait: empty when this was written."""
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """What it is made of, with the arguments that an entry is about: they may outlive the log."""
+        return self.rows
 
     def longer(self, row: tuple[Any, ...], most: int) -> LateLedger:
         """Return the state with one more entry; of more than `most` the oldest goes."""

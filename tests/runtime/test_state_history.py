@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from noetic_nb.items import freeze
 from noetic_nb.runtime.threads import state_history
 from noetic_nb.runtime.threads.state_history import StateHistory
 from noetic_nb.runtime.threads.state_size import size_of
+from noetic_nb.steering.ledger import Entry, LateLedger
 from noetic_nb.testing import FakeClock
 
 MOST = 100_000
@@ -76,6 +78,18 @@ def test_whoever_looks_at_a_write_sees_its_size() -> None:
     newest = size_of({"text": "x" * 190})
     assert len(sizes) == 12
     assert 0 < sizes[0] <= sizes[-1] == newest
+
+
+def test_what_a_late_state_is_made_of_counts() -> None:
+    history, args = StateHistory(FakeClock()), freeze({"text": "x" * MOST})
+    for number in range(8):
+        denied = Entry({"kind": "tool_call", "toolArgs": {"text": "y" * MOST + str(number)}})
+        for row in (("tool_call", 0.0, "pay", args, 0.0), denied):
+            write(history, "steering", f"e{number}", LateLedger((row,), []))
+
+    sizes = [change.size for number in range(8) for change in history.changes("steering", f"e{number}")]
+    assert min(sizes) > MOST
+    assert len(sizes) == 8  # of each execution the newest, whatever it takes
 
 
 def test_states_of_executions_are_measured_once_for_several_writes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, Final, Protocol
 
 from noetic_nb.clock import Clock
-from noetic_nb.late_data import written_state
+from noetic_nb.late_data import LateState, written_state
 from noetic_nb.late_events import Place
 from noetic_nb.memory import MemoryLayer, resolve_scope_key
 from noetic_nb.memory.state_copy import deep_copy, is_same
@@ -104,7 +104,8 @@ class Written:
         self.unmeasured = 0
         if not count:
             return 0
-        before, self.size = self.size, size_of(self.rows[-1][4])
+        newest = self.rows[-1][4]
+        before, self.size = self.size, size_of(newest.parts if isinstance(newest, LateState) else newest)
         between = max(before, self.size)
         for row in islice(reversed(self.rows), 1, count):
             row[5] = between
