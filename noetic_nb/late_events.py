@@ -84,6 +84,12 @@ def _view_assembled(
     return ViewAssembled(where, t_ms, step, window, fates, layers, pairs, *more)
 
 
+def _decided(where: Where, t_ms: float, *fields: Any) -> SteeringDecided:
+    # Two tuples of texts and numbers, which the collector does not look through, in the place of a pair for each rule.
+    *most, rules, took = fields
+    return SteeringDecided(where, t_ms, *most, tuple(zip(rules, took, strict=False)))
+
+
 # By the kind of the event. What a row holds can change no more: `hook_called` is of a hook that ended well and noted nothing, and
 # the state of `layer_state_changed` is nobody's to write into.
 _MAKERS: Final[Mapping[str, Callable[..., RunEvent]]] = {
@@ -95,14 +101,14 @@ _MAKERS: Final[Mapping[str, Callable[..., RunEvent]]] = {
     "model_called": ModelCalled,
     "budgets_allocated": _budgets_allocated,
     "request_prepared": RequestPrepared,
-    "steering_decided": SteeringDecided,
+    "steering_decided": _decided,
     "view_assembled": _view_assembled,
 }
 
 
 ROW_LENGTHS: Final[Mapping[str, int]] = {
     "hook_called": 9, "layer_state_changed": 6, "step_started": 6, "step_ended": 9, "items_appended": 6,
-    "budgets_allocated": 8, "request_prepared": 17, "steering_decided": 16, "view_assembled": 24, "model_called": 16,
+    "budgets_allocated": 8, "request_prepared": 17, "steering_decided": 17, "view_assembled": 24, "model_called": 16,
 }  # fmt: skip
 """How many parts a row has, by its kind: all of them are given, so that rows can stand one after the other."""
 

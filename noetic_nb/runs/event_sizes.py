@@ -232,7 +232,7 @@ def _size_of_row(row: Sequence[Any]) -> int:
     if kind == ModelCalled.kind:
         return _size_of_call(row[8], row[13], row[14])
     if kind == SteeringDecided.kind:
-        return _size_of_decision(row[15], row[8], (row[6], row[9], row[13], row[14]))
+        return _size_of_decision(row[16], row[8], (row[6], row[9], row[13], row[14]))
     return 300 + _size(row[3:])
 
 

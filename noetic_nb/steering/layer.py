@@ -307,7 +307,7 @@ class _Steering:
         start = clock.monotonic_ms()
         prepared = snapshot.prepared(point, name)
         calls_now: Callable[[], Sequence[PastCall]] | None = None
-        took: list[tuple[str, float]] | None = None
+        took: list[float] | None = None
         if prepared.rules:
             if isinstance(p.history, CallsSoFar):
                 calls_now = p.history.now
@@ -318,7 +318,8 @@ class _Steering:
             took = None if ctx.sink is None else []
             begun = prepared.asked(p, took)
             if begun is not None:
-                return self._evaluated(snapshot, point, p, start, calls_now, begun, took or [])
+                times = list(zip(prepared.ids, took or (), strict=False))
+                return self._evaluated(snapshot, point, p, start, calls_now, begun, times)
         # Most calls and responses: there are no rules for them, or none that has anything to say.
         duration = clock.monotonic_ms() - start
         longer: Any
@@ -328,7 +329,7 @@ class _Steering:
             longer = self._with(p, decision_entry(p, ALLOW, duration, blocked=True))
         result: dict[str, Any] = {"decision": ALLOW, "state": longer}
         if took:
-            result["rules_ms"] = RuleTimes(took)
+            result["rules_ms"] = RuleTimes(prepared.ids, tuple(took))
         return result
 
     async def _evaluated(
@@ -371,7 +372,7 @@ class _Steering:
         outcome = row.faults[0].reason if row.faults else None
         result = {"decision": row.decision, "state": self._with(p, entry, row=row), "outcome": outcome}
         if row.rules_ms:
-            result["rules_ms"] = RuleTimes(row.rules_ms)
+            result["rules_ms"] = RuleTimes(*zip(*row.rules_ms, strict=True))
         if row.faults:
             result["faults"] = tuple([fault.words(point) for fault in row.faults])
         return result
