@@ -27,6 +27,7 @@ from noetic_nb.events import (
     ViewAssembled,
     Where,
 )
+from noetic_nb.items.build import input_message
 from noetic_nb.late_data import Later, written_state
 
 __all__ = ["ROW_LENGTHS", "Note", "Place", "Row", "event_of", "noting", "one_where", "own_note", "place_of"]
@@ -76,11 +77,17 @@ def _view_assembled(
     window: tuple[int, int],
     fates: Any,
     layers: Any,
-    items: tuple[Any, ...],
+    offered: tuple[Any, ...],
     *more: Any,
 ) -> ViewAssembled:
-    # Flat in the row, as each pair would be one more thing that the collector looks through.
-    pairs = tuple(zip(items[::2], items[1::2], strict=True))
+    # Flat in the row, and of messages only what tells one from another: each pair, and each of the three records that a message
+    # is, would be one more thing that the collector looks through.
+    pairs = tuple(
+        [
+            (layer_id, what if item_id is None else input_message(what, "developer", item_id=item_id))
+            for layer_id, item_id, what in zip(offered[::3], offered[1::3], offered[2::3], strict=True)
+        ]
+    )
     return ViewAssembled(where, t_ms, step, window, fates, layers, pairs, *more)
 
 

@@ -33,7 +33,7 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.items import Item
-from noetic_nb.items.item import known_tokens
+from noetic_nb.items.item import MESSAGE_FRAMES, known_tokens
 from noetic_nb.late_data import Later, held_by, written_state
 from noetic_nb.late_events import ROW_LENGTHS, Place, Row, place_of
 from noetic_nb.tokens import UNITS_PER_TOKEN
@@ -49,6 +49,8 @@ _ALIKE: Final = 8
 _SHAPES: Final[dict[type[Any], tuple[int, Callable[[Any], tuple[Any, ...]]]]] = {}
 _FIXED: Final = frozenset({int, float, bool, int | None, float | None, Where})
 _SMALL: Final = frozenset({int, float, bool, type(None)})
+# A message without its text: with an id as `SystemIds` makes them, and two quotes.
+_MESSAGE_BYTES: Final = MESSAGE_FRAMES["developer"] + len("item_0123456789abcdef") + 2
 
 
 # They hold names and numbers, and are many.
@@ -126,9 +128,12 @@ def _tool_size(tool: OfferedTool) -> int:
     return known[1]
 
 
-def _size_of_items(items: Iterable[Item]) -> int:
+def _size_of_items(items: Iterable[Item | str]) -> int:
     size = 0
     for item in items:
+        if isinstance(item, str):  # all that a row has of a message
+            size += _MESSAGE_BYTES + len(item)
+            continue
         tokens = known_tokens(item)
         size += _size(item) if tokens is None else UNITS_PER_TOKEN * tokens
     return size
@@ -226,7 +231,7 @@ def _size_of_row(row: Sequence[Any]) -> int:
     if kind == ItemsAppended.kind:
         return 300 + _size_of_items(row[4])
     if kind == ViewAssembled.kind:
-        return _size_of_view(row[6], row[5], row[7][1::2], row[17], (row[18], row[19], row[20], row[22]))
+        return _size_of_view(row[6], row[5], row[7][2::3], row[17], (row[18], row[19], row[20], row[22]))
     if kind == RequestPrepared.kind:
         return _size_of_request(row[11], row[5], (row[6], row[7], row[8], row[16]))
     if kind == ModelCalled.kind:

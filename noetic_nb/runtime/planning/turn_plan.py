@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
-from typing import cast, overload
+from typing import Any, cast, overload
 
 from noetic_nb.cards import Card, Table, with_card
 from noetic_nb.events import (
@@ -182,7 +183,7 @@ class TurnPlan(NamedTuple):
         `duration_ms` how long it took to plan.
         """
         row = self.as_row(place_of(where), now_ms, step_number, projection, appended, duration_ms)
-        return cast(ViewAssembled, event_of(row))
+        return replace(cast(ViewAssembled, event_of(row)), layer_items=self.layer_items)
 
     def as_row(
         self,
@@ -193,7 +194,13 @@ class TurnPlan(NamedTuple):
         appended: tuple[Item, ...] = (),
         duration_ms: float | None = None,
     ) -> Row:
-        """Return the row of the same event."""
+        """Return the row of the same event, where each of `texts` offers a message that `input_message` made."""
+        offered: list[Any] = []
+        for layer_id, item in self.layer_items:
+            if layer_id in self.texts:
+                offered += (layer_id, item["id"], item["content"][0]["text"])
+            else:
+                offered += (layer_id, None, item)
         return (
             ViewAssembled.kind,
             place,
@@ -202,7 +209,7 @@ class TurnPlan(NamedTuple):
             self.window,
             self.fates,
             self.layers,
-            tuple(chain.from_iterable(self.layer_items)),
+            tuple(offered),
             self.policy.token_budget,
             self.policy.response_reserve,
             self.system,
