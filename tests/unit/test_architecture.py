@@ -50,6 +50,7 @@ FLOORS: tuple[frozenset[str], ...] = (
             "moved",
             "nested_loop",
             "worker_threads",
+            "package_versions",
         ],
     ),
     frozenset({"memory", "models"}),
