@@ -194,7 +194,7 @@ def _finished(
     rows: dict[int, Measured] = {}
     if resume is None:
         return rows, _fill(rows, job, workers, None, ceiling, progress)
-    with ResumeFile(resume, job.digest, tuple(job.metrics), len(job.runs)) as file:
+    with ResumeFile(resume, job.digest, len(job.runs)) as file:
         rows |= file.rows
         return rows, _fill(rows, job, workers, file, ceiling, progress)
 
