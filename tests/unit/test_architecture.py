@@ -83,6 +83,8 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
         frozenset({"predicates"}),
         frozenset({"evaluation", "past_calls"}),
         frozenset({"rulebook"}),
+        frozenset({"execution_states"}),
+        frozenset({"hooks"}),
         frozenset({"layer"}),
     ),
     "regulator": (
