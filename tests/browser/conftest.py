@@ -35,7 +35,9 @@ FLAGS: Final = [
     # A page that asks for another host must fail, and not depend on a network.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]
-NO_CHROMIUM: Final = "no Chromium found; apt-get install chromium-headless-shell or chromium, or set CHROMIUM to its path"
+NO_CHROMIUM: Final = (
+    "no Chromium found; apt-get install chromium-headless-shell or chromium, or set CHROMIUM to its path"
+)
 NEEDED: Final = ("playwright", "jupyterlab", "notebook", "jupyter_client", "nbformat", "nbconvert", "ipykernel")
 
 
