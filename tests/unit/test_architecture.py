@@ -50,6 +50,7 @@ FLOORS: tuple[frozenset[str], ...] = (
             "moved",
             "nested_loop",
             "worker_threads",
+            "package_versions",
         ],
     ),
     frozenset({"memory", "models"}),
@@ -83,6 +84,8 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
         frozenset({"predicates"}),
         frozenset({"evaluation", "past_calls"}),
         frozenset({"rulebook"}),
+        frozenset({"execution_states"}),
+        frozenset({"hooks"}),
         frozenset({"layer"}),
     ),
     "regulator": (
