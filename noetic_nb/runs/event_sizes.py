@@ -290,26 +290,22 @@ class EventSizes:
         at, end = start, len(parts)
         where: Where | None = None
         states = self._of_thread(place[0])
-        sizes = _ROW_BYTES if closely else self._alike
+        sizes, lengths, is_text = _ROW_BYTES if closely else self._alike, ROW_LENGTHS, str
         while at < end and count < most:
             kind = parts[at]
-            if type(kind) is str:
-                if parts[at + 1] is not place:
-                    if parts[at + 1] != place:
+            if type(kind) is is_text:
+                of = parts[at + 1]
+                if of is not place:
+                    if of != place:
                         break
-                    place = parts[at + 1]  # the same object in what follows
-                after = at + ROW_LENGTHS[kind]
-                known = sizes.get(kind)
-                if known is None:
-                    is_state = kind == LayerStateChanged.kind
-                    known = (
-                        self._state(states, parts[at + 3], parts[at + 5]) if is_state else _size_of_row(parts[at:after])
-                    )
-                    if kind in _ALIKE_ROWS:
-                        mean = self._alike.get(kind, known)
-                        self._alike[kind] = mean + (known - mean) // _MEASURED
-                size += known
-                at = after
+                    place = of  # the same object in what follows
+                if kind in sizes:
+                    size += sizes[kind]
+                elif kind == LayerStateChanged.kind:
+                    size += self._noted(kind, self._state(states, parts[at + 3], parts[at + 5]))
+                else:
+                    size += self._noted(kind, _size_of_row(parts[at : at + lengths[kind]]))
+                at += lengths[kind]
             else:
                 event: RunEvent = kind
                 if event.where is not where:
@@ -322,6 +318,13 @@ class EventSizes:
                 at += 1
             count += 1
         return count, size, at
+
+    def _noted(self, kind: str, size: int) -> int:
+        """Return the size of a row, after a note of it where others of its kind are taken to be like it."""
+        if kind in _ALIKE_ROWS:
+            mean = self._alike.get(kind, size)
+            self._alike[kind] = mean + (size - mean) // _MEASURED
+        return size
 
     def _of_thread(self, thread_id: str) -> dict[str, list[int]]:
         states = self._states.get(thread_id)
