@@ -82,7 +82,7 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
         frozenset({"ledger"}),
         frozenset({"rules"}),
         frozenset({"predicates"}),
-        frozenset({"evaluation", "past_calls"}),
+        frozenset({"evaluation", "past_calls", "stored_state"}),
         frozenset({"rulebook"}),
         frozenset({"execution_states"}),
         frozenset({"hooks"}),
