@@ -218,7 +218,7 @@ def become(asked: Asked, path: list[str], environ: dict[str, str]) -> None:
 
 
 def leave_as(work: Callable[[], object]) -> NoReturn:
-    """Do it, and end as Python would after it, but for taking every module apart: that copies each page shared with the zygote."""
+    """Do it and end as Python does, but for taking modules apart, which copies each page shared with the zygote."""
     status = 0
     try:
         work()
