@@ -1,4 +1,4 @@
-"""The hooks at the edges of an execution: its beginning, its child executions, and what happened meanwhile."""
+"""The hooks at the edges of an execution: its beginning, its child executions, what happened meanwhile, and its end."""
 
 from __future__ import annotations
 
@@ -9,25 +9,46 @@ from typing import Any, Final, Literal, TypeAlias
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import ErrorRaised
 from noetic_nb.items import Item
+from noetic_nb.memory.eventual_recall import EventualRecalls
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET, field_of, state_of
 from noetic_nb.memory.hook_runner import NO_SOURCES, HookRunner, Outcome
 from noetic_nb.memory.hook_timeout import call_hook
 from noetic_nb.memory.layer import MemoryLayer
-from noetic_nb.memory.params import Feedback, InitParams, ReturnParams, SpawnParams
+from noetic_nb.memory.params import (
+    CompleteParams,
+    DisposeParams,
+    ExecutionOutcome,
+    Feedback,
+    InitParams,
+    ReturnParams,
+    SpawnParams,
+)
 from noetic_nb.memory.scope import resolve_scope_key
 from noetic_nb.memory.state_copy import StateNotCopied
 from noetic_nb.memory.write_behind import Target, counts_of
 from noetic_nb.storage import ScopedStorage, StorageAdapter
 from noetic_nb.storage.adapter import layer_prefix
+from noetic_nb.sync import Steps
 
-__all__ = ["ChildState", "init_layers", "merge_state", "notify_outcome", "run_feedback_hooks", "spawn_state"]
+__all__ = [
+    "ChildState",
+    "completing",
+    "disposing",
+    "forget",
+    "init_layers",
+    "merge_state",
+    "notify_outcome",
+    "run_feedback_hooks",
+    "spawn_state",
+]
 
 ChildState: TypeAlias = tuple[str, Any, tuple[Item, ...]]
 """Layer id, the child's state, and items for the child's log."""
 
 
 _READ_INIT: Final = partial(state_of, hook="init")
+_READ_COMPLETE: Final = partial(state_of, hook="on_complete")
 
 
 class LayerIdle(Warning):
@@ -255,3 +276,44 @@ async def run_feedback_hooks(
         await runner.run(layer, "on_feedback", Feedback(kind, value, scoped, ctx, source), ctx)
         # What the hook wrote is no rival of an execution that happens to be live.
         await runner.state.look_again(layer.id, scope_key)
+
+
+def completing(
+    runner: HookRunner, ctx: ExecutionContext, view: Sequence[Item], outcome: ExecutionOutcome
+) -> Steps[None]:
+    """Call every ``on_complete`` in the order of the layers; yields what has to be waited for. Errors are diagnostics."""
+    states = runner.state
+    for layer in runner.active("on_complete", ctx):
+        params = CompleteParams(view, ctx, states.peek(ctx.execution_id, layer.id), outcome)
+        done = runner.begin(layer, "on_complete", params, ctx, read=_READ_COMPLETE)
+        ended = done if isinstance(done, Outcome) else (yield done)
+        # Wherever the result names a state, be it None: here, as for `store`, that clears it.
+        if ended.error is None and ended.value is not UNSET:
+            runner.put(ctx, layer, "on_complete", ended.value)
+    if not states.is_idle:
+        yield runner.flush(ctx)
+
+
+def disposing(runner: HookRunner, eventual: EventualRecalls[Any], ctx: ExecutionContext) -> Steps[dict[str, Exception]]:
+    """Call every ``dispose``, last layer first, write out and forget the execution; yields what has to be waited for."""
+    states = runner.state
+    for layer in runner.active("dispose", ctx):
+        done = runner.begin(layer, "dispose", DisposeParams(states.peek(ctx.execution_id, layer.id), ctx), ctx)
+        if not isinstance(done, Outcome):
+            yield done
+    if eventual.refreshing:
+        yield eventual.settle()
+    # dispose may still write state, so the mirror is flushed after it and the state forgotten last.
+    if not states.is_idle:
+        yield runner.flush(ctx)
+    return forget(runner, eventual, ctx.execution_id)
+
+
+def forget(runner: HookRunner, eventual: EventualRecalls[Any], execution_id: str) -> dict[str, Exception]:
+    """Drop everything about an execution; returns the layers whose last state could not be written, and why."""
+    failed = runner.state.unsaved(execution_id)
+    runner.state.cleanup(execution_id)
+    if eventual.layers:
+        eventual.forget(execution_id)
+    runner.forget(execution_id)
+    return failed

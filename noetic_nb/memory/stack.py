@@ -18,12 +18,15 @@ from noetic_nb.items.origins import Provenance
 from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.memory.enforcement import OnSteeringError, decide, lets_pass
 from noetic_nb.memory.execution_context import ExecutionContext, as_response
-from noetic_nb.memory.hook_results import UNSET, RerenderRequest, state_of
-from noetic_nb.memory.hook_runner import NO_SOURCES, HookRunner, Outcome
+from noetic_nb.memory.hook_results import RerenderRequest
+from noetic_nb.memory.hook_runner import NO_SOURCES, HookRunner
 from noetic_nb.memory.item_hooks import AppendResult, append_items, project_items, rerender
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.lifecycle import (
     ChildState,
+    completing,
+    disposing,
+    forget,
     init_layers,
     merge_state,
     notify_outcome,
@@ -31,19 +34,15 @@ from noetic_nb.memory.lifecycle import (
     spawn_state,
 )
 from noetic_nb.memory.params import (
-    CompleteParams,
-    DisposeParams,
     ExecutionOutcome,
     ModelOutcome,
     PastCall,
-    StoreParams,
     ToolOutcome,
 )
 from noetic_nb.memory.recall import RecallEntry, Recaller, RecallMode
-from noetic_nb.memory.side_by_side import side_by_side
-from noetic_nb.memory.state_copy import StateNotCopied, deep_copy
 from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.memory.steering_decision import SteeringDecision, Stop
+from noetic_nb.memory.storing import store_response
 from noetic_nb.models.client import TokenLogprob, Usage
 from noetic_nb.storage import InMemoryStorage, StorageAdapter
 from noetic_nb.sync import Steps, stepped
@@ -60,7 +59,6 @@ def _view(log: ItemLog | Iterable[Mapping[str, Any]]) -> Sequence[Item]:
 
 
 _ENDING: Final = frozenset({"on_complete", "dispose"})
-_STATE_COMPLETED: Final = partial(state_of, hook="on_complete")
 
 
 class LayerStack:
@@ -200,42 +198,11 @@ class LayerStack:
             ctx, query=query, log=_view(log), budgets=budgets, mode=mode, with_empty=with_empty
         )
 
-    async def store(self, ctx: ExecutionContext, *, response: Any, log: ItemLog | Sequence[Item]) -> None:
+    def store(
+        self, ctx: ExecutionContext, *, response: Any, log: ItemLog | Sequence[Item]
+    ) -> Coroutine[Any, Any, None]:
         """Let every layer keep what matters of a response; all at once, each with a copy of its state."""
-        runner, states, execution_id = self._runner, self.state, ctx.execution_id
-        # Judged before any of them runs: stores do not decide on each other.
-        layers = runner.active_now("store", ctx)
-        if not layers:
-            return
-        answer, view = as_response(response), _view(log)
-        items, live = answer.items, states.of(execution_id)
-
-        def one(layer: MemoryLayer) -> Outcome | tuple[Any] | Coroutine[Any, Any, Outcome]:
-            state = live.get(layer.id)
-            try:
-                state = deep_copy(state)
-            except Exception as exc:  # this layer's fault, not that of the turn
-                error = StateNotCopied(layer.id, "store", state, exc)
-                states.report(execution_id, layer.id, "store", error)
-                return Outcome(error=error)
-            # A record of all its fields, in half the time of a call of its class.
-            params = tuple.__new__(StoreParams, (items, view, answer, ctx, state))
-            return runner.begin_store(layer, params, ctx)
-
-        outcomes: list[Outcome | tuple[Any]] = await side_by_side(one, layers)
-        # Written when all have ended, in the order of the layers: who was quicker must not show in what is stored.
-        for layer, outcome in zip(layers, outcomes, strict=True):
-            if isinstance(outcome, tuple):
-                state = outcome[0]
-            else:
-                state = outcome.value if outcome.error is None else UNSET
-            if state is not UNSET:
-                try:
-                    states.set(execution_id, layer.id, state, hook="store")
-                except StateNotCopied as exc:
-                    states.report(execution_id, layer.id, "store", exc)
-        if not states.is_idle:
-            await runner.flush(ctx)
+        return store_response(self._runner, ctx, response, _view(log))
 
     def before_tool_call(
         self,
@@ -405,22 +372,7 @@ class LayerStack:
         self, ctx: ExecutionContext, *, log: ItemLog | Sequence[Item], outcome: ExecutionOutcome
     ) -> None:
         """End an execution: every layer may keep a last thing. Errors are diagnostics."""
-        await stepped(self._completing(ctx, log, outcome))
-
-    def _completing(
-        self, ctx: ExecutionContext, log: ItemLog | Sequence[Item], outcome: ExecutionOutcome
-    ) -> Steps[None]:
-        view = _view(log)
-        for layer in self._runner.active("on_complete", ctx):
-            state = self.state.peek(ctx.execution_id, layer.id)
-            params = CompleteParams(view, ctx, state, outcome)
-            done = self._runner.begin(layer, "on_complete", params, ctx, read=_STATE_COMPLETED)
-            ended = done if isinstance(done, Outcome) else (yield done)
-            # Wherever the result names a state, be it None: here, as for `store`, that clears it.
-            if ended.error is None and ended.value is not UNSET:
-                self._runner.put(ctx, layer, "on_complete", ended.value)
-        if not self.state.is_idle:
-            yield self._runner.flush(ctx)
+        await stepped(completing(self._runner, ctx, _view(log), outcome))
 
     async def dispose(self, ctx: ExecutionContext) -> dict[str, Exception]:
         """Let every layer release what it holds, last one first; then write out and forget the execution's state.
@@ -430,20 +382,7 @@ class LayerStack:
         dict of str to Exception
             The layers whose last state could not be written to storage, and why.
         """
-        return await stepped(self._disposing(ctx))
-
-    def _disposing(self, ctx: ExecutionContext) -> Steps[dict[str, Exception]]:
-        for layer in self._runner.active("dispose", ctx):
-            params = DisposeParams(self.state.peek(ctx.execution_id, layer.id), ctx)
-            done = self._runner.begin(layer, "dispose", params, ctx)
-            if not isinstance(done, Outcome):
-                yield done
-        if self._eventual.refreshing:
-            yield self._eventual.settle()
-        # dispose may still write state, so the mirror is flushed after it and the state forgotten last.
-        if not self.state.is_idle:
-            yield self._runner.flush(ctx)
-        return self._forget(ctx.execution_id)
+        return await stepped(disposing(self._runner, self._eventual, ctx))
 
     def closing(
         self,
@@ -458,10 +397,10 @@ class LayerStack:
         Returns a stop that a layer asked for. `ended` is called with what `dispose` returns.
         """
         try:
-            yield from self._completing(ctx, log, outcome)
+            yield from completing(self._runner, ctx, _view(log), outcome)
             return self.take_stop(ctx)
         finally:
-            ended((yield from self._disposing(ctx)))
+            ended((yield from disposing(self._runner, self._eventual, ctx)))
 
     def end_now(self, execution_id: str) -> dict[str, Exception] | None:
         """Do what `complete` and `dispose` do, where no layer has anything to do then and nothing is on its way to storage.
@@ -473,15 +412,7 @@ class LayerStack:
         """
         if self.hooks & _ENDING or self._runner.has_stops or not self.state.is_idle or self._eventual.refreshing:
             return None
-        return self._forget(execution_id)
-
-    def _forget(self, execution_id: str) -> dict[str, Exception]:
-        failed = self.state.unsaved(execution_id)
-        self.state.cleanup(execution_id)
-        if self._eventual.layers:
-            self._eventual.forget(execution_id)
-        self._runner.forget(execution_id)
-        return failed
+        return forget(self._runner, self._eventual, execution_id)
 
     def delivered(self, ctx: ExecutionContext, sent_item_ids: Iterable[str]) -> None:
         """Call ``delivered``: which items were sent to the model."""

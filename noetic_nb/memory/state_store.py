@@ -217,7 +217,8 @@ class LayerStateStore:
     @property
     def is_idle(self) -> bool:
         """Whether nothing that was written is on its way to storage, so that there is nothing to flush."""
-        return self._mirror.is_idle
+        mirror = self._mirror  # asked several times a turn
+        return not mirror.pending and not mirror.writing
 
     async def flush(self, execution_id: str) -> None:
         """Wait until everything written so far for this execution is in storage, or was reported."""

@@ -212,13 +212,10 @@ class Mirror:
         self._report = report
         self.by_execution: dict[str, dict[str, Target]] = {}
         """Where each layer of each execution is mirrored to."""
-        self._pending: dict[_Key, Any] = {}
-        self._writing: dict[_Key, asyncio.Task[None]] = {}
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing waits to be written and nothing is being written."""
-        return not self._pending and not self._writing
+        self.pending: Final[dict[_Key, Any]] = {}
+        """What waits to be written."""
+        self.writing: Final[dict[_Key, asyncio.Task[None]]] = {}
+        """What is being written."""
 
     def target(self, execution_id: str, layer_id: str) -> Target | None:
         """Return where a layer of an execution is mirrored to."""
@@ -247,8 +244,8 @@ class Mirror:
             if conflict is not None:
                 self._replaced(key, target, conflict)
             return
-        self._pending[key] = kept
-        if key not in self._writing:
+        self.pending[key] = kept
+        if key not in self.writing:
             try:
                 asyncio.get_running_loop()
             except RuntimeError:
@@ -260,9 +257,9 @@ class Mirror:
         wanted = list(keys)
         while True:
             for key in wanted:
-                if key in self._pending and key not in self._writing:  # set where no loop was running
+                if key in self.pending and key not in self.writing:  # set where no loop was running
                     self._start(key)
-            tasks = {self._writing[key]: key for key in wanted if key in self._writing}
+            tasks = {self.writing[key]: key for key in wanted if key in self.writing}
             if not tasks:
                 return
             # Waiting does not own the tasks: neither its cancellation nor its end cuts a write short.
@@ -277,7 +274,7 @@ class Mirror:
 
     def drop(self, execution_id: str, *layer_ids: str) -> None:
         """Mirror no more of an execution, or of some layers of it; a write under way or waiting is finished first."""
-        targets, pending = self.by_execution.get(execution_id), self._pending
+        targets, pending = self.by_execution.get(execution_id), self.pending
         if targets is None:
             return
         if layer_ids or pending:
@@ -291,12 +288,12 @@ class Mirror:
 
     def _start(self, key: _Key) -> None:
         task = asyncio.get_running_loop().create_task(self._write(key))
-        self._writing[key] = task
-        task.add_done_callback(lambda _: self._writing.pop(key, None))
+        self.writing[key] = task
+        task.add_done_callback(lambda _: self.writing.pop(key, None))
 
     async def _write(self, key: _Key) -> None:
-        while key in self._pending:
-            value = self._pending.pop(key)
+        while key in self.pending:
+            value = self.pending.pop(key)
             target = self.target(*key)
             if target is None:
                 return

@@ -35,12 +35,16 @@ FLAGS: Final = [
     # A page that asks for another host must fail, and not depend on a network.
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]
+NO_CHROMIUM: Final = (
+    "no Chromium found; apt-get install chromium-headless-shell or chromium, or set CHROMIUM to its path"
+)
 NEEDED: Final = ("playwright", "jupyterlab", "notebook", "jupyter_client", "nbformat", "nbconvert", "ipykernel")
 
 
 def chromium_path() -> str | None:
-    """Return the browser to use: $CHROMIUM, or one of Debian's names."""
-    return os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+    """Return the browser to use: $CHROMIUM, or one of Debian's names; the shell draws the same pages with less work."""
+    names = ("chromium-headless-shell", "chromium", "chromium-browser")
+    return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
 
 
 def missing() -> str | None:
@@ -49,7 +53,7 @@ def missing() -> str | None:
     if packages:
         return f"not installed: {', '.join(packages)}; pip install 'noetic_nb[lab,test]'"
     if chromium_path() is None:
-        return "no Chromium found; apt-get install chromium, or set CHROMIUM to its path"
+        return NO_CHROMIUM
     return None
 
 

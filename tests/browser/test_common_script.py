@@ -95,6 +95,26 @@ def test_the_value_of_a_mark_is_shown_for_the_pointer_and_for_the_focus(new_page
     expect(line).to_have_text("nothing yet")
 
 
+def test_a_pointer_that_rests_takes_nothing_from_the_focus(page: Any) -> None:
+    opened = page(
+        MARKS
+        + """window.over = (name, x) => [...marks.children].find((mark) => mark.textContent === name)
+            .dispatchEvent(new PointerEvent("pointerover", { bubbles: true, screenX: x, screenY: 7 }));"""
+    )
+    line = opened.locator(".nn-readout")
+    opened.evaluate("over('two', 7)")
+    opened.get_by_text("three", exact=True).focus()
+    expect(line).to_have_text("value three")
+
+    opened.evaluate("over('two', 7)")  # as a browser says it when the page below the pointer has moved
+    expect(line).to_have_text("value three")
+    opened.evaluate("over('two', 8)")
+    expect(line).to_have_text("value two")
+    opened.evaluate("document.activeElement.blur()")
+    opened.evaluate("over('one', 8)")
+    expect(line).to_have_text("value one")
+
+
 def test_many_marks_are_one_stop_of_the_tab_key_and_arrows_move_within(new_page: Any) -> None:
     opened = new_page(MARKS)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+
+from tests.browser.conftest import NO_CHROMIUM, chromium_path
 
 if find_spec("jupyterlite_core") is None:
     collect_ignore_glob = ["test_*.py"]
@@ -121,10 +122,6 @@ class Notebook:
         return texts
 
 
-def _chromium() -> str | None:
-    return os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
-
-
 @pytest.fixture(scope="session")
 def site() -> Iterator[Site]:
     if not SITE.joinpath("index.html").is_file():
@@ -136,10 +133,9 @@ def site() -> Iterator[Site]:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    path = _chromium()
+    path = chromium_path()
     if path is None:
-        reason = "no Chromium found; apt-get install chromium, or set CHROMIUM to its path"
-        (pytest.fail if os.environ.get("NOETIC_NB_REQUIRE_BROWSER") == "1" else pytest.skip)(reason)
+        (pytest.fail if os.environ.get("NOETIC_NB_REQUIRE_BROWSER") == "1" else pytest.skip)(NO_CHROMIUM)
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

@@ -555,7 +555,7 @@ async def test_a_thousand_executions_leave_nothing_behind() -> None:
 
     state, eventual = stack.state, stack._eventual
     assert (state._states, state._disabled) == ({}, {})
-    assert (state._mirror.by_execution, state._mirror._pending, state._mirror._writing) == ({}, {}, {})
+    assert (state._mirror.by_execution, state._mirror.pending, state._mirror.writing) == ({}, {}, {})
     assert (eventual._cache, eventual._last_params, eventual._live, stack._runner._stops) == ({}, {}, {}, {})
 
 

@@ -256,7 +256,14 @@ function readout(root, hint = "") {
   const markOf = (node) => node?.closest?.("[data-readout]");
   const show = (mark) => setText(line, mark?.dataset.readout ?? hint);
   const focused = () => (root.contains(document.activeElement) ? markOf(document.activeElement) : undefined);
-  for (const name of ["pointerover", "focusin"]) root.addEventListener(name, (event) => show(markOf(event.target) ?? focused()));
+  root.addEventListener("focusin", (event) => show(markOf(event.target) ?? focused()));
+  let place = "";
+  root.addEventListener("pointerover", (event) => {
+    // A page that is laid out anew says where a pointer rests: that is no choice against the focus.
+    const before = place;
+    place = `${event.screenX} ${event.screenY}`;
+    show((place === before && focused()) || (markOf(event.target) ?? focused()));
+  });
   root.addEventListener("pointerleave", () => show(focused()));
   root.addEventListener("focusout", () => show());
   return line;

@@ -108,7 +108,7 @@ class TimelineReading(Reading):
     def begin(self) -> None:
         """Make the first picture: what comes later is asked for."""
         self._is_followed = True
-        self.snapshot["window"] = self._wire(self.windows.window(bins=FIRST_BINS, lanes=LANES), WHOLE)
+        self.snapshot["window"] = self._wire(self.windows.window(bins=FIRST_BINS, lanes=LANES))
         found = self.timeline.place_of(self.snapshot["selection"]) if self.snapshot.get("selection") else None
         self.snapshot["chosen"] = None if found is None else found.at
 
@@ -161,9 +161,9 @@ class TimelineReading(Reading):
         window = self.windows.window(
             start, stop, by_time=by_time, bins=max(1, min(bins, MOST_BINS)), first=first, lanes=LANES, wanted=wanted
         )
-        return self._wire(window, wanted, by_time=by_time)
+        return self._wire(window, by_time=by_time)
 
-    def _wire(self, window: Window, wanted: Wanted, *, by_time: bool = True) -> dict[str, Any]:
+    def _wire(self, window: Window, *, by_time: bool = True) -> dict[str, Any]:
         names: dict[str, int] = {}
         lanes = [
             [plain_line(lane.thread), lane.depth, lane.level, [_bar(bar, names) for bar in lane.bars]]

@@ -177,10 +177,10 @@ class TrendsReading(Reading):
             "text": sentence(now, was),
             "bands": bands,
             "marks": marks[:MARKS_ANSWERED],
-            "note": self._doubt(found) if was is not None and not thresholds else "",
+            "note": self._doubt() if was is not None and not thresholds else "",
         }
 
-    def _doubt(self, found: list[Any]) -> str:
+    def _doubt(self) -> str:
         same, total = self.what_if.tape(self.regulator).agreement()
         if same == total:
             return ""

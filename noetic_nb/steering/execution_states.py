@@ -1,0 +1,163 @@
+"""The state of a steering layer, execution by execution: how it begins, grows and passes to a child, and what of it stays."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, Final
+
+from noetic_nb.memory.execution_context import ExecutionContext
+from noetic_nb.memory.params import CompleteParams, InitParams, SpawnParams, ToolOutcome
+from noetic_nb.memory.scope import MemoryScope, resolve_scope_key
+from noetic_nb.steering.evaluation.evaluate import Params
+from noetic_nb.steering.evaluation.judging import Row
+from noetic_nb.steering.evaluation.late_verdicts import LateVerdicts, QueuedVerdict
+from noetic_nb.steering.ledger import (
+    Entry,
+    LateLedger,
+    Ledger,
+    LedgerEntry,
+    State,
+    change_entry,
+    outcome_entry,
+)
+from noetic_nb.steering.past_calls import appended, earlier_calls, rows_of
+from noetic_nb.steering.rulebook.rulebook import RuleBook
+from noetic_nb.steering.stored_state import checked_ledger
+
+__all__ = ["ExecutionStates"]
+
+# Threads whose states are remembered, to be found unchanged: a ledger of 100 entries takes some 100 kB.
+MAX_LEFT: Final = 64
+
+
+class ExecutionStates:
+    """What one steering layer keeps of each execution: a ledger, the verdicts that wait, and calls in a wider scope."""
+
+    def __init__(self, book: RuleBook, max_entries: int, scope: MemoryScope, late: LateVerdicts) -> None:
+        self.book = book
+        self.max_entries = max_entries
+        self.scope = scope
+        self.late = late
+        self.known_changes: dict[str, int] = {}
+        """By execution: how many changes of the rule book its ledger has."""
+        # By scope, the states that executions left last.
+        self._left: dict[str, State] = {}
+
+    def init(self, p: InitParams) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
+        """Begin an execution's state, with what is stored where the scope is wider."""
+        # An execution's own namespace is empty when it begins, so there is nothing to read.
+        return self._begun(p, None) if self.scope == "execution" else self._read(p)
+
+    async def _read(self, p: InitParams) -> Mapping[str, Any]:
+        return self._begun(p, await self._stored(p))
+
+    def _begun(self, p: InitParams, stored: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        ledger: Sequence[LedgerEntry] = ()
+        waiting: list[QueuedVerdict] = []
+        if stored is not None:
+            ledger, waiting = stored["ledger"], stored.get("pendingAsync", [])
+        self.known_changes[p.ctx.execution_id] = self.book.change_count
+        kept = Ledger(ledger[-self.max_entries :] if self.max_entries else ())
+        state: dict[str, Any] = {"ledger": kept, "pendingAsync": self.late.open(p.ctx, waiting)}
+        if self.scope != "execution":
+            # Calls of an execution that never came to its end count too: they may have had their effect.
+            state["earlier"] = "" if stored is None else appended(earlier_calls(stored), stored.get("made", ()))
+        return {"state": State(state)}
+
+    async def _stored(self, p: InitParams) -> Mapping[str, Any] | None:
+        """Return what is stored: the very state that was left where its text is found unchanged, which is so at most turns."""
+        left = self._left.get(p.scope_key)
+        if left is not None and await p.storage.get_text("state") == left.json_text():
+            return {**left, "pendingAsync": [{**verdict} for verdict in left["pendingAsync"]]}
+        stored = await p.storage.get("state")
+        if stored is None:
+            return None
+        ledger = checked_ledger(stored, f"{p.storage.prefix}state")
+        return {**stored, "ledger": [Entry(entry) for entry in ledger]}
+
+    def on_tool_outcome(self, p: ToolOutcome) -> Mapping[str, Any] | None:
+        """Remember the calls of an execution in a state that outlives it."""
+        if p.state is None:
+            return None
+        made = rows_of(p.ctx.past_calls())
+        if not made:  # a runtime that keeps no history
+            made = Ledger([*p.state.get("made", []), {"name": p.name, "status": "ok" if p.success else "error"}])
+        return {"state": State({**p.state, "made": made})}
+
+    def with_entry(self, p: Params, entry: LedgerEntry, state: Any = None, *, row: Row | None = None) -> dict[str, Any]:
+        """Return a state with one more entry, which is that of a row of judges, if there is one."""
+        state, ctx = p.state if state is None else state, p.ctx
+        made = State({"ledger": [], "pendingAsync": None} if state is None else state)
+        waiting, queue = made["pendingAsync"], self.late.queues.get(ctx.execution_id)
+        if queue is None or waiting is not queue.pending:
+            made["pendingAsync"] = self.late.pending(ctx, waiting)
+        if self.scope != "execution":
+            entry = Entry(entry)
+        made["ledger"] = self._longer(made["ledger"], ctx, entry if row is None else row.fill(entry))
+        return made
+
+    def goes_on(self, state: LateLedger, execution_id: str) -> bool:
+        """Tell whether an entry is all that is to be added to a state: no edit of a rule, and no verdict that waits."""
+        return not state.pending and self.book.change_count == self.known_changes.get(execution_id)
+
+    def _longer(self, ledger: Sequence[LedgerEntry], ctx: ExecutionContext, entry: LedgerEntry) -> Ledger:
+        """Return a ledger with the edits since its last entry and one more, new because others may hold the one there is."""
+        longer = Ledger(ledger)
+        if self.book.change_count != self.known_changes.get(ctx.execution_id):
+            longer += self._edits(ctx)
+        longer.append(entry)
+        if (more := len(longer) - self.max_entries) > 0:
+            del longer[:more]
+        return longer
+
+    def _entry(self, facts: LedgerEntry) -> LedgerEntry:
+        return facts if self.scope == "execution" else Entry(facts)
+
+    def _edits(self, ctx: ExecutionContext) -> Sequence[LedgerEntry]:
+        """Return entries for the edits that are not in this execution's ledger yet."""
+        count = self.book.change_count
+        known = self.known_changes.get(ctx.execution_id, count)
+        if known == count:
+            return ()
+        new = self.book.changes[known:]
+        self.known_changes[ctx.execution_id] = known + len(new)
+        now = ctx.clock.now_ms()
+        return [self._entry(change_entry(change.change, change.rule_id, change.version, now)) for change in new]
+
+    def on_spawn(self, p: SpawnParams) -> Mapping[str, Any]:
+        """Give a child the ledger so far, and a queue of its own."""
+        # Deep, because parent and child may run at the same time.
+        ledger = [] if p.parent_state is None else copy.deepcopy(p.parent_state["ledger"])
+        self.known_changes[p.child_ctx.execution_id] = self.book.change_count
+        state: dict[str, Any] = {"ledger": ledger, "pendingAsync": self.late.open(p.child_ctx, [])}
+        if self.scope != "execution":
+            parent = p.parent_state or {}
+            # What was called in this tree is in its history already.
+            made = [] if p.child_ctx.past_calls() else parent.get("made", [])
+            state["earlier"] = appended(earlier_calls(parent), made)
+            state["ledger"] = Ledger([Entry(entry) for entry in ledger])
+        return {"child_state": State(state)}
+
+    def on_complete(self, p: CompleteParams) -> Mapping[str, Any]:
+        """Enter how an execution ended, and keep what the next one of a wider scope goes on with."""
+        now = p.ctx.clock.now_ms()
+        kept = p[2] if type(p) is CompleteParams else None  # itself: a look at `state` would make it
+        if type(kept) is LateLedger and self.goes_on(kept, p.ctx.execution_id):
+            return {"state": kept.longer((p.outcome, now), self.max_entries)}
+        entry = self._entry(outcome_entry(p.outcome, now))
+        state = p.state or {"ledger": [], "pendingAsync": self.late.pending(p.ctx)}
+        if self.scope != "execution":
+            # Before the queue is closed: what is saved must not be carried over as well.
+            self.late.saved(p.ctx)
+            made = rows_of(p.ctx.past_calls()) or state.get("made", ())
+            state = {key: value for key, value in state.items() if key != "calls"}
+            state |= {"earlier": appended(earlier_calls(p.state), made), "made": []}
+        state = State({**state, "ledger": self._longer(state["ledger"], p.ctx, entry)})
+        if self.scope != "execution":
+            key = resolve_scope_key(self.scope, p.ctx)
+            self._left.pop(key, None)  # the newest last
+            self._left[key] = state
+            if len(self._left) > MAX_LEFT:
+                del self._left[next(iter(self._left))]
+        return {"state": state}
