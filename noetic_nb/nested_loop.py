@@ -14,9 +14,17 @@ from typing import Any, TypeVar
 
 from noetic_nb.errors import NoeticConfigError
 
-__all__ = ["run_nested"]
+__all__ = ["run_nested", "running_loop"]
 
 T = TypeVar("T")
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the loop that is running in this thread, None where there is none."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 class _Clock:
@@ -72,10 +80,7 @@ def run_nested(coroutine: Coroutine[Any, Any, T], context: contextvars.Context |
     >>> asyncio.run(outside())
     'rested'
     """
-    try:
-        outer: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
-    except RuntimeError:
-        outer = None
+    outer = running_loop()
     task = None if outer is None else asyncio.current_task(outer)
     # A task cannot be run inside another one, nor a loop inside another: both step aside.
     if outer is not None and task is not None:

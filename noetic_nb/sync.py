@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from noetic_nb.arguments import ArgumentError
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.nested_loop import run_nested
+from noetic_nb.nested_loop import run_nested, running_loop
 from noetic_nb.redact import safe_logger
 from noetic_nb.worker_threads import has_threads
 
@@ -70,17 +70,10 @@ class _ByHand(threading.local):
     loop: asyncio.AbstractEventLoop | None = None
 
     def must_leave(self) -> bool:
-        return self.is_driving and self.loop is _running_loop()
+        return self.is_driving and self.loop is running_loop()
 
 
 _by_hand: Final = _ByHand()
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 class _LoopNeeded:
@@ -204,7 +197,7 @@ def drive(coroutine: Coroutine[Any, Any, T]) -> T:
 
 def _first_step(coroutine: Coroutine[Any, Any, Any]) -> Any:
     before = _by_hand.is_driving, _by_hand.loop
-    _by_hand.is_driving, _by_hand.loop = True, _running_loop()
+    _by_hand.is_driving, _by_hand.loop = True, running_loop()
     try:
         return coroutine.send(None)
     finally:
@@ -298,9 +291,8 @@ def run_sync(awaitable: Awaitable[T], *, nested: Literal["thread", "patch"] = "t
         call = "Call it: run_sync(harness.execute('Hi'))." if callable(awaitable) else "It may be the result already."
         raise ArgumentError("run_sync takes a call that can be awaited", given=awaitable, hint=call)
     coroutine: Coroutine[Any, Any, T] = awaitable if asyncio.iscoroutine(awaitable) else _as_coroutine(awaitable)
-    try:
-        running = asyncio.get_running_loop()
-    except RuntimeError:
+    running = running_loop()
+    if running is None:
         return asyncio.run(coroutine)
     if nested == "patch":
         _reentrant().apply(running)

@@ -11,7 +11,7 @@ from typing import Any, Final, NoReturn, Self
 
 from noetic_nb.errors import ItemValidationError
 
-__all__ = ["FLAT", "MAX_DEPTH", "PLAIN", "FrozenDict", "freeze", "own_copy", "thaw"]
+__all__ = ["FLAT", "MAX_DEPTH", "PLAIN", "FrozenDict", "freeze", "frozen_or_none", "own_copy", "thaw"]
 
 # Deeper data is cyclic or hostile: the longest nesting seen in recorded tool results is below 12.
 MAX_DEPTH: Final = 200
@@ -199,3 +199,11 @@ def thaw(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [inner if type(inner) in FLAT else thaw(inner) for inner in value]
     return value
+
+
+def frozen_or_none(value: Any) -> Any:
+    """Return what somebody wrote as frozen JSON data, None where it is none: NaN, or objects that code passed."""
+    try:
+        return freeze(value)
+    except ItemValidationError:
+        return None

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from noetic_nb.events import ModelCalled, RunEvent, SteeringDecided, ToolCalled, Where
 from noetic_nb.interop import guard
+from noetic_nb.items import item_text
 from noetic_nb.lessons.exercise import Exercise
 from noetic_nb.markup import escape
 from noetic_nb.models import ScriptedModel
@@ -32,18 +33,16 @@ _TALKS: Final[tuple[tuple[tuple[str, str], ...], ...]] = (
 )  # fmt: skip
 
 
-def _text(item: Any) -> str:
-    return "".join(part.get("text", "") for part in item.get("content", ()))
-
-
 async def _promised(answer: Any) -> str | None:
     for talk in _TALKS:
         offered: list[str] = []
 
         def reply(request: Any, offered: list[str] = offered) -> str:
-            shown = "\n".join(_text(item) for item in request.items if item.get("role") not in ("user", "assistant"))
+            shown = "\n".join(
+                item_text(item) for item in request.items if item.get("role") not in ("user", "assistant")
+            )
             offered[:] = [line.strip() for line in shown.splitlines() if "I will" in line]
-            said = _text(request.items[-1])
+            said = item_text(request.items[-1])
             return said.removeprefix("Say: ") if said.startswith("Say: ") else "Noted."
 
         config = AgentConfig(name="clerk", step=react(model="scripted"), memory=[answer()])

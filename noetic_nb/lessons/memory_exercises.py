@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from noetic_nb.events import ViewAssembled
+from noetic_nb.items import item_text
 from noetic_nb.lessons.exercise import Exercise
 from noetic_nb.memory import ProjectionPolicy
 from noetic_nb.models import ScriptedModel
@@ -69,15 +70,11 @@ def _sent(answer: Any) -> str | None:
     return None
 
 
-def _text(item: Any) -> str:
-    return "".join(part.get("text", "") for part in item.get("content", ()))
-
-
 def _clerk(request: Any) -> str:
     *before, question = request.items
-    if "Which seat" not in _text(question):
+    if "Which seat" not in item_text(question):
         return "Noted."
-    found = re.search(r"I always want an? (\w+) seat", " ".join(map(_text, before)))
+    found = re.search(r"I always want an? (\w+) seat", " ".join(map(item_text, before)))
     return f"The {found[1]} seat." if found else "I do not know."
 
 

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from noetic_nb.items import item_text
 from noetic_nb.lessons.exercise import Exercise
 from noetic_nb.memory import MemoryHooks, MemoryLayer
 from noetic_nb.models import ScriptedModel
@@ -161,7 +162,7 @@ async def _sent_with(answer: Any, steady: list[MemoryLayer], changing: list[Memo
     missing: list[str] = []
 
     def reply(request: Any) -> str:
-        parts = tuple((text, len(text)) for item in request.items if (text := _text(item)))
+        parts = tuple((text, len(text)) for item in request.items if (text := item_text(item)))
         turn = len(requests)
         wanted = [*[say(turn) for say in says], *_QUESTIONS[:turn]]
         missing.extend(text for text in wanted if not any(text.strip() in part for part, _ in parts))
@@ -173,10 +174,6 @@ async def _sent_with(answer: Any, steady: list[MemoryLayer], changing: list[Memo
         await harness.execute(question)
     shared = sum(cached_tokens(*pair, 0, 1) for pair in itertools.pairwise(requests))
     return next(iter(missing), None), shared
-
-
-def _text(item: Any) -> str:
-    return "".join(part.get("text", "") for part in item.get("content", ()))
 
 
 def _arranged(steady: list[MemoryLayer], changing: list[MemoryLayer]) -> dict[str, Any]:

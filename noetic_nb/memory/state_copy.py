@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from noetic_nb.errors import NoeticError
 from noetic_nb.items.frozen import FrozenDict
 
-__all__ = ["StateNotCopied", "deep_copy", "flat_copy", "is_same", "snapshot_of"]
+__all__ = ["StateNotCopied", "can_be_copied", "deep_copy", "flat_copy", "is_same", "snapshot_of"]
 
 T = TypeVar("T")
 
@@ -47,6 +47,15 @@ def deep_copy(state: T) -> T:
         copied: T = _copied(given, {}) if flat is None else flat
         return copied
     return state if kind in _PLAIN else _copied(given, {})
+
+
+def can_be_copied(value: Any) -> bool:
+    """Tell whether Python can copy a value, all the way down: not so with a lock or a connection in it."""
+    try:
+        copy.deepcopy(value)
+    except Exception:
+        return False
+    return True
 
 
 class StateNotCopied(NoeticError):

@@ -8,7 +8,6 @@ its oldest turns, whole, and says which.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cache
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,9 +19,10 @@ from noetic_nb.events import ItemsAppended, RunEvent, ToolCalled
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item
 from noetic_nb.items.kept_data import plain_data
-from noetic_nb.runs.event_codec import EVENT_TYPES, SCHEMA_VERSION, settled
-from noetic_nb.runs.growing_events import GrowingEvents
-from noetic_nb.runs.kept_events import Events
+from noetic_nb.package_versions import version_of
+from noetic_nb.runs.events.event_codec import EVENT_TYPES, SCHEMA_VERSION, settled
+from noetic_nb.runs.events.growing_events import GrowingEvents
+from noetic_nb.runs.events.kept_events import Events
 from noetic_nb.runs.plain_text import plain
 from noetic_nb.runs.recorded_items import recorded_items
 from noetic_nb.runs.save import save_events
@@ -38,16 +38,6 @@ if TYPE_CHECKING:
     from noetic_nb.tokens import Tokenizer
 
 __all__ = ["Events", "Run"]
-
-
-@cache
-def _library_version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("noetic_nb")
-    except PackageNotFoundError:  # used from a source tree that was never installed
-        return "source"
 
 
 @with_card(shown="as HTML")
@@ -96,7 +86,7 @@ class Run(GrowingEvents):
         if "created_ms" not in given:
             own["created_ms"] = clock.now_ms()
         if "library_version" not in given:
-            own["library_version"] = _library_version()
+            own["library_version"] = version_of("noetic_nb")
         self.meta: dict[str, Any] = own | given
         # At once, as nobody listens yet.
         super().__init__(name, [settled(event) for event in events])
@@ -239,7 +229,7 @@ class Run(GrowingEvents):
         >>> Run("empty").caching().columns[6:12].to_list()
         ['call', 'model', 'provider', 'part', 'tokens', 'shared']
         """
-        from noetic_nb.runs.caching_table import caching_frame  # most runs are not asked
+        from noetic_nb.runs.requests.caching_table import caching_frame  # most runs are not asked
 
         return caching_frame(self.run_id, self._events[:], rules, price, tokenizer)
 

@@ -26,6 +26,7 @@ from noetic_nb.memory.hook_timeout import HookTimeout
 from noetic_nb.memory.layer import DEFAULT_TIMEOUTS_MS
 from noetic_nb.memory.layer_functions import LayerData
 from noetic_nb.memory.recall import BudgetOverrun, MiscountedTokens, RecallEntry
+from noetic_nb.memory.state_copy import can_be_copied
 from noetic_nb.models.client import ModelResponse, Usage
 from noetic_nb.shell import Shell
 from noetic_nb.storage import InMemoryStorage
@@ -184,7 +185,7 @@ class _Trial:
             self.notes.add(code, f"The state cannot be kept: {first_line(error)}")
         elif _IN_PLACE.search(str(error)) and isinstance(error, TypeError | AttributeError):
             self.notes.add("params_mutated", f"The hook {hook!r} changes what it was given: {first_line(error)}")
-        elif hook == "store" and _json(self._state_now) is None and not _can_be_copied(self._state_now):
+        elif hook == "store" and _json(self._state_now) is None and not can_be_copied(self._state_now):
             self.notes.add(
                 "not_copyable", f"The state cannot be copied for `store`, or for a child: {first_line(error)}"
             )
@@ -341,7 +342,7 @@ class _Trial:
     async def _child(self, stack: LayerStack, ctx: ExecutionContext, log: ItemLog) -> None:
         """Hand the state on to a child execution and take it back."""
         state = stack.state.get(ctx.execution_id, self.layer.id)
-        if not _can_be_copied(state):
+        if not can_be_copied(state):
             self.notes.add(
                 "not_copyable", "The state cannot be copied: a child, and `store`, get a copy. Keep JSON data."
             )
@@ -456,15 +457,7 @@ def _limit(ms: float) -> float:
 
 def copied(state: Any) -> Any:
     """Return a copy of a state, the state itself where it has none."""
-    return copy.deepcopy(state) if _can_be_copied(state) else state
-
-
-def _can_be_copied(state: Any) -> bool:
-    try:
-        copy.deepcopy(state)
-    except Exception:
-        return False
-    return True
+    return copy.deepcopy(state) if can_be_copied(state) else state
 
 
 def _field(result: Any, name: str) -> Any:

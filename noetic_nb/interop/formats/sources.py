@@ -64,7 +64,7 @@ def refused(document: Document, what: str, *, index: int | None = None, hint: st
     )
 
 
-def documents(source: Any, max_bytes: int = MAX_BYTES) -> Iterator[Path | Document]:
+def documents(source: Any) -> Iterator[Path | Document]:
     """Yield what a source is made of: the files of a folder, or the source itself; files are not opened yet."""
     path = _as_path(source)
     if path is None:

@@ -8,8 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias, get_type_hints
 
 from noetic_nb.errors import ItemValidationError, NoeticError
-from noetic_nb.items import freeze
-from noetic_nb.items.frozen import FrozenDict, thaw
+from noetic_nb.items.frozen import FrozenDict, frozen_or_none, thaw
 from noetic_nb.items.json_form import json_form
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.steps import Tool
@@ -23,7 +22,6 @@ __all__ = [
     "bound_by_signature",
     "function_binder",
     "json_binder",
-    "json_or_none",
     "shown",
 ]
 
@@ -58,14 +56,6 @@ def shown(value: Any) -> Any:
         return json_form(value)
     except ItemValidationError:
         return f"<{type(value).__name__}>"
-
-
-def json_or_none(value: Any) -> Any:
-    """Return what was written as frozen JSON data, None where it is none."""
-    try:
-        return freeze(value)
-    except ItemValidationError:
-        return None
 
 
 def unfit(name: str, problem: object, *, reason: str = "invalid", given: Any = None) -> NoeticError:
@@ -103,7 +93,7 @@ def bound_by_schema(tool: Tool, signature: inspect.Signature | None = None) -> B
             context = {"ctx": given["ctx"]}
             given = {key: value for key, value in given.items() if key != "ctx"}
         values, args = tool.bind(given)
-        return Bound(name, args, json_or_none(given), (), {**values, **context} if context else values)
+        return Bound(name, args, frozen_or_none(given), (), {**values, **context} if context else values)
 
     return bind
 
@@ -147,7 +137,7 @@ def bound_by_signature(
             arguments = _flat(bound, framework)
         hidden = left_out(arguments)
         args = FrozenDict({key: shown(value) for key, value in arguments.items() if key not in hidden})
-        raw = json_or_none({key: value for key, value in given.items() if key not in hidden})
+        raw = frozen_or_none({key: value for key, value in given.items() if key not in hidden})
         return Bound(name, args, raw, positional, named, call_id(positional))
 
     return bind
@@ -205,7 +195,7 @@ def json_binder(name: str, schema: Mapping[str, Any], function: Callable[..., An
                 args = json_form(found)
             except (ValueError, ItemValidationError) as exc:
                 raise unfit(name, exc, given=given) from exc
-        return Bound(name, args, json_or_none(given), (compact_json(thaw(args)),), {})
+        return Bound(name, args, frozen_or_none(given), (compact_json(thaw(args)),), {})
 
     return bind
 

@@ -13,6 +13,7 @@ from contextvars import ContextVar, Token
 from typing import Any, Final
 
 from noetic_nb.ids import SYSTEM_IDS
+from noetic_nb.nested_loop import running_loop
 
 __all__ = ["GuardSession", "current_session", "guard_session"]
 
@@ -98,10 +99,7 @@ class _Defaults:
         self._others: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, GuardSession] = weakref.WeakKeyDictionary()
 
     def session(self) -> GuardSession:
-        try:
-            loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
-        except RuntimeError:
-            loop = None
+        loop = running_loop()
         with self._lock:
             owner: Any = None if self._owner is None else self._owner()
             if owner is not None and owner is loop:

@@ -20,9 +20,9 @@ from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import EventSink, SteeringDecided, Where
 from noetic_nb.ids import SYSTEM_IDS
-from noetic_nb.interop.guards.guard_arguments import Bound, json_or_none
+from noetic_nb.interop.guards.guard_arguments import Bound
 from noetic_nb.interop.guards.guard_sessions import GuardSession, current_session
-from noetic_nb.items.frozen import thaw
+from noetic_nb.items.frozen import frozen_or_none, thaw
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.layers import regulation
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer, PastCall, SteeringAction, SteeringDecision, Stop
@@ -199,7 +199,7 @@ class Guard:
         tree = self.tree()
         end = CallEnd("invalid_args", f"Error: {error.what}", error=error)
         place = tree.calls.reserve(PastCall(name, {}, SYSTEM_IDS.new("call"), PENDING, None, tree.where.execution_id))
-        record_call(self, tree, place, None, json_or_none(error.given), end, 0.0)
+        record_call(self, tree, place, None, frozen_or_none(error.given), end, 0.0)
         if self.returns:
             return end.output
         raise error

@@ -48,7 +48,6 @@ _USAGE: Final = {
         "gen_ai.usage.details.cache_read_tokens",
     ),
 }
-_DETAILS: Final = "gen_ai.client.inference.operation.details"
 
 
 class GenAI(Dialect):

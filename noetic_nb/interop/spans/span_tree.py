@@ -176,7 +176,7 @@ def executions(spans: list[Span]) -> Execution:
             span.before, sent = None, use.inputs
         else:
             uses[key] = tool_use(span) if kind == "tool" else span
-        outer = _same_call(span, kind, chains[key], tree)
+        outer = _same_call(kind, chains[key], tree)
         if outer is not None:
             nested.setdefault((outer.trace_id, outer.span_id), []).append(key)
     # Inner ones first, so that three spans of one call become one.
@@ -193,7 +193,7 @@ def executions(spans: list[Span]) -> Execution:
     return _placed(tree, uses, chains)
 
 
-def _same_call(span: Span, kind: Kind, chain: list[Span], tree: _Tree) -> Span | None:
+def _same_call(kind: Kind, chain: list[Span], tree: _Tree) -> Span | None:
     for outer in chain:
         found = tree.kind(outer)
         if found == kind and kind != "memory":

@@ -14,7 +14,6 @@ __all__ = ["MessageFormat", "decode_messages", "encode_messages", "recognise"]
 
 MessageFormat: TypeAlias = Literal["openai", "openai-responses", "anthropic", "langchain", "pydantic-ai"]
 """Formats of messages."""
-OutputFormat: TypeAlias = Literal["openai", "openai-responses", "anthropic", "langchain"]
 
 _ENCODERS: Final[dict[str, Callable[[Sequence[Item], Collection[str]], list[dict[str, Any]]]]] = {
     "openai": openai_chat.encode,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from math import isnan, nan
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ from noetic_nb.lab.detection.calibration import Calibration, Failure, is_judged
 from noetic_nb.lab.detection.detectors import Detecting, Detector, Unscored, detectors_of
 from noetic_nb.lab.detection.judged_runs import check_samples, domain_of, labelled
 from noetic_nb.lab.statistics.labels import By, Outcome, groups_of
+from noetic_nb.package_versions import version_of
 from noetic_nb.runs import Run
 
 __all__ = ["calibrate"]
@@ -157,7 +157,7 @@ def calibrate(
             "max_stopped_good": float(max_stopped_good),
             "samples": samples,
             "seed": seed,
-            "versions": {name: _version(name) for name in ("noetic_nb", "numpy", "scikit-learn")},
+            "versions": {name: version_of(name) for name in ("noetic_nb", "numpy", "scikit-learn")},
         },
         _rows=tuple(rows),
         _tried=tried,
@@ -193,10 +193,3 @@ def _best(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str | None
     """Return the detector that stops most failed runs where thresholds are fitted, by the area where they are equal."""
     fitted = {row["detector"]: row for row in rows if row["split"] == "in sample"}
     return max(names, key=lambda name: (fitted[name]["stopped_failed"], fitted[name]["auc"]), default=None)
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "source"

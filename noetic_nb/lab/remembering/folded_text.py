@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Final
 
-__all__ = ["FoldedTexts", "folded", "has_word_breaks"]
+__all__ = ["FoldedTexts", "folded"]
 
 _WORD: Final = re.compile(r"[^\W_]+")
 # Scripts that put no blanks between words: each of their letters stands alone, so that a part of a clause is found.
@@ -20,11 +20,6 @@ _PLAIN: Final = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "ı": "i", "æ":
 # How German writes its umlauts where there are none.
 _SPELT_OUT: Final = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue"})
 _UMLAUT: Final = re.compile("[äöüÄÖÜ]")
-
-
-def has_word_breaks(text: str) -> bool:
-    """Tell whether a text is of a script with blanks between its words."""
-    return _UNBROKEN.search(text) is None
 
 
 def folded(text: str) -> str:

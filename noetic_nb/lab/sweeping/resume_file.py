@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import zlib
-from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -28,8 +27,6 @@ class ResumeFile:
         A new file, or one of the same sweep.
     digest : str
         Of data, space, metrics and version.
-    metrics : sequence of str
-        Their names.
     runs : int
         How many runs each row is of.
 
@@ -41,9 +38,9 @@ class ResumeFile:
         ``storage_failed`` where it cannot be read or written.
     """
 
-    def __init__(self, path: str | PathLike[str], digest: str, metrics: Sequence[str], runs: int) -> None:
+    def __init__(self, path: str | PathLike[str], digest: str, runs: int) -> None:
         self.path = Path(path)
-        self._metrics, self._runs = list(metrics), runs
+        self._runs = runs
         header = {"form": FORM, "digest": digest}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)

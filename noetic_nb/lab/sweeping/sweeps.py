@@ -21,6 +21,7 @@ from noetic_nb.lab.sweeping.sweep_table import SAMPLES, table
 from noetic_nb.lab.sweeping.value_labels import code_of, data_digest, digest_of, label_of
 from noetic_nb.lab.sweeping.workers import Workers
 from noetic_nb.models.client import check_clients
+from noetic_nb.package_versions import version_of
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
 
@@ -138,7 +139,8 @@ def sweep(
     about = {name: _names(model) if name == "model" else label_of(value) for name, value in fixed.items()}
     made_by = None if apply is None else code_of(apply)
     measures = {name: code_of(metric) for name, metric in metrics.items()}
-    versions = _versions()
+    versions = {"python": platform.python_version()}
+    versions |= {name: version_of(name) for name in ("noetic_nb", "joblib", "numpy", "pandas")}
     digest = digest_of(data, points.names, points.labels, about, made_by, measures, seed, versions["noetic_nb"])
     job = Job(digest, points, found, dict(metrics), fixed, apply, ceiling if live else None)
     workers = Workers(n_jobs, in_threads=live)
@@ -192,7 +194,7 @@ def _finished(
     rows: dict[int, Measured] = {}
     if resume is None:
         return rows, _fill(rows, job, workers, None, ceiling, progress)
-    with ResumeFile(resume, job.digest, tuple(job.metrics), len(job.runs)) as file:
+    with ResumeFile(resume, job.digest, len(job.runs)) as file:
         rows |= file.rows
         return rows, _fill(rows, job, workers, file, ceiling, progress)
 
@@ -276,18 +278,6 @@ def _first_failures(job: Job, failures: Sequence[tuple[int, int, str | None, str
         )
         known["count"] += 1
     return list(first.values())
-
-
-def _versions() -> dict[str, str]:
-    from importlib.metadata import PackageNotFoundError, version
-
-    found = {"python": platform.python_version()}
-    for name in ("noetic_nb", "joblib", "numpy", "pandas"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:  # used from a source tree that was never installed
-            found[name] = "source"
-    return found
 
 
 def _line_of_text() -> Callable[[int, int], object]:

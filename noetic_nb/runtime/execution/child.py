@@ -16,6 +16,7 @@ from noetic_nb.items import ItemLog
 from noetic_nb.items.origins import Origin
 from noetic_nb.memory import ExecutionContext, MemoryLayer
 from noetic_nb.memory.hook_runner import NO_SOURCES
+from noetic_nb.memory.state_copy import can_be_copied
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.execution_recorder import ChildState
@@ -299,18 +300,10 @@ def copied_state(state: dict[str, Any], step_id: str) -> dict[str, Any]:
         return copy.deepcopy(state)
     except Exception as exc:
         # deepcopy does not say where it failed, so each key is tried alone.
-        key = next((key for key, value in state.items() if not _can_be_copied(value)), None)
+        key = next((key for key, value in state.items() if not can_be_copied(value)), None)
         raise step_failed(
             step_id,
             f"A child gets a copy of `ctx.state`, and what is under {key!r} cannot be copied: {error_text(exc)}",
             exc,
             hint="Keep what is alive, such as locks, files and connections, in a variable outside of the state.",
         ) from exc
-
-
-def _can_be_copied(value: StepValue) -> bool:
-    try:
-        copy.deepcopy(value)
-    except Exception:
-        return False
-    return True

@@ -31,10 +31,10 @@ def emit_prepared(
 ) -> None:
     """Put what an llm step is about to send, and how its requests are planned, into the run."""
     assert engine.note is not None
-    # The same at every turn of most conversations; read anew for another step, policy, set of tools or of layers.
-    told = (step, policy, tools.specs, engine.stack.layers)
+    # The same at every turn of most conversations; read anew for another step, set of tools or of layers.
+    told = (step, tools.specs, engine.stack.layers)
     if engine.prepared is None or not all(map(is_, engine.prepared[0], told)):
-        engine.prepared = told, _parts(step, policy, tools, engine.stack.layers)
+        engine.prepared = told, _parts(step, tools, engine.stack.layers)
     offered, params, schema, limits, suffixes = engine.prepared[1]
     row = (
         RequestPrepared.kind,
@@ -58,7 +58,7 @@ def emit_prepared(
     engine.note(row)
 
 
-def _parts(step: LLMStep, policy: ProjectionPolicy, tools: ToolSet, layers: tuple[MemoryLayer, ...]) -> tuple[Any, ...]:
+def _parts(step: LLMStep, tools: ToolSet, layers: tuple[MemoryLayer, ...]) -> tuple[Any, ...]:
     schema = None if step.output is None else step.output.json_schema
     return (
         tools.offered,

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
 from noetic_nb.events import ToolCalled, ToolProgress
-from noetic_nb.items import freeze
+from noetic_nb.items.frozen import frozen_or_none
 from noetic_nb.items.json_form import json_form
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.memory import ExecutionContext, PastCall, SteeringAction, SteeringDecision
@@ -125,7 +125,7 @@ async def call_tool(
     raw = None
     try:
         given = tool.read(arguments)
-        raw = _raw(given)
+        raw = frozen_or_none(given)
         # Once: whatever is judged, recorded and run from here on comes of this.
         values, args = tool.bind(given)
     except NoeticError as exc:
@@ -223,14 +223,6 @@ def _error_type(error: BaseException | None) -> str | None:
     if isinstance(error, NoeticError | NoeticConfigError):
         return error.kind if isinstance(error, NoeticError) else error.code
     return None if error is None else type(error).__name__
-
-
-def _raw(given: Any) -> Any:
-    """Return what was written as frozen JSON data, None where it is none: NaN, or objects that code passed."""
-    try:
-        return freeze(given)
-    except ItemValidationError:
-        return None
 
 
 async def _run(engine: Engine, tool: Tool, values: Mapping[str, Any], ctx: Context, call_id: str) -> CallEnd:

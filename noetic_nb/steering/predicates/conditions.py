@@ -94,7 +94,7 @@ def _check_points(rule: SteeringRule, what: str, needs: Iterable[str]) -> None:
             )
 
 
-def _syntax_error(rule_id: str, text: str, error: BaseException | str) -> NoeticConfigError:
+def _syntax_error(rule_id: str, error: BaseException | str) -> NoeticConfigError:
     match = _PLACE.search(str(error))
     line = int(match.group(1)) if match else None
     column = int(match.group(2)) if match else None
@@ -146,7 +146,7 @@ def _compile(rule: SteeringRule) -> Condition:
         process = CelProcess(text)
         failure = process.compile_error()
         if failure is not None:
-            raise _syntax_error(rule.id, text, failure)
+            raise _syntax_error(rule.id, failure)
 
         async def in_process(params: Params, _: Bindings) -> bool:
             origins = origins_of(params) if ORIGIN in analysis.needs else ()  # type: ignore[arg-type]
@@ -160,7 +160,7 @@ def _compile(rule: SteeringRule) -> Condition:
     try:
         program = _library().compile(text)
     except ValueError as exc:
-        raise _syntax_error(rule.id, text, exc) from exc
+        raise _syntax_error(rule.id, exc) from exc
     execute, make = program.execute, context_type()
 
     def inline(_: Params, bindings: Bindings) -> bool:

@@ -53,7 +53,7 @@ def _finders(condition: str, compile_cel: Callable[[str], Any]) -> Iterator[_Fin
         if kind != "string" or closed != ")":
             continue
         if name == "matches":
-            yield _expression(compile_cel(f"text.matches({literal})"), compile_cel)
+            yield _expression(compile_cel(f"text.matches({literal})"))
         elif name in ("contains", "startsWith", "endsWith") and (wanted := _plain(literal)):
             test = {"contains": str.__contains__, "startsWith": str.startswith, "endsWith": str.endswith}[name]
             yield lambda text, test=test, wanted=wanted: wanted if test(text, wanted) else None  # type: ignore[misc]
@@ -68,7 +68,7 @@ def _plain(literal: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _expression(program: Any, compile_cel: Callable[[str], Any]) -> _Find:
+def _expression(program: Any) -> _Find:
     """Find the first match of a regular expression with the library that evaluates it, which never takes long.
 
     A beginning of the text that holds a match still holds it when it grows, so the end of the first match is found by

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any, Final, Self
 from uuid import uuid4
 
+from noetic_nb.nested_loop import running_loop
 from noetic_nb.widgets.base.assets import output_frame
 from noetic_nb.widgets.base.cells import current_cell, drop_from_cell, has_page, hold_in_cell, running_shell
 
@@ -129,12 +130,12 @@ class DisplayMixin:
         else:
             live = show(self._repr_mimebundle_()[0])
             # The next cell is the last moment: a kernel that ends in it would leave nothing.
-            is_later = self._tells_when_drawn and has_page() and _loop_here() is not None
+            is_later = self._tells_when_drawn and has_page() and running_loop() is not None
             if is_later:
                 self._publish_at("pre_run_cell")
             place = Shown(self, live, show(self._empty_bundle() if is_later else self._static_bundle()))
             self._places = (*self._places, place)
-            self._shown_on = _loop_here()
+            self._shown_on = running_loop()
             # Nobody else may hold a view that is on the page.
             hold_in_cell(place)
 
@@ -168,7 +169,7 @@ class DisplayMixin:
         shell = running_shell()
         if shell is not None:
             shell.events.register(event, self._bring_up_to_date)
-        loop = _loop_here()
+        loop = running_loop()
         if loop is not None:
             self._timer = loop.call_later(PAUSE_S, self._bring_up_to_date)
         elif self._shown_on is not None and not self._shown_on.is_closed():
@@ -222,13 +223,6 @@ class DisplayMixin:
         # The base class hides a closed widget by shadowing this method, and its static form with it.
         self.__dict__.pop("_repr_mimebundle_", None)
         return True
-
-
-def _loop_here() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 def _parts(widget: Any) -> Iterable[Any]:

@@ -11,9 +11,10 @@ import traitlets
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items.json_text import compact_json
+from noetic_nb.nested_loop import running_loop
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
-from noetic_nb.runs.recorder import record, recorded
+from noetic_nb.runs.recording.recorder import record, recorded
 from noetic_nb.sync import run_sync
 from noetic_nb.widgets.base.assets import once_a_page, script, style
 from noetic_nb.widgets.base.moment import Moment
@@ -99,7 +100,7 @@ class MemoryView(RunView):
         moment = Moment(thread_id, turn, until)
         self._editor = None if harness is None else StateEditor(harness)
         # A harness belongs to the loop it runs in, which is that of the cell that makes the view.
-        self._loop = _running_loop()
+        self._loop = running_loop()
         self._works: set[concurrent.futures.Future[None]] = set()
         begin = None if self._editor is None else self._begin_edit
         reading = MemoryReading(moment, layer_id=layer, begin_edit=begin)
@@ -256,13 +257,6 @@ _COLUMNS = ["thread_id", "execution_id", "turn", "depth", "layer_id", "hook", "t
 
 def _is_harness(source: Any) -> bool:
     return all(callable(getattr(source, name, None)) for name in ("memory", "execute", "subscribe"))
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 def _json(state: Any) -> str:

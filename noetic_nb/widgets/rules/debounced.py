@@ -13,6 +13,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Generic, TypeVar, cast
 
+from noetic_nb.nested_loop import running_loop
+
 __all__ = ["LiveTrial", "TooLong", "in_time"]
 
 T = TypeVar("T")
@@ -72,7 +74,7 @@ class LiveTrial(Generic[T]):
         self._attempt: _Attempt | None = None
         self._lock = threading.Lock()
         # Where no loop was running (a script, a test) nobody types, and who asks waits.
-        self._waits = not _is_loop_running()
+        self._waits = running_loop() is None
 
     def later(
         self,
@@ -90,7 +92,7 @@ class LiveTrial(Generic[T]):
             old, self._attempt = self._attempt, attempt
         if old is not None:
             old.end()
-        if self._waits and not _is_loop_running():
+        if self._waits and running_loop() is None:
             self._try(attempt, work, first)
             return
         # The context of the caller says which message of the page it belongs to.
@@ -167,11 +169,3 @@ def in_time(work: Callable[[], T], *, limit_s: float = LIMIT_S, attempt: _Attemp
     if error is not None:
         raise error
     return cast(T, result)
-
-
-def _is_loop_running() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

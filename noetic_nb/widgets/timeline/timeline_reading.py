@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent
-from noetic_nb.runs.drawn_time import duration_text
 from noetic_nb.runs.palette import SPAN_COLOURS, ink_on
 from noetic_nb.runs.plain_text import plain, plain_line
-from noetic_nb.runs.run_spans import Timeline
-from noetic_nb.runs.span import KINDS, SIGNS, Span
-from noetic_nb.runs.span_window import WHOLE, Bar, Wanted, Window, Windows
-from noetic_nb.runs.turn_parts import parts_of_turns
+from noetic_nb.runs.timeline.drawn_time import duration_text
+from noetic_nb.runs.timeline.run_spans import Timeline
+from noetic_nb.runs.timeline.span import KINDS, SIGNS, Span
+from noetic_nb.runs.timeline.span_window import WHOLE, Bar, Wanted, Window, Windows
+from noetic_nb.runs.timeline.turn_parts import parts_of_turns
 from noetic_nb.widgets.base.feed import Place, Reading
 from noetic_nb.widgets.base.moment import EVERYTHING, Moment
 from noetic_nb.widgets.timeline.timeline_picture import static_html, static_text
@@ -108,7 +108,7 @@ class TimelineReading(Reading):
     def begin(self) -> None:
         """Make the first picture: what comes later is asked for."""
         self._is_followed = True
-        self.snapshot["window"] = self._wire(self.windows.window(bins=FIRST_BINS, lanes=LANES), WHOLE)
+        self.snapshot["window"] = self._wire(self.windows.window(bins=FIRST_BINS, lanes=LANES))
         found = self.timeline.place_of(self.snapshot["selection"]) if self.snapshot.get("selection") else None
         self.snapshot["chosen"] = None if found is None else found.at
 
@@ -161,9 +161,9 @@ class TimelineReading(Reading):
         window = self.windows.window(
             start, stop, by_time=by_time, bins=max(1, min(bins, MOST_BINS)), first=first, lanes=LANES, wanted=wanted
         )
-        return self._wire(window, wanted, by_time=by_time)
+        return self._wire(window, by_time=by_time)
 
-    def _wire(self, window: Window, wanted: Wanted, *, by_time: bool = True) -> dict[str, Any]:
+    def _wire(self, window: Window, *, by_time: bool = True) -> dict[str, Any]:
         names: dict[str, int] = {}
         lanes = [
             [plain_line(lane.thread), lane.depth, lane.level, [_bar(bar, names) for bar in lane.bars]]

@@ -12,6 +12,7 @@ from copy import copy
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.nested_loop import running_loop
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
 from noetic_nb.runtime.context.reply import AgentReply
@@ -57,10 +58,7 @@ class Conversation:
         # With the threads that they are for.
         self._waiting: list[tuple[str, str]] = []
         self._notice = ("plain", "")
-        try:
-            self._loop: asyncio.AbstractEventLoop | None = asyncio.get_running_loop()
-        except RuntimeError:
-            self._loop = None
+        self._loop = running_loop()
         listens = any(layer.hooks.on_feedback is not None for layer in harness.config.memory)
         self.deaf = "" if listens else NOBODY_LISTENS
 
