@@ -19,11 +19,11 @@ from noetic_nb.steering.ledger import (
     LedgerEntry,
     State,
     change_entry,
-    checked_state,
     outcome_entry,
 )
 from noetic_nb.steering.past_calls import appended, earlier_calls, rows_of
 from noetic_nb.steering.rulebook.rulebook import RuleBook
+from noetic_nb.steering.stored_state import checked_ledger
 
 __all__ = ["ExecutionStates"]
 
@@ -73,7 +73,7 @@ class ExecutionStates:
         stored = await p.storage.get("state")
         if stored is None:
             return None
-        ledger, _ = checked_state(stored, f"{p.storage.prefix}state")
+        ledger = checked_ledger(stored, f"{p.storage.prefix}state")
         return {**stored, "ledger": [Entry(entry) for entry in ledger]}
 
     def on_tool_outcome(self, p: ToolOutcome) -> Mapping[str, Any] | None:

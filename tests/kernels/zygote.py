@@ -10,6 +10,7 @@ alone is that of this process: what tests an order asks for a second one (`forke
 
 from __future__ import annotations
 
+import atexit
 import builtins
 import contextlib
 import gc
@@ -22,9 +23,10 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 HERE: Final = Path(__file__).parent
 sys.path[:] = [folder for folder in sys.path if folder != str(HERE)]  # of `python zygote.py`; a kernel has none such
@@ -36,9 +38,13 @@ MODULES: Final = (
     "IPython.core.logger", "IPython.core.interactiveshell", "IPython.extensions.storemagic", "jedi", "faulthandler",
     "tornado.locks", "tornado.platform.asyncio", "http.client", "encodings.idna", "encodings.latin_1", "zmq.utils.garbage",
     "numpy", "matplotlib.figure", "matplotlib.axes", "matplotlib.ticker", "matplotlib.backends.backend_agg",
+    "pandas.io.formats.html", "pandas.io.formats.string", "PIL.BmpImagePlugin", "PIL.GifImagePlugin", "PIL.JpegImagePlugin",
+    "PIL.PngImagePlugin", "PIL.PpmImagePlugin", "IPython.core.debugger", "pdb", "yaml", "pydantic.root_model",
     "ipywidgets", "anywidget", "pydantic", "sklearn.linear_model", "sklearn.feature_extraction.text", "cel",
 )  # fmt: skip
-PACKAGES: Final = ("noetic_nb", "noetic_nb.widgets", "noetic_nb.plots", "noetic_nb.lab")
+PACKAGES: Final = (
+    "noetic_nb", "noetic_nb.widgets", "noetic_nb.plots", "noetic_nb.lab", "noetic_nb.lessons", "noetic_nb.testing",
+)  # fmt: skip
 """Ours, with every name they offer; they load what is asked for."""
 OWN_VARIABLES: Final = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
 """What scikit-learn sets for itself when it is imported: a kernel that did not ask for it has none."""
@@ -58,6 +64,8 @@ def load() -> dict[str, str]:
     for name in MODULES:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    with contextlib.suppress(ImportError):  # each kernel would read the list of what is installed
+        importlib.import_module("matplotlib.backends.registry").backend_registry.list_all()
     for name in PACKAGES:
         with contextlib.suppress(ImportError):
             package = importlib.import_module(name)
@@ -209,6 +217,21 @@ def become(asked: Asked, path: list[str], environ: dict[str, str]) -> None:
         sys.modules["ipywidgets"].register_comm_target()
 
 
+def leave_as(work: Callable[[], object]) -> NoReturn:
+    """Do it and end as Python does, but for taking modules apart, which copies each page shared with the zygote."""
+    status = 0
+    try:
+        work()
+    except SystemExit as exc:
+        status = exc.code if isinstance(exc.code, int) else int(exc.code is not None)
+    threading._shutdown()  # type: ignore[attr-defined]  # threads that are no daemons are waited for
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
+
+
 def main() -> None:
     folder = Path(sys.argv[1])
     own = {str(Path(each).resolve()) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each}
@@ -224,7 +247,7 @@ def main() -> None:
 
         become(asked, path, environ)
         # The kernel watches the process that forked it, as another would watch the one that started it.
-        launch_new_instance(parent_handle=os.getppid())
+        leave_as(lambda: launch_new_instance(parent_handle=os.getppid()))
 
 
 if __name__ == "__main__":

@@ -82,7 +82,7 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
         frozenset({"ledger"}),
         frozenset({"rules"}),
         frozenset({"predicates"}),
-        frozenset({"evaluation", "past_calls"}),
+        frozenset({"evaluation", "past_calls", "stored_state"}),
         frozenset({"rulebook"}),
         frozenset({"execution_states"}),
         frozenset({"hooks"}),
@@ -99,6 +99,14 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
         frozenset({"regulator"}),
         frozenset({"adapters"}),
         frozenset({"shadow"}),
+    ),
+    "runs": (
+        frozenset({"plain_text", "palette", "run_source", "decision_faults", "recorded_items", "recorded_origins"}),
+        frozenset({"turns"}),
+        frozenset({"events", "requests", "regulation", "timeline"}),
+        frozenset({"save", "tables"}),
+        frozenset({"run", "load", "bundle", "conversation", "token_calibration"}),
+        frozenset({"recording"}),
     ),
     "items": (
         frozenset({"frozen", "json_text", "json_form"}),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from noetic_nb.widgets.base.reading_thread import READINGS
@@ -11,3 +13,10 @@ from noetic_nb.widgets.base.reading_thread import READINGS
 def reading_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.node.get_closest_marker("reads_later") is None:
         monkeypatch.setattr(READINGS, "has_threads", False)
+
+
+@pytest.fixture(scope="module")
+def little_to_collect() -> None:
+    """Keep what is there out of looks for garbage: late in the suite each takes a third of a second."""
+    gc.collect()
+    gc.freeze()

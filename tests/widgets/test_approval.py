@@ -101,6 +101,7 @@ async def test_however_a_question_ends_its_comms_are_returned(
     assert len(ipywidgets.widgets.widget._instances) == before
 
 
+@pytest.mark.usefixtures("little_to_collect")
 async def test_two_hundred_questions_at_once_leave_nothing_behind(page: Page) -> None:
     approval = Approval()
     tasks = await asked(approval)

@@ -252,6 +252,7 @@ def test_a_cell_that_shows_a_view_again_updates_its_newest_outputs_only(page: Pa
     assert [len(output.bundles) for output in page.outputs[:4]] == [1, 1, 1, 1]
 
 
+@pytest.mark.usefixtures("little_to_collect")
 @pytest.mark.parametrize("make", VIEWS)
 def test_views_that_are_dropped_without_closing_leave_nothing(make: Any) -> None:
     run = short_run()
@@ -268,6 +269,7 @@ def test_views_that_are_dropped_without_closing_leave_nothing(make: Any) -> None
     assert threading.active_count() <= threads
 
 
+@pytest.mark.usefixtures("little_to_collect")
 @pytest.mark.parametrize("make", VIEWS)
 def test_opening_and_closing_many_times_leaves_no_memory_behind(make: Any) -> None:
     run = short_run()
@@ -284,6 +286,7 @@ def test_opening_and_closing_many_times_leaves_no_memory_behind(make: Any) -> No
     assert open_and_close(200) < after_few + 100
 
 
+@pytest.mark.usefixtures("little_to_collect")
 def test_a_view_on_a_page_is_held_until_its_cell_runs_again(page: Page) -> None:
     run = Run()
     page.run_cell("c1", "r1")

@@ -232,6 +232,7 @@ def test_a_fault_in_the_conversation_leaves_the_panels_alone(monkeypatch: pytest
         assert len(bench.allocation.snapshot["calls"]) == 1
 
 
+@pytest.mark.usefixtures("little_to_collect")
 def test_two_hundred_open_and_close_leave_nothing_behind() -> None:
     run, chosen, book = demo_run(), Selection(), rules()
     comms_before, listeners = comms(), len(book._listeners)
@@ -249,6 +250,7 @@ def test_two_hundred_open_and_close_leave_nothing_behind() -> None:
     assert not [ref for ref in kept if ref() is not None]
 
 
+@pytest.mark.usefixtures("little_to_collect")
 def test_a_workbench_that_nobody_holds_is_collected_with_its_views() -> None:
     run = demo_run()
     bench = Workbench(run)

@@ -18,9 +18,9 @@ from noetic_nb.regulator.adapters.replay import Reading, reading_of
 from noetic_nb.regulator.person import Person
 from noetic_nb.regulator.predicates import Predicate
 from noetic_nb.regulator.settings import Settings
-from noetic_nb.runs.recorded_settings import LAYER_KIND, as_recorded, recorded_regulators
-from noetic_nb.runs.regulator_feed import RegulatorFeed
-from noetic_nb.runs.regulator_signals import BETWEEN_TURNS
+from noetic_nb.runs.regulation.recorded_settings import LAYER_KIND, as_recorded, recorded_regulators
+from noetic_nb.runs.regulation.regulator_feed import RegulatorFeed
+from noetic_nb.runs.regulation.regulator_signals import BETWEEN_TURNS
 
 __all__ = ["DecisionTape", "Redecided", "tape_of", "with_thresholds"]
 
