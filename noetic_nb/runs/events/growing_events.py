@@ -107,7 +107,7 @@ class GrowingEvents:
             place, count = self._unread.counted
             most = keeper.look_at - len(self._read) - count
             self._full_at = place + LEAST_PARTS * most - (LEAST_PARTS - 1) * self._single
-        if self._is_armed and self._followers:
+        if self._told or (self._is_armed and self._followers):
             self._look_at = 0
         elif keeper is None:
             self._look_at = maxsize
@@ -166,6 +166,7 @@ class GrowingEvents:
                 self._parts.append(event)
             self._single += 1
             self._full_at -= LEAST_PARTS - 1
+            self._look_at -= LEAST_PARTS - 1
             keeper = self._keeper
             # What happens in the middle of a turn is looked at when it ends: it is to be recorded quickly.
             if keeper is not None and (
@@ -174,8 +175,10 @@ class GrowingEvents:
             ):
                 self._keep(keeper.take())
                 number = len(self._read) + self._unread.count() - 1 if is_numbered else -1
+                self._expect()
             told, followers = self._told, self._to_wake()
-            self._expect()
+            if followers:
+                self._expect()
         # Called outside the lock: a listener may wait for a thread that appends.
         for listener in told:
             try:
@@ -190,16 +193,21 @@ class GrowingEvents:
 
     def note_row(self, row: Row) -> None:
         """Add an event that is made when somebody reads it; who listens is one who reads. Raises nothing."""
+        # Without the lock: the list is always the same, and under it only what stands in front is taken off.
+        parts = self._parts
+        if len(parts) < self._look_at:  # nearly always
+            parts.extend(row)
+        else:
+            self._note_and_look(row)
+
+    def _note_and_look(self, row: Row) -> None:
+        """Add an event where there is more to do than that."""
         try:
             if self._told:
-                self.append(event_of(row))
+                self.note_event(event_of(row))
                 return
-            # Without the lock: the list is always the same, and under it only what stands in front is taken off.
-            parts = self._parts
+            parts, keeper = self._parts, self._keeper
             parts.extend(row)
-            if len(parts) < self._look_at:  # nearly always
-                return
-            keeper = self._keeper
             if keeper is not None and (
                 len(parts) >= self._full_at or (not keeper.has_room and row[1] != keeper.middle)
             ):

@@ -195,9 +195,11 @@ class TurnPlan(NamedTuple):
         duration_ms: float | None = None,
     ) -> Row:
         """Return the row of the same event, where each of `texts` offers a message that `input_message` made."""
+        _, policy, budgets, layers, items, system, tools, framing, history, count, window, fates, floor, *rest = self
+        hidden, unsent, texts, kept, _ = rest
         offered: list[Any] = []
-        for layer_id, item in self.layer_items:
-            if layer_id in self.texts:
+        for layer_id, item in items:
+            if layer_id in texts:
                 offered += (layer_id, item["id"], item["content"][0]["text"])
             else:
                 offered += (layer_id, None, item)
@@ -206,25 +208,25 @@ class TurnPlan(NamedTuple):
             place,
             now_ms,
             step_number,
-            self.window,
-            self.fates,
-            self.layers,
+            window,
+            fates,
+            layers,
             tuple(offered),
-            self.policy.token_budget,
-            self.policy.response_reserve,
-            self.system,
-            self.tools,
-            self.framing,
-            self.history,
-            self.budgets.history_budget,
-            self.history_items,
-            self.floor,
-            self.hidden,
-            self.unsent,
+            policy.token_budget,
+            policy.response_reserve,
+            system,
+            tools,
+            framing,
+            history,
+            budgets.history_budget,
+            count,
+            floor,
+            hidden,
+            unsent,
             projection,
             appended,
-            self.texts,
-            self.kept,
+            texts,
+            kept,
             duration_ms,
         )
 
