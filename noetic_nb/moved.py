@@ -54,8 +54,8 @@ MOVED: Final[dict[str, dict[str, str]]] = {
     },
     "noetic_nb.runs": {
         "Events": "noetic_nb.runs.run.Events",
-        "Recordable": "noetic_nb.runs.recorder.Recordable",
-        "SCHEMA_VERSION": "noetic_nb.runs.event_codec.SCHEMA_VERSION",
+        "Recordable": "noetic_nb.runs.recording.recorder.Recordable",
+        "SCHEMA_VERSION": "noetic_nb.runs.events.event_codec.SCHEMA_VERSION",
         "TurnSummary": "noetic_nb.runs.turns.TurnSummary",
     },
     "noetic_nb.runtime": {

@@ -14,7 +14,6 @@ from typing import Any
 import nbmake.pytest_items
 import pytest
 from _pytest.doctest import DoctestModule
-from _pytest.pathlib import import_path
 from hypothesis import HealthCheck, settings
 
 from noetic_nb.testing.event_loop import VirtualTimeLoop
@@ -49,6 +48,8 @@ def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Any]:
 def pytest_configure(config: pytest.Config) -> None:
     nbmake.pytest_items.NotebookRun = SharedRun  # its runs are those of our tests
     if not hasattr(config, "workerinput"):  # workers inherit what is offered
+        if config.pluginmanager.hasplugin("xdist"):
+            config.pluginmanager.import_plugin("tests.forked_workers")
         context = forked.offered()
         context.__enter__()
         config.add_cleanup(lambda: context.__exit__(None, None, None))
@@ -73,31 +74,14 @@ def memory_left() -> int:
     return left
 
 
-def import_in_turns(config: pytest.Config) -> None:
-    """Import the files of the whole suite, each worker from another one on: on a fresh machine each rewrites its share of them.
-
-    What cannot be imported, or warns, is left to collecting, which reports it.
-    """
-    own = getattr(config, "workerinput", None)
-    if own is None or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
-        return
-    files = sorted(Path(__file__).parent.rglob("test_*.py"))
-    start = len(files) * int(own["workerid"].removeprefix("gw")) // int(own["workercount"])
-    for file in files[start:] + files[:start]:
-        with suppress(Exception, pytest.skip.Exception):
-            import_path(file, mode="importlib", root=config.rootpath, consider_namespace_packages=False)
-
-
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """Keep what collecting has made out of every later look for garbage: it is a million objects, and it stays to the end."""
     gc.disable()
     try:
-        import_in_turns(session.config)
         return (yield)
     finally:
         gc.enable()
-        gc.collect()
         gc.freeze()
         # What tests make is gone when they end, mostly without the collector: it comes less often than in a program.
         gc.set_threshold(20_000, 10, 10)

@@ -18,7 +18,7 @@ from noetic_nb.interop.spans import import_spans
 from noetic_nb.items.messages import MessageFormat
 from noetic_nb.quick_records import dataclass
 from noetic_nb.runs import Run
-from noetic_nb.runs.event_codec import SCHEMA
+from noetic_nb.runs.events.event_codec import SCHEMA
 from noetic_nb.runs.load import MAX_LINE_BYTES, load_run
 
 __all__ = ["Failed", "import_run", "import_runs", "run_from_messages"]

@@ -36,7 +36,7 @@ from noetic_nb.events import (
 from noetic_nb.interop.spans.written_messages import written
 from noetic_nb.items import item_text, thaw
 from noetic_nb.redact import Redaction
-from noetic_nb.runs.event_codec import dump_event
+from noetic_nb.runs.events.event_codec import dump_event
 
 __all__ = ["OTelExporter"]
 

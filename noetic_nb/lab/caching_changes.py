@@ -18,9 +18,9 @@ from noetic_nb.items.shared_prefix import sent_text
 from noetic_nb.memory.projection import latest_user
 from noetic_nb.models.prompt_caching import checked_rules
 from noetic_nb.runs import Run
-from noetic_nb.runs.caching_table import reuse_frame
-from noetic_nb.runs.prefix_reuse import CacheReader
-from noetic_nb.runs.shared_requests import RequestPart, is_whole, parts_of
+from noetic_nb.runs.requests.caching_table import reuse_frame
+from noetic_nb.runs.requests.prefix_reuse import CacheReader
+from noetic_nb.runs.requests.shared_requests import RequestPart, is_whole, parts_of
 from noetic_nb.tokenizers.named import asked_tokenizer
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from noetic_nb.models.pricing import Price
     from noetic_nb.models.prompt_caching import CacheRules
-    from noetic_nb.runs.sent_request import RecordedRequest
+    from noetic_nb.runs.requests.sent_request import RecordedRequest
     from noetic_nb.tokens import Tokenizer
 
 __all__ = ["what_if_cached"]

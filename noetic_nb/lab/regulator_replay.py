@@ -13,7 +13,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RegulatorDecided, TurnCompleted
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
-from noetic_nb.runs.regulator_feed import Grader, RecordedReply, RegulatorFeed
+from noetic_nb.runs.regulation.regulator_feed import Grader, RecordedReply, RegulatorFeed
 
 __all__ = ["RecordedReply", "StopPoint", "first_stop", "replay_regulator"]
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb.redact import Redaction
 from noetic_nb.runs.run_source import run_of
-from noetic_nb.runs.run_spans import has_clock
-from noetic_nb.runs.turn_parts import PARTS, parts_of_turns
+from noetic_nb.runs.timeline.run_spans import has_clock
+from noetic_nb.runs.timeline.turn_parts import PARTS, parts_of_turns
 
 if TYPE_CHECKING:
     import pandas

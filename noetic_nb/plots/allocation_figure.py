@@ -12,9 +12,9 @@ from matplotlib.ticker import MaxNLocator
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.plots.figure_style import LETTER, USUAL_SHARE, Look, Theme, axes_for, named, put_legend, say_empty
-from noetic_nb.runs.model_calls import NO_PLANS, Calls, CallShare, Part
 from noetic_nb.runs.palette import CATEGORY, ink_on, layer_colour
 from noetic_nb.runs.plain_text import clip, count
+from noetic_nb.runs.requests.model_calls import NO_PLANS, Calls, CallShare, Part
 from noetic_nb.runs.run_source import run_of
 
 __all__ = ["allocation"]

@@ -12,9 +12,9 @@ from noetic_nb.plots.figure_style import LETTER, USUAL_SHARE, Look, Theme, axes_
 from noetic_nb.runs.palette import SPAN_COLOURS, ink_on
 from noetic_nb.runs.plain_text import count
 from noetic_nb.runs.run_source import run_of
-from noetic_nb.runs.run_spans import Timeline, has_clock
-from noetic_nb.runs.span import KINDS, SIGNS
-from noetic_nb.runs.span_window import Lane, Windows
+from noetic_nb.runs.timeline.run_spans import Timeline, has_clock
+from noetic_nb.runs.timeline.span import KINDS, SIGNS
+from noetic_nb.runs.timeline.span_window import Lane, Windows
 
 __all__ = ["timeline"]
 

@@ -12,7 +12,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.plots.figure_style import DECISION_MARKERS, Look, Theme, axes_for, named, put_legend, say_empty, style
 from noetic_nb.runs.palette import DECISION_LOOKS, MEAN_COLOUR, OTHER_LOOK, QUALITY_COLOUR, TOKENS_COLOUR
 from noetic_nb.runs.plain_text import count
-from noetic_nb.runs.regulator_signals import Mark, Signals, ThreadSignals
+from noetic_nb.runs.regulation.regulator_signals import Mark, Signals, ThreadSignals
 from noetic_nb.runs.run_source import run_of
 
 __all__ = ["quality_and_cost", "trends"]

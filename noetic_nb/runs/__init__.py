@@ -2,7 +2,7 @@
 
 from noetic_nb.lazy import moved_names
 from noetic_nb.runs.load import load_run
-from noetic_nb.runs.recorder import Recorder, record
+from noetic_nb.runs.recording.recorder import Recorder, record
 from noetic_nb.runs.run import Run
 
 __all__ = ["Recorder", "Run", "load_run", "record"]

@@ -18,8 +18,8 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import RunEvent
 from noetic_nb.items import thaw
 from noetic_nb.quick_records import dataclass
-from noetic_nb.runs.event_codec import SCHEMA, SCHEMA_VERSION, WireError, parse_event
-from noetic_nb.runs.payload import from_wire, parse_json
+from noetic_nb.runs.events.event_codec import SCHEMA, SCHEMA_VERSION, WireError, parse_event
+from noetic_nb.runs.events.payload import from_wire, parse_json
 from noetic_nb.runs.run import Run
 
 __all__ = ["MAX_BYTES", "MAX_LINE_BYTES", "Part", "RunFile", "load_run", "member_ends", "read_gzip", "read_run"]

@@ -20,9 +20,9 @@ from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item
 from noetic_nb.items.kept_data import plain_data
 from noetic_nb.package_versions import version_of
-from noetic_nb.runs.event_codec import EVENT_TYPES, SCHEMA_VERSION, settled
-from noetic_nb.runs.growing_events import GrowingEvents
-from noetic_nb.runs.kept_events import Events
+from noetic_nb.runs.events.event_codec import EVENT_TYPES, SCHEMA_VERSION, settled
+from noetic_nb.runs.events.growing_events import GrowingEvents
+from noetic_nb.runs.events.kept_events import Events
 from noetic_nb.runs.plain_text import plain
 from noetic_nb.runs.recorded_items import recorded_items
 from noetic_nb.runs.save import save_events
@@ -229,7 +229,7 @@ class Run(GrowingEvents):
         >>> Run("empty").caching().columns[6:12].to_list()
         ['call', 'model', 'provider', 'part', 'tokens', 'shared']
         """
-        from noetic_nb.runs.caching_table import caching_frame  # most runs are not asked
+        from noetic_nb.runs.requests.caching_table import caching_frame  # most runs are not asked
 
         return caching_frame(self.run_id, self._events[:], rules, price, tokenizer)
 

@@ -17,8 +17,8 @@ from noetic_nb.events import RunEvent
 from noetic_nb.ids import SYSTEM_IDS
 from noetic_nb.owner_only import owner_only
 from noetic_nb.redact import Redaction, redact_text
-from noetic_nb.runs.event_codec import SCHEMA, SCHEMA_VERSION, dump_event, parse_event
-from noetic_nb.runs.payload import parse_json, to_wire
+from noetic_nb.runs.events.event_codec import SCHEMA, SCHEMA_VERSION, dump_event, parse_event
+from noetic_nb.runs.events.payload import parse_json, to_wire
 
 __all__ = ["event_line", "header_line", "json_line", "save_events"]
 

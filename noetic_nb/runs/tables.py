@@ -55,9 +55,9 @@ from noetic_nb.events import (
 )
 from noetic_nb.items import item_text, item_tokens, thaw
 from noetic_nb.quick_records import dataclass
-from noetic_nb.runs.decision_redaction import DecisionRedaction
-from noetic_nb.runs.reconciled_calls import CallUsage, UsageIndex
-from noetic_nb.runs.recorded_counter import recorded_counter
+from noetic_nb.runs.regulation.decision_redaction import DecisionRedaction
+from noetic_nb.runs.requests.reconciled_calls import CallUsage, UsageIndex
+from noetic_nb.runs.requests.recorded_counter import recorded_counter
 from noetic_nb.runs.turns import TurnSummary
 from noetic_nb.tokens import estimate_tokens, tokenizer_name
 

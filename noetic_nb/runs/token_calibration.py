@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import Item
-from noetic_nb.runs.recorded_requests import RequestIndex
-from noetic_nb.runs.sent_request import RecordedRequest
+from noetic_nb.runs.requests.recorded_requests import RequestIndex
+from noetic_nb.runs.requests.sent_request import RecordedRequest
 from noetic_nb.tokenizers.factors import Tally
 from noetic_nb.tokenizers.learning import TokenCalibration
 from noetic_nb.tokenizers.named import as_tokenizer

@@ -30,7 +30,7 @@ from noetic_nb.layers import (
     semantic_recall,
     static_content,
 )
-from noetic_nb.runs.recorded_requests import recorded_request
+from noetic_nb.runs.requests.recorded_requests import recorded_request
 from noetic_nb.testing import FakeClock
 from noetic_nb.tokens import estimate_tokens
 

@@ -29,7 +29,7 @@ from noetic_nb.layers import regulation
 from noetic_nb.models import ModelRequest, ModelResponse, ScriptedModel, Usage
 from noetic_nb.regulator import CallBudget, Regulator
 from noetic_nb.runs import Run
-from noetic_nb.runs.regulator_tape import with_thresholds
+from noetic_nb.runs.regulation.regulator_tape import with_thresholds
 from noetic_nb.testing import SeededIds
 from tests.lab.random_agents import random_run
 from tests.lab.swept import Fatal, apologised, at_most, decided, denied, find, kept, no_lookups_book, pay, ran, stopped

@@ -27,7 +27,7 @@ from noetic_nb.events import (
 )
 from noetic_nb.items import Item, assistant_message, freeze, function_call, function_call_output, input_message
 from noetic_nb.redact import is_secret_name
-from noetic_nb.runs.event_codec import EVENT_TYPES
+from noetic_nb.runs.events.event_codec import EVENT_TYPES
 
 # What stands under a name such as "pin" is hidden in a file, and does not come back equal.
 NAMES = st.text(max_size=5).filter(lambda name: not is_secret_name(name))

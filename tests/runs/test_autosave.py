@@ -21,9 +21,9 @@ import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import EventSink, ItemsAppended, QualityGiven, RunEvent, TurnStarted, Where
 from noetic_nb.runs import Run, load_run, record
-from noetic_nb.runs import autosave as autosaving
-from noetic_nb.runs.kept_turns import KeptTurn, with_dropped
 from noetic_nb.runs.load import member_ends
+from noetic_nb.runs.recording import autosave as autosaving
+from noetic_nb.runs.recording.kept_turns import KeptTurn, with_dropped
 from noetic_nb.testing import FakeClock, SeededIds
 from tests.runs.factories import conversation
 from tests.runs.seeded_run import harness

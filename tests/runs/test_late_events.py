@@ -23,10 +23,10 @@ from noetic_nb.events import (
 from noetic_nb.late_events import event_of, noting, own_note, place_of
 from noetic_nb.memory import MemoryHooks, MemoryLayer
 from noetic_nb.runs import Recorder, Run, record
-from noetic_nb.runs import kept_turns as kept
-from noetic_nb.runs.event_sizes import EventSizes
-from noetic_nb.runs.keeper import bound
-from noetic_nb.runs.kept_turns import KeptTurns
+from noetic_nb.runs.events.event_sizes import EventSizes
+from noetic_nb.runs.recording import kept_turns as kept
+from noetic_nb.runs.recording.keeper import bound
+from noetic_nb.runs.recording.kept_turns import KeptTurns
 from tests.runs.held_rows import held
 from tests.runs.seeded_run import harness
 
@@ -60,7 +60,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[late_events.Row]]:
         rows.append(given)
         return event_of(given)
 
-    monkeypatch.setattr("noetic_nb.runs.unread_events.event_of", noticed)
+    monkeypatch.setattr("noetic_nb.runs.events.unread_events.event_of", noticed)
     return rows
 
 
@@ -282,7 +282,7 @@ def test_a_run_far_from_its_bound_is_measured_later_and_kept_within_it_all_the_s
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(kept, "_FAR", 50_000)
-    monkeypatch.setattr("noetic_nb.runs.keeper._AT_ONCE", 500)
+    monkeypatch.setattr("noetic_nb.runs.recording.keeper._AT_ONCE", 500)
     run = Run()
     bound(run, KeptTurns(max_bytes=200_000))
     most = 0
@@ -297,7 +297,7 @@ def test_a_run_far_from_its_bound_is_measured_later_and_kept_within_it_all_the_s
 
 def test_a_run_of_large_turns_is_measured_at_the_end_of_each(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept, "_FAR", 50_000)
-    monkeypatch.setattr("noetic_nb.runs.keeper._AT_ONCE", 500)
+    monkeypatch.setattr("noetic_nb.runs.recording.keeper._AT_ONCE", 500)
     run = Run()
     bound(run, KeptTurns(max_bytes=600_000))
     most = 0

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetic_nb.events import ItemFate, LayerTokens
-from noetic_nb.runs.model_calls import Calls, CallShare
 from noetic_nb.runs.palette import CATEGORY, LAYER_COLOURS, _luminance, ink_on
 from noetic_nb.runs.plain_text import clip, plain
+from noetic_nb.runs.requests.model_calls import Calls, CallShare
 from noetic_nb.widgets.allocation.call_bars import LEAST_WIDTH, widths
 from tests.widgets.scenes import demo_run, layer, many_layers_run, view
 

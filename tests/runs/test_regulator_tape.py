@@ -18,8 +18,8 @@ from noetic_nb.regulator.predicates import CallBudget, CostCap, QualityDecline, 
 from noetic_nb.regulator.predicates.explanation import names_of
 from noetic_nb.regulator.settings import NEWER_SETTINGS, RECOMMENDED_SETTINGS, RELEASE_SETTINGS, Settings
 from noetic_nb.runs import Run, load_run
-from noetic_nb.runs.recorded_settings import recorded_regulators
-from noetic_nb.runs.regulator_tape import DecisionTape, tape_of, with_thresholds
+from noetic_nb.runs.regulation.recorded_settings import recorded_regulators
+from noetic_nb.runs.regulation.regulator_tape import DecisionTape, tape_of, with_thresholds
 
 PRESETS = (
     RELEASE_SETTINGS,

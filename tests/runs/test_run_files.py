@@ -29,7 +29,7 @@ from noetic_nb.events import (
 )
 from noetic_nb.items import function_call, function_call_output
 from noetic_nb.runs import Run, load_run
-from noetic_nb.runs.event_codec import EVENT_TYPES, WireError, dump_event, parse_event
+from noetic_nb.runs.events.event_codec import EVENT_TYPES, WireError, dump_event, parse_event
 from noetic_nb.steering import deny, parse_rules
 from tests.runs.factories import EVENTS, JSON, conversation, records, where
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from noetic_nb.events import QualityGiven, RunEvent, Where
 from noetic_nb.late_events import ROW_LENGTHS, Row, event_of
-from noetic_nb.runs.unread_events import UnreadEvents
+from noetic_nb.runs.events.unread_events import UnreadEvents
 from tests.runs.held_rows import whole
 
 PLACE = ("t1", "e1", 1, 0)

@@ -14,7 +14,7 @@ import noetic_nb as nn
 from noetic_nb.late_data import LateState
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryHooks, MemoryLayer
 from noetic_nb.models.client import ModelResponse, Usage
-from noetic_nb.runs.recorder import record
+from noetic_nb.runs.recording.recorder import record
 from noetic_nb.steering import RuleBook, SteeringRule, steering
 from noetic_nb.steering.ledger import Ledger, State
 from noetic_nb.testing import FakeClock, SeededIds, drive_loop

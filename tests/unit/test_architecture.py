@@ -100,6 +100,14 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
         frozenset({"adapters"}),
         frozenset({"shadow"}),
     ),
+    "runs": (
+        frozenset({"plain_text", "palette", "run_source", "decision_faults", "recorded_items", "recorded_origins"}),
+        frozenset({"turns"}),
+        frozenset({"events", "requests", "regulation", "timeline"}),
+        frozenset({"save", "tables"}),
+        frozenset({"run", "load", "bundle", "conversation", "token_calibration"}),
+        frozenset({"recording"}),
+    ),
     "items": (
         frozenset({"frozen", "json_text", "json_form"}),
         frozenset({"item", "kept_data"}),

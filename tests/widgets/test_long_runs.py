@@ -12,7 +12,7 @@ import pytest
 from noetic_nb.events import SteeringDecided, Where
 from noetic_nb.garbage import FEW
 from noetic_nb.runs import Run
-from noetic_nb.runs.recorded_requests import RequestIndex
+from noetic_nb.runs.requests.recorded_requests import RequestIndex
 from noetic_nb.steering import RuleBook
 from noetic_nb.widgets import Compare, RuleEditor
 from noetic_nb.widgets.base.feed import LONG_RUN, no_collecting

@@ -16,7 +16,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ChildStarted, LayersDropped, LayerStateChanged, Where
 from noetic_nb.lab import datasets
 from noetic_nb.runs import Run
-from noetic_nb.runs.recorder import recorded
+from noetic_nb.runs.recording.recorder import recorded
 from noetic_nb.widgets import MemoryView, Selection
 from noetic_nb.widgets.base.page_thread import PAGES
 from noetic_nb.widgets.base.text_diff import text_parts

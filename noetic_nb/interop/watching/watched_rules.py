@@ -34,7 +34,7 @@ from noetic_nb.redact import redact_text
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
 from noetic_nb.runs.recorded_origins import RecordedOrigins
-from noetic_nb.runs.regulator_feed import RegulatorFeed
+from noetic_nb.runs.regulation.regulator_feed import RegulatorFeed
 from noetic_nb.steering.evaluation.evaluate import Evaluation, Params, Policy, evaluate
 from noetic_nb.steering.evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering.layer import LAYER_ID

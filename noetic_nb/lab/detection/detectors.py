@@ -21,7 +21,7 @@ from noetic_nb.regulator.predicates.evidence import Evidence
 from noetic_nb.regulator.predicates.explanation import Finding, Predicate, names_of
 from noetic_nb.runs import Run
 from noetic_nb.runs.plain_text import plain
-from noetic_nb.runs.regulator_feed import RegulatorFeed
+from noetic_nb.runs.regulation.regulator_feed import RegulatorFeed
 
 __all__ = ["Detecting", "Detector", "Reached", "Unscored", "detectors_of"]
 

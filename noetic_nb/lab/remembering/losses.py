@@ -12,8 +12,8 @@ from noetic_nb.lab.remembering.asked_later import first_asked, questions_of
 from noetic_nb.lab.remembering.facts import Fact, FactKind, KnownFacts, facts_of
 from noetic_nb.redact import redact_text
 from noetic_nb.runs import Run
-from noetic_nb.runs.recorded_requests import recorded_request
-from noetic_nb.runs.sent_request import RecordedRequest, SentItem
+from noetic_nb.runs.requests.recorded_requests import recorded_request
+from noetic_nb.runs.requests.sent_request import RecordedRequest, SentItem
 
 if TYPE_CHECKING:
     import pandas

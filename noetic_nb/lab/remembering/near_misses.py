@@ -15,8 +15,8 @@ from noetic_nb.layers.considered import Considered, Hit, considering
 from noetic_nb.memory import MemoryLayer
 from noetic_nb.redact import redact_text
 from noetic_nb.runs import Run
-from noetic_nb.runs.recorded_requests import RequestIndex, recorded_request
-from noetic_nb.runs.sent_request import RecordedRequest
+from noetic_nb.runs.requests.recorded_requests import RequestIndex, recorded_request
+from noetic_nb.runs.requests.sent_request import RecordedRequest
 from noetic_nb.runtime import AgentConfig
 from noetic_nb.sync import run_sync
 from noetic_nb.tokens import Tokenizer, estimate_tokens

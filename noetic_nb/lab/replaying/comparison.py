@@ -20,8 +20,8 @@ from noetic_nb.quick_records import dataclass
 from noetic_nb.redact import Redaction, redact, redact_text
 from noetic_nb.runs import Run
 from noetic_nb.runs.plain_text import plain_line
-from noetic_nb.runs.recorded_requests import RequestIndex
-from noetic_nb.runs.sent_request import RecordedRequest
+from noetic_nb.runs.requests.recorded_requests import RequestIndex
+from noetic_nb.runs.requests.sent_request import RecordedRequest
 from noetic_nb.runs.turns import TurnSummary
 
 if TYPE_CHECKING:

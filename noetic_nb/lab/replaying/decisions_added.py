@@ -11,8 +11,8 @@ from noetic_nb.items import freeze
 from noetic_nb.lab.replaying.regulator_template import RegulatorTemplate
 from noetic_nb.regulator import Regulator, decisions
 from noetic_nb.runs import Run
-from noetic_nb.runs.regulator_feed import RegulatorFeed
-from noetic_nb.runs.regulator_tape import DecisionTape
+from noetic_nb.runs.regulation.regulator_feed import RegulatorFeed
+from noetic_nb.runs.regulation.regulator_tape import DecisionTape
 
 __all__ = ["DecisionsAdded", "fed_events"]
 

@@ -14,8 +14,8 @@ from noetic_nb.regulator import Regulator, decisions
 from noetic_nb.regulator.person import Person
 from noetic_nb.regulator.settings import Settings
 from noetic_nb.runs import Run
-from noetic_nb.runs.recorded_settings import as_recorded
-from noetic_nb.runs.regulator_tape import DecisionTape, Redecided
+from noetic_nb.runs.regulation.recorded_settings import as_recorded
+from noetic_nb.runs.regulation.regulator_tape import DecisionTape, Redecided
 
 __all__ = ["DecisionsAgain", "denied_calls", "was_regulated"]
 

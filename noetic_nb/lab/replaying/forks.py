@@ -15,7 +15,7 @@ from noetic_nb.lab.replaying.tape_answers import Tape
 from noetic_nb.memory import MemoryHooks, MemoryLayer
 from noetic_nb.models.client import check_clients
 from noetic_nb.runs import Run
-from noetic_nb.runs.recorded_requests import recorded_request
+from noetic_nb.runs.requests.recorded_requests import recorded_request
 from noetic_nb.sync import awaited, run_sync
 from noetic_nb.tokenizers.named import asked_tokenizer
 from noetic_nb.tokens import Tokenizer

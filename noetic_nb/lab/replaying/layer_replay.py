@@ -29,7 +29,7 @@ from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer
 from noetic_nb.memory.recall import RecallEntry
 from noetic_nb.models.client import ModelResponse, Usage
 from noetic_nb.runs import Run
-from noetic_nb.runs.recorded_requests import RequestIndex
+from noetic_nb.runs.requests.recorded_requests import RequestIndex
 from noetic_nb.runtime.planning.log_stretches import log_stretches
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 

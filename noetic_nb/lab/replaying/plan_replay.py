@@ -20,8 +20,8 @@ from noetic_nb.memory.layer import budget_range
 from noetic_nb.memory.recall import RecallEntry
 from noetic_nb.quick_records import dataclass
 from noetic_nb.runs import Run
-from noetic_nb.runs.recorded_requests import RequestIndex
-from noetic_nb.runs.sent_request import RecordedRequest
+from noetic_nb.runs.requests.recorded_requests import RequestIndex
+from noetic_nb.runs.requests.sent_request import RecordedRequest
 from noetic_nb.runtime.planning.log_stretches import of_stretches
 from noetic_nb.runtime.planning.plan_inputs import RECORDED, PlanInputs
 from noetic_nb.runtime.planning.turn_plan import TurnPlan, budgets_row

@@ -22,7 +22,7 @@ from noetic_nb.layers.regulator_layer import regulator_of
 from noetic_nb.memory import MemoryLayer, ProjectionPolicy
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run, record
-from noetic_nb.runs.recorded_counter import recorded_counter
+from noetic_nb.runs.requests.recorded_counter import recorded_counter
 from noetic_nb.runtime import AgentConfig, AgentHarness
 from noetic_nb.steering import RuleBook, steering
 from noetic_nb.steering.layer import policy_of, rulebook_of

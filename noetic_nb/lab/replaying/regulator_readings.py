@@ -19,7 +19,7 @@ from noetic_nb.layers.regulator_layer import regulator_of
 from noetic_nb.models.client import ModelClient, check_clients
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
-from noetic_nb.runs.regulator_tape import DecisionTape, Redecided, tape_of
+from noetic_nb.runs.regulation.regulator_tape import DecisionTape, Redecided, tape_of
 from noetic_nb.steering.layer import rulebook_of
 from noetic_nb.tokenizers.named import asked_tokenizer
 from noetic_nb.tokens import Tokenizer

@@ -14,8 +14,8 @@ from noetic_nb.items.json_text import compact_json
 from noetic_nb.models.client import ModelRequest, ModelResponse, TokenLogprob, Usage
 from noetic_nb.quick_records import dataclass
 from noetic_nb.runs import Run
-from noetic_nb.runs.recorded_requests import RequestIndex
-from noetic_nb.runs.sent_request import RecordedRequest
+from noetic_nb.runs.requests.recorded_requests import RequestIndex
+from noetic_nb.runs.requests.sent_request import RecordedRequest
 from noetic_nb.runtime.execution.approval import RESPONSE
 from noetic_nb.steps import Tool
 from noetic_nb.sync import awaited

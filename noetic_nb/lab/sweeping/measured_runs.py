@@ -18,7 +18,7 @@ from noetic_nb.quick_records import dataclass
 from noetic_nb.regulator import Regulator
 from noetic_nb.regulator.settings import Settings
 from noetic_nb.runs import Run
-from noetic_nb.runs.regulator_tape import with_thresholds
+from noetic_nb.runs.regulation.regulator_tape import with_thresholds
 
 __all__ = ["Job", "Measured", "Measurements"]
 

@@ -13,7 +13,7 @@ from noetic_nb.lab.rule_trial import as_snapshot
 from noetic_nb.lab.sweeping.value_labels import labels_in
 from noetic_nb.quick_records import dataclass
 from noetic_nb.regulator import Regulator
-from noetic_nb.runs.regulator_tape import with_thresholds
+from noetic_nb.runs.regulation.regulator_tape import with_thresholds
 from noetic_nb.steering import RuleBook
 
 __all__ = ["REPLAYED", "Space", "configurations", "thresholds_in"]

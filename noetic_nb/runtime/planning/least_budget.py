@@ -139,7 +139,7 @@ def least_budget(inputs: PlanInputs, absent: AbsentItem) -> LeastBudget | None:
 
 
 class _HistoryItem:
-    """A log item: when a plan sends it, and how much room there must be for it."""
+    """A log item: with which budgets it is sent, and how much room there must be for it."""
 
     def __init__(self, inputs: PlanInputs, position: int) -> None:
         self.inputs, self.position = inputs, position
@@ -148,8 +148,8 @@ class _HistoryItem:
         places = [at for at, item in enumerate(self.history) if item is self.item]
         self.at = places[-1] if places else None
 
-    def is_sent(self, plan: TurnPlan) -> bool:
-        return plan.sends(self.position)
+    def is_sent(self, **changes: Any) -> bool:
+        return self.inputs.replan(**changes).sends(self.position)
 
     @property
     def first(self) -> int:
@@ -174,7 +174,7 @@ class _HistoryItem:
 
 
 class _OfferedItem:
-    """What a layer offered: when a plan sends it."""
+    """What a layer offered: with which budgets it is sent."""
 
     def __init__(self, inputs: PlanInputs, layer_id: str, absent: AbsentItem) -> None:
         entries = (*inputs.offers, *([] if inputs.summary is None else [inputs.summary]))
@@ -183,8 +183,15 @@ class _OfferedItem:
         self.text = entry.text
         self.item = all_items(entry)[absent.position]
 
-    def is_sent(self, plan: TurnPlan) -> bool:
-        sent = [item for layer_id, item in plan.layer_items if layer_id == self.layer_id]
+    def is_sent(self, **changes: Any) -> bool:
+        # Most budgets leave too little to the layer itself: that is seen without a plan.
+        held = self.inputs.held(self.layer_id, **changes)
+        if held is not None and not self._is_among(held.items):
+            return False
+        plan = self.inputs.replan(**changes)
+        return self._is_among([item for layer_id, item in plan.layer_items if layer_id == self.layer_id])
+
+    def _is_among(self, sent: Sequence[Item]) -> bool:
         if self.text is None:
             return any(item is self.item for item in sent)
         # A text is sent once any of it is, and wholly where it was its allocation that cut it.
@@ -213,7 +220,7 @@ class _Search:
             return None
         kept = policy.window_size if policy.overflow == "sliding_window" else None
         window = wanted.window() if kept and kept < wanted.window() else None
-        if window is not None and self._sends(window=window):
+        if window is not None and self.wanted.is_sent(window=window):
             return LeastBudget(window=window)
         total = self._total(wanted.needed(), **({} if window is None else {"window": window}))
         return None if total is None else LeastBudget(total=total, window=window)
@@ -225,7 +232,7 @@ class _Search:
         most = 0 if high == math.inf else math.ceil(high) + math.ceil(self.offered)
         if absent.reason != "over_budget" and high != math.inf:
             found = self._smallest(
-                lambda number: self._sends(budgets={layer_id: (low, number)}), math.floor(high) + 1, most
+                lambda number: self.wanted.is_sent(budgets={layer_id: (low, number)}), math.floor(high) + 1, most
             )
             if found is not None:
                 return LeastBudget(layer_id=layer_id, maximum=found, minimum=low)
@@ -236,7 +243,9 @@ class _Search:
         # with any total, and then the total.
         plenty = 1_000 * math.ceil(self.fixed + wanted.needed() + self.offered + 1)
         maximum = self._smallest(
-            lambda number: self._sends(total=plenty, budgets={layer_id: (low, number)}), math.floor(high) + 1, most
+            lambda number: self.wanted.is_sent(total=plenty, budgets={layer_id: (low, number)}),
+            math.floor(high) + 1,
+            most,
         )
         if maximum is None:
             return None
@@ -250,14 +259,11 @@ class _Search:
         first = max(math.floor(now) + 1, math.ceil(self.fixed + needed))
         # With room for everything that was offered all is sent; a layer's allocation may need more than that.
         last = first + math.ceil(self.offered) + 1
-        while not self._sends(total=last, **changed):
+        while not self.wanted.is_sent(total=last, **changed):
             if last > 1_000 * (first + self.offered + 1):
                 return None
             last *= 2
-        return self._smallest(lambda number: self._sends(total=number, **changed), first, last)
-
-    def _sends(self, **changes: Any) -> bool:
-        return self.wanted.is_sent(self.inputs.replan(**changes))
+        return self._smallest(lambda number: self.wanted.is_sent(total=number, **changed), first, last)
 
     @staticmethod
     def _smallest(admits: Callable[[int], bool], first: int, last: int) -> int | None:

@@ -102,17 +102,32 @@ class PlanInputs:
         """
         layers = self._layers({} if budgets is None else _as_budgets(budgets))
         policy = self._policy(total, reserve, overflow, window, order)
-        split = allocate_budgets(
-            layers,
-            total_budget=policy.token_budget,
-            system_prompt_tokens=self.system_tokens,
-            response_reserve=policy.response_reserve,
-        )
+        split = self._split(layers, policy)
         offers = tuple([self._held(entry, split) for entry in self.offers])
         plan = self._plan(layers, policy, offers, split)
         if self.summary is not None and self.projected is None and leaves_out(plan):
             return self._plan(layers, policy, (*offers, self.summary), split)
         return plan
+
+    def held(
+        self, layer_id: str, *, budgets: Mapping[str, Any] | None = None, total: float | None = None
+    ) -> RecallEntry | None:
+        """Return what a layer's share of these budgets leaves of its offer: a plan with them sends no other items of it.
+
+        None for what is not held to a share: a summary, and what offered nothing.
+        """
+        layers = self._layers({} if budgets is None else budgets)
+        policy = self._policy(total, None, None, RECORDED, None)
+        entry = next((entry for entry in self.offers if entry.layer_id == layer_id), None)
+        return None if entry is None else self._held(entry, self._split(layers, policy))
+
+    def _split(self, layers: Sequence[MemoryLayer], policy: ProjectionPolicy) -> BudgetPlan:
+        return allocate_budgets(
+            layers,
+            total_budget=policy.token_budget,
+            system_prompt_tokens=self.system_tokens,
+            response_reserve=policy.response_reserve,
+        )
 
     def _plan(
         self, layers: Sequence[MemoryLayer], policy: ProjectionPolicy, offers: Sequence[RecallEntry], split: BudgetPlan

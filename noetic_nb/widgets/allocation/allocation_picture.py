@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from noetic_nb.markup import escape
 from noetic_nb.quick_records import dataclass
-from noetic_nb.runs.model_calls import CallShare, LeftOut, Part
 from noetic_nb.runs.plain_text import REASONS, count
+from noetic_nb.runs.requests.model_calls import CallShare, LeftOut, Part
 from noetic_nb.widgets.allocation.call_bars import axis, bar, key_of, swatch, ticks, widths
 from noetic_nb.widgets.allocation.call_caching import BROKE, NO_CACHING, CallCaching
 from noetic_nb.widgets.allocation.call_strip import strip_html

@@ -9,12 +9,12 @@ from noetic_nb.events import (
     ModelCalled,
     RunEvent,
 )
-from noetic_nb.runs.model_calls import NO_PLANS, Calls
 from noetic_nb.runs.palette import ink_on, layer_colour
 from noetic_nb.runs.plain_text import sendable
-from noetic_nb.runs.prefix_reuse import CacheReader, PrefixReuse
-from noetic_nb.runs.recorded_requests import RequestIndex
-from noetic_nb.runs.sent_request import RecordedRequest
+from noetic_nb.runs.requests.model_calls import NO_PLANS, Calls
+from noetic_nb.runs.requests.prefix_reuse import CacheReader, PrefixReuse
+from noetic_nb.runs.requests.recorded_requests import RequestIndex
+from noetic_nb.runs.requests.sent_request import RecordedRequest
 from noetic_nb.widgets.allocation.allocation_picture import COLUMNS, EMPTY, NOTE, call_data, static_html, static_text
 from noetic_nb.widgets.allocation.call_bars import BROKE_PATH, LOOKS, fixed_parts
 from noetic_nb.widgets.allocation.call_caching import NO_CACHING, CallCaching, caching_of

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from noetic_nb.markup import escape
-from noetic_nb.runs.model_calls import Part
 from noetic_nb.runs.palette import CATEGORY, ink_on, layer_colour
 from noetic_nb.runs.plain_text import count
+from noetic_nb.runs.requests.model_calls import Part
 from noetic_nb.widgets.allocation.call_caching import BROKE
 
 __all__ = ["BROKE_PATH", "LEAST_WIDTH", "LOOKS", "axis", "bar", "fixed_parts", "key_of", "swatch", "ticks", "widths"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import field
 
 from noetic_nb.quick_records import dataclass
-from noetic_nb.runs.model_calls import Calls
 from noetic_nb.runs.plain_text import count, plain
-from noetic_nb.runs.prefix_reuse import PrefixReuse
+from noetic_nb.runs.requests.model_calls import Calls
+from noetic_nb.runs.requests.prefix_reuse import PrefixReuse
 
 __all__ = ["BROKE", "NO_CACHING", "CallCaching", "caching_of"]
 

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import Item, item_text
-from noetic_nb.runs.model_calls import Calls
 from noetic_nb.runs.plain_text import REASONS, count, plain_line
-from noetic_nb.runs.sent_request import RecordedRequest
+from noetic_nb.runs.requests.model_calls import Calls
+from noetic_nb.runs.requests.sent_request import RecordedRequest
 
 __all__ = ["WORDS_LENGTH", "items_of", "words_of"]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from noetic_nb.runs.model_calls import Calls, leaves_out
 from noetic_nb.runs.palette import CATEGORY, layer_colour
 from noetic_nb.runs.plain_text import count
+from noetic_nb.runs.requests.model_calls import Calls, leaves_out
 
 __all__ = ["MOST_BARS", "STRIP_PX", "add_bar", "bar_of", "new_strip", "strip_html", "strip_of"]
 

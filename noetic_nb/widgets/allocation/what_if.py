@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.runs.model_calls import Calls, CallShare
 from noetic_nb.runs.plain_text import count, plain
-from noetic_nb.runs.sent_request import RecordedRequest
+from noetic_nb.runs.requests.model_calls import Calls, CallShare
+from noetic_nb.runs.requests.sent_request import RecordedRequest
 from noetic_nb.runtime.planning.plan_difference import ItemChange, plan_difference
 from noetic_nb.widgets.allocation.allocation_picture import call_data
 from noetic_nb.widgets.allocation.call_items import words_of

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, NamedTuple, Protocol
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, RunEvent
 from noetic_nb.garbage import nothing_collected
-from noetic_nb.runs.numbering import Numbers
+from noetic_nb.runs.events.numbering import Numbers
 from noetic_nb.widgets.base.moment import EVERYTHING, Moment
 
 __all__ = ["Feed", "Place", "Reader", "Reading", "no_collecting"]

@@ -22,7 +22,7 @@ import traitlets
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent, TurnCompleted
 from noetic_nb.redact import safe_logger
-from noetic_nb.runs.numbering import numbered
+from noetic_nb.runs.events.numbering import numbered
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
 from noetic_nb.runs.run_source import run_of
 from noetic_nb.widgets.base.assets import static_frame

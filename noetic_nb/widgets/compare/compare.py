@@ -10,7 +10,7 @@ from noetic_nb.events import RunEvent, TurnCompleted
 from noetic_nb.lab.replaying.comparison import Comparison
 from noetic_nb.lab.replaying.paired_runs import compare_paired
 from noetic_nb.runs import Run
-from noetic_nb.runs.numbering import numbered
+from noetic_nb.runs.events.numbering import numbered
 from noetic_nb.runs.run_source import RunLike, run_of
 from noetic_nb.widgets.base.assets import once_a_page, script, style
 from noetic_nb.widgets.base.feed import Feed, Place

@@ -15,8 +15,8 @@ from noetic_nb.events import (
 )
 from noetic_nb.lab.replaying.comparison import turn_pairs, turn_rows
 from noetic_nb.quick_records import dataclass
-from noetic_nb.runs.recorded_requests import RequestIndex
-from noetic_nb.runs.sent_request import RecordedRequest
+from noetic_nb.runs.requests.recorded_requests import RequestIndex
+from noetic_nb.runs.requests.sent_request import RecordedRequest
 from noetic_nb.runs.turns import TurnBook, TurnSummary
 
 __all__ = ["ComparedTurns", "Pair", "Row", "Side", "TurnPart"]

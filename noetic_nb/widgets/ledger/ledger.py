@@ -14,7 +14,7 @@ import traitlets
 from noetic_nb.events import SteeringDecided
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.items.origins import Provenance
-from noetic_nb.runs.numbering import Numbering, place_of
+from noetic_nb.runs.events.numbering import Numbering, place_of
 from noetic_nb.runs.plain_text import plain
 from noetic_nb.runs.recorded_origins import RecordedOrigins
 from noetic_nb.runs.run_source import RunLike, run_of

@@ -14,7 +14,7 @@ from noetic_nb.items.json_text import compact_json
 from noetic_nb.nested_loop import running_loop
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
-from noetic_nb.runs.recorder import record, recorded
+from noetic_nb.runs.recording.recorder import record, recorded
 from noetic_nb.sync import run_sync
 from noetic_nb.widgets.base.assets import once_a_page, script, style
 from noetic_nb.widgets.base.moment import Moment

@@ -12,7 +12,7 @@ import traitlets
 
 from noetic_nb.redact import Redaction
 from noetic_nb.runs.run_source import run_of
-from noetic_nb.runs.run_spans import has_clock
+from noetic_nb.runs.timeline.run_spans import has_clock
 from noetic_nb.widgets.base.assets import once_a_page, script, style
 from noetic_nb.widgets.base.moment import Moment
 from noetic_nb.widgets.base.run_view import RunView

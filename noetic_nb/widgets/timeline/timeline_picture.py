@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from noetic_nb.markup import escape
-from noetic_nb.runs.drawn_time import duration_text
 from noetic_nb.runs.palette import SPAN_COLOURS, ink_on
 from noetic_nb.runs.plain_text import plain_line
-from noetic_nb.runs.run_spans import Timeline
-from noetic_nb.runs.span import SIGNS
-from noetic_nb.runs.span_window import Bar, Lane, Window, Windows
+from noetic_nb.runs.timeline.drawn_time import duration_text
+from noetic_nb.runs.timeline.run_spans import Timeline
+from noetic_nb.runs.timeline.span import SIGNS
+from noetic_nb.runs.timeline.span_window import Bar, Lane, Window, Windows
 from noetic_nb.widgets.timeline.timeline_words import (
     KIND_NAMES,
     NO_CLOCK,

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent
-from noetic_nb.runs.drawn_time import duration_text
 from noetic_nb.runs.palette import SPAN_COLOURS, ink_on
 from noetic_nb.runs.plain_text import plain, plain_line
-from noetic_nb.runs.run_spans import Timeline
-from noetic_nb.runs.span import KINDS, SIGNS, Span
-from noetic_nb.runs.span_window import WHOLE, Bar, Wanted, Window, Windows
-from noetic_nb.runs.turn_parts import parts_of_turns
+from noetic_nb.runs.timeline.drawn_time import duration_text
+from noetic_nb.runs.timeline.run_spans import Timeline
+from noetic_nb.runs.timeline.span import KINDS, SIGNS, Span
+from noetic_nb.runs.timeline.span_window import WHOLE, Bar, Wanted, Window, Windows
+from noetic_nb.runs.timeline.turn_parts import parts_of_turns
 from noetic_nb.widgets.base.feed import Place, Reading
 from noetic_nb.widgets.base.moment import EVERYTHING, Moment
 from noetic_nb.widgets.timeline.timeline_picture import static_html, static_text

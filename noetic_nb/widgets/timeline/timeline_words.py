@@ -5,12 +5,12 @@ from __future__ import annotations
 from math import isnan
 from typing import Any, Final
 
-from noetic_nb.runs.drawn_time import duration_text
 from noetic_nb.runs.palette import SPAN_COLOURS
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain, plain_line, sendable
-from noetic_nb.runs.run_spans import Timeline
-from noetic_nb.runs.span import SIGNS, Span
-from noetic_nb.runs.turn_parts import TurnParts
+from noetic_nb.runs.timeline.drawn_time import duration_text
+from noetic_nb.runs.timeline.run_spans import Timeline
+from noetic_nb.runs.timeline.span import SIGNS, Span
+from noetic_nb.runs.timeline.turn_parts import TurnParts
 
 __all__ = [
     "EMPTY", "KIND_NAMES", "NO_CLOCK", "SEVERITY_WORDS", "TITLE", "detail_of", "go_of", "headline",

@@ -17,7 +17,7 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.quick_records import dataclass
-from noetic_nb.runs.decision_redaction import DecisionRedaction
+from noetic_nb.runs.regulation.decision_redaction import DecisionRedaction
 
 __all__ = ["CallBook", "CallRecord", "Outcome"]
 

@@ -15,8 +15,8 @@ from noetic_nb.events import (
 from noetic_nb.items import item_text
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.quick_records import dataclass
-from noetic_nb.runs.decision_words import decision_detail, decision_label
 from noetic_nb.runs.plain_text import NAME_LENGTH, TEXT_LENGTH, count, plain
+from noetic_nb.runs.regulation.decision_words import decision_detail, decision_label
 from noetic_nb.widgets.transcript.call_book import CallRecord, Outcome
 
 __all__ = ["OutcomeLine", "answer_headline", "outcome_lines", "previous_decisions"]

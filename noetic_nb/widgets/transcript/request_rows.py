@@ -13,7 +13,7 @@ from noetic_nb.items import Item, item_text, item_tokens, thaw
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.plain_text import plain
-from noetic_nb.runs.sent_request import RecordedRequest, SentItem
+from noetic_nb.runs.requests.sent_request import RecordedRequest, SentItem
 from noetic_nb.runtime.planning.least_budget import AbsentItem, LeastBudget
 
 __all__ = [

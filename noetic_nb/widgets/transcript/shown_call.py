@@ -9,7 +9,7 @@ from typing import Any, Final
 from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.palette import CATEGORY, ink_on, layer_colour
 from noetic_nb.runs.plain_text import REASONS, TEXT_LENGTH, count, plain
-from noetic_nb.runs.sent_request import RecordedRequest
+from noetic_nb.runs.requests.sent_request import RecordedRequest
 from noetic_nb.runtime.planning.least_budget import LeastBudget
 from noetic_nb.widgets.transcript.call_book import CallRecord
 from noetic_nb.widgets.transcript.call_outcome import OutcomeLine, answer_headline, outcome_lines, previous_decisions

@@ -9,10 +9,10 @@ from typing import Any, Final, TypeAlias
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, RunEvent, ViewAssembled
 from noetic_nb.redact import Redaction
-from noetic_nb.runs.decision_redaction import DecisionRedaction
 from noetic_nb.runs.plain_text import plain
-from noetic_nb.runs.recorded_requests import RequestIndex
-from noetic_nb.runs.sent_request import RecordedRequest
+from noetic_nb.runs.regulation.decision_redaction import DecisionRedaction
+from noetic_nb.runs.requests.recorded_requests import RequestIndex
+from noetic_nb.runs.requests.sent_request import RecordedRequest
 from noetic_nb.runtime.planning.least_budget import LeastBudget
 from noetic_nb.widgets.base.feed import Place, Reading
 from noetic_nb.widgets.base.moment import EVERYTHING, Moment

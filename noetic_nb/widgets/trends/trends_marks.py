@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.plain_text import clip, count
-from noetic_nb.runs.regulator_signals import Mark, ThreadSignals, TurnSignals
+from noetic_nb.runs.regulation.regulator_signals import Mark, ThreadSignals, TurnSignals
 from noetic_nb.widgets.trends.trends_scales import centre
 
 __all__ = ["LANE_PX", "MARK_SIZES", "Placed", "fall_text", "falls", "headline", "lanes", "mark_text", "marks_of"]

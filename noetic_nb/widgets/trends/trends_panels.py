@@ -13,7 +13,7 @@ from typing import Any, Final
 from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.palette import CATEGORY, DECISION_LOOKS, OTHER_LOOK, QUALITY_COLOUR, TOKENS_COLOUR
 from noetic_nb.runs.plain_text import plain, sendable
-from noetic_nb.runs.regulator_signals import ThreadSignals, TurnSignals
+from noetic_nb.runs.regulation.regulator_signals import ThreadSignals, TurnSignals
 from noetic_nb.widgets.trends.trends_marks import falls, headline, marks_of
 from noetic_nb.widgets.trends.trends_scales import FORMATS, column_size, nice_top, spread
 

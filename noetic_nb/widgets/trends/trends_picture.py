@@ -12,7 +12,7 @@ from typing import Final
 
 from noetic_nb.markup import escape
 from noetic_nb.runs.palette import DECISION_LOOKS, MEAN_COLOUR, OTHER_LOOK, QUALITY_COLOUR
-from noetic_nb.runs.regulator_signals import TurnSignals
+from noetic_nb.runs.regulation.regulator_signals import TurnSignals
 from noetic_nb.widgets.trends.trends_marks import LANE_PX, headline, lanes, mark_text
 from noetic_nb.widgets.trends.trends_panels import CELLS, PANELS, Panel, ThreadChart
 from noetic_nb.widgets.trends.trends_scales import FORMATS, Scale, centre, runs_of

@@ -8,11 +8,11 @@ from typing import Any, Final
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RegulatorDecided, RunEvent
 from noetic_nb.regulator import Regulator
-from noetic_nb.runs.decision_words import KIND_NAMES
 from noetic_nb.runs.palette import DECISION_LOOKS, MEAN_COLOUR, OTHER_LOOK, QUALITY_COLOUR
 from noetic_nb.runs.plain_text import sendable
-from noetic_nb.runs.recorded_settings import kept_regulator
-from noetic_nb.runs.regulator_signals import Signals, ThreadSignals, TurnSignals
+from noetic_nb.runs.regulation.decision_words import KIND_NAMES
+from noetic_nb.runs.regulation.recorded_settings import kept_regulator
+from noetic_nb.runs.regulation.regulator_signals import Signals, ThreadSignals, TurnSignals
 from noetic_nb.widgets.base.feed import Place, Reading
 from noetic_nb.widgets.base.moment import EVERYTHING, Moment
 from noetic_nb.widgets.trends.trends_marks import MARK_SIZES

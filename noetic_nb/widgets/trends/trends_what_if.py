@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Final
 from noetic_nb.events import RegulatorDecided, RunEvent
 from noetic_nb.quick_records import dataclass
 from noetic_nb.regulator import Regulator, decisions
-from noetic_nb.runs.decision_redaction import DecisionRedaction
-from noetic_nb.runs.decision_words import decision_label
 from noetic_nb.runs.plain_text import count
-from noetic_nb.runs.regulator_tape import DecisionTape, Redecided, tape_of
+from noetic_nb.runs.regulation.decision_redaction import DecisionRedaction
+from noetic_nb.runs.regulation.decision_words import decision_label
+from noetic_nb.runs.regulation.regulator_tape import DecisionTape, Redecided, tape_of
 from noetic_nb.widgets.base.feed import Feed, Place
 from noetic_nb.widgets.base.moment import Moment
 

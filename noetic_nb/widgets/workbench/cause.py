@@ -10,7 +10,7 @@ from noetic_nb.items import item_text
 from noetic_nb.items.origins import Origin, members
 from noetic_nb.lab.rule_backtest import Trials
 from noetic_nb.redact import MARGIN, clip_data, redact
-from noetic_nb.runs.numbering import Numbering, place_of
+from noetic_nb.runs.events.numbering import Numbering, place_of
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain, plain_data, plain_line, sendable
 from noetic_nb.runs.recorded_origins import RecordedOrigins
 from noetic_nb.runs.run_source import RunLike

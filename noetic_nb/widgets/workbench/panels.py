@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.regulator import Regulator
-from noetic_nb.runs.recorder import record, recorded
+from noetic_nb.runs.recording.recorder import record, recorded
 from noetic_nb.runs.run_source import RunLike, run_of
 from noetic_nb.runtime.harness import AgentHarness
 from noetic_nb.steering import RuleBook

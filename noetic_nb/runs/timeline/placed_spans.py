@@ -10,9 +10,9 @@ from bisect import insort
 from typing import Any, Final, TypeAlias
 
 from noetic_nb.events import Where
-from noetic_nb.runs.drawn_time import DrawnTime
-from noetic_nb.runs.span import KINDS, SIGNS, Span, severity_of
-from noetic_nb.runs.span_rows import Block, Row, free_block
+from noetic_nb.runs.timeline.drawn_time import DrawnTime
+from noetic_nb.runs.timeline.span import KINDS, SIGNS, Span, severity_of
+from noetic_nb.runs.timeline.span_rows import Block, Row, free_block
 
 __all__ = ["PlacedSpans", "Running"]
 

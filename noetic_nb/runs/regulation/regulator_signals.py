@@ -24,11 +24,11 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.regulator import Regulator
-from noetic_nb.runs.decision_redaction import DecisionRedaction
-from noetic_nb.runs.decision_words import decision_detail, decision_label, reason_of
-from noetic_nb.runs.drift_scores import DriftScores
 from noetic_nb.runs.plain_text import plain
-from noetic_nb.runs.thread_signals import Fall, Mark, ThreadSignals, TurnSignals, rolling_mean
+from noetic_nb.runs.regulation.decision_redaction import DecisionRedaction
+from noetic_nb.runs.regulation.decision_words import decision_detail, decision_label, reason_of
+from noetic_nb.runs.regulation.drift_scores import DriftScores
+from noetic_nb.runs.regulation.thread_signals import Fall, Mark, ThreadSignals, TurnSignals, rolling_mean
 
 __all__ = ["BETWEEN_TURNS", "CURRENCIES", "Fall", "Mark", "Signals", "ThreadSignals", "TurnSignals", "rolling_mean"]
 

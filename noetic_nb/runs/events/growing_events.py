@@ -15,11 +15,11 @@ from typing import Any, Final, TypeAlias
 from noetic_nb.events import RunEvent, TurnCompleted
 from noetic_nb.late_events import Row, event_of, place_of
 from noetic_nb.redact import safe_logger
-from noetic_nb.runs.event_codec import PLAIN_TYPES, settled
-from noetic_nb.runs.kept_events import Keeper
-from noetic_nb.runs.numbering import Numbering, Numbers
+from noetic_nb.runs.events.event_codec import PLAIN_TYPES, settled
+from noetic_nb.runs.events.kept_events import Keeper
+from noetic_nb.runs.events.numbering import Numbering, Numbers
+from noetic_nb.runs.events.unread_events import LEAST_PARTS, UnreadEvents
 from noetic_nb.runs.turns import TurnBook
-from noetic_nb.runs.unread_events import LEAST_PARTS, UnreadEvents
 
 __all__ = ["GrowingEvents"]
 

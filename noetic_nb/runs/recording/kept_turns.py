@@ -14,7 +14,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent, StepEnded, TurnCompleted, TurnStarted, Where
 from noetic_nb.late_events import Place, Row, place_of
 from noetic_nb.quick_records import dataclass
-from noetic_nb.runs.event_sizes import EventSizes
+from noetic_nb.runs.events.event_sizes import EventSizes
 
 __all__ = ["KEPT_BYTES", "KeptTurn", "KeptTurns", "with_dropped"]
 

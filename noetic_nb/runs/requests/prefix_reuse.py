@@ -13,9 +13,9 @@ from noetic_nb.items import item_tokens
 from noetic_nb.items.shared_prefix import leading_text, leading_tokens, sent_hash
 from noetic_nb.models.prompt_caching import CacheRules, cache_rules
 from noetic_nb.quick_records import dataclass
-from noetic_nb.runs.recorded_requests import RequestIndex
-from noetic_nb.runs.sent_request import RecordedRequest
-from noetic_nb.runs.shared_requests import (
+from noetic_nb.runs.requests.recorded_requests import RequestIndex
+from noetic_nb.runs.requests.sent_request import RecordedRequest
+from noetic_nb.runs.requests.shared_requests import (
     RequestPart,
     Shared,
     first_tokens,

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from math import floor, inf, log10
 from typing import Any, Final, NamedTuple
 
-from noetic_nb.runs.drawn_time import duration_text
-from noetic_nb.runs.run_spans import Timeline
-from noetic_nb.runs.span import Span
-from noetic_nb.runs.span_rows import Row
+from noetic_nb.runs.timeline.drawn_time import duration_text
+from noetic_nb.runs.timeline.run_spans import Timeline
+from noetic_nb.runs.timeline.span import Span
+from noetic_nb.runs.timeline.span_rows import Row
 
 __all__ = ["WHOLE", "Bar", "Lane", "Wanted", "Window", "Windows"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from noetic_nb.events import Where
-from noetic_nb.runs.span_rows import Row
+from noetic_nb.runs.timeline.span_rows import Row
 
 __all__ = ["KINDS", "SIGNS", "Span", "severity_of"]
 

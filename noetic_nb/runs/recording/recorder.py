@@ -17,8 +17,8 @@ from noetic_nb.items import thaw
 from noetic_nb.items.kept_data import frozen_data
 from noetic_nb.late_events import Note
 from noetic_nb.redact import safe_logger
-from noetic_nb.runs.keeper import bound, open_autosave
-from noetic_nb.runs.kept_turns import KEPT_BYTES, KeptTurns
+from noetic_nb.runs.recording.keeper import bound, open_autosave
+from noetic_nb.runs.recording.kept_turns import KEPT_BYTES, KeptTurns
 from noetic_nb.runs.run import Run
 
 __all__ = ["Recordable", "Recorder", "record", "recorded"]

@@ -10,8 +10,8 @@ from noetic_nb.models.client import Usage
 from noetic_nb.models.pricing import Price, check_price, cost_of
 from noetic_nb.models.prompt_caching import CacheRules, checked_rules
 from noetic_nb.redact import Redaction
-from noetic_nb.runs.prefix_reuse import CacheReader, PrefixReuse
-from noetic_nb.runs.sent_request import RecordedRequest
+from noetic_nb.runs.requests.prefix_reuse import CacheReader, PrefixReuse
+from noetic_nb.runs.requests.sent_request import RecordedRequest
 from noetic_nb.tokenizers.named import asked_tokenizer
 from noetic_nb.tokens import Tokenizer
 

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias, overload
 from noetic_nb.events import ItemFate, ModelCalled, RunEvent, ViewAssembled
 from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.plain_text import count, plain
-from noetic_nb.runs.reconciled_calls import Billed, CallUsage, UsageIndex, usage_words
+from noetic_nb.runs.requests.reconciled_calls import Billed, CallUsage, UsageIndex, usage_words
 
 __all__ = ["NO_PLANS", "CallShare", "Calls", "LayerShare", "LeftOut", "Part", "Shares", "leaves_out"]
 

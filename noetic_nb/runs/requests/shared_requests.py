@@ -13,7 +13,7 @@ from noetic_nb.items import Item, item_tokens
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.items.log import ItemView
 from noetic_nb.items.shared_prefix import leading_text, leading_tokens, same_when_sent
-from noetic_nb.runs.sent_request import RecordedRequest, SentItem
+from noetic_nb.runs.requests.sent_request import RecordedRequest, SentItem
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 __all__ = ["RequestPart", "Shared", "first_tokens", "is_whole", "may_be_whole", "parts_of", "shared_prefix"]

@@ -12,9 +12,9 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent
 from noetic_nb.late_events import ROW_LENGTHS, Place
 from noetic_nb.redact import safe_logger
-from noetic_nb.runs.autosave import Autosave
-from noetic_nb.runs.kept_turns import KeptTurn, KeptTurns, with_dropped
 from noetic_nb.runs.load import MAX_BYTES, RunFile, read_run
+from noetic_nb.runs.recording.autosave import Autosave
+from noetic_nb.runs.recording.kept_turns import KeptTurn, KeptTurns, with_dropped
 from noetic_nb.runs.run import Run
 
 __all__ = ["RunKeeper", "bound", "open_autosave"]

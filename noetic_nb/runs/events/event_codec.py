@@ -19,7 +19,7 @@ from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.items.kept_data import frozen_data
 from noetic_nb.late_data import Later, held_by
 from noetic_nb.quick_records import dataclass
-from noetic_nb.runs.payload import from_wire, to_wire
+from noetic_nb.runs.events.payload import from_wire, to_wire
 
 __all__ = [
     "EVENT_TYPES",
@@ -174,7 +174,9 @@ def _codec(hint: Any) -> tuple[_Writer, _Reader]:
     if is_dataclass(hint):
         cls: type[Any] = hint  # type: ignore[assignment]  # annotations name classes, never instances
         return _dump, lambda value, path: _parse(cls, value, path)
-    raise TypeError(f"An event field is annotated {hint!r}, which has no wire form. Extend noetic_nb.runs.event_codec.")
+    raise TypeError(
+        f"An event field is annotated {hint!r}, which has no wire form. Extend noetic_nb.runs.events.event_codec."
+    )
 
 
 def _is_free(hint: Any) -> bool:
@@ -305,7 +307,7 @@ def parse_event(data: object) -> RunEvent:
     >>> parse_event({"kind": "quality_given", "where": {"threadId": "t1", "executionId": "e1", "turn": "2"}})
     Traceback (most recent call last):
     ...
-    noetic_nb.runs.event_codec.WireError: `where.turn` must be a whole number, but is '2'
+    noetic_nb.runs.events.event_codec.WireError: `where.turn` must be a whole number, but is '2'
     """
     if not isinstance(data, dict):
         raise _wrong("event", "an object", data)

@@ -18,8 +18,8 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.ids import SYSTEM_IDS
 from noetic_nb.owner_only import owner_only
 from noetic_nb.redact import Redaction, redact_text, safe_logger
-from noetic_nb.runs.kept_turns import KeptTurn
-from noetic_nb.runs.payload import to_wire
+from noetic_nb.runs.events.payload import to_wire
+from noetic_nb.runs.recording.kept_turns import KeptTurn
 from noetic_nb.runs.save import event_line, header_line, json_line
 
 try:

@@ -27,8 +27,8 @@ from noetic_nb.events import (
     WarningRaised,
     Where,
 )
-from noetic_nb.runs.placed_spans import PlacedSpans, Running
-from noetic_nb.runs.span import Span
+from noetic_nb.runs.timeline.placed_spans import PlacedSpans, Running
+from noetic_nb.runs.timeline.span import Span
 
 __all__ = ["Timeline", "has_clock"]
 

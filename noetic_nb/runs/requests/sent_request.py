@@ -20,7 +20,7 @@ from noetic_nb.items import Item, ItemLog, ItemRegistry, item_tokens
 from noetic_nb.items.call_ids import with_own_call_ids
 from noetic_nb.items.log import ItemView
 from noetic_nb.quick_records import dataclass
-from noetic_nb.runs.recorded_counter import prepared_counter
+from noetic_nb.runs.requests.recorded_counter import prepared_counter
 from noetic_nb.runtime.planning.least_budget import AbsentItem, LeastBudget, absent_items, least_budget
 from noetic_nb.runtime.planning.plan_inputs import PlanInputs, plan_inputs
 from noetic_nb.runtime.planning.turn_plan import TurnPlan
