@@ -94,7 +94,8 @@ def _view_assembled(
 def _decided(where: Where, t_ms: float, *fields: Any) -> SteeringDecided:
     # Two tuples of texts and numbers, which the collector does not look through, in the place of a pair for each rule.
     *most, rules, took = fields
-    return SteeringDecided(where, t_ms, *most, tuple(zip(rules, took, strict=False)))
+    made: Callable[..., SteeringDecided] = SteeringDecided
+    return made(where, t_ms, *most, tuple(zip(rules, took, strict=False)))
 
 
 # By the kind of the event. What a row holds can change no more: `hook_called` is of a hook that ended well and noted nothing, and

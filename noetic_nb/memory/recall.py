@@ -252,7 +252,7 @@ class Recaller:
     ) -> None:
         runner = self._runner
         duration = runner.clock.monotonic_ms() - start
-        entry = found.entry if type(found) is _Recalled else found
+        entry = found.entry if isinstance(found, _Recalled) else found
         used, count = (0, 0) if entry is None else (entry.token_count, len(entry.items))
         runner.trace(notes, layer, "recall", params.ctx, duration, count, params.budget, used)
 

@@ -112,7 +112,7 @@ class GrowingEvents:
         elif keeper is None:
             self._look_at = maxsize
         else:
-            self._look_at = self._full_at if keeper.has_room else 0
+            self._look_at = self._full_at - LEAST_PARTS if keeper.has_room else 0
 
     def parts(self, start: int) -> list[tuple[Sequence[Any], int]]:
         """Return what it has from an event on, as it is held: lists and a place in each, from which on there is nothing else.

@@ -195,8 +195,8 @@ class TurnPlan(NamedTuple):
         duration_ms: float | None = None,
     ) -> Row:
         """Return the row of the same event, where each of `texts` offers a message that `input_message` made."""
-        _, policy, budgets, layers, items, system, tools, framing, history, count, window, fates, floor, *rest = self
-        hidden, unsent, texts, kept, _ = rest
+        _, policy, budgets, layers, items, system, tools, framing, history = self[:9]
+        count, window, fates, floor, hidden, unsent, texts, kept, _ = self[9:]
         offered: list[Any] = []
         for layer_id, item in items:
             if layer_id in texts:
