@@ -107,8 +107,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Send a file at a time to whichever worker is free, in the order below.
 
-    The browser's tests of a worker share a browser, a server and a page: to start them takes eight seconds of the processors, so half
-    of the workers do without. The runs of a notebook are slow, and notebooks go one by one.
+    The browser's tests of a worker share a browser, a server and a page: to start them takes eight seconds of the processors, so
+    half of the workers do without. The runs of a notebook are slow, and notebooks go one by one.
     A file at a time, since the scheduler looks through everything it sent whenever a test ends.
     """
     from xdist.scheduler import LoadScopeScheduling
