@@ -114,7 +114,10 @@ def settings_errors(package: Path) -> dict[str, dict[str, list[tuple[str, str]]]
     }
     for path in sorted(package.rglob("*.py")):
         room = ".".join(path.relative_to(package.parent).with_suffix("").parts[:2])
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        if not any(f"{family}(" in text for family in found):
+            continue
+        for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in found:
                 given = [_text(argument) for argument in node.args[:2]]
                 if given and given[0] and given[0].isidentifier():

@@ -42,6 +42,8 @@ LintCode: TypeAlias = Literal[
     "slow",
     "raises",
 ]
+_OF_TEXT: Final = frozenset({"missing_guidance", "unknown_tool", "unknown_argument", "impure"})
+"""Findings for which no rule is evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +319,7 @@ def lint(
     tools : iterable of Tool, ToolSpec or str, or mapping of str to JSON Schema, optional
         What the agent has; without them tools and arguments are not checked.
     only : iterable of str, optional
-        Only findings with these codes.
+        Only findings with these codes; rules are evaluated on the runs only where one of them asks for it.
 
     Returns
     -------
@@ -335,15 +337,16 @@ def lint(
     enabled = [rule for rule in as_snapshot(rules) if rule.enabled]
     calls = calls_of(runs)
     schemas = _schemas(tools)
-    # Failures are allowed to pass: a failing rule must not look like one that denies.
-    alone = [_evaluate_alone(rule, calls, Policy(on_error="allow")) for rule in enabled] if calls else []
+    wanted = None if only is None else frozenset(only)
     found: list[LintFinding] = []
     for rule in enabled:
         found += _text_findings(rule, read_rule(rule), schemas)
-    for results in alone:
-        found += _data_findings(results)
-    found += _pair_findings(enabled, alone)
+    if wanted is None or not wanted <= _OF_TEXT:
+        # Failures are allowed to pass: a failing rule must not look like one that denies.
+        alone = [_evaluate_alone(rule, calls, Policy(on_error="allow")) for rule in enabled] if calls else []
+        for results in alone:
+            found += _data_findings(results)
+        found += _pair_findings(enabled, alone)
     order = {rule.id: place for place, rule in enumerate(enabled)}
-    wanted = None if only is None else frozenset(only)
     kept = [finding for finding in found if wanted is None or finding.code in wanted]
     return tuple(sorted(kept, key=lambda finding: order[finding.rule_id]))

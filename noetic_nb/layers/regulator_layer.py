@@ -42,6 +42,7 @@ from noetic_nb.memory.params import ModelOutcome, SpawnParams
 from noetic_nb.models.client import ModelResponse
 from noetic_nb.quick_records import dataclass
 from noetic_nb.regulator import Regulator, decisions, events
+from noetic_nb.regulator.events import accepted_text
 from noetic_nb.regulator.person import Person
 from noetic_nb.regulator.settings import Settings
 from noetic_nb.sync import awaited
@@ -211,7 +212,7 @@ class _Regulation:
         # Later recalls of a turn, be they of a child, follow its rounds of tools: they begin no turn.
         if not run.started:
             run.started, run.query = True, p.query
-            self.feed(p.ctx, regulator, events.TurnStart(_text(p.query)))
+            self.feed(p.ctx, regulator, events.TurnStart(accepted_text(p.query)))
             stop = self.decide(p.ctx, regulator, "turn_start", held=self.latched.get(p.ctx.thread_id))
         if run.id != p.ctx.execution_id:  # corrections are of the person, to whom a child does not speak
             return None if stop is None else {"items": [], "stop": stop}
@@ -231,7 +232,7 @@ class _Regulation:
         regulator = self.task(p.ctx)
         # In the order in which it happened: tokens arrive before the call is paid for.
         for index, token in enumerate(p.logprobs):
-            self.feed(p.ctx, regulator, events.Token(_text(token.token), token.logprob, index), record=False)
+            self.feed(p.ctx, regulator, events.Token(accepted_text(token.token), token.logprob, index), record=False)
         usage = p.usage
         cost = events.Cost(
             # The counts of the regulator are 32 bits wide.
@@ -248,16 +249,18 @@ class _Regulation:
         if p.so_far.action is not SteeringAction.ALLOW:
             return None  # it will not be made
         regulator = self.task(p.ctx)
-        self.feed(p.ctx, regulator, events.ToolCall(_text(p.tool_name), _text(compact_json(p.tool_args))))
+        self.feed(
+            p.ctx, regulator, events.ToolCall(accepted_text(p.tool_name), accepted_text(compact_json(p.tool_args)))
+        )
         stop = self.decide(p.ctx, regulator, "tool_call")
         if stop is None:
             return None
         return {"decision": SteeringDecision(SteeringAction.DENY, stop.suggestion), "stop": stop}
 
     def on_tool_outcome(self, p: ToolOutcome) -> None:
-        error = None if p.error is None else _text(p.error)
-        output = None if p.output is None else _text(p.output)
-        result = events.ToolResult(_text(p.name), p.success, max(0, round(p.duration_ms)), error, output)
+        error = None if p.error is None else accepted_text(p.error)
+        output = None if p.output is None else accepted_text(p.output)
+        result = events.ToolResult(accepted_text(p.name), p.success, max(0, round(p.duration_ms)), error, output)
         self.feed(p.ctx, self.task(p.ctx), result)
 
     async def store(self, p: StoreParams) -> Mapping[str, Any] | None:
@@ -267,7 +270,7 @@ class _Regulation:
             return None
         regulator = self.task(p.ctx)
         text = assistant_text(p.new_items)
-        self.feed(p.ctx, regulator, events.TurnComplete(_text(text)))
+        self.feed(p.ctx, regulator, events.TurnComplete(accepted_text(text)))
         stop = self.decide(p.ctx, regulator, "turn_complete")
         if self.grader is not None:
             try:
@@ -294,7 +297,7 @@ class _Regulation:
         if p.kind == "quality":
             self.feed(p.ctx, regulator, events.QualityFeedback(p.value))
         else:
-            self.feed(p.ctx, regulator, events.UserCorrection(_text(p.value), True))
+            self.feed(p.ctx, regulator, events.UserCorrection(accepted_text(p.value), True))
         self.decide(p.ctx, regulator, p.kind, between_turns=True)
         # No execution may be live that would write it later.
         await p.storage.set("state", _snapshot(regulator))
@@ -375,11 +378,6 @@ def _checked(grade: Any) -> float | None:
             f"A grader returns a finite number from 0 to 1, or None, not {type(grade).__name__}: {grade!r:.80}."
         )
     return float(grade)
-
-
-def _text(value: str) -> str:
-    """Return text a regulator accepts: lone surrogates, which some models emit, are replaced."""
-    return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
 
 
 def _snapshot(regulator: Regulator) -> Any:

@@ -193,6 +193,11 @@ def require_text(key: str, value: object) -> str:
     return value
 
 
+def accepted_text(text: str) -> str:
+    """Return text as a regulator accepts it: lone surrogates, which some models emit, are replaced."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 def _optional_text(key: str, value: object) -> str | None:
     return None if value is None else require_text(key, value)
 

@@ -158,6 +158,8 @@ def test_the_saved_notebook_keeps_the_picture_of_the_last_turn(notebook: Open, c
         opened.page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
         return opened.path.read_text(encoding="utf-8")
 
+    # On the page first: saved over and over, a slow server would be asked to write what it is still writing.
+    expect(opened.page.locator(".noetic-nb-static .nn-sub")).to_contain_text("Turn 3, call 1")
     wait_for(lambda: "Turn 3, call 1" in saved(), "the file holds the static form of the last turn")
 
 

@@ -81,13 +81,18 @@ LEAVE: Final = """async path => {
 }"""
 
 # Runs all cells, and gives the number of those that have ended and what they complained of. A dialog would hang the command.
-RUN_ALL: Final = r"""async patience => {
+# Then waits for the views: until one is drawn, its static form stands in its place, and what is asked once would go to that.
+RUN_ALL: Final = r"""async ([patience, patienceWithViews]) => {
     const cells = [...document.querySelectorAll(".jp-CodeCell")], until = performance.now() + patience;
     const ended = () => cells.filter(cell => /\[\d+\]/.test(cell.querySelector(".jp-InputPrompt").textContent)).length;
     const wait = ms => new Promise(done => setTimeout(done, ms));
     await Promise.race([window.jupyterapp.commands.execute("notebook:run-all-cells"), wait(patience)]);
     const errors = "[data-mime-type='application/vnd.jupyter.stderr'], .jp-RenderedError";
     while (ended() < cells.length && !document.querySelector(errors) && performance.now() < until) await wait(5);
+    const isLate = form => form.checkVisibility()
+        && form.closest(".jp-OutputArea").querySelector(".jp-OutputArea-output:not([data-mime-type])");
+    const last = performance.now() + patienceWithViews;
+    while ([...document.querySelectorAll(".noetic-nb-static")].some(isLate) && performance.now() < last) await wait(5);
     return [ended(), cells.length, [...document.querySelectorAll(errors)].map(error => error.innerText)];
 }"""
 RUN_ALL_MS: Final = 120_000
@@ -277,8 +282,8 @@ class LabNotebook:
         self.page.evaluate("([name, args]) => { window.jupyterapp.commands.execute(name, args); }", [name, arguments])
 
     def run_all(self) -> None:
-        """Run all cells and wait until each has ended; a cell that fails fails the test."""
-        ended, cells, errors = self.page.evaluate(RUN_ALL, RUN_ALL_MS)
+        """Run all cells and wait until each has ended and its views are drawn; a cell that fails fails the test."""
+        ended, cells, errors = self.page.evaluate(RUN_ALL, [RUN_ALL_MS, PATIENCE_MS])
         assert not errors, errors[0]
         assert ended == cells, f"{ended} of {cells} cells have run"
 

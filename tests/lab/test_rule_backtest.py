@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cache
 from typing import Any
 
 import pytest
@@ -264,15 +265,20 @@ def test_a_rule_book_compared_with_itself_changes_nothing() -> None:
     assert set(table.change) == {"unchanged"}
 
 
+@cache
+def tools_called() -> tuple[list[nn.Run], list[str]]:
+    runs = datasets.airline(6)
+    return runs, [name for run in runs for name in run.to_frame("tools").tool_name]
+
+
 @given(st.lists(st.sampled_from(["calculate", "think", "get_user_details", "book_reservation"]), unique=True))
 def test_the_counts_are_those_of_the_recorded_calls(tools: list[str]) -> None:
-    runs = datasets.airline(6)
+    runs, called = tools_called()
     rules = [SteeringRule(id=name, applies_to="before_tool_call", tools=name, when="true") for name in tools]
 
     table = backtest(rules, runs)
 
-    wanted = sum(run.to_frame("tools").tool_name.isin(tools).sum() for run in runs)
-    assert table.attrs["summary"]["newly_denied"] == wanted
+    assert table.attrs["summary"]["newly_denied"] == sum(name in tools for name in called)
     assert sum(table.attrs["summary"].values()) == len(table)
 
 

@@ -9,13 +9,14 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import pytest
 
 import noetic_nb as nn
 from noetic_nb.events import ToolCalled
 from noetic_nb.lab import datasets, lint
+from noetic_nb.lab.rule_lint import LintCode
 from noetic_nb.steering import RuleBook, SteeringRule
 from noetic_nb.steering.predicates.python_source import compile_predicate
 
@@ -370,10 +371,11 @@ RECALL: Final = dict.fromkeys(OPERATORS, 0.95)
 
 
 def few(runs: list[nn.Run]) -> list[nn.Run]:
-    """Return some runs that hold every tool the rules are about: slow rules make slow tests."""
+    """Return some short runs that hold every tool the rules are about: slow rules make slow tests."""
     wanted = ("cancel_reservation", "book_reservation", "think", "search_direct_flight")
-    first = [next(run for run in runs if any(c.name == name for c in run.select(ToolCalled))) for name in wanted]
-    return list({id(run): run for run in first}.values())
+    called = [(run, [call.name for call in run.select(ToolCalled)]) for run in runs]
+    short = [min((pair for pair in called if name in pair[1]), key=lambda pair: len(pair[1]))[0] for name in wanted]
+    return list({id(run): run for run in short}.values())
 
 
 @pytest.mark.parametrize("code", OPERATORS)
@@ -446,3 +448,24 @@ def test_without_runs_only_the_text_is_looked_at() -> None:
     rules.when("false", id="quiet", on="before_tool_call")
 
     assert [finding.code for finding in lint(rules)] == ["missing_guidance"]
+
+
+def test_what_only_the_text_says_evaluates_no_rule_and_every_code_is_found_alone_as_among_all() -> None:
+    rules = RuleBook()
+    evaluated: list[str] = []
+
+    @rules.rule("quiet", on="before_tool_call", tools=["think", "nowhere"])
+    def quiet(call: Any) -> Any:
+        evaluated.append(call.tool_name)
+        return False
+
+    rules.when("tool.args.thougt == ''", id="silent", tools="think")
+    of_text = {"missing_guidance", "unknown_tool", "unknown_argument", "impure"}
+    every = lint(rules, RUNS, tools=TOOLS)
+    assert {finding.code for finding in every} > of_text - {"impure"}
+    assert evaluated
+
+    for code in get_args(LintCode):
+        evaluated.clear()
+        assert lint(rules, RUNS, tools=TOOLS, only=[code]) == tuple(each for each in every if each.code == code)
+        assert bool(evaluated) is (code not in of_text)

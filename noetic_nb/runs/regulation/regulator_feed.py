@@ -25,6 +25,7 @@ from noetic_nb.events import (
 from noetic_nb.items import freeze
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.regulator import Regulator, decisions, events
+from noetic_nb.regulator.events import accepted_text
 from noetic_nb.regulator.person import Person
 
 __all__ = ["Grader", "RecordedReply", "RegulatorFeed"]
@@ -59,11 +60,6 @@ class RecordedReply(str):
     def text(self) -> str:
         """The reply itself."""
         return str(self)
-
-
-def _clean(text: str) -> str:
-    """Return text without lone surrogates, which a regulator refuses and a recorded run may hold."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _whole(number: float | None) -> int:
@@ -167,28 +163,32 @@ class RegulatorFeed:
     def _turn_started(self, event: TurnStarted) -> RegulatorDecided:
         thread = self._thread(event.where, event.resource_id)
         thread.turn_is_open, thread.query = True, event.query
-        thread.observe(event.where, event.t_ms, events.TurnStart(_clean(event.query)))
+        thread.observe(event.where, event.t_ms, events.TurnStart(accepted_text(event.query)))
         return thread.decide(event.where, event.t_ms, "turn_start")
 
     def _model_called(self, event: ModelCalled) -> None:
         thread = self._thread(event.where)
         for index, (token, logprob) in enumerate(event.logprobs):
             # Observed but not recorded: the tokens are in the run already, and are most of the events of a turn.
-            thread.regulator.on_event(events.Token(_clean(token), float(logprob), index))
+            thread.regulator.on_event(events.Token(accepted_text(token), float(logprob), index))
         tokens_in, tokens_out = _whole(event.input_tokens), _whole(event.output_tokens)
         duration_ms, usd = _whole(event.duration_ms), _price(event.cost)
-        cost = events.Cost(tokens_in, tokens_out, duration_ms, provider=_clean(event.model), usd=usd)
+        cost = events.Cost(tokens_in, tokens_out, duration_ms, provider=accepted_text(event.model), usd=usd)
         thread.observe(event.where, event.t_ms, cost)
 
     def _tool_called(self, event: ToolCalled) -> RegulatorDecided:
         thread = self._thread(event.where)
-        thread.observe(event.where, event.t_ms, events.ToolCall(_clean(event.name), _arguments(event.args)))
+        thread.observe(event.where, event.t_ms, events.ToolCall(accepted_text(event.name), _arguments(event.args)))
         return thread.decide(event.where, event.t_ms, "tool_call")
 
     def _tool_returned(self, event: ToolCalled) -> None:
-        error = None if event.error is None else _clean(event.error)
+        error = None if event.error is None else accepted_text(event.error)
         result = events.ToolResult(
-            _clean(event.name), event.status == "ok", _whole(event.duration_ms), error, _clean(event.output)
+            accepted_text(event.name),
+            event.status == "ok",
+            _whole(event.duration_ms),
+            error,
+            accepted_text(event.output),
         )
         self._thread(event.where).observe(event.where, event.t_ms, result)
 
@@ -197,7 +197,7 @@ class RegulatorFeed:
         if not event.text or event.stopped is not None:
             return
         thread = self._thread(event.where)
-        thread.observe(event.where, event.t_ms, events.TurnComplete(_clean(event.text)))
+        thread.observe(event.where, event.t_ms, events.TurnComplete(accepted_text(event.text)))
         yield thread.decide(event.where, event.t_ms, "turn_complete")
         if self.grader is None:
             return
@@ -236,7 +236,7 @@ def _arguments(args: Mapping[str, Any] | None) -> str | None:
     if args is None:
         return None
     try:
-        return _clean(compact_json(args))
+        return accepted_text(compact_json(args))
     except ValueError:  # a number that JSON lacks; a loop is found by the tool's name anyway
         return json.dumps(args)
 

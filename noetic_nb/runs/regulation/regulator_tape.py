@@ -15,6 +15,7 @@ from noetic_nb.items.json_text import compact_json
 from noetic_nb.quick_records import dataclass
 from noetic_nb.regulator import Regulator, decisions, events
 from noetic_nb.regulator.adapters.replay import Reading, reading_of
+from noetic_nb.regulator.events import accepted_text
 from noetic_nb.regulator.person import Person
 from noetic_nb.regulator.predicates import Predicate
 from noetic_nb.regulator.settings import Settings
@@ -142,7 +143,7 @@ class DecisionTape:
                 known = self._threads.get(thread_id)
                 waiting = self._early.setdefault(thread_id, []) if known is None else known.waiting
                 for index, (token, logprob) in enumerate(logprobs):
-                    waiting.append((event.t_ms, events.Token(_clean(token), float(logprob), index)))
+                    waiting.append((event.t_ms, events.Token(accepted_text(token), float(logprob), index)))
             case TurnStarted(resource_id=owner) if owner is not None:
                 self._known[event.where.thread_id, "owner"] = owner
             case LayerStateChanged(hook="init", state=state) if state is not None:
@@ -368,10 +369,6 @@ def tape_of(
         if len(candidates) == 1 or tape.agreement()[0] == len(tape):
             return tape
     return max(tapes, key=lambda tape: tape.agreement()[0])
-
-
-def _clean(text: str) -> str:
-    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def with_thresholds(settings: Settings, thresholds: Mapping[str, Mapping[str, float | None]]) -> Settings:
