@@ -26,6 +26,11 @@ __all__ = ["pytest_plugin_registered"]  # a hook
 # Workers keep every processor busy: threads of BLAS and OpenMP, here and in kernels, would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Providers are endpoints on this machine, without encryption. Where a file of authorities is named, each client of one would read
+# it: a twentieth of a second.
+os.environ.pop("SSL_CERT_FILE", None)
+os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
+
 # A shared machine may stall for a second; that is not a property of the code.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
