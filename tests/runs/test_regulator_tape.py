@@ -99,10 +99,10 @@ def moved(dice: random.Random, settings: Settings) -> tuple[dict[str, dict[str, 
     """Return some other thresholds, and the settings with them, put there without the code under test."""
     predicates = list(settings.predicates)
     names = names_of(predicates)
+    before = Regulator.for_user("x").with_predicates(*predicates).thresholds
     thresholds: dict[str, dict[str, float]] = {}
     for place in dice.sample(range(len(names)), dice.randrange(1, min(4, len(names) + 1))):
-        known = Regulator.for_user("x").with_predicates(*predicates).thresholds[names[place]]
-        name = dice.choice([name for name in known if name != "period"])
+        name = dice.choice([name for name in before[names[place]] if name != "period"])
         if name.startswith("per_tool."):
             value = dice.randrange(0, 5)
             predicates[place] = replace(predicates[place], per_tool={"find": value})

@@ -91,8 +91,8 @@ def in_cell(value: Any) -> tuple[str, str]:
 
 
 def in_rich(*values: Any) -> str:
-    """Return what `rich.print` writes of values."""
-    console = Console(file=io.StringIO(), width=200)
+    """Return what `rich.print` writes of values; not its colours, which a file does not have."""
+    console = Console(file=io.StringIO(), width=200, highlight=False)
     console.print(*values)
     written: str = console.file.getvalue()  # type: ignore[attr-defined]
     return written
