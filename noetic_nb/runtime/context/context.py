@@ -10,6 +10,7 @@ import asyncio
 from asyncio import current_task
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from noetic_nb.errors import NoeticError
@@ -66,6 +67,19 @@ class Runner(Protocol):
 
 OpenMemory: TypeAlias = Callable[[Engine, "Context"], TypedMemory]
 """Makes what `Context.memory` is."""
+
+
+# The same few in every turn of an agent, and texts that a run holds once.
+@lru_cache(maxsize=1_024)
+def _path_in(around: tuple[str, ...], step_id: str) -> str:
+    step_id = step_id.replace("~", "~0").replace("/", "~1")
+    return f"/{'/'.join(around)}/{step_id}" if around else f"/{step_id}"
+
+
+@lru_cache(maxsize=1_024)
+def _counted_path(around: tuple[str, ...], prefix: str, count: int) -> tuple[str, tuple[str, ...]]:
+    path = f"{prefix}#{count}"
+    return path, (*around, path.rpartition("/")[2])
 
 
 class Context:
@@ -252,12 +266,10 @@ class Context:
 
     def entered(self, step_id: str, around: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
         """Count a step that is about to run; returns its path, such as ``/think#1/ask#2``, and the same by its parts."""
-        if "~" in step_id or "/" in step_id:
-            step_id = step_id.replace("~", "~0").replace("/", "~1")
-        prefix = f"/{'/'.join(around)}/{step_id}" if around else f"/{step_id}"
+        prefix = _path_in(around, step_id)
         occurrences = self.tree.occurrences
         count = occurrences[prefix] = occurrences.get(prefix, 0) + 1
-        return f"{prefix}#{count}", (*around, f"{step_id}#{count}")
+        return _counted_path(around, prefix, count)
 
     @property
     def frames(self) -> tuple[str, ...]:
