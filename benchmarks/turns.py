@@ -8,7 +8,7 @@ hits all of them, and the best round of each counts: what else the machine does 
 what is asked is how far the turn that people run is from the bare one.
 
 With a recorder and views, the turns of whole conversations count, on average and to their replies: in it is what a thread that
-reads for the views takes of them meanwhile: at most 2 % of the time while turns follow each other without a pause. What
+reads for the views takes of them meanwhile: some 1 % of the time while turns follow each other without a pause. What
 is left to read then, which an agent that waits for a model leaves time for, has lines of its own, beside the bare turn. Views are
 followed as in a kernel without a page: their messages are made and encoded, and nobody reads them.
 """

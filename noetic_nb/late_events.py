@@ -27,6 +27,7 @@ from noetic_nb.events import (
     ViewAssembled,
     Where,
 )
+from noetic_nb.items.build import input_message
 from noetic_nb.late_data import Later, written_state
 
 __all__ = ["ROW_LENGTHS", "Note", "Place", "Row", "event_of", "noting", "one_where", "own_note", "place_of"]
@@ -76,12 +77,25 @@ def _view_assembled(
     window: tuple[int, int],
     fates: Any,
     layers: Any,
-    items: tuple[Any, ...],
+    offered: tuple[Any, ...],
     *more: Any,
 ) -> ViewAssembled:
-    # Flat in the row, as each pair would be one more thing that the collector looks through.
-    pairs = tuple(zip(items[::2], items[1::2], strict=True))
+    # Flat in the row, and of messages only what tells one from another: each pair, and each of the three records that a message
+    # is, would be one more thing that the collector looks through.
+    pairs = tuple(
+        [
+            (layer_id, what if item_id is None else input_message(what, "developer", item_id=item_id))
+            for layer_id, item_id, what in zip(offered[::3], offered[1::3], offered[2::3], strict=True)
+        ]
+    )
     return ViewAssembled(where, t_ms, step, window, fates, layers, pairs, *more)
+
+
+def _decided(where: Where, t_ms: float, *fields: Any) -> SteeringDecided:
+    # Two tuples of texts and numbers, which the collector does not look through, in the place of a pair for each rule.
+    *most, rules, took = fields
+    made: Callable[..., SteeringDecided] = SteeringDecided
+    return made(where, t_ms, *most, tuple(zip(rules, took, strict=False)))
 
 
 # By the kind of the event. What a row holds can change no more: `hook_called` is of a hook that ended well and noted nothing, and
@@ -95,14 +109,14 @@ _MAKERS: Final[Mapping[str, Callable[..., RunEvent]]] = {
     "model_called": ModelCalled,
     "budgets_allocated": _budgets_allocated,
     "request_prepared": RequestPrepared,
-    "steering_decided": SteeringDecided,
+    "steering_decided": _decided,
     "view_assembled": _view_assembled,
 }
 
 
 ROW_LENGTHS: Final[Mapping[str, int]] = {
     "hook_called": 9, "layer_state_changed": 6, "step_started": 6, "step_ended": 9, "items_appended": 6,
-    "budgets_allocated": 8, "request_prepared": 17, "steering_decided": 16, "view_assembled": 24, "model_called": 16,
+    "budgets_allocated": 8, "request_prepared": 17, "steering_decided": 17, "view_assembled": 24, "model_called": 16,
 }  # fmt: skip
 """How many parts a row has, by its kind: all of them are given, so that rows can stand one after the other."""
 

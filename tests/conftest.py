@@ -112,7 +112,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Send a file at a time to whichever worker is free, in the order below.
 
-    The browser's tests of a worker share a server and a page. The runs of a notebook are slow, and notebooks go one by one.
+    The browser's tests of a worker share a browser, a server and a page: to start them takes eight seconds of the processors, so
+    half of the workers do without. The runs of a notebook are slow, and notebooks go one by one.
     A file at a time, since the scheduler looks through everything it sent whenever a test ends.
     """
     from xdist.scheduler import LoadScopeScheduling
@@ -123,6 +124,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
                 return "00_tour"
             notebook = NOTEBOOK.fullmatch(nodeid)
             return notebook[1] or notebook[2] if notebook else nodeid.split("::")[0]
+
+        def _assign_work_unit(self, node: Any) -> None:
+            others = {each for each in self.nodes if each is not node and self._has_browser(each)}
+            if not self._has_browser(node) and 2 * len(others) >= len(self.nodes):
+                rest = next((scope for scope in self.workqueue if BROWSER not in scope), None)
+                if rest is not None:
+                    self.workqueue.move_to_end(rest, last=False)
+            super()._assign_work_unit(node)
+
+        def _has_browser(self, node: Any) -> bool:
+            return any(BROWSER in scope for scope in self.assigned_work[node])
 
     config.option.loadscopereorder = False
     return FileByFile(config, log)

@@ -32,6 +32,7 @@ from noetic_nb.memory.steering_decision import (
     most_restrictive,
 )
 from noetic_nb.models.client import ModelResponse
+from noetic_nb.quick_records import NamedTuple
 from noetic_nb.redact import REDACTED, redact_head, redact_text
 
 __all__ = ["FAILED_GUIDANCE", "OnSteeringError", "RuleTimes", "decide", "fault_text", "lets_pass", "shown_matches"]
@@ -48,30 +49,34 @@ MAX_FAULT: Final = 300
 
 _FIELDS: Final = ("decision", "stop", "state", "outcome", "faults", "rules_ms")
 _Faults: TypeAlias = tuple[tuple[str, str], ...]
-_RulesMs: TypeAlias = tuple[tuple[str, float], ...]
 
 
-class RuleTimes(tuple[tuple[str, float], ...]):
+class RuleTimes(NamedTuple):
     """Rules and how long each took, in milliseconds, as a layer of this library has measured them: nothing to check."""
 
-    __slots__ = ()
+    ids: tuple[str, ...] = ()
+    took: tuple[float, ...] = ()
+    """Of the first of them, as far as they were asked."""
+
+
+_NO_TIMES: Final = RuleTimes()
 
 
 _Point: TypeAlias = Literal["before_tool_call", "after_model_call"]
 
 
-def _read(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | None, _Faults, _RulesMs]:
+def _read(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | None, _Faults, RuleTimes]:
     """Return the decision, the new state (or `UNSET`), what went wrong, which rules failed and how long each took."""
     if value is None:
-        return ALLOW, UNSET, None, (), ()
+        return ALLOW, UNSET, None, (), _NO_TIMES
     # Looked up directly, because this runs before every tool call.
     if type(value) is dict and type(value.get("decision")) is SteeringDecision and "stop" not in value:
         outcome, faults, rules_ms = value.get("outcome"), value.get("faults"), value.get("rules_ms")
-        found, took = faults and _pairs(faults, str), rules_ms and _pairs(rules_ms, float)
+        found, took = faults and _pairs(faults, str), _NO_TIMES if rules_ms is None else _times(rules_ms)
         state = value.get("state", UNSET)
-        return value["decision"], state, outcome if isinstance(outcome, str) else None, found or (), took or ()
+        return value["decision"], state, outcome if isinstance(outcome, str) else None, found or (), took
     if isinstance(value, SteeringDecision):
-        return value, UNSET, None, (), ()
+        return value, UNSET, None, (), _NO_TIMES
     if type(value) is dict:  # the fields of this hook are spelled the same in both forms
         get = value.get
         given, stop = get("decision", UNSET), get("stop", UNSET)
@@ -87,8 +92,8 @@ def _read(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | None, _Fa
         decision = SteeringDecision(decision.action, decision.guidance, decision.rule_ids, stop, decision.matched)
     elif stop is not UNSET and stop is not None:
         raise TypeError(f"`stop` is a Stop(decision, suggestion), not {type(stop).__name__}: {stop!r:.80}.")
-    failed, took = _pairs(faults, str), _pairs(rules_ms, float)
-    return decision, state, outcome if isinstance(outcome, str) else None, failed, took
+    wrong = outcome if isinstance(outcome, str) else None
+    return decision, state, wrong, _pairs(faults, str), _times(rules_ms)
 
 
 _READERS: Final = {point: partial(_read, hook=point) for point in ("before_tool_call", "after_model_call")}
@@ -96,14 +101,17 @@ _READERS: Final = {point: partial(_read, hook=point) for point in ("before_tool_
 
 def _pairs(found: Any, kind: type) -> tuple[tuple[str, Any], ...]:
     """Return what is said of each rule, and nothing of what somebody else's hook calls by the same name."""
-    if type(found) is RuleTimes:
-        return tuple(found)
     if type(found) is not tuple:
         return ()
     for pair in found:
         if type(pair) is not tuple or len(pair) != 2 or type(pair[0]) is not str or type(pair[1]) is not kind:
             return tuple([each for each in found if type(each) is tuple and [*map(type, each)] == [str, kind]])
     return found
+
+
+def _times(found: Any) -> RuleTimes:
+    """Return the rules and how long each took; of somebody else's hook, what can be read of it."""
+    return found if type(found) is RuleTimes else RuleTimes(*zip(*_pairs(found, float), strict=True))
 
 
 def shown_matches(matched: Sequence[str], text: str) -> tuple[str, ...]:
@@ -356,11 +364,11 @@ def _taken(
     error: BaseException | None = outcome.error
     if error is None:
         decision: SteeringDecision
-        decision, state, wrong, faults, rules_ms = outcome.value
+        decision, state, wrong, faults, times = outcome.value
         error = None if state is UNSET or state is None else runner.put(ctx, layer, point, state)
         if error is None:
             if runner.note is not None:
-                _record(runner, layer, point, params, ctx, decision, outcome.duration_ms, wrong, faults, rules_ms)
+                _record(runner, layer, point, params, ctx, decision, outcome.duration_ms, wrong, faults, times)
             return decision
         # As with a hook that raises: nothing of what it returned counts.
     reason: Literal["error", "timeout"] = "timeout" if outcome.status == "timeout" else "error"
@@ -426,14 +434,14 @@ def _record(
     duration_ms: float,
     outcome: str | None,
     faults: _Faults = (),
-    rules_ms: _RulesMs = (),
+    times: RuleTimes = _NO_TIMES,
 ) -> None:
     """Put a decision into the run's ledger: all of a layer that enforces, of others what is more than an allow."""
     if runner.sink is None or not (layer.enforces or decision.action is not SteeringAction.ALLOW):
         return
     name, args = params[:2] if isinstance(params, BeforeToolCallParams) else (None, None)
     matched = decision.matched and shown_matches(decision.matched, getattr(params, "text", ""))
-    more = (name, args, outcome, faults, matched, rules_ms)
+    more = (name, args, outcome, faults, matched, times)
     row = _decided(ctx.event_place, runner, layer, point, decision, duration_ms, *more)
     if runner.note is not None and (args is None or type(args) is FrozenDict):  # which nobody can write into
         runner.note(row)
@@ -453,7 +461,7 @@ def _decided(
     outcome: str | None = None,
     faults: _Faults = (),
     matched: Sequence[str] = (),
-    rules_ms: _RulesMs = (),
+    times: RuleTimes = _NO_TIMES,
 ) -> Row:
     """Return the row of a decision, as it is now."""
     return (
@@ -472,5 +480,5 @@ def _decided(
         True,
         faults,
         matched,
-        rules_ms,
+        *times,
     )

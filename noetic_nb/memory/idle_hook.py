@@ -16,7 +16,7 @@ It says no where it does not know, as of a layer that goes by another id in a ch
 
 
 class IdleHook:
-    """A hook with what tells whether it would do nothing; it is called all the same where somebody follows the run.
+    """A hook with what tells whether it would do nothing; where somebody follows the run it is called all the same, or recorded.
 
     Examples
     --------

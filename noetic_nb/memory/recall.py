@@ -152,8 +152,13 @@ class Recaller:
                 continue
             if type(state) is not dict:
                 hook = layer.hooks.recall
-                if type(hook) is IdleHook and runner.note is None and hook.is_idle(execution_id, states.peek):
-                    continue
+                if type(hook) is IdleHook:
+                    start = 0.0 if runner.note is None else runner.clock.monotonic_ms()
+                    if hook.is_idle(execution_id, states.peek):
+                        if runner.note is not None:  # as if it had been called
+                            took = runner.clock.monotonic_ms() - start
+                            runner.trace([], layer, "recall", ctx, took, 0, budgets.get(layer_id, inf))
+                        continue
                 state = states.get(execution_id, layer_id)
             params = _record(RecallParams, (log, query, ctx, state, budgets.get(layer_id, inf)))
             found: Any

@@ -120,7 +120,7 @@ class SteeringHooks:
         start = clock.monotonic_ms()
         prepared = snapshot.prepared(point, name)
         calls_now: Callable[[], Sequence[PastCall]] | None = None
-        took: list[tuple[str, float]] | None = None
+        took: list[float] | None = None
         if prepared.rules:
             if isinstance(p.history, CallsSoFar):
                 calls_now = p.history.now
@@ -131,7 +131,8 @@ class SteeringHooks:
             took = None if ctx.sink is None else []
             begun = prepared.asked(p, took)
             if begun is not None:
-                return self._evaluated(snapshot, point, p, start, calls_now, begun, took or [])
+                times = list(zip(prepared.ids, took or (), strict=False))
+                return self._evaluated(snapshot, point, p, start, calls_now, begun, times)
         # Most calls and responses: there are no rules for them, or none that has anything to say.
         duration = clock.monotonic_ms() - start
         longer: Any
@@ -142,7 +143,7 @@ class SteeringHooks:
             longer = states.with_entry(p, decision_entry(p, ALLOW, duration, blocked=True))
         result: dict[str, Any] = {"decision": ALLOW, "state": longer}
         if took:
-            result["rules_ms"] = RuleTimes(took)
+            result["rules_ms"] = RuleTimes(prepared.ids, tuple(took))
         return result
 
     async def _evaluated(
@@ -185,7 +186,7 @@ class SteeringHooks:
         outcome = row.faults[0].reason if row.faults else None
         result = {"decision": row.decision, "state": self.states.with_entry(p, entry, row=row), "outcome": outcome}
         if row.rules_ms:
-            result["rules_ms"] = RuleTimes(row.rules_ms)
+            result["rules_ms"] = RuleTimes(*zip(*row.rules_ms, strict=True))
         if row.faults:
             result["faults"] = tuple([fault.words(point) for fault in row.faults])
         return result

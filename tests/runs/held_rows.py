@@ -24,4 +24,4 @@ def whole(parts: Sequence[Any], place: int) -> list[Any]:
 
 def held(run: Run) -> list[Any]:
     """Return what a run has."""
-    return whole(*run.parts(0))
+    return [each for parts, place in run.parts(0) for each in whole(parts, place)]

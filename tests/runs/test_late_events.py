@@ -14,14 +14,17 @@ from noetic_nb import late_events
 from noetic_nb.events import (
     LayerStateChanged,
     MemoryTraceSpan,
+    QualityGiven,
     RunEvent,
     StepStarted,
     TurnCompleted,
     TurnStarted,
+    ViewAssembled,
     Where,
 )
 from noetic_nb.late_events import event_of, noting, own_note, place_of
 from noetic_nb.memory import MemoryHooks, MemoryLayer
+from noetic_nb.memory.idle_hook import IdleHook
 from noetic_nb.runs import Recorder, Run, record
 from noetic_nb.runs.events.event_sizes import EventSizes
 from noetic_nb.runs.recording import kept_turns as kept
@@ -370,3 +373,78 @@ async def test_a_state_that_is_changed_in_place_after_it_was_loaded_is_in_the_ru
 
     states = [(event.hook, event.state) for event in run.select(LayerStateChanged)]
     assert states == [("store", {"n": ("stored",)}), ("init", {"n": ("stored",)}), ("store", {"n": ("stored",)})]
+
+
+async def test_of_a_recalled_text_a_run_holds_the_text_until_the_message_is_read() -> None:
+    hint = nn.items.input_message("Look it up.", "developer", item_id="h1") | {"note": "by a layer"}
+    open_to: dict[str, Any] = {"scope": "thread", "budget": {"min": 0, "max": 200}}
+    layers = [
+        MemoryLayer(id="mood", slot=201, **open_to, hooks=MemoryHooks(recall=lambda p: "She is in a hurry.")),
+        MemoryLayer(id="hint", slot=202, **open_to, hooks=MemoryHooks(recall=lambda p: {"items": [hint]})),
+    ]
+    model = nn.ScriptedModel(["Hello!"])
+    config = nn.AgentConfig(name="desk", step=nn.react(model="scripted"), memory=layers)
+    agent = nn.AgentHarness(config, model=model)
+    run = record(agent)
+
+    await agent.execute("Hi")
+
+    parts = next(row[7] for row in held(run) if type(row) is tuple and row[0] == ViewAssembled.kind)
+    sent = {item["id"]: item for item in model.requests[0].items}
+    mood = parts[1]
+    assert parts == ("mood", mood, "She is in a hurry.", "hint", None, sent["h1"])
+    assert run.select(ViewAssembled)[0].layer_items == (("mood", sent[mood]), ("hint", sent["h1"]))
+    assert sent["h1"]["note"] == "by a layer"
+
+
+async def test_a_hook_that_would_do_nothing_is_recorded_without_a_call() -> None:
+    called: list[str] = []
+    idle = IdleHook(lambda p: called.append(p.query), lambda execution_id, state_of: execution_id is not None)
+    hooks = MemoryHooks(recall=idle)
+    layer = MemoryLayer(id="mood", slot=201, scope="thread", budget={"min": 0, "max": 200}, hooks=hooks)
+    config = nn.AgentConfig(name="desk", step=nn.react(model="scripted"), memory=[layer])
+    agent = nn.AgentHarness(config, model=nn.ScriptedModel(["Hello!"]))
+    run = record(agent)
+
+    await agent.execute("Hi")
+
+    (span,) = run.select(MemoryTraceSpan)
+    assert (span.layer_id, span.hook, span.status, span.item_count) == ("mood", "recall", "ok", 0)
+    assert span.duration_ms >= 0.0
+    assert called == []
+
+
+class Looks:
+    """Keeps everything, and looks when there are so many events."""
+
+    problem = None
+    middle = None
+    has_room = True
+
+    def __init__(self, run: Run, look_at: int) -> None:
+        self.run, self.look_at = run, look_at
+        self.looks: list[int] = []
+
+    def begin(self, events: Any) -> None:
+        pass
+
+    def take(self) -> None:
+        self.looks.append(sum(1 for _ in held(self.run)))
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("kinds", ["event", "row", "event row", "row row event"])
+def test_a_keeper_looks_at_the_latest_when_there_are_as_many_events_as_it_said(kinds: str) -> None:
+    run = Run("r1")
+    keeper = Looks(run, look_at=20)
+    run.keep_with(keeper)
+
+    for number in range(40):
+        if kinds.split()[number % len(kinds.split())] == "row":
+            run.note_row(row(str(number)))
+        else:
+            run.note_event(QualityGiven(Where("t1", "e1", 1), float(number), 0.5, "user"))
+
+    assert 15 <= keeper.looks[0] <= 20

@@ -30,7 +30,7 @@ DO = st.one_of(
     st.tuples(st.just("row"), st.sampled_from(sorted(FULL))),
     st.tuples(st.just("event"), st.none()),
     st.tuples(st.just("count"), st.none()),
-    st.tuples(st.just("mark"), st.none()),
+    st.tuples(st.just("note"), st.integers(0, 12)),
     st.tuples(st.just("take"), st.integers(0, 4) | st.none()),
     st.tuples(st.just("held"), st.integers(0, 12)),
     st.tuples(st.just("keep"), st.lists(st.booleans(), max_size=6)),
@@ -50,8 +50,9 @@ def test_it_is_a_list_of_events_and_rows(steps: list[tuple[str, Any]]) -> None:
             plain.append(event)
         elif what == "count":
             assert unread.count() == len(plain)
-        elif what == "mark":
-            unread.mark()
+        elif what == "note":
+            place = unread.place_of(known := min(with_, len(plain)))
+            unread.note(place, known)
         elif what == "take":
             taken, plain[:with_] = plain[:with_], []
             assert unread.take(with_) == [event_of(each) if isinstance(each, tuple) else each for each in taken]

@@ -33,7 +33,7 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.items import Item
-from noetic_nb.items.item import known_tokens
+from noetic_nb.items.item import MESSAGE_FRAMES, known_tokens
 from noetic_nb.late_data import Later, held_by, written_state
 from noetic_nb.late_events import ROW_LENGTHS, Place, Row, place_of
 from noetic_nb.tokens import UNITS_PER_TOKEN
@@ -49,6 +49,8 @@ _ALIKE: Final = 8
 _SHAPES: Final[dict[type[Any], tuple[int, Callable[[Any], tuple[Any, ...]]]]] = {}
 _FIXED: Final = frozenset({int, float, bool, int | None, float | None, Where})
 _SMALL: Final = frozenset({int, float, bool, type(None)})
+# A message without its text: with an id as `SystemIds` makes them, and two quotes.
+_MESSAGE_BYTES: Final = MESSAGE_FRAMES["developer"] + len("item_0123456789abcdef") + 2
 
 
 # They hold names and numbers, and are many.
@@ -126,9 +128,12 @@ def _tool_size(tool: OfferedTool) -> int:
     return known[1]
 
 
-def _size_of_items(items: Iterable[Item]) -> int:
+def _size_of_items(items: Iterable[Item | str]) -> int:
     size = 0
     for item in items:
+        if isinstance(item, str):  # all that a row has of a message
+            size += _MESSAGE_BYTES + len(item)
+            continue
         tokens = known_tokens(item)
         size += _size(item) if tokens is None else UNITS_PER_TOKEN * tokens
     return size
@@ -226,13 +231,13 @@ def _size_of_row(row: Sequence[Any]) -> int:
     if kind == ItemsAppended.kind:
         return 300 + _size_of_items(row[4])
     if kind == ViewAssembled.kind:
-        return _size_of_view(row[6], row[5], row[7][1::2], row[17], (row[18], row[19], row[20], row[22]))
+        return _size_of_view(row[6], row[5], row[7][2::3], row[17], (row[18], row[19], row[20], row[22]))
     if kind == RequestPrepared.kind:
         return _size_of_request(row[11], row[5], (row[6], row[7], row[8], row[16]))
     if kind == ModelCalled.kind:
         return _size_of_call(row[8], row[13], row[14])
     if kind == SteeringDecided.kind:
-        return _size_of_decision(row[15], row[8], (row[6], row[9], row[13], row[14]))
+        return _size_of_decision(row[16], row[8], (row[6], row[9], row[13], row[14]))
     return 300 + _size(row[3:])
 
 
@@ -285,26 +290,22 @@ class EventSizes:
         at, end = start, len(parts)
         where: Where | None = None
         states = self._of_thread(place[0])
-        sizes = _ROW_BYTES if closely else self._alike
+        sizes, lengths, is_text = _ROW_BYTES if closely else self._alike, ROW_LENGTHS, str
         while at < end and count < most:
             kind = parts[at]
-            if type(kind) is str:
-                if parts[at + 1] is not place:
-                    if parts[at + 1] != place:
+            if type(kind) is is_text:
+                of = parts[at + 1]
+                if of is not place:
+                    if of != place:
                         break
-                    place = parts[at + 1]  # the same object in what follows
-                after = at + ROW_LENGTHS[kind]
-                known = sizes.get(kind)
-                if known is None:
-                    is_state = kind == LayerStateChanged.kind
-                    known = (
-                        self._state(states, parts[at + 3], parts[at + 5]) if is_state else _size_of_row(parts[at:after])
-                    )
-                    if kind in _ALIKE_ROWS:
-                        mean = self._alike.get(kind, known)
-                        self._alike[kind] = mean + (known - mean) // _MEASURED
-                size += known
-                at = after
+                    place = of  # the same object in what follows
+                if kind in sizes:
+                    size += sizes[kind]
+                elif kind == LayerStateChanged.kind:
+                    size += self._noted(kind, self._state(states, parts[at + 3], parts[at + 5]))
+                else:
+                    size += self._noted(kind, _size_of_row(parts[at : at + lengths[kind]]))
+                at += lengths[kind]
             else:
                 event: RunEvent = kind
                 if event.where is not where:
@@ -317,6 +318,13 @@ class EventSizes:
                 at += 1
             count += 1
         return count, size, at
+
+    def _noted(self, kind: str, size: int) -> int:
+        """Return the size of a row, after a note of it where others of its kind are taken to be like it."""
+        if kind in _ALIKE_ROWS:
+            mean = self._alike.get(kind, size)
+            self._alike[kind] = mean + (size - mean) // _MEASURED
+        return size
 
     def _of_thread(self, thread_id: str) -> dict[str, list[int]]:
         states = self._states.get(thread_id)

@@ -68,6 +68,8 @@ class GrowingEvents:
         # to add an event, and with so many there may be as many as its keeper looks at.
         self._is_armed = True
         self._look_at = self._full_at = maxsize
+        # Events that came since its keeper looked, and are no rows.
+        self._single = 0
         self._listen([])
         self._attached: list[tuple[object, Callable[[], None]]] = []
         # Reentrant, because a listener may read the run it listens to.
@@ -101,26 +103,30 @@ class GrowingEvents:
         """Take note of when something is to be done but to add an event."""
         keeper = self._keeper
         if keeper is not None:
+            # Not by counting, which takes as long as what a keeper does: so many of them might be there.
             place, count = self._unread.counted
-            self._full_at = place + LEAST_PARTS * (keeper.look_at - len(self._read) - count)
-        if self._is_armed and self._followers:
+            most = keeper.look_at - len(self._read) - count
+            self._full_at = place + LEAST_PARTS * most - (LEAST_PARTS - 1) * self._single
+        if self._told or (self._is_armed and self._followers):
             self._look_at = 0
         elif keeper is None:
             self._look_at = maxsize
         else:
-            self._look_at = self._full_at if keeper.has_room else 0
+            self._look_at = self._full_at - LEAST_PARTS if keeper.has_room else 0
 
-    def parts(self, start: int) -> tuple[Sequence[Any], int]:
-        """Return what it has from an event on, as it is held: a list and a place in it, from which on there is nothing else.
+    def parts(self, start: int) -> list[tuple[Sequence[Any], int]]:
+        """Return what it has from an event on, as it is held: lists and a place in each, from which on there is nothing else.
 
-        There are events, and parts of rows where nobody has read. It is for who holds the lock of the run, as a keeper does.
+        There are events, and in the last list, which may grow meanwhile, parts of rows that nobody has read. It is for who holds
+        the lock of the run, as a keeper does.
         """
         count = len(self._read)
-        return (
-            (self._parts, self._unread.place_of(start - count))
-            if start >= count
-            else ([*self._read[start:], *self._parts[self._unread.place_of(0) :]], 0)
-        )
+        unread = self._parts, self._unread.place_of(max(0, start - count))
+        return [(self._read, start), unread] if start < count else [unread]
+
+    def note_taken(self, count: int, place: int) -> None:
+        """Take note that a keeper has taken so many events in all, up to a place in the last of `parts`."""
+        self._unread.note(place, count - len(self._read))
 
     # What comes
 
@@ -142,21 +148,37 @@ class GrowingEvents:
         NoeticConfigError
             ``INVALID_RUN_EVENT`` if it is not an event.
         """
-        kind = type(event)
+        return self._add(event, is_numbered=True)
+
+    def note_event(self, event: RunEvent) -> None:
+        """Add an event as `append` does, in less time, as what nobody has read need not be counted."""
+        self._add(event, is_numbered=False)
+
+    def _add(self, event: RunEvent, *, is_numbered: bool) -> int:
+        """Add an event; returns its number, or -1 where nobody asks for it."""
+        kind, number = type(event), -1
         if kind not in PLAIN_TYPES:
             event = settled(event)
         with self._lock:
-            count = len(self._read) + self._unread.add(event) + 1
+            if is_numbered:
+                number = len(self._read) + self._unread.add(event)
+            else:
+                self._parts.append(event)
+            self._single += 1
+            self._full_at -= LEAST_PARTS - 1
+            self._look_at -= LEAST_PARTS - 1
             keeper = self._keeper
             # What happens in the middle of a turn is looked at when it ends: it is to be recorded quickly.
             if keeper is not None and (
-                count >= keeper.look_at
+                len(self._parts) >= self._full_at
                 or (not keeper.has_room and (kind is TurnCompleted or place_of(event.where) != keeper.middle))
             ):
                 self._keep(keeper.take())
-                count = len(self._read) + self._unread.count()
+                number = len(self._read) + self._unread.count() - 1 if is_numbered else -1
+                self._expect()
             told, followers = self._told, self._to_wake()
-            self._expect()
+            if followers:
+                self._expect()
         # Called outside the lock: a listener may wait for a thread that appends.
         for listener in told:
             try:
@@ -167,26 +189,31 @@ class GrowingEvents:
                 self._forget(listener)
         for follower in followers:
             follower.wake()
-        return count - 1
+        return number
 
     def note_row(self, row: Row) -> None:
         """Add an event that is made when somebody reads it; who listens is one who reads. Raises nothing."""
+        # Without the lock: the list is always the same, and under it only what stands in front is taken off.
+        parts = self._parts
+        if len(parts) < self._look_at:  # nearly always
+            parts.extend(row)
+        else:
+            self._note_and_look(row)
+
+    def _note_and_look(self, row: Row) -> None:
+        """Add an event where there is more to do than that."""
         try:
             if self._told:
-                self.append(event_of(row))
+                self.note_event(event_of(row))
                 return
-            # Without the lock: the list is always the same, and under it only what stands in front is taken off.
-            parts = self._parts
+            parts, keeper = self._parts, self._keeper
             parts.extend(row)
-            if len(parts) < self._look_at:  # nearly always
-                return
-            keeper = self._keeper
             if keeper is not None and (
                 len(parts) >= self._full_at or (not keeper.has_room and row[1] != keeper.middle)
             ):
                 with self._lock:
-                    count = len(self._read) + self._unread.count()
-                    if count >= keeper.look_at or (not keeper.has_room and row[1] != keeper.middle):
+                    # Another thread may have had it taken meanwhile.
+                    if len(parts) >= self._full_at or (not keeper.has_room and row[1] != keeper.middle):
                         self._keep(keeper.take())
                     self._expect()
             if self._is_armed and self._followers:
@@ -225,7 +252,7 @@ class GrowingEvents:
 
     def _keep(self, stays: Sequence[bool] | None) -> None:
         """Keep the events that stay, None for all; a new list, so that whoever iterates over the old one loses nothing."""
-        self._unread.mark()  # which its keeper goes on from
+        self._single = 0
         if stays is not None:
             if self._followers:
                 self.make_events()  # who follows has what goes
@@ -243,7 +270,8 @@ class GrowingEvents:
         """Give numbers to the events that have none yet, where events have numbers."""
         if self._numbers is not None:
             with self._lock:
-                self._numbers.add(*self.parts(len(self._numbers.seqs)))
+                for parts, place in self.parts(len(self._numbers.seqs)):
+                    self._numbers.add(parts, place)
         return self._numbers
 
     @property

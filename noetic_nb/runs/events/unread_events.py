@@ -66,9 +66,9 @@ class UnreadEvents:
         self._counted = self._from(self._counted, None)
         return self._counted[1]
 
-    def mark(self) -> None:
-        """Take note of where events were counted to: what is asked for next is there or behind it."""
-        self._marked = self._counted
+    def note(self, place: int, count: int) -> None:
+        """Take note of how many events stand before a place: what is asked for next is there or behind it."""
+        self._counted = self._marked = place, count
 
     def place_of(self, number: int) -> int:
         """Return where an event stands in the list, by how many stand before it."""

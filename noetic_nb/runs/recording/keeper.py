@@ -98,30 +98,33 @@ class RunKeeper:
         """Take the events that the run has got since."""
         taken, owners, size = len(self._turns.owners), self._turns.owners, self._turns.size
         keeps = self._file is not None and self._file.is_open
+        place = 0
         # A file wants events; to measure them, it need not be known what is in a row.
-        parts, place = (self._run.events[taken:], 0) if keeps else self._run.parts(taken)
-        while place < len(parts):
-            event = parts[place]
-            if type(event) is str:  # the kind of a row
-                event = tuple(parts[place : place + ROW_LENGTHS[event]])
-                place += len(event)
-            else:
-                place += 1
-            turn = self._turns.take(event)
-            if keeps:
-                turn.waiting.append((self._next, event))
-                self._next += 1
-                if len(turn.waiting) >= _MOST_WAITING or self._turns.is_complete(turn, event):
-                    self._save([turn])
-            # What follows is most often of the same turn: there is nothing to decide before too much of it waits, and where there
-            # is no file, before it is over.
-            if turn.is_open or (not keeps and turn.turn):
-                stop = self._turns.take_rest(parts, place, _MOST_WAITING - 1 - len(turn.waiting))
-                if keeps and stop > place:
-                    turn.waiting += enumerate(parts[place:stop], self._next)
-                    self._next += stop - place
-                    event = parts[stop - 1]
-                place = stop
+        for parts, place in [(self._run.events[taken:], 0)] if keeps else self._run.parts(taken):
+            while place < len(parts):
+                event = parts[place]
+                if type(event) is str:  # the kind of a row
+                    event = tuple(parts[place : place + ROW_LENGTHS[event]])
+                    place += len(event)
+                else:
+                    place += 1
+                turn = self._turns.take(event)
+                if keeps:
+                    turn.waiting.append((self._next, event))
+                    self._next += 1
+                    if len(turn.waiting) >= _MOST_WAITING or self._turns.is_complete(turn, event):
+                        self._save([turn])
+                # What follows is most often of the same turn: there is nothing to decide before too much of it waits, and where
+                # there is no file, before it is over.
+                if turn.is_open or (not keeps and turn.turn):
+                    stop = self._turns.take_rest(parts, place, _MOST_WAITING - 1 - len(turn.waiting))
+                    if keeps and stop > place:
+                        turn.waiting += enumerate(parts[place:stop], self._next)
+                        self._next += stop - place
+                        event = parts[stop - 1]
+                    place = stop
+        if not keeps:
+            self._run.note_taken(len(owners), place)
         if len(owners) == taken:
             return None
         # From here on there is nothing to decide until it ends, or too much of it waits.

@@ -67,7 +67,7 @@ class Recorder:
     def emit(self, event: RunEvent) -> None:
         """Take one event, from any thread; what is no event is logged and left out."""
         try:
-            self.run.append(event)
+            self.run.note_event(event)
         except Exception:
             _LOG.exception("An event was not recorded; the run goes on without it.")
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
-from typing import cast, overload
+from typing import Any, cast, overload
 
 from noetic_nb.cards import Card, Table, with_card
 from noetic_nb.events import (
@@ -182,7 +183,7 @@ class TurnPlan(NamedTuple):
         `duration_ms` how long it took to plan.
         """
         row = self.as_row(place_of(where), now_ms, step_number, projection, appended, duration_ms)
-        return cast(ViewAssembled, event_of(row))
+        return replace(cast(ViewAssembled, event_of(row)), layer_items=self.layer_items)
 
     def as_row(
         self,
@@ -193,31 +194,39 @@ class TurnPlan(NamedTuple):
         appended: tuple[Item, ...] = (),
         duration_ms: float | None = None,
     ) -> Row:
-        """Return the row of the same event."""
+        """Return the row of the same event, where each of `texts` offers a message that `input_message` made."""
+        _, policy, budgets, layers, items, system, tools, framing, history = self[:9]
+        count, window, fates, floor, hidden, unsent, texts, kept, _ = self[9:]
+        offered: list[Any] = []
+        for layer_id, item in items:
+            if layer_id in texts:
+                offered += (layer_id, item["id"], item["content"][0]["text"])
+            else:
+                offered += (layer_id, None, item)
         return (
             ViewAssembled.kind,
             place,
             now_ms,
             step_number,
-            self.window,
-            self.fates,
-            self.layers,
-            tuple(chain.from_iterable(self.layer_items)),
-            self.policy.token_budget,
-            self.policy.response_reserve,
-            self.system,
-            self.tools,
-            self.framing,
-            self.history,
-            self.budgets.history_budget,
-            self.history_items,
-            self.floor,
-            self.hidden,
-            self.unsent,
+            window,
+            fates,
+            layers,
+            tuple(offered),
+            policy.token_budget,
+            policy.response_reserve,
+            system,
+            tools,
+            framing,
+            history,
+            budgets.history_budget,
+            count,
+            floor,
+            hidden,
+            unsent,
             projection,
             appended,
-            self.texts,
-            self.kept,
+            texts,
+            kept,
             duration_ms,
         )
 

@@ -55,10 +55,10 @@ class PreparedRules(NamedTuple):
     """Of the first of them, up to one that is something else: a predicate without a judge, or else the program of a condition."""
     ids: tuple[str, ...]
 
-    def asked(self, params: Params, took: list[tuple[str, float]] | None = None) -> Asked | None:
+    def asked(self, params: Params, took: list[float] | None = None) -> Asked | None:
         """Ask the quick ones up to one that has something to say; None where these are all the rules and none has.
 
-        `took` is filled with the rules that had nothing to say and how long each took; without it nothing is measured.
+        `took` is filled with how long each of the rules that had nothing to say took; without it nothing is measured.
         """
         # A clock is read once a rule: from one rule to the next is what the first has taken.
         now = None if took is None else params.ctx.clock.monotonic_ms
@@ -87,7 +87,7 @@ class PreparedRules(NamedTuple):
             found = Asked(place, error=exc)
         if took is None:
             return found
-        took += zip(self.ids, map(sub, times[1:], times), strict=False)
+        took += map(sub, times[1:], times)
         return None if found is None else found._replace(since=times[-1])
 
 

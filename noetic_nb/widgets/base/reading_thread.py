@@ -1,6 +1,6 @@
 """When views read what has happened: beside the agent, a little at a time while it works, the rest as soon as it waits.
 
-An event only tells that there is news. One thread reads it, for all views of a kernel: at most 2 % of the time while
+An event only tells that there is news. One thread reads it, for all views of a kernel: some 1 % of the time while
 others keep the processor busy, and without a pause once they do not. Whoever asks a view for something reads first what it has
 not read yet, and so does the end of a cell. Where there are no threads, events are read as they come.
 """
@@ -29,7 +29,7 @@ log = safe_logger(__name__)
 GATHER_S: Final = 0.03
 # While others keep the processor busy: so long of this thread's own time, then a pause.
 SLICE_S: Final = 0.002
-PAUSE_S: Final = 0.098
+PAUSE_S: Final = 0.198
 # Others are taken to wait when they use less than half of so long a moment.
 LOOK_S: Final = 0.002
 # A thread that has nothing to read for so long ends; the next news start another.
