@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
 from typing import Final, NoReturn
 
 from noetic_nb.cli.command import BAD_INPUT, Command
@@ -38,6 +39,7 @@ class _Version(argparse.Action):
         parser.exit()
 
 
+@cache  # the same for every command that a process runs
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="noetic-nb",
