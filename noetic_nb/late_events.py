@@ -24,6 +24,7 @@ from noetic_nb.events import (
     SteeringDecided,
     StepEnded,
     StepStarted,
+    ToolCalled,
     ViewAssembled,
     Where,
 )
@@ -110,6 +111,7 @@ _MAKERS: Final[Mapping[str, Callable[..., RunEvent]]] = {
     "budgets_allocated": _budgets_allocated,
     "request_prepared": RequestPrepared,
     "steering_decided": _decided,
+    "tool_called": ToolCalled,
     "view_assembled": _view_assembled,
 }
 
@@ -117,6 +119,7 @@ _MAKERS: Final[Mapping[str, Callable[..., RunEvent]]] = {
 ROW_LENGTHS: Final[Mapping[str, int]] = {
     "hook_called": 9, "layer_state_changed": 6, "step_started": 6, "step_ended": 9, "items_appended": 6,
     "budgets_allocated": 8, "request_prepared": 17, "steering_decided": 17, "view_assembled": 24, "model_called": 16,
+    "tool_called": 14,
 }  # fmt: skip
 """How many parts a row has, by its kind: all of them are given, so that rows can stand one after the other."""
 

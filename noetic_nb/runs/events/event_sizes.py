@@ -153,8 +153,12 @@ def _size_of_call(items: Iterable[Item], logprobs: Any, error: str | None) -> in
 
 
 def _tool(event: ToolCalled) -> int:
-    size = 520 + len(event.output) + len(event.error or "")
-    for part in (event.args, event.raw_args):
+    return _size_of_tool(event.output, event.error, (event.args, event.raw_args))
+
+
+def _size_of_tool(output: str, error: str | None, parts: tuple[Any, ...]) -> int:
+    size = 520 + len(output) + len(error or "")
+    for part in parts:
         if part:
             size += _size(part)
     return size
@@ -236,6 +240,8 @@ def _size_of_row(row: Sequence[Any]) -> int:
         return _size_of_request(row[11], row[5], (row[6], row[7], row[8], row[16]))
     if kind == ModelCalled.kind:
         return _size_of_call(row[8], row[13], row[14])
+    if kind == ToolCalled.kind:
+        return _size_of_tool(row[6], row[9], (row[5], row[10]))
     if kind == SteeringDecided.kind:
         return _size_of_decision(row[16], row[8], (row[6], row[9], row[13], row[14]))
     return 300 + _size(row[3:])

@@ -14,6 +14,8 @@ from noetic_nb.events import ToolCalled, ToolProgress
 from noetic_nb.items.frozen import frozen_or_none
 from noetic_nb.items.json_form import json_form
 from noetic_nb.items.json_text import compact_json
+from noetic_nb.items.kept_data import frozen_data
+from noetic_nb.late_events import event_of
 from noetic_nb.memory import ExecutionContext, PastCall, SteeringAction, SteeringDecision
 from noetic_nb.memory.call_history import PENDING, Place
 from noetic_nb.quick_records import NamedTuple
@@ -269,24 +271,28 @@ def record_call(
 ) -> None:
     """Note how a call ended, in the history of the tree and in the run."""
     ctx.tree.calls.settle(place, end.status, end.output)
-    if engine.sink is not None:
-        engine.sink.emit(
-            ToolCalled(
-                ctx.where,
-                engine.clock.now_ms(),
-                place.call.name,
-                place.call.call_id,
-                args,
-                end.output,
-                duration_ms,
-                end.status,
-                None if end.error is None else error_text(end.error),
-                raw,
-                place.number,
-                place.behind,
-                _error_type(end.error),
-            )
-        )
+    if engine.sink is None:
+        return
+    row = (
+        ToolCalled.kind,
+        ctx.event_place,
+        engine.clock.now_ms(),
+        place.call.name,
+        place.call.call_id,
+        frozen_data(args),  # now, as a tool may go on to change what it was given
+        end.output,
+        duration_ms,
+        end.status,
+        None if end.error is None else error_text(end.error),
+        frozen_data(raw),
+        place.number,
+        place.behind,
+        _error_type(end.error),
+    )
+    if engine.note is not None:
+        engine.note(row)
+    else:
+        engine.sink.emit(event_of(row))
 
 
 def _raise_stop(engine: Engine, hook_ctx: ExecutionContext) -> None:
