@@ -79,9 +79,8 @@ class LateState:
 
     if TYPE_CHECKING:  # each kind has its own
 
-        @property
-        def parts(self) -> Any:
-            """What it is made of: so much memory it takes."""
+        def size(self, size_of: Callable[[Any], int]) -> int:
+            """Return about how many bytes it takes, given what measures data."""
 
         def made(self) -> Any:
             """Return the state as its layer has it, another one each time."""

@@ -6,7 +6,7 @@ It knows nothing of rules or of their evaluation; the layer passes it the facts.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
@@ -39,6 +39,8 @@ LedgerEntry: TypeAlias = dict[str, Any]
 # Keys, and the calls of as many threads as take their turns at the same time.
 MAX_TEXTS: Final = 32
 # A synchronous predicate blocks the loop and cannot be timed out; longer than this is marked.
+# What a `LateLedger` takes for one entry, beside the name and arguments of a call: a tuple, three numbers and a text.
+_ROW_BYTES: Final = 260
 SLOW_MS: Final = 50.0
 
 
@@ -174,10 +176,15 @@ class LateLedger(LateState):
         self.pending = pending
         """The live list of verdicts that wait: empty when this was written."""
 
-    @property
-    def parts(self) -> tuple[Any, ...]:
-        """What it is made of, with the arguments that an entry is about: they may outlive the log."""
-        return self.rows
+    def size(self, size_of: Callable[[Any], int]) -> int:
+        """Return about how many bytes it takes, with the arguments that an entry is about: they may outlive the log."""
+        size = _ROW_BYTES * len(self.rows)
+        for row in self.rows:
+            if type(row) is not tuple:
+                size += size_of(row)
+            elif row[0] == "tool_call":
+                size += len(row[2]) + size_of(row[3])
+        return size
 
     def longer(self, row: tuple[Any, ...], most: int) -> LateLedger:
         """Return the state with one more entry; of more than `most` the oldest goes."""

@@ -105,7 +105,7 @@ class Written:
         if not count:
             return 0
         newest = self.rows[-1][4]
-        before, self.size = self.size, size_of(newest.parts if isinstance(newest, LateState) else newest)
+        before, self.size = self.size, newest.size(size_of) if isinstance(newest, LateState) else size_of(newest)
         between = max(before, self.size)
         for row in islice(reversed(self.rows), 1, count):
             row[5] = between
