@@ -39,9 +39,9 @@ LedgerEntry: TypeAlias = dict[str, Any]
 # Keys, and the calls of as many threads as take their turns at the same time.
 MAX_TEXTS: Final = 32
 # A synchronous predicate blocks the loop and cannot be timed out; longer than this is marked.
+SLOW_MS: Final = 50.0
 # What a `LateLedger` takes for one entry, beside the name and arguments of a call: a tuple, three numbers and a text.
 _ROW_BYTES: Final = 260
-SLOW_MS: Final = 50.0
 
 
 class Ledger(list[LedgerEntry]):
