@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import os
+import selectors
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +18,7 @@ import pytest
 from jupyter_client.manager import start_new_kernel
 
 from tests.kernels import forked
+from tests.kernels.zygote import Zygote
 
 ROOT = Path(__file__).parents[2]
 
@@ -198,3 +201,21 @@ def test_what_forks_ends_with_its_owner_and_so_do_its_kernels(tmp_path: Path) ->
 
     assert gone.returncode == 0
     assert not Path((tmp_path / "folder").read_text()).exists()
+
+
+@pytest.mark.timeout(20)
+def test_a_kernel_is_ended_before_it_has_a_group_of_its_own() -> None:
+    zygote = Zygote.__new__(Zygote)
+    zygote.channels, zygote.selector = {}, selectors.DefaultSelector()
+    own, launcher = socket.socketpair()
+    kernel = subprocess.Popen(["sleep", "100"])  # in the group of this process, as a fork is at first
+    zygote.channels[kernel.pid] = own
+    zygote.selector.register(own, selectors.EVENT_READ)
+
+    launcher.shutdown(socket.SHUT_WR)  # the launcher was killed
+    zygote._pass_on(kernel.pid, own)
+
+    assert launcher.recv(16) == str(-signal.SIGKILL).encode()
+    kernel.wait()  # which finds that it was waited for
+    launcher.close()
+    zygote.selector.close()

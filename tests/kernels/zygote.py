@@ -187,12 +187,19 @@ class Zygote:
         if not numbers:  # the launcher was killed
             self._end(pid)
         for number in numbers:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, number)
+            self._signal(pid, number)
+
+    @staticmethod
+    def _signal(pid: int, number: int) -> None:
+        for send in (os.killpg, os.kill):  # a fork has no group of its own at first
+            try:
+                send(pid, number)
+            except ProcessLookupError:
+                continue
+            return
 
     def _end(self, pid: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(pid, signal.SIGKILL)
+        self._signal(pid, signal.SIGKILL)
         self._forget(pid, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 
 
