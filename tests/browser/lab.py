@@ -35,7 +35,7 @@ SETTINGS: Final = {
     # Cells that are scrolled away must stay in the page, or a test cannot find them.
     "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
 }
-# What no notebook of a test shows or asks for: each page would load it, and each server look for languages, terminals and updates.
+# What no notebook of a test shows or asks for: each page would load it, and each server look for languages and terminals.
 # Notebook 7 has all of its own.
 LEFT_OUT: Final = (
     *(
@@ -70,14 +70,23 @@ def wait_for(check: Callable[[], T], what: str, *, seconds: float = 30.0) -> T:
         pause = min(2 * pause, 0.05)
 
 
+# Ends a process when the one that started it has: a worker that was killed closes nothing.
+FOLLOW: Final = """
+import os, signal, threading, time
+def follow():
+    while os.getppid() == {parent}:
+        time.sleep(1)
+    os.kill(os.getpid(), signal.SIGTERM)
+threading.Thread(target=follow, daemon=True).start()
+"""
 # Starts a front end as its command does. Of the forms of texts that no schema of its own asks for, one takes a second to import;
 # and the program that would build a front end is not started, to tell where it would fetch from.
-START: Final = """
+START: Final = f"""{FOLLOW}
 import sys
 sys.modules["rfc3987_syntax"] = None
 import jupyterlab.commands
-jupyterlab.commands._yarn_config = lambda logger: {{"yarn config": {{}}}}
-from {module} import main
+jupyterlab.commands._yarn_config = lambda logger: {{{{"yarn config": {{{{}}}}}}}}
+from {{module}} import main
 sys.exit(main())
 """
 
@@ -121,7 +130,7 @@ class Lab:
         self._log = (root / "lab.log").open("w")
         self._process = subprocess.Popen(
             [
-                sys.executable, "-c", START.format(module=module), "--no-browser", "--allow-root", "--ip=127.0.0.1",
+                sys.executable, "-c", START.format(module=module, parent=os.getpid()), "--no-browser", "--allow-root", "--ip=127.0.0.1",
                 f"--port={port}", "--ServerApp.port_retries=0", f"--IdentityProvider.token={self.token}",
                 f"--ServerApp.root_dir={root}", f"--{app}.app_settings_dir={settings}", *more,
                 f"--{app}.expose_app_in_browser=True",
