@@ -130,9 +130,10 @@ class Lab:
         self._log = (root / "lab.log").open("w")
         self._process = subprocess.Popen(
             [
-                sys.executable, "-c", START.format(module=module, parent=os.getpid()), "--no-browser", "--allow-root", "--ip=127.0.0.1",
-                f"--port={port}", "--ServerApp.port_retries=0", f"--IdentityProvider.token={self.token}",
-                f"--ServerApp.root_dir={root}", f"--{app}.app_settings_dir={settings}", *more,
+                sys.executable, "-c", START.format(module=module, parent=os.getpid()),
+                "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0",
+                f"--IdentityProvider.token={self.token}", f"--ServerApp.root_dir={root}",
+                f"--{app}.app_settings_dir={settings}", *more,
                 f"--{app}.expose_app_in_browser=True",
             ],
             stdout=self._log,
