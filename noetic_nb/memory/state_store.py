@@ -14,7 +14,7 @@ from noetic_nb.late_data import LateState, as_late, made_state
 from noetic_nb.memory.execution_context import Diagnostic, log_diagnostic
 from noetic_nb.memory.state_copy import StateNotCopied, deep_copy, snapshot_of
 from noetic_nb.memory.storage_time import StorageTime
-from noetic_nb.memory.write_behind import Mirror, OnProblem, Target
+from noetic_nb.memory.write_behind import Mirror, Target
 from noetic_nb.storage import ScopedStorage
 
 __all__ = ["LayerStateStore", "StateListener"]
@@ -172,17 +172,9 @@ class LayerStateStore:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
-    def register_durable(
-        self, execution_id: str, layer_id: str, target: ScopedStorage | Target, *, on_problem: OnProblem | None = None
-    ) -> None:
-        """Mirror later writes of this pair to `target`; what is there already is not written.
-
-        Parameters
-        ----------
-        on_problem : callable, optional
-            Called, beside the diagnostic, when a write fails or replaces what another execution has written meanwhile.
-        """
-        found = target if isinstance(target, Target) else Target(target, on_problem)
+    def register_durable(self, execution_id: str, layer_id: str, target: ScopedStorage | Target) -> None:
+        """Mirror later writes of this pair to `target`; what is there already is not written."""
+        found = target if isinstance(target, Target) else Target(target)
         self.register_targets(execution_id, {layer_id: found})
 
     def register_targets(self, execution_id: str, targets: Mapping[str, Target]) -> None:
