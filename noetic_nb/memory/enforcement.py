@@ -175,7 +175,7 @@ async def decide(
     """
     decisions: list[SteeringDecision] = []
     so_far, states, execution_id = ALLOW, runner.state, ctx.execution_id
-    for layer in runner.layers_with(point):
+    for layer in runner.order.layers_with(point):
         # Late, where nobody has looked at it: rules that do see it made.
         state = states.peek(execution_id, layer.id)
         # The regulator, for one, must know whether the call will be made at all.
@@ -190,7 +190,7 @@ async def decide(
             params = tool_call_params(
                 tool_name, tool_args, ctx, state, call_id, history, ctx.depth, so_far, raw_args, provenance
             )
-        if (state is None or states.has_disabled) and not runner.runs(layer, execution_id):
+        if (state is None or states.has_disabled) and not runner.order.runs(layer, execution_id):
             found = _not_begun(runner, layer, point, params, ctx, default_on_error)
         else:
             found = _begin_layer(runner, layer, point, params, ctx, default_on_error)
@@ -207,11 +207,11 @@ async def decide(
 
 def lets_pass(runner: HookRunner, execution_id: str, place: Place, response: ModelResponse) -> bool:
     """Tell whether a response passes without a layer being asked, as none has anything to judge; it is in their ledgers then."""
-    states, note = runner.state, runner.note
-    if not runner.passing or states.has_disabled:
+    states, note = runner.state, runner.traces.note
+    if not runner.order.passing or states.has_disabled:
         return False
     after = []
-    for layer, passes in runner.passing:
+    for layer, passes in runner.order.passing:
         start = runner.clock.monotonic_ms()
         state = passes(execution_id, states.peek(execution_id, layer.id), response, runner.clock)
         if state is None:
@@ -241,7 +241,7 @@ def _begin_layer(
     """Let a layer decide as far as that goes without waiting: its decision, None for no opinion, or what has to be awaited."""
     call: Callable[[Any], Any] = getattr(layer.hooks, point)
     start = None
-    if runner.note is None:
+    if runner.traces.note is None:
         # Nearly always a decision at once and a new state: nothing else is to be read of it, or recorded.
         start = runner.clock.monotonic_ms()
         try:
@@ -291,10 +291,10 @@ def _not_begun(
     default_on_error: OnSteeringError,
 ) -> _Later | None:
     """Return what it means that a layer takes no part."""
-    idle: Any = runner.idle_reason(layer, ctx.execution_id)
+    idle: Any = runner.order.idle_reason(layer, ctx.execution_id)
     # A layer that only observes may be missing; one that enforces may not, or its rules would be off unnoticed.
     if not layer.enforces:
-        runner.skipped(layer, point, ctx)
+        runner.traces.skipped(layer, point, ctx)
         return None
     error: Exception = NoeticError(
         "step_failed",
@@ -367,7 +367,7 @@ def _taken(
         decision, state, wrong, faults, times = outcome.value
         error = None if state is UNSET or state is None else runner.put(ctx, layer, point, state)
         if error is None:
-            if runner.note is not None:
+            if runner.traces.note is not None:
                 _record(runner, layer, point, params, ctx, decision, outcome.duration_ms, wrong, faults, times)
             return decision
         # As with a hook that raises: nothing of what it returned counts.
@@ -437,16 +437,16 @@ def _record(
     times: RuleTimes = _NO_TIMES,
 ) -> None:
     """Put a decision into the run's ledger: all of a layer that enforces, of others what is more than an allow."""
-    if runner.sink is None or not (layer.enforces or decision.action is not SteeringAction.ALLOW):
+    if runner.traces.sink is None or not (layer.enforces or decision.action is not SteeringAction.ALLOW):
         return
     name, args = params[:2] if isinstance(params, BeforeToolCallParams) else (None, None)
     matched = decision.matched and shown_matches(decision.matched, getattr(params, "text", ""))
     more = (name, args, outcome, faults, matched, times)
     row = _decided(ctx.event_place, runner, layer, point, decision, duration_ms, *more)
-    if runner.note is not None and (args is None or type(args) is FrozenDict):  # which nobody can write into
-        runner.note(row)
+    if runner.traces.note is not None and (args is None or type(args) is FrozenDict):  # which nobody can write into
+        runner.traces.note(row)
     else:
-        runner.sink.emit(event_of(row))
+        runner.traces.sink.emit(event_of(row))
 
 
 def _decided(
