@@ -130,7 +130,10 @@ class LayerStateStore:
             history = None
         kept, is_plain = held, True
         if type(state) is not dict:  # as most are
-            state = as_late(state) if target is None and not self._listeners else made_state(state)
+            if target is not None or self._listeners:
+                state = made_state(state)
+            elif not isinstance(state, LateState):
+                state = as_late(state)
             if isinstance(state, LateState):
                 kept = state
         if kept is None and (history is not None or target is not None or tell is not None):

@@ -140,10 +140,10 @@ class StateHistory:
         self._order = 0
         # Of which layers and scopes the first writes were forgotten: what they were then is not known any more.
         self._shortened: set[tuple[str, str]] = set()
-        # Of all states that are remembered and measured; of what waits for it, as far as one can tell.
+        # Of all states that are remembered and measured; what more may wait for it, as far as one can tell.
         self._bytes = 0
         self._waiting: list[Written] = []
-        self._waiting_bytes = 0
+        self._may_wait = MAX_BYTES * _WAITING
         # By layer, how large a state of a scope may be that is not known: as the last ones were, and a new layer's as large
         # as can be.
         self._sizes: dict[str, int] = {}
@@ -177,8 +177,8 @@ class StateHistory:
         if unmeasured == 1:
             self._waiting.append(written)
             written.guess = written.size or self._sizes.get(written.key[0], MAX_BYTES)
-        waiting = self._waiting_bytes = self._waiting_bytes + written.guess
-        if unmeasured >= _MEASURED or waiting > MAX_BYTES * _WAITING or len(self._waiting) >= _MOST_WAITING:
+        self._may_wait -= written.guess
+        if unmeasured == _MEASURED or self._may_wait < 0 or len(self._waiting) == _MOST_WAITING:
             self._measure()
         return now
 
@@ -189,7 +189,7 @@ class StateHistory:
             layer_id = written.key[0]
             self._sizes[layer_id] = max(written.size, self._sizes.get(layer_id, 0) * 7 // 8)
         self._waiting.clear()
-        self._waiting_bytes = 0
+        self._may_wait = MAX_BYTES * _WAITING
         if self._bytes > MAX_BYTES:
             self._forget_oldest()
 
