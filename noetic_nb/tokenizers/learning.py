@@ -117,12 +117,15 @@ def _base_of(name: Any, given: Tokenizer | None) -> Tokenizer:
         if _base_name(given) != name:
             raise ValueError(f"it was learned on top of {name!r}, and not of {_base_name(given)!r}")
         return given
+    if name == "estimate":
+        return estimate_tokens
+    # Late: most agents count by the estimate.
     from noetic_nb.tokenizers.encodings import ENCODINGS
-    from noetic_nb.tokenizers.named import get  # which makes calibrations
+    from noetic_nb.tokenizers.from_files import encoding_tokenizer
 
-    if name != "estimate" and name not in ENCODINGS:
+    if name not in ENCODINGS:
         raise ValueError(f"it was learned on top of {name!r}: pass that as base=")
-    return get(name)
+    return encoding_tokenizer(name)
 
 
 def counter_of(recorded: Mapping[str, Any], base: Tokenizer | None = None) -> CalibratedTokenizer:

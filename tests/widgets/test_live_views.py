@@ -28,14 +28,6 @@ WIDGETS = Path(inspect.getfile(cells)).parents[1]
 
 
 @pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What views send to the page."""
-    messages: list[dict[str, Any]] = []
-    monkeypatch.setattr(ipywidgets.Widget, "send", lambda self, content, buffers=None: messages.append(content))
-    return messages
-
-
-@pytest.fixture
 def in_cell(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Pretend that a cell runs: call with the id of the cell and of the request."""
     shell = SimpleNamespace(parent_header={})

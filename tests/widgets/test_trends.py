@@ -7,7 +7,6 @@ import re
 from dataclasses import replace
 from typing import Any
 
-import ipywidgets
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -35,14 +34,6 @@ STOP = {
     "kind": "circuit_break",
     "reason": {"kind": "repeated_tool_call_loop", "tool_name": "find", "consecutive_count": 5},
 }
-
-
-@pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What views send to the page."""
-    messages: list[dict[str, Any]] = []
-    monkeypatch.setattr(ipywidgets.Widget, "send", lambda self, content, buffers=None: messages.append(content))
-    return messages
 
 
 def where(number: int, thread: str = "t1") -> Where:

@@ -31,14 +31,6 @@ from tests.widgets.test_hostile_texts import INVISIBLE, wire
 WHERE = Where("t1", "e1", 1)
 
 
-@pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What widgets send to the page."""
-    messages: list[dict[str, Any]] = []
-    monkeypatch.setattr(ipywidgets.Widget, "send", lambda self, content, buffers=None: messages.append(content))
-    return messages
-
-
 def comms() -> int:
     return len(ipywidgets.widgets.widget._instances)
 
