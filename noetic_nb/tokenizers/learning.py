@@ -111,7 +111,7 @@ def _base_name(base: Tokenizer) -> str:
     return "estimate" if base is estimate_tokens else tokenizer_name(base)
 
 
-def _base_of(name: Any, given: Tokenizer | None) -> Tokenizer:
+def _base_of(name: Any, given: Tokenizer | None = None) -> Tokenizer:
     """Return the counter of a name; raises `ValueError` where only the caller can have it, or has another."""
     if given is not None:
         if _base_name(given) != name:
@@ -128,7 +128,7 @@ def _base_of(name: Any, given: Tokenizer | None) -> Tokenizer:
     return encoding_tokenizer(name)
 
 
-def counter_of(recorded: Mapping[str, Any], base: Tokenizer | None = None) -> CalibratedTokenizer:
+def counter_of(recorded: Mapping[str, Any]) -> CalibratedTokenizer:
     """Make a counter again from what `CalibratedTokenizer.recorded` says; one that learns anew from here on.
 
     Raises `KeyError`, `TypeError` or `ValueError` where it does not say so, and what `get` raises.
@@ -139,7 +139,7 @@ def counter_of(recorded: Mapping[str, Any], base: Tokenizer | None = None) -> Ca
     >>> counter_of(learned.recorded).name == learned.name
     True
     """
-    calibration = TokenCalibration(_base_of(recorded["base"], base))
+    calibration = TokenCalibration(_base_of(recorded["base"]))
     factors, seen = Factors.from_data(recorded), whole(recorded["seen"])
     return calibration.resume(str(recorded["model"]), factors, seen)
 
