@@ -465,6 +465,7 @@ class Looks:
     problem = None
     middle = None
     has_room = True
+    saves = False
 
     def __init__(self, run: Run, look_at: int) -> None:
         self.run, self.look_at = run, look_at

@@ -57,6 +57,11 @@ class RunKeeper:
         """About how many bytes the events take that it has seen."""
         return self._turns.size + self._ahead_bytes
 
+    @property
+    def saves(self) -> bool:
+        """Whether there is a file that it is saved to."""
+        return self._file is not None and self._file.is_open
+
     def bound_by(self, turns: KeptTurns) -> None:
         """Take another bound; it holds from the next turn on."""
         self._turns.max_bytes, self._turns.max_turns = turns.max_bytes, turns.max_turns
@@ -107,7 +112,7 @@ class RunKeeper:
             return None
         self._ahead = self._ahead_bytes = 0
         taken, owners, size = len(self._turns.owners), self._turns.owners, self._turns.size
-        keeps = self._file is not None and self._file.is_open
+        keeps = self.saves
         place = 0
         # A file wants events; to measure them, it need not be known what is in a row.
         for parts, place in [(self._run.events[taken:], 0)] if keeps else self._run.parts(taken):
@@ -173,7 +178,7 @@ class RunKeeper:
         stays = self._turns.drop(doomed)
         meta = self._run.meta
         meta["dropped"] = with_dropped(meta.get("dropped"), doomed)
-        if self._file is not None and self._file.is_open:
+        if self._file is not None and self.saves:
             self._file.drop(self._run.run_id, meta, doomed, self._turns.all)
         return stays
 
@@ -181,7 +186,7 @@ class RunKeeper:
         """Save what is left, and let go of the file."""
         self.take()
         self.middle, self.has_room = None, False
-        if self._file is not None and self._file.is_open:
+        if self._file is not None and self.saves:
             self._save(self._turns.all)
             self._file.close()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
+from itertools import compress
 from typing import Any, Final, cast
 
 from noetic_nb.errors import NoeticConfigError
@@ -216,7 +217,7 @@ class KeptTurns:
         gone = set(doomed)
         self.all = [turn for turn in self.all if turn not in gone]
         stays = [owner not in gone for owner in self.owners]
-        self.owners = [owner for owner in self.owners if owner not in gone]
+        self.owners = list(compress(self.owners, stays))
         self._size -= sum(turn.size for turn in gone)
         self._count -= sum(turn.turn > 0 for turn in gone)
         for turn in gone:
