@@ -400,7 +400,7 @@ def test_a_file_that_something_else_took_is_left_alone(path: Path) -> None:
 def test_another_process_is_refused_while_one_saves(path: Path) -> None:
     run = record(Desk(), autosave=path)
     program = (
-        f"import noetic_nb as nn\nfrom tests.runs.test_autosave import Desk\nnn.record(Desk(), autosave={str(path)!r})"
+        f"import noetic_nb as nn\nfrom tests.runs.factories import Desk\nnn.record(Desk(), autosave={str(path)!r})"
     )
 
     refused = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
