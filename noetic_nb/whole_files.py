@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all: text, and JSON that says which form it has.
+"""Files that are written whole or not at all: bytes, text, and JSON that says which form it has.
 
 Readable by their owner alone, as what people said may be in them.
 """
@@ -7,34 +7,64 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.ids import SYSTEM_IDS
 from noetic_nb.owner_only import owner_only
 
-__all__ = ["read_form", "save_form", "write_whole"]
+__all__ = ["read_form", "save_form", "whole_file", "write_whole"]
+
+
+@contextmanager
+def whole_file(path: str | PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a new file that takes the place of `path` at the end; where anything fails, what was there before stays.
+
+    Whoever reads `path` sees the old file or the new one. The new one is readable by its owner alone.
+
+    Raises
+    ------
+    OSError
+        As `open` does, or where the file cannot be put in its place.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with whole_file(f"{folder}/a") as file:
+    ...         _ = file.write(b"new")
+    ...     Path(folder, "a").read_text()
+    'new'
+    """
+    # A link stays a link: its target is replaced. The name differs for each writer, so that two of them cannot mix.
+    real = Path(os.path.realpath(path))
+    draft = real.with_name(f".{real.name}.{SYSTEM_IDS.new('draft')}")
+    try:
+        with open(draft, "xb", opener=owner_only) as file:
+            yield file
+            file.flush()
+            # Before the rename: otherwise a crash could leave an empty file under the good name.
+            os.fsync(file.fileno())
+        os.replace(draft, real)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file at once: whoever reads it sees the old one or the new one. Readable by its owner alone.
+    """Write a text to a `whole_file`.
 
     Raises
     ------
     NoeticConfigError
         ``CANNOT_WRITE``.
     """
-    partial = path.with_name(f".{path.name}.{SYSTEM_IDS.new('draft')}")
     try:
-        try:
-            with open(partial, "x", encoding="utf-8", errors="backslashreplace", opener=owner_only) as file:
-                file.write(text)
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
+        with whole_file(path) as file:
+            file.write(text.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise NoeticConfigError(
             "CANNOT_WRITE",

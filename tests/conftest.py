@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import random
 import re
 from collections.abc import Generator, Mapping
 from contextlib import suppress
@@ -15,6 +16,7 @@ import nbmake.pytest_items
 import pytest
 from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
+from hypothesis.internal import entropy
 
 from noetic_nb.testing.event_loop import VirtualTimeLoop
 from tests.kernels import forked
@@ -34,6 +36,10 @@ os.environ["SSL_CERT_DIR"] = str(Path(__file__).parent)
 # A shared machine may stall for a second; that is not a property of the code.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
+
+# Nothing here draws from the random numbers that all of numpy shares (ruff's NPY002): hypothesis would read and set all 624 words
+# of their state for every example, which takes longer than many an example.
+entropy.NP_RANDOM = random
 
 BROWSER = "tests/browser/"
 NOTEBOOKS = "notebooks/"  # and tests/notebooks/

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
@@ -193,11 +193,7 @@ def try_rules(
         return run_sync(_try_in_loop(trial, calls, stop, ledger))
     results: list[TrialResult] = []
     written = None if ledger is None else ledger()
-    for call in calls:
-        if stop is not None and stop():
-            raise asyncio.CancelledError
-        if written is not None:
-            call = written.given(call)
+    for call in _in_turn(calls, stop, written):
         # Rules that await nothing finish in one step: no loop is needed, which makes a trial several times faster.
         coroutine = trial.evaluate(call)
         try:
@@ -221,12 +217,18 @@ async def _try_in_loop(
 ) -> list[TrialResult]:
     results: list[TrialResult] = []
     written = None if ledger is None else ledger()
-    for call in calls:
-        if stop is not None and stop():
-            raise asyncio.CancelledError
-        if written is not None:
-            call = written.given(call)
+    for call in _in_turn(calls, stop, written):
         results.append(await trial.evaluate_in_time(call))
         if written is not None:
             written.took(call, results[-1].decision)
     return results
+
+
+def _in_turn(
+    calls: Sequence[RecordedCall], stop: Callable[[], bool] | None, written: Written | None
+) -> Iterator[RecordedCall]:
+    """Yield each call with what rules have written by then, until `stop` says so."""
+    for call in calls:
+        if stop is not None and stop():
+            raise asyncio.CancelledError
+        yield call if written is None else written.given(call)

@@ -12,12 +12,13 @@ from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.events import MemoryTraceSpan, SteeringDecided
-from noetic_nb.items.frozen import FrozenDict
+from noetic_nb.events import MemoryTraceSpan
 from noetic_nb.items.origins import Provenance
-from noetic_nb.late_events import Place, Row, event_of
+from noetic_nb.late_events import Place
 from noetic_nb.memory.call_history import CallsSoFar
+from noetic_nb.memory.decision_rows import decided_row, fault_text, record_decision
 from noetic_nb.memory.execution_context import ExecutionContext
+from noetic_nb.memory.hook_decisions import read_decision
 from noetic_nb.memory.hook_results import UNSET, field_of
 from noetic_nb.memory.hook_runner import HookRunner, Outcome
 from noetic_nb.memory.hook_timeout import is_cancelled
@@ -27,15 +28,11 @@ from noetic_nb.memory.steering_decision import (
     ALLOW,
     SteeringAction,
     SteeringDecision,
-    Stop,
-    as_decision,
     most_restrictive,
 )
 from noetic_nb.models.client import ModelResponse
-from noetic_nb.quick_records import NamedTuple
-from noetic_nb.redact import REDACTED, redact_head, redact_text
 
-__all__ = ["FAILED_GUIDANCE", "OnSteeringError", "RuleTimes", "decide", "fault_text", "lets_pass", "shown_matches"]
+__all__ = ["FAILED_GUIDANCE", "OnSteeringError", "decide", "lets_pass"]
 
 OnSteeringError: TypeAlias = Literal["deny", "allow", "raise"]
 
@@ -44,105 +41,8 @@ FAILED_GUIDANCE: Final = (
 )
 """What the model reads when a rule failed; fixed, so that no error text of a rule reaches the model."""
 
-# An error may quote a whole argument.
-MAX_FAULT: Final = 300
-
-_FIELDS: Final = ("decision", "stop", "state", "outcome", "faults", "rules_ms")
-_Faults: TypeAlias = tuple[tuple[str, str], ...]
-
-
-class RuleTimes(NamedTuple):
-    """Rules and how long each took, in milliseconds, as a layer of this library has measured them: nothing to check."""
-
-    ids: tuple[str, ...] = ()
-    took: tuple[float, ...] = ()
-    """Of the first of them, as far as they were asked."""
-
-
-_NO_TIMES: Final = RuleTimes()
-
-
 _Point: TypeAlias = Literal["before_tool_call", "after_model_call"]
-
-
-def _read(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | None, _Faults, RuleTimes]:
-    """Return the decision, the new state (or `UNSET`), what went wrong, which rules failed and how long each took."""
-    if value is None:
-        return ALLOW, UNSET, None, (), _NO_TIMES
-    # Looked up directly, because this runs before every tool call.
-    if type(value) is dict and type(value.get("decision")) is SteeringDecision and "stop" not in value:
-        outcome, faults, rules_ms = value.get("outcome"), value.get("faults"), value.get("rules_ms")
-        found, took = faults and _pairs(faults, str), _NO_TIMES if rules_ms is None else _times(rules_ms)
-        state = value.get("state", UNSET)
-        return value["decision"], state, outcome if isinstance(outcome, str) else None, found or (), took
-    if isinstance(value, SteeringDecision):
-        return value, UNSET, None, (), _NO_TIMES
-    if type(value) is dict:  # the fields of this hook are spelled the same in both forms
-        get = value.get
-        given, stop = get("decision", UNSET), get("stop", UNSET)
-        state, outcome, faults, rules_ms = [get(name, UNSET) for name in _FIELDS[2:]]
-    else:
-        given, stop, state, outcome, faults, rules_ms = [field_of(value, name, hook=hook) for name in _FIELDS]
-    if given is UNSET:
-        # A result with only a state or a stop is no opinion; anything else without a decision is an error, never an allow.
-        decision = ALLOW if stop is not UNSET or state is not UNSET else as_decision(value)
-    else:
-        decision = ALLOW if given is None else as_decision(given)
-    if isinstance(stop, Stop):
-        decision = SteeringDecision(decision.action, decision.guidance, decision.rule_ids, stop, decision.matched)
-    elif stop is not UNSET and stop is not None:
-        raise TypeError(f"`stop` is a Stop(decision, suggestion), not {type(stop).__name__}: {stop!r:.80}.")
-    wrong = outcome if isinstance(outcome, str) else None
-    return decision, state, wrong, _pairs(faults, str), _times(rules_ms)
-
-
-_READERS: Final = {point: partial(_read, hook=point) for point in ("before_tool_call", "after_model_call")}
-
-
-def _pairs(found: Any, kind: type) -> tuple[tuple[str, Any], ...]:
-    """Return what is said of each rule, and nothing of what somebody else's hook calls by the same name."""
-    if type(found) is not tuple:
-        return ()
-    for pair in found:
-        if type(pair) is not tuple or len(pair) != 2 or type(pair[0]) is not str or type(pair[1]) is not kind:
-            return tuple([each for each in found if type(each) is tuple and [*map(type, each)] == [str, kind]])
-    return found
-
-
-def _times(found: Any) -> RuleTimes:
-    """Return the rules and how long each took; of somebody else's hook, what can be read of it."""
-    return found if type(found) is RuleTimes else RuleTimes(*zip(*_pairs(found, float), strict=True))
-
-
-def shown_matches(matched: Sequence[str], text: str) -> tuple[str, ...]:
-    """Return the parts of a response as they are recorded: one that is or holds a secret there is hidden.
-
-    Examples
-    --------
-    >>> shown_matches(["refund", "hunter22"], "No refund. password: hunter22")
-    ('refund', '[redacted]')
-    """
-    clean = redact_text(text)
-    # By itself a password is a word like any other.
-    return tuple([part if part in clean else REDACTED if part in text else redact_text(part) for part in matched])
-
-
-def fault_text(error: BaseException, point: str) -> str:
-    """Return why a rule could not be evaluated, for people who read the ledger.
-
-    Examples
-    --------
-    >>> fault_text(KeyError("amount"), "before_tool_call"), fault_text(ValueError("it said 'x'"), "after_model_call")
-    ("KeyError: 'amount'", 'ValueError')
-    """
-    name = type(error).__name__
-    if point == "after_model_call":
-        return name  # its message may quote an answer that is rejected because of it
-    try:
-        text = redact_head(str(error), MAX_FAULT)[:MAX_FAULT]
-    except Exception:  # of a class of the user's own
-        return name
-    return f"{name}: {text}" if text.strip() else name
+_READERS: Final = {point: partial(read_decision, hook=point) for point in ("before_tool_call", "after_model_call")}
 
 
 async def decide(
@@ -175,7 +75,7 @@ async def decide(
     """
     decisions: list[SteeringDecision] = []
     so_far, states, execution_id = ALLOW, runner.state, ctx.execution_id
-    for layer in runner.layers_with(point):
+    for layer in runner.order.layers_with(point):
         # Late, where nobody has looked at it: rules that do see it made.
         state = states.peek(execution_id, layer.id)
         # The regulator, for one, must know whether the call will be made at all.
@@ -190,7 +90,7 @@ async def decide(
             params = tool_call_params(
                 tool_name, tool_args, ctx, state, call_id, history, ctx.depth, so_far, raw_args, provenance
             )
-        if (state is None or states.has_disabled) and not runner.runs(layer, execution_id):
+        if (state is None or states.has_disabled) and not runner.order.runs(layer, execution_id):
             found = _not_begun(runner, layer, point, params, ctx, default_on_error)
         else:
             found = _begin_layer(runner, layer, point, params, ctx, default_on_error)
@@ -207,11 +107,11 @@ async def decide(
 
 def lets_pass(runner: HookRunner, execution_id: str, place: Place, response: ModelResponse) -> bool:
     """Tell whether a response passes without a layer being asked, as none has anything to judge; it is in their ledgers then."""
-    states, note = runner.state, runner.note
-    if not runner.passing or states.has_disabled:
+    states, note = runner.state, runner.traces.note
+    if not runner.order.passing or states.has_disabled:
         return False
     after = []
-    for layer, passes in runner.passing:
+    for layer, passes in runner.order.passing:
         start = runner.clock.monotonic_ms()
         state = passes(execution_id, states.peek(execution_id, layer.id), response, runner.clock)
         if state is None:
@@ -223,7 +123,7 @@ def lets_pass(runner: HookRunner, execution_id: str, place: Place, response: Mod
             note((MemoryTraceSpan.kind, place, now, layer.id, "after_model_call", duration_ms, None, None, 0))
         states.set(execution_id, layer.id, state, hook="after_model_call")
         if note is not None and layer.enforces:
-            note(_decided(place, runner, layer, "after_model_call", ALLOW, duration_ms))
+            note(decided_row(place, runner, layer, "after_model_call", ALLOW, duration_ms))
     return True
 
 
@@ -241,7 +141,7 @@ def _begin_layer(
     """Let a layer decide as far as that goes without waiting: its decision, None for no opinion, or what has to be awaited."""
     call: Callable[[Any], Any] = getattr(layer.hooks, point)
     start = None
-    if runner.note is None:
+    if runner.traces.note is None:
         # Nearly always a decision at once and a new state: nothing else is to be read of it, or recorded.
         start = runner.clock.monotonic_ms()
         try:
@@ -291,10 +191,10 @@ def _not_begun(
     default_on_error: OnSteeringError,
 ) -> _Later | None:
     """Return what it means that a layer takes no part."""
-    idle: Any = runner.idle_reason(layer, ctx.execution_id)
+    idle: Any = runner.order.idle_reason(layer, ctx.execution_id)
     # A layer that only observes may be missing; one that enforces may not, or its rules would be off unnoticed.
     if not layer.enforces:
-        runner.skipped(layer, point, ctx)
+        runner.traces.skipped(layer, point, ctx)
         return None
     error: Exception = NoeticError(
         "step_failed",
@@ -367,8 +267,8 @@ def _taken(
         decision, state, wrong, faults, times = outcome.value
         error = None if state is UNSET or state is None else runner.put(ctx, layer, point, state)
         if error is None:
-            if runner.note is not None:
-                _record(runner, layer, point, params, ctx, decision, outcome.duration_ms, wrong, faults, times)
+            if runner.traces.note is not None:
+                record_decision(runner, layer, point, params, ctx, decision, outcome.duration_ms, wrong, faults, times)
             return decision
         # As with a hook that raises: nothing of what it returned counts.
     reason: Literal["error", "timeout"] = "timeout" if outcome.status == "timeout" else "error"
@@ -418,67 +318,7 @@ async def _failed(
     # Recorded before it raises, so that the ledger has the call that ended the run.
     # The layer says which rule it was waiting for; whoever reads the run learns why nothing came of it.
     faults = tuple([(rule_id, fault_text(error, point)) for rule_id in decision.rule_ids or (layer.recorded_id,)])
-    _record(runner, layer, point, params, ctx, decision, duration_ms, reason, faults)
+    record_decision(runner, layer, point, params, ctx, decision, duration_ms, reason, faults)
     if policy == "raise":
         raise error
     return decision
-
-
-def _record(
-    runner: HookRunner,
-    layer: MemoryLayer,
-    point: _Point,
-    params: BeforeToolCallParams | AfterModelCallParams,
-    ctx: ExecutionContext,
-    decision: SteeringDecision,
-    duration_ms: float,
-    outcome: str | None,
-    faults: _Faults = (),
-    times: RuleTimes = _NO_TIMES,
-) -> None:
-    """Put a decision into the run's ledger: all of a layer that enforces, of others what is more than an allow."""
-    if runner.sink is None or not (layer.enforces or decision.action is not SteeringAction.ALLOW):
-        return
-    name, args = params[:2] if isinstance(params, BeforeToolCallParams) else (None, None)
-    matched = decision.matched and shown_matches(decision.matched, getattr(params, "text", ""))
-    more = (name, args, outcome, faults, matched, times)
-    row = _decided(ctx.event_place, runner, layer, point, decision, duration_ms, *more)
-    if runner.note is not None and (args is None or type(args) is FrozenDict):  # which nobody can write into
-        runner.note(row)
-    else:
-        runner.sink.emit(event_of(row))
-
-
-def _decided(
-    place: Place,
-    runner: HookRunner,
-    layer: MemoryLayer,
-    point: _Point,
-    decision: SteeringDecision,
-    duration_ms: float,
-    name: str | None = None,
-    args: Any = None,
-    outcome: str | None = None,
-    faults: _Faults = (),
-    matched: Sequence[str] = (),
-    times: RuleTimes = _NO_TIMES,
-) -> Row:
-    """Return the row of a decision, as it is now."""
-    return (
-        SteeringDecided.kind,
-        place,
-        runner.clock.now_ms(),
-        layer.recorded_id,
-        point,
-        name,
-        args,
-        decision.action._value_,
-        decision.guidance,
-        decision.rule_ids,
-        duration_ms,
-        outcome,
-        True,
-        faults,
-        matched,
-        *times,
-    )

@@ -115,7 +115,7 @@ class EventualRecalls(Generic[Offer]):
                 return
             layer, params = last
             execution_id = params.ctx.execution_id
-            if not self._runner.runs(layer, execution_id):
+            if not self._runner.order.runs(layer, execution_id):
                 return
             # Read again, because the state may have been written while the refresh waited.
             state = self._runner.state.get(execution_id, layer.id)

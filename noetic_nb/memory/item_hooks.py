@@ -41,17 +41,17 @@ async def append_items(
 ) -> AppendResult:
     """Pass items through every ``on_item_append`` in slot order; a failing layer leaves them as they were."""
     # The log holds items of all layers, so input may be of any of their types.
-    registry = runner.shared_registry()
+    registry = runner.order.shared_registry()
     current = tuple([registry.parse(item) for item in items])
     given_items = current
     made_by: list[tuple[Item, str]] = []
     requests: list[RerenderRequest] = []
-    for layer in runner.active("on_item_append", ctx) if current else ():
+    for layer in runner.order.active("on_item_append", ctx) if current else ():
         params = OnItemAppendParams(current, log, ctx, runner.state.get(ctx.execution_id, layer.id))
 
         def read(value: Any, before: tuple[Item, ...] = current, layer: MemoryLayer = layer) -> Any:
             given = field_of(value, "items", hook="on_item_append")
-            registry = runner.registry(layer)
+            registry = runner.order.registry(layer)
             after = before if given is UNSET or given is None else tuple([registry.parse(item) for item in given])
             state = field_of(value, "state", hook="on_item_append")
             return after, state, rerender_request(value, layer, hook="on_item_append")
@@ -83,14 +83,14 @@ async def append_items(
 
 async def project_items(runner: HookRunner, ctx: ExecutionContext, items: Sequence[Item]) -> Sequence[Item]:
     """Pass a history through every ``project_history`` in slot order; a failing layer leaves it as it was."""
-    for layer in runner.active("project_history", ctx):
+    for layer in runner.order.active("project_history", ctx):
         params = ProjectHistoryParams(items, ctx, runner.state.get(ctx.execution_id, layer.id))
 
         def read(value: Any, before: Sequence[Item] = items, layer: MemoryLayer = layer) -> Sequence[Item]:
             given = field_of(value, "items", hook="project_history")
             if given is UNSET or given is None:
                 return before
-            registry = runner.registry(layer)
+            registry = runner.order.registry(layer)
             return tuple([registry.parse(item) for item in given])
 
         outcome = await runner.run(layer, "project_history", params, ctx, read=read, count=len)
@@ -127,7 +127,7 @@ async def rerender(
         return tuple(entries)
     chosen = {
         layer.id
-        for layer in runner.by_slot
+        for layer in runner.order.by_slot
         for request in wanted
         if request.scope == "all"
         or (request.scope == "self" and layer.id == request.layer_id)
@@ -137,7 +137,7 @@ async def rerender(
     fresh = await recaller.recall(ctx, query=query, log=log, budgets=budgets, mode="all", only=chosen)
     again = recaller.take_requests(ctx.execution_id)
     merged = {entry.layer_id: entry for entry in entries} | {entry.layer_id: entry for entry in fresh}
-    slots = {layer.id: layer.slot for layer in runner.by_slot}
+    slots = {layer.id: layer.slot for layer in runner.order.by_slot}
     current = tuple(sorted(merged.values(), key=lambda entry: slots.get(entry.layer_id, 0.0)))
     if not again:
         return current

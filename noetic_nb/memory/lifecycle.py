@@ -12,9 +12,10 @@ from noetic_nb.items import Item
 from noetic_nb.memory.eventual_recall import EventualRecalls
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_results import UNSET, field_of, state_of
-from noetic_nb.memory.hook_runner import NO_SOURCES, HookRunner, Outcome
+from noetic_nb.memory.hook_runner import HookRunner, Outcome
 from noetic_nb.memory.hook_timeout import call_hook
 from noetic_nb.memory.layer import MemoryLayer
+from noetic_nb.memory.layer_order import NO_SOURCES
 from noetic_nb.memory.params import (
     CompleteParams,
     DisposeParams,
@@ -67,7 +68,7 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
     """
     targets: dict[str, Target] = {}
     counts: dict[str, int] | None = None
-    for layer in runner.layers:
+    for layer in runner.order.layers:
         if layer.scope != "execution":
             if counts is None:  # once for all layers: it is found by a weak reference, which takes its time
                 counts = counts_of(storage)
@@ -78,7 +79,7 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
                 await _look(runner, layer, target, ctx)
                 runner.storage_ended(ctx, start)
     states = runner.state
-    for layer in runner.layers:
+    for layer in runner.order.layers:
         error, state, held = None, UNSET, None
         has_init = layer.hooks.init is not None
         if has_init:
@@ -90,7 +91,7 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
             error, state = outcome.error, outcome.value
         source = targets.get(layer.id)
         if source is not None and error is None and state is UNSET:
-            start = None if runner.note is None else runner.storage_began()
+            start = None if runner.traces.note is None else runner.storage_began()
             if not source.is_immediate:
                 error, state = await _read_stored(runner, layer, source, ctx)
             else:
@@ -148,9 +149,9 @@ def _target(
 
     def on_problem(error: Exception) -> None:
         runner.state.note(ctx.execution_id, layer.id, "persist", error)
-        if runner.sink is not None:
+        if runner.traces.sink is not None:
             kind = error.kind if isinstance(error, NoeticError) else type(error).__name__
-            runner.sink.emit(ErrorRaised(ctx.where, ctx.clock.now_ms(), kind, str(error), layer.id))
+            runner.traces.sink.emit(ErrorRaised(ctx.where, ctx.clock.now_ms(), kind, str(error), layer.id))
 
     scope_key = ctx.thread_id if layer.scope == "thread" else resolve_scope_key(layer.scope, ctx)
     scoped = ScopedStorage(storage, layer.id, scope_key)
@@ -181,8 +182,8 @@ async def spawn_state(
         By the id of a layer in the child, its id in the parent, where the two differ.
     """
     spawned: list[ChildState] = []
-    for layer in runner.active("on_spawn", parent_ctx, sources):
-        registry = runner.registry(layer)
+    for layer in runner.order.active("on_spawn", parent_ctx, sources):
+        registry = runner.order.registry(layer)
 
         def read(value: Any, registry: Any = registry) -> tuple[Any, tuple[Item, ...]]:
             items = field_of(value, "items", hook="on_spawn") or ()
@@ -216,7 +217,7 @@ async def merge_state(
     sources: Mapping[str, str] = NO_SOURCES,
 ) -> Any:
     """Call every ``on_return`` in slot order, each with the result of the one before; returns the last result."""
-    for layer in runner.layers_with("on_return"):
+    for layer in runner.order.layers_with("on_return"):
         child_state = runner.state.get(child_ctx.execution_id, layer.id)
         if child_state is None:
             continue
@@ -253,7 +254,7 @@ async def notify_outcome(
 
     A layer that fails here is a diagnostic, and the next layer is called all the same.
     """
-    for layer in runner.active(hook, ctx):
+    for layer in runner.order.active(hook, ctx):
         params = make(runner.state.get(ctx.execution_id, layer.id))
         outcome = await runner.run(layer, hook, params, ctx, read=lambda value: field_of(value, "state", hook=hook))
         if outcome.error is None:
@@ -270,7 +271,7 @@ async def run_feedback_hooks(
     source: str,
 ) -> None:
     """Call every ``on_feedback``. It works on storage itself, since no execution needs to be live."""
-    for layer in runner.layers_with("on_feedback"):
+    for layer in runner.order.layers_with("on_feedback"):
         scope_key = resolve_scope_key(layer.scope, ctx)
         scoped = ScopedStorage(storage, layer.id, scope_key)
         await runner.run(layer, "on_feedback", Feedback(kind, value, scoped, ctx, source), ctx)
@@ -283,7 +284,7 @@ def completing(
 ) -> Steps[None]:
     """Call every ``on_complete`` in the order of the layers; yields what has to be waited for. Errors are diagnostics."""
     states = runner.state
-    for layer in runner.active("on_complete", ctx):
+    for layer in runner.order.active("on_complete", ctx):
         params = CompleteParams(view, ctx, states.peek(ctx.execution_id, layer.id), outcome)
         done = runner.begin(layer, "on_complete", params, ctx, read=_READ_COMPLETE)
         ended = done if isinstance(done, Outcome) else (yield done)
@@ -297,7 +298,7 @@ def completing(
 def disposing(runner: HookRunner, eventual: EventualRecalls[Any], ctx: ExecutionContext) -> Steps[dict[str, Exception]]:
     """Call every ``dispose``, last layer first, write out and forget the execution; yields what has to be waited for."""
     states = runner.state
-    for layer in runner.active("dispose", ctx):
+    for layer in runner.order.active("dispose", ctx):
         done = runner.begin(layer, "dispose", DisposeParams(states.peek(ctx.execution_id, layer.id), ctx), ctx)
         if not isinstance(done, Outcome):
             yield done

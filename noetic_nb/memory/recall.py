@@ -110,7 +110,7 @@ class Recaller:
         self._runner = runner
         self._ids = ids
         self._requests: dict[str, list[RerenderRequest]] = {}
-        found = () if force_atomic else [layer for layer in runner.layers if layer.recall_mode == "eventual"]
+        found = () if force_atomic else [layer for layer in runner.order.layers if layer.recall_mode == "eventual"]
         self.eventual: Final[EventualRecalls[RecallEntry]] = EventualRecalls(runner, found)
         """What eventual layers offered last."""
         if self.eventual.layers:
@@ -134,7 +134,7 @@ class Recaller:
             served.begin(ctx)
         entries: list[RecallEntry] = []
         runner, execution_id, is_again = self._runner, ctx.execution_id, only is not None
-        layers: Iterable[MemoryLayer] = runner.layers_with("recall")
+        layers: Iterable[MemoryLayer] = runner.order.layers_with("recall")
         # A re-render is a request for a fresh value, so it goes past the cache.
         cached: Container[str] = () if is_again or mode == "all" else served.layers
         if only is not None:
@@ -147,17 +147,17 @@ class Recaller:
         for layer in layers:
             layer_id = layer.id
             state = live.get(layer_id)
-            if (state is None or states.has_disabled) and not runner.runs(layer, execution_id):
-                runner.skipped(layer, "recall", ctx)
+            if (state is None or states.has_disabled) and not runner.order.runs(layer, execution_id):
+                runner.traces.skipped(layer, "recall", ctx)
                 continue
             if type(state) is not dict:
                 hook = layer.hooks.recall
                 if type(hook) is IdleHook:
-                    start = 0.0 if runner.note is None else runner.clock.monotonic_ms()
+                    start = 0.0 if runner.traces.note is None else runner.clock.monotonic_ms()
                     if hook.is_idle(execution_id, states.peek):
-                        if runner.note is not None:  # as if it had been called
+                        if runner.traces.note is not None:  # as if it had been called
                             took = runner.clock.monotonic_ms() - start
-                            runner.trace([], layer, "recall", ctx, took, 0, budgets.get(layer_id, inf))
+                            runner.traces.called([], layer, "recall", ctx, took, 0, budgets.get(layer_id, inf))
                         continue
                 state = states.get(execution_id, layer_id)
             params = _record(RecallParams, (log, query, ctx, state, budgets.get(layer_id, inf)))
@@ -183,7 +183,7 @@ class Recaller:
         runner, token, start = self._runner, None, 0.0
         notes: HookNotes | None = None
         hook: Any = layer.hooks.recall
-        if runner.note is not None:
+        if runner.traces.note is not None:
             notes = []
             token = CURRENT_NOTES.set(notes)
             start = runner.clock.monotonic_ms()
@@ -254,7 +254,7 @@ class Recaller:
         duration = runner.clock.monotonic_ms() - start
         entry = found.entry if isinstance(found, _Recalled) else found
         used, count = (0, 0) if entry is None else (entry.token_count, len(entry.items))
-        runner.trace(notes, layer, "recall", params.ctx, duration, count, params.budget, used)
+        runner.traces.called(notes, layer, "recall", params.ctx, duration, count, params.budget, used)
 
     def _failed(
         self, error: Exception, notes: HookNotes | None, start: float, layer: MemoryLayer, params: RecallParams
@@ -263,7 +263,7 @@ class Recaller:
         runner.state.report(params.ctx.execution_id, layer.id, "recall", error)
         if notes is not None:
             duration = runner.clock.monotonic_ms() - start
-            runner.trace_failed(notes, layer, "recall", params.ctx, duration, error)
+            runner.traces.failed(notes, layer, "recall", params.ctx, duration, error)
 
     def _understood(self, layer: MemoryLayer, params: RecallParams, value: Any) -> _Recalled:
         recalled = self._read(layer, params, value)
@@ -301,7 +301,7 @@ class Recaller:
         state = None if new_state is UNSET else new_state
         request = rerender_request(value, layer, hook="recall")
         # Checked against the layer's own schemas: what it recalls is sent but never logged.
-        registry = self._runner.registry(layer)
+        registry = self._runner.order.registry(layer)
         given = field_of(value, "items", hook="recall")
         has_other_fields = (
             new_state is not UNSET or bool(request) or field_of(value, "stop", hook="recall") is not UNSET

@@ -19,9 +19,10 @@ from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.memory.enforcement import OnSteeringError, decide, lets_pass
 from noetic_nb.memory.execution_context import ExecutionContext, as_response
 from noetic_nb.memory.hook_results import RerenderRequest
-from noetic_nb.memory.hook_runner import NO_SOURCES, HookRunner
+from noetic_nb.memory.hook_runner import HookRunner
 from noetic_nb.memory.item_hooks import AppendResult, append_items, project_items, rerender
 from noetic_nb.memory.layer import MemoryLayer
+from noetic_nb.memory.layer_order import NO_SOURCES
 from noetic_nb.memory.lifecycle import (
     ChildState,
     completing,
@@ -110,11 +111,11 @@ class LayerStack:
         self.storage: StorageAdapter = InMemoryStorage() if storage is None else storage
         self.state = LayerStateStore() if state is None else state
         self._runner = HookRunner(layers, state=self.state, sink=sink, clock=clock, registry=registry)
-        self.layers: Final = self._runner.layers
+        self.layers: Final = self._runner.order.layers
         """The layers, in the order in which they were given."""
         # The hooks that at least one layer has: most agents have few, and calling the others would cost time for nothing.
-        self.hooks: Final = self._runner.hooks
-        self.is_idle: Final = self._runner.is_idle
+        self.hooks: Final = self._runner.order.hooks
+        self.is_idle: Final = self._runner.order.is_idle
         """``is_idle(hook, execution_id)``: whether a hook would do nothing in any layer, so that it need not be called."""
         self.lets_pass: Final = partial(lets_pass, self._runner)
         """``lets_pass(execution_id, place, response)``: whether a response need not be judged by `after_model_call`."""
@@ -125,16 +126,16 @@ class LayerStack:
     @property
     def registry(self) -> ItemRegistry:
         """Which items a log may hold that these layers write to."""
-        return self._runner.shared_registry()
+        return self._runner.order.shared_registry()
 
     @property
     def sink(self) -> EventSink | None:
         """Where hook traces go."""
-        return self._runner.sink
+        return self._runner.traces.sink
 
     @sink.setter
     def sink(self, sink: EventSink | None) -> None:
-        self._runner.sink = sink
+        self._runner.traces.sink = sink
 
     @property
     def writes_durably(self) -> bool:
@@ -143,12 +144,12 @@ class LayerStack:
 
     def reviews_responses(self) -> bool:
         """Tell whether a layer may reject the next response, as things stand now."""
-        found = self._runner.layers_with("after_model_call")
+        found = self._runner.order.layers_with("after_model_call")
         return any(layer.reviews_responses is None or layer.reviews_responses() for layer in found)
 
     def runs(self, layer: MemoryLayer, execution_id: str, layer_id: str | None = None) -> bool:
         """Tell whether a layer takes part in an execution: initialised if it needs to be, and not disabled."""
-        return self._runner.runs(layer, execution_id, layer_id)
+        return self._runner.order.runs(layer, execution_id, layer_id)
 
     def init(self, ctx: ExecutionContext) -> Coroutine[Any, Any, None]:
         """Begin an execution: load every layer's state, then mirror what is written from now on.
@@ -416,12 +417,12 @@ class LayerStack:
 
     def delivered(self, ctx: ExecutionContext, sent_item_ids: Iterable[str]) -> None:
         """Call ``delivered``: which items were sent to the model."""
-        layers = self._runner.layers_with("delivered")
+        layers = self._runner.order.layers_with("delivered")
         if not layers:
             return
         sent = frozenset(sent_item_ids)
         for layer in layers:
-            if layer.hooks.delivered is not None and self._runner.runs(layer, ctx.execution_id):
+            if layer.hooks.delivered is not None and self._runner.order.runs(layer, ctx.execution_id):
                 layer.hooks.delivered(ctx, sent)
 
     def forget_recalled(self, layer_id: str, scope_key: str) -> None:

@@ -14,7 +14,7 @@ from noetic_nb.late_data import LateState, as_late, made_state
 from noetic_nb.memory.execution_context import Diagnostic, log_diagnostic
 from noetic_nb.memory.state_copy import StateNotCopied, deep_copy, snapshot_of
 from noetic_nb.memory.storage_time import StorageTime
-from noetic_nb.memory.write_behind import Mirror, OnProblem, Target
+from noetic_nb.memory.write_behind import Mirror, Target
 from noetic_nb.storage import ScopedStorage
 
 __all__ = ["LayerStateStore", "StateListener"]
@@ -31,8 +31,8 @@ class Remembers(Protocol):
     def is_as_left(self, execution_id: str, layer_id: str, state: Any) -> bool:
         """Tell whether a state that was just loaded is the one that was written last."""
 
-    def note(self, execution_id: str, layer_id: str, kept: Any, hook: str) -> None:
-        """Note a write, given a copy of the state that nobody writes into."""
+    def note(self, execution_id: str, layer_id: str, kept: Any, hook: str) -> bool:
+        """Note a write, given a copy of the state that nobody writes into; returns whether it is in the run, too."""
 
 
 class LayerStateStore:
@@ -56,7 +56,7 @@ class LayerStateStore:
         # Called with the same beside it, and with the execution it happened in: what a reply says went wrong.
         self.on_problem: Callable[[str, str, str, BaseException], None] | None = None
         self.history: Remembers | None = None
-        # Called at every write after it, with a copy of the state that nobody writes into, while someone follows the run.
+        # Called at every other write, with a copy of the state that nobody writes into, while someone follows the run.
         self.tell: StateListener | None = None
         # By execution, so that one of them is looked through, and forgotten, without the others.
         self._states: dict[str, dict[str, Any]] = {}
@@ -130,7 +130,10 @@ class LayerStateStore:
             history = None
         kept, is_plain = held, True
         if type(state) is not dict:  # as most are
-            state = as_late(state) if target is None and not self._listeners else made_state(state)
+            if target is not None or self._listeners:
+                state = made_state(state)
+            elif not isinstance(state, LateState):
+                state = as_late(state)
             if isinstance(state, LateState):
                 kept = state
         if kept is None and (history is not None or target is not None or tell is not None):
@@ -150,9 +153,7 @@ class LayerStateStore:
         states[layer_id] = state
         if target is not None:
             self._mirror.write((execution_id, layer_id), target, state, kept, is_plain=is_plain)
-        if history is not None:
-            history.note(execution_id, layer_id, kept, hook)
-        if tell is not None:
+        if (history is None or not history.note(execution_id, layer_id, kept, hook)) and tell is not None:
             tell(execution_id, layer_id, kept, hook)
         if self._listeners:
             # A copy, because a listener may end itself while it is called.
@@ -172,17 +173,9 @@ class LayerStateStore:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
-    def register_durable(
-        self, execution_id: str, layer_id: str, target: ScopedStorage | Target, *, on_problem: OnProblem | None = None
-    ) -> None:
-        """Mirror later writes of this pair to `target`; what is there already is not written.
-
-        Parameters
-        ----------
-        on_problem : callable, optional
-            Called, beside the diagnostic, when a write fails or replaces what another execution has written meanwhile.
-        """
-        found = target if isinstance(target, Target) else Target(target, on_problem)
+    def register_durable(self, execution_id: str, layer_id: str, target: ScopedStorage | Target) -> None:
+        """Mirror later writes of this pair to `target`; what is there already is not written."""
+        found = target if isinstance(target, Target) else Target(target)
         self.register_targets(execution_id, {layer_id: found})
 
     def register_targets(self, execution_id: str, targets: Mapping[str, Target]) -> None:

@@ -21,7 +21,7 @@ async def store_response(runner: HookRunner, ctx: ExecutionContext, response: An
     """Call every ``store`` with a response and the conversation, all at once, each with a copy of its layer's state."""
     states, execution_id = runner.state, ctx.execution_id
     # Judged before any of them runs: stores do not decide on each other.
-    layers = runner.active_now("store", ctx)
+    layers = runner.order.active_now("store", ctx)
     if not layers:
         return
     answer = as_response(response)

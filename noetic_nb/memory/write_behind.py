@@ -19,7 +19,7 @@ from noetic_nb.memory.hook_timeout import HookTimeout
 from noetic_nb.memory.state_copy import flat_copy
 from noetic_nb.storage import InMemoryStorage, ScopedStorage
 
-__all__ = ["STATE_KEY", "Mirror", "OnProblem", "Target", "counts_of"]
+__all__ = ["STATE_KEY", "Mirror", "Target", "counts_of"]
 
 STATE_KEY: Final = "state"
 """The user key under which a layer's state is kept."""

@@ -10,9 +10,7 @@ import hashlib
 import hmac
 import json
 import operator
-import os
 import secrets
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -23,6 +21,7 @@ from noetic_nb.models.client import ModelRequest, ModelResponse, TokenLogprob, U
 from noetic_nb.models.model_errors import refused
 from noetic_nb.quick_records import dataclass
 from noetic_nb.redact import REDACTED, Redaction
+from noetic_nb.whole_files import whole_file
 
 __all__ = ["Entry", "Tape", "TapeSecrets", "content_of", "differences", "read_cassette", "write_cassette"]
 
@@ -301,19 +300,11 @@ def write_cassette(path: Path, tape: Tape) -> None:
     """
     lines: list[Any] = [tape.secrets.head()]
     lines += [{"request": entry.request, "answer": entry.answer} for entry in tape.entries]
-    temporary: str | None = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Readable by its owner alone, as `tempfile` makes it, and so is the tape that it becomes.
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            temporary = file.name
-            file.writelines(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        with whole_file(path) as file:
+            file.writelines(json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines)
     except OSError as exc:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
         raise NoeticError(
             "storage_failed",
             f"The tape {path.name!r} cannot be written: {exc.strerror}",

@@ -12,7 +12,7 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.models.client import NO_USAGE, Usage
 from noetic_nb.redact import redact_text
 
-__all__ = ["FailureReason", "failed", "rate_limited", "refused"]
+__all__ = ["FailureReason", "cut_off", "failed", "rate_limited", "refused"]
 
 FailureReason: TypeAlias = Literal[
     "connection", "disconnect", "timeout", "idle", "status", "empty", "garbage", "truncated", "script"
@@ -53,7 +53,22 @@ def failed(
     )
 
 
-def rate_limited(retry_after_ms: float | None, *, message: str = "", status: int = 429, **facts: Any) -> NoeticError:
+def cut_off() -> NoeticError:
+    """Make the ``llm_failed`` error of a stream that ended before its answer did.
+
+    Examples
+    --------
+    >>> cut_off().reason
+    'disconnect'
+    """
+    return failed(
+        "The stream ended before the answer did",
+        reason="disconnect",
+        hint="Ask again; a proxy between here and the model may cut long answers.",
+    )
+
+
+def rate_limited(retry_after_ms: float | None, *, message: str = "", **facts: Any) -> NoeticError:
     """Make an ``llm_rate_limit`` error; `retry_after_ms` is what the provider asked for, None when it did not say.
 
     Examples
@@ -68,7 +83,7 @@ def rate_limited(retry_after_ms: float | None, *, message: str = "", status: int
         f"The provider turned the request away because of its rate limit{detail}",
         hint=f"Wait, send less, or raise `max_retries`.{wait}",
         retry_after_ms=retry_after_ms,
-        status=status,
+        status=429,
         # A request that was turned away costs nothing, unless the facts say so.
         **{"usage": NO_USAGE, "cost": None, **facts},
     )

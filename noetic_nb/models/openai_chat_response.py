@@ -12,7 +12,7 @@ from typing import Any
 
 from noetic_nb.ids import Ids
 from noetic_nb.models.client import CUT_OFF, ModelDelta, TokenLogprob, Usage, finish_reason_of
-from noetic_nb.models.model_errors import failed
+from noetic_nb.models.model_errors import cut_off
 from noetic_nb.models.openai_wire import garbage
 from noetic_nb.models.response_items import Answer, answer_items, token_count, token_logprobs
 from noetic_nb.models.tool_names import WireNames
@@ -138,11 +138,7 @@ class ChatStream:
             raise garbage("the stream held no event", "")
         # A connection that a proxy cut cleanly looks like an end; without a reason it is none.
         if self._finish_reason is None:
-            raise failed(
-                "The stream ended before the answer did",
-                reason="disconnect",
-                hint="Ask again; a proxy between here and the model may cut long answers.",
-            )
+            raise cut_off()
         return _answer(
             text="".join(self._texts["text"]),
             reasoning="".join(self._texts["reasoning"]),

@@ -21,7 +21,7 @@ from noetic_nb.models.client import (
     Usage,
     finish_reason_of,
 )
-from noetic_nb.models.model_errors import failed, rate_limited
+from noetic_nb.models.model_errors import cut_off, failed, rate_limited
 from noetic_nb.models.openai_wire import (
     WireOptions,
     enforceable,
@@ -235,9 +235,5 @@ class ResponsesStream:
         if self._silent:
             raise garbage("the stream held no event", "")
         if self._response is None:
-            raise failed(
-                "The stream ended before the answer did",
-                reason="disconnect",
-                hint="Ask again; a proxy between here and the model may cut long answers.",
-            )
+            raise cut_off()
         return read_response(self._response, self._names, self._ids, tuple(self._logprobs))

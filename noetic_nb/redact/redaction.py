@@ -252,7 +252,7 @@ class Redaction:
         if not isinstance(word, str) or PLACEHOLDER.fullmatch(word):
             return word
         # Also where the text is not known: nobody's word has twenty letters and digits mixed.
-        if len(word) >= 20 and any(c.isdigit() for c in word) and any(c.isalpha() for c in word):
+        if len(word) >= 20 and any(map(str.isdigit, word)) and any(map(str.isalpha, word)):
             return REDACTED
         # Most runs have no secret, and a long one has a hundred thousand words.
         if self._words and not self._words.isdisjoint(_TOKEN_WORDS.findall(word.lower())):

@@ -14,11 +14,10 @@ from typing import Any
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import RunEvent
-from noetic_nb.ids import SYSTEM_IDS
-from noetic_nb.owner_only import owner_only
 from noetic_nb.redact import Redaction, redact_text
 from noetic_nb.runs.events.event_codec import SCHEMA, SCHEMA_VERSION, dump_event, parse_event
 from noetic_nb.runs.events.payload import parse_json, to_wire
+from noetic_nb.whole_files import whole_file
 
 __all__ = ["event_line", "header_line", "json_line", "save_events"]
 
@@ -94,22 +93,10 @@ def save_events(
     The same run gives the same bytes with one version of zlib: no time and no name is stored.
     """
     target = Path(path)
-    # A link stays a link: its target is replaced. The name differs for each writer, so that two of them cannot mix.
-    real = Path(os.path.realpath(target))
-    draft = real.with_name(f".{real.name}.{SYSTEM_IDS.new('draft')}")
     try:
-        try:
-            # For its owner only, from the first byte on: what people said is in it.
-            with open(draft, "xb", opener=owner_only) as raw:
-                with gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0, compresslevel=6) as packed:
-                    for line in _lines(run_id, meta, events, more):
-                        packed.write(line)
-                raw.flush()
-                # Before the rename: otherwise a crash could leave an empty file under the good name.
-                os.fsync(raw.fileno())
-            draft.replace(real)
-        finally:
-            draft.unlink(missing_ok=True)
+        with whole_file(target) as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed:
+            for line in _lines(run_id, meta, events, more):
+                packed.write(line)
     except OSError as error:
         raise NoeticError(
             "storage_failed",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from noetic_nb.arguments import explained
 from noetic_nb.cards import Card, with_card
@@ -702,6 +702,7 @@ class AgentHarness:
     def _subscribers_changed(self) -> None:
         """Watch the layers' states while there is a subscriber, and only then: without one no event is made."""
         self._engine.update_sinks()
+        self._threads.written.note_row = self._engine.note
         if self._hub and self._stop_watching is None:
             begun = [layer.hooks.on_record for layer in self._stack.layers if layer.hooks.on_record is not None]
             self._stack.state.tell = self._state_teller()
@@ -718,14 +719,13 @@ class AgentHarness:
             self._stop_watching = None
 
     def _state_teller(self) -> StateListener:
-        """Return what puts each state into the run that a layer writes: several times in each turn, so it looks up little."""
-        hub, clock, find, live = self._hub, self._engine.clock, self._threads.find, self._threads.live
-        kind: Final = LayerStateChanged.kind
+        """Return what puts each state into the run that a layer writes and that is not remembered."""
+        hub, clock, find = self._hub, self._engine.clock, self._threads.find
 
         def written(execution_id: str, layer_id: str, kept: Any, hook: str) -> None:
-            ctx = live.get(execution_id) or find(execution_id)
+            ctx = find(execution_id)
             if ctx is not None:
-                hub.note_row((kind, ctx.event_place, clock.now_ms(), layer_id, hook, kept))
+                hub.note_row((LayerStateChanged.kind, ctx.event_place, clock.now_ms(), layer_id, hook, kept))
 
         return written
 

@@ -9,7 +9,7 @@ from noetic_nb.clock import Clock
 from noetic_nb.events import EventSink, RuleChanged, Where
 from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.memory.call_history import CallsSoFar
-from noetic_nb.memory.enforcement import RuleTimes
+from noetic_nb.memory.hook_decisions import RuleTimes
 from noetic_nb.memory.idle_hook import IdleHook, PassingHook
 from noetic_nb.memory.layer import MemoryHooks
 from noetic_nb.memory.params import (

@@ -7,9 +7,9 @@ from .factors import Tally as Tally
 from .framing import FRAMINGS as FRAMINGS
 from .framing import Framing as Framing
 from .framing import framing_of as framing_of
+from .from_files import from_ranks as from_ranks
 from .learning import CalibratedTokenizer as CalibratedTokenizer
 from .learning import TokenCalibration as TokenCalibration
 from .named import as_tokenizer as as_tokenizer
 from .named import calibrated as calibrated
-from .named import from_ranks as from_ranks
 from .named import get as get

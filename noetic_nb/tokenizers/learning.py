@@ -111,21 +111,24 @@ def _base_name(base: Tokenizer) -> str:
     return "estimate" if base is estimate_tokens else tokenizer_name(base)
 
 
-def _base_of(name: Any, given: Tokenizer | None) -> Tokenizer:
+def _base_of(name: Any, given: Tokenizer | None = None) -> Tokenizer:
     """Return the counter of a name; raises `ValueError` where only the caller can have it, or has another."""
     if given is not None:
         if _base_name(given) != name:
             raise ValueError(f"it was learned on top of {name!r}, and not of {_base_name(given)!r}")
         return given
+    if name == "estimate":
+        return estimate_tokens
+    # Late: most agents count by the estimate.
     from noetic_nb.tokenizers.encodings import ENCODINGS
-    from noetic_nb.tokenizers.named import get  # which makes calibrations
+    from noetic_nb.tokenizers.from_files import encoding_tokenizer
 
-    if name != "estimate" and name not in ENCODINGS:
+    if name not in ENCODINGS:
         raise ValueError(f"it was learned on top of {name!r}: pass that as base=")
-    return get(name)
+    return encoding_tokenizer(name)
 
 
-def counter_of(recorded: Mapping[str, Any], base: Tokenizer | None = None) -> CalibratedTokenizer:
+def counter_of(recorded: Mapping[str, Any]) -> CalibratedTokenizer:
     """Make a counter again from what `CalibratedTokenizer.recorded` says; one that learns anew from here on.
 
     Raises `KeyError`, `TypeError` or `ValueError` where it does not say so, and what `get` raises.
@@ -136,7 +139,7 @@ def counter_of(recorded: Mapping[str, Any], base: Tokenizer | None = None) -> Ca
     >>> counter_of(learned.recorded).name == learned.name
     True
     """
-    calibration = TokenCalibration(_base_of(recorded["base"], base))
+    calibration = TokenCalibration(_base_of(recorded["base"]))
     factors, seen = Factors.from_data(recorded), whole(recorded["seen"])
     return calibration.resume(str(recorded["model"]), factors, seen)
 

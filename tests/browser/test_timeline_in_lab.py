@@ -106,6 +106,17 @@ def test_keys_move_zoom_and_choose(notebook: Open) -> None:
     expect(root.locator("[aria-pressed=true].nn-tl-bar")).to_have_count(1)
     opened.kernel.says("selection.call, selection.item, selection.decision", "(0, 1, 11)")
 
+    root.locator("details > summary").last.click()
+    rows = root.locator("details tbody > tr")
+    rows.first.press("ArrowDown")
+    expect(rows.nth(1)).to_be_focused()
+    press("Enter")
+    expect(root.locator(".nn-tl-about")).to_contain_text("turn 1: 2.92 s")
+    press("PageDown")  # there is one page only
+    rows.nth(9).press(" ")
+    expect(root.locator(".nn-tl-about")).to_contain_text("The bank is closed.")
+
+    root.get_by_role("button", name="✕ tool refund: 70 ms, error", exact=True).focus()
     press("+")
     press("+")
     expect(root.get_by_role("button", name="Whole run")).to_be_enabled()

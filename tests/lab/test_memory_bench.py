@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import noetic_nb as nn
 from noetic_nb import lab
+from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import assistant_message, input_message, item_text
 from noetic_nb.lab.dialogues import Dialogue, Evidence, Question
 from noetic_nb.lab.remembering.folded_text import FoldedTexts
@@ -64,6 +65,14 @@ def test_the_same_table_twice_to_the_byte() -> None:
 def test_another_seed_makes_other_dialogues() -> None:
     assert made_dialogues(3, seed=1) == made_dialogues(3, seed=1) != made_dialogues(3, seed=2)
     assert made_dialogues(5, seed=1)[:3] == made_dialogues(3, seed=1)
+
+
+@pytest.mark.parametrize("languages", [(), "en", ["en", "tlh"]], ids=repr)
+def test_dialogues_need_languages_that_somebody_speaks(languages: Any) -> None:
+    with pytest.raises(NoeticConfigError, match="UNKNOWN_LANGUAGE"):
+        made_dialogues(1, languages=languages)
+
+    assert made_dialogues(1, languages=["de"]) != made_dialogues(1, languages=["en"])
 
 
 @given(seed=st.integers(0, 10**6))

@@ -59,6 +59,19 @@ def test_the_table_names_every_layer_but_those_with_chapters_of_their_own() -> N
     assert factories == set(PLACES)
 
 
+def test_the_page_has_the_place_of_every_layer() -> None:
+    page = Path(layers.__file__).parents[2] / "docs" / "behaviour" / "layers.md"
+    cells = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in page.read_text().splitlines()]
+    rows = {row[0]: row[1:5] for row in cells if len(row) == 6}
+
+    for name, (id, slot, scope, budget) in PLACES.items():
+        found = rows[name]
+        size = f"{budget['min']:,}-{budget['max']:,}".replace(",", " ") if isinstance(budget, dict) else str(budget)
+        assert found[0] == ("its id" if name == "tool_memory" else id)
+        assert found[1:3] == [f"{slot}", scope]
+        assert found[3].split(",")[0] == size
+
+
 KEEPERS = [name for name, (_, _, scope, _) in PLACES.items() if scope != "execution" and name != "static_content"]
 
 

@@ -17,6 +17,7 @@ from noetic_nb.events import (
     QualityGiven,
     RunEvent,
     StepStarted,
+    ToolCalled,
     TurnCompleted,
     TurnStarted,
     ViewAssembled,
@@ -28,7 +29,7 @@ from noetic_nb.memory.idle_hook import IdleHook
 from noetic_nb.runs import Recorder, Run, record
 from noetic_nb.runs.events.event_sizes import EventSizes
 from noetic_nb.runs.recording import kept_turns as kept
-from noetic_nb.runs.recording.keeper import bound
+from noetic_nb.runs.recording.keeper import RunKeeper, bound
 from noetic_nb.runs.recording.kept_turns import KeptTurns
 from tests.runs.held_rows import held
 from tests.runs.seeded_run import harness
@@ -313,8 +314,8 @@ def test_a_run_of_large_turns_is_measured_at_the_end_of_each(monkeypatch: pytest
     assert run.meta["dropped"]
 
 
-def sizes(turns: KeptTurns, events: list[RunEvent | late_events.Row]) -> list[int]:
-    """Return the size of each turn of some events, as a run takes them."""
+def measured(turns: KeptTurns, events: list[RunEvent | late_events.Row]) -> RunKeeper:
+    """Return what keeps a run that has taken some events."""
     run = Run()
     bound(run, turns)
     for event in events:
@@ -322,9 +323,9 @@ def sizes(turns: KeptTurns, events: list[RunEvent | late_events.Row]) -> list[in
             run.note_row(event)
         else:
             run.append(event)
-    assert run.keeper is not None
+    assert isinstance(run.keeper, RunKeeper)
     run.keeper.take()
-    return [turn.size for turn in turns.all]
+    return run.keeper
 
 
 async def test_turns_far_from_the_bound_are_measured_as_large_as_others_are_and_what_they_were_given_is_counted() -> (
@@ -341,14 +342,58 @@ async def test_turns_far_from_the_bound_are_measured_as_large_as_others_are_and_
         await agent.execute("Where is order A17?" if turn != 9 else "x" * 500_000, thread_id="ann")
     events = held(run)
 
-    near, far = sizes(KeptTurns(max_turns=1_000), events), sizes(KeptTurns(max_bytes=2**40), events)
+    near = KeptTurns(max_turns=1_000)
+    exact = measured(near, events).size
+    turns = KeptTurns(max_bytes=2**40)
+    far = measured(turns, events)
 
-    assert len(near) == len(far) == 24
-    assert far[9] == pytest.approx(near[9], rel=0.05)
-    assert far[9] > 500_000
-    assert sum(far) == pytest.approx(sum(near), rel=0.05)
-    # Some are taken to be like others, which is what makes it quick.
-    assert far != near
+    assert exact > 500_000
+    assert far.size == pytest.approx(exact, rel=0.05)
+    # Whose they are is found out where it is needed.
+    assert len(near.all) == 24
+    assert len(turns.all) < 24
+    far.bound_by(KeptTurns(max_turns=1_000))
+    far.take()
+    assert [turn.size for turn in turns.all] == pytest.approx([turn.size for turn in near.all], rel=0.05)
+    assert far.size == sum(turn.size for turn in turns.all)
+
+
+@pytest.mark.parametrize("large", range(0, 1_200, 171))
+def test_a_large_output_is_counted_wherever_it_comes(large: int) -> None:
+    run = Run()
+    bound(run, KeptTurns(max_bytes=2**27))
+    assert isinstance(run.keeper, RunKeeper)
+    run.append(TurnStarted(Where("t1", "e1", 1), 0.0, "turn1", 0, 0, ""))
+    for number in range(1_200):
+        output = "x" * (10**6 if number == large else 10)
+        run.note_row(
+            (ToolCalled.kind, PLACE, 0.0, "find", f"c{number}", {}, output, 1.0, "ok", None, None, 0, None, None)
+        )
+
+    run.keeper.take()
+
+    assert 10**6 < run.keeper.size < 2 * 10**6
+
+
+def test_a_run_that_has_come_near_its_bound_knows_whose_each_event_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "_FAR", 50_000)
+    monkeypatch.setattr("noetic_nb.runs.recording.keeper._AT_ONCE", 100)
+    run = Run()
+    bound(run, KeptTurns(max_bytes=200_000))
+    for turn in range(1, 200):
+        where = Where(f"t{turn % 3}", "e1", turn)
+        run.append(TurnStarted(where, 0.0, f"turn{turn}", 0, 0, "x" * 1_000))
+        # Of the turn before, too, which has ended.
+        for each in (turn, max(1, turn - 1)):
+            run.note_row((StepStarted.kind, (f"t{each % 3}", "e1", each, 0), 0.0, str(turn), "run", ""))
+        run.append(TurnCompleted(where, 0.0, f"turn{turn}", "success", 0.0, "", 0, 0, None, 0, 0, None))
+
+    assert run.meta["dropped"]
+    started = {event.where for event in run.select(TurnStarted)}
+    assert 30 < len(started) < 199
+    # Turns go whole.
+    assert {event.where for event in run.events} == started
+    assert {event.where for event in run.select(TurnCompleted)} == started
 
 
 def test_a_place_of_an_event_is_that_of_its_row() -> None:
@@ -420,6 +465,7 @@ class Looks:
     problem = None
     middle = None
     has_room = True
+    saves = False
 
     def __init__(self, run: Run, look_at: int) -> None:
         self.run, self.look_at = run, look_at

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import noetic_nb as nn
+from noetic_nb.errors import NoeticError
 from noetic_nb.events import RunEvent
+from noetic_nb.items import assistant_message
+from noetic_nb.models import ModelDelta, ModelRequest, ModelResponse
+from noetic_nb.steps import step
 from noetic_nb.testing import SeededIds
 
 
@@ -31,6 +35,56 @@ def lookup(order_id: str) -> dict[str, str]:
 def fails(reason: str = "out of paper") -> str:
     """Fail."""
     raise RuntimeError(reason)
+
+
+class WrittenInPieces:
+    """A model that writes its answers in the pieces it is told, a thought before each; what it says in the end may differ."""
+
+    def __init__(self, *answers: tuple[list[str], str], thought: str = "") -> None:
+        self.answers = list(answers)
+        self.thought = thought
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        return ModelResponse((assistant_message(self.answers.pop(0)[1]),))
+
+    async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
+        for piece in self.answers[0][0]:
+            if self.thought:
+                yield ModelDelta("reasoning", self.thought)
+            yield ModelDelta("text", piece)
+        yield await self.complete(request)
+
+
+class OddModel:
+    """A model that answers with an item of a type that nobody knows."""
+
+    async def complete(self, request: Any) -> ModelResponse:
+        return ModelResponse((nn.Item(type="custom:thing"),))
+
+
+def attempt(*steps: Any) -> Any:
+    """Return a step that runs steps one after another, whatever becomes of each, and says how they ended."""
+
+    async def run(value: Any, ctx: Any) -> list[str]:
+        ends = []
+        for inner in steps:
+            try:
+                await ctx.run(inner)
+                ends.append("ok")
+            except NoeticError as exc:
+                ends.append(exc.kind)
+        return ends
+
+    return step.run("attempt", run)
+
+
+def started(inner: Any) -> Any:
+    """Return a step that starts another one and waits for its result."""
+
+    async def begin(value: Any, ctx: Any) -> Any:
+        return await ctx.start(inner).result()
+
+    return step.run("begin", begin)
 
 
 def make_harness(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -11,12 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import noetic_nb as nn
-from noetic_nb.items import assistant_message
-from noetic_nb.models.client import ModelDelta, ModelRequest, ModelResponse
 from noetic_nb.runtime.planning.turn_plan import TurnPlan
 from noetic_nb.steps import fenced_json, fork, json_lines, loop, step, until
 from noetic_nb.tokens import estimate_tokens
-from tests.runtime.factories import lookup, make_harness, record_events
+from tests.runtime.factories import WrittenInPieces, lookup, make_harness, record_events
 
 
 class Tape:
@@ -45,23 +42,6 @@ class TapeRun:
     def finish(self) -> Any:
         self.tape.finished.append(self.number)
         return "".join(self.tape.runs[self.number]).upper()
-
-
-class Pieces:
-    """A model that writes its answers in the pieces it is told; what it says in the end may differ."""
-
-    def __init__(self, *answers: tuple[list[str], str]) -> None:
-        self.answers = list(answers)
-
-    async def complete(self, request: ModelRequest) -> ModelResponse:
-        return ModelResponse((assistant_message(self.answers.pop(0)[1]),))
-
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
-        pieces, said = self.answers.pop(0)
-        for piece in pieces:
-            yield ModelDelta("reasoning", "hm")
-            yield ModelDelta("text", piece)
-        yield ModelResponse((assistant_message(said),))
 
 
 async def streamed(harness: nn.AgentHarness, text: str = "go") -> tuple[Any, list[str]]:
@@ -121,7 +101,7 @@ def test_a_streamed_answer_is_read_like_a_finished_one(parts: list[str], data: A
     codec = data.draw(st.sampled_from([fenced_json(), json_lines(), Tape()]))
 
     async def outcome(stream: bool) -> Any:
-        harness = agent(codec, Pieces((pieces, text)))
+        harness = agent(codec, WrittenInPieces((pieces, text), thought="hm"))
         try:
             return (await streamed(harness))[0].output if stream else (await harness.execute("go")).output
         except nn.NoeticError as exc:
@@ -133,7 +113,7 @@ def test_a_streamed_answer_is_read_like_a_finished_one(parts: list[str], data: A
 async def test_what_counts_is_what_the_model_says_in_the_end() -> None:
     tape = Tape()
 
-    reply, _ = await streamed(agent(tape, Pieces((["so ", "so"], "so be it"))))
+    reply, _ = await streamed(agent(tape, WrittenInPieces((["so ", "so"], "so be it"), thought="hm")))
 
     assert reply.output == "SO BE IT"
     assert tape.runs == [["so ", "so"], ["so be it"]]

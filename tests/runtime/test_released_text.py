@@ -13,7 +13,7 @@ from noetic_nb.items import assistant_message
 from noetic_nb.items.build import output_texts
 from noetic_nb.models.client import ModelDelta, ModelRequest, ModelResponse
 from noetic_nb.steps import fork, spawn, step
-from tests.runtime.factories import make_harness, record_events
+from tests.runtime.factories import WrittenInPieces, make_harness, record_events
 from tests.runtime.test_threads import Gate
 
 SECRET = "hunter2"
@@ -181,29 +181,16 @@ class Whole:
         return await self.model.complete(request)
 
 
-class Differs:
-    """A model whose stream is not what it says in the end."""
-
-    def __init__(self, *answers: tuple[list[str], str]) -> None:
-        self.answers = list(answers)
-
-    async def complete(self, request: ModelRequest) -> ModelResponse:
-        return ModelResponse((assistant_message(self.answers.pop(0)[1]),))
-
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Any]:
-        for piece in self.answers[0][0]:
-            yield ModelDelta("text", piece)
-        yield await self.complete(request)
-
-
 ROUND = nn.Reply("Let me see. ", tool_calls=[nn.CallTool("lookup", order_id="A")])
 ASK = step.llm("ask", model="m", tools=[])
 TURNS: dict[str, Any] = {
     "one answer": lambda memory: make_harness(["It is packed."], memory=memory),
     "two rounds": lambda memory: make_harness([ROUND, "Packed."], memory=memory),
     "no stream": lambda memory: make_harness(Whole(ROUND, "Packed."), memory=memory),
-    "more than was written": lambda memory: make_harness(Differs((["so "], "so be it")), memory=memory),
-    "another text than was written": lambda memory: make_harness(Differs((["no ", "no"], "so be it")), memory=memory),
+    "more than was written": lambda memory: make_harness(WrittenInPieces((["so "], "so be it")), memory=memory),
+    "another text than was written": lambda memory: make_harness(
+        WrittenInPieces((["no ", "no"], "so be it")), memory=memory
+    ),
     "function": lambda memory: make_harness([], step=step.run("f", lambda value, ctx: "made here"), memory=memory),
     "child": lambda memory: make_harness(["of a child"], step=spawn("s", ASK), memory=memory),
     "child with rounds": lambda memory: make_harness([ROUND, "Done."], step=nn.react(model="m", memory=memory)),

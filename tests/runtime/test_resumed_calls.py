@@ -8,36 +8,15 @@ from typing import Any
 import pytest
 
 import noetic_nb as nn
-from noetic_nb.errors import NoeticError
 from noetic_nb.steering import RuleBook
 from noetic_nb.steps import fork, loop, spawn, step, until
 from tests.runtime.crash_points import cut_everywhere, pay
+from tests.runtime.factories import attempt, started
 from tests.runtime.test_resumed_turns import Once, whole
 
 
 def paying(id: str) -> Any:
     return step.tool(id, pay, {"amount": 1}, takes_input=False)
-
-
-def attempt(id: str, *steps: Any) -> Any:
-    async def run(value: Any, ctx: Any) -> list[str]:
-        ends = []
-        for inner in steps:
-            try:
-                await ctx.run(inner)
-                ends.append("ok")
-            except NoeticError as exc:
-                ends.append(exc.kind)
-        return ends
-
-    return step.run(id, run)
-
-
-def started(id: str, inner: Any) -> Any:
-    async def begin(value: Any, ctx: Any) -> Any:
-        return await ctx.start(inner).result()
-
-    return step.run(id, begin)
 
 
 def rules(count: int) -> list[nn.MemoryLayer]:
@@ -52,9 +31,9 @@ def tree() -> Any:
         paying("first"),
         spawn("child", twice),
         fork("both", mode="all", paths=[twice, spawn("inner", paying("three"), memory=[])], merge="last"),
-        started("beside", paying("four")),
+        started(paying("four")),
         # Six, and one that began it all: no more.
-        attempt("more", paying("last"), spawn("late", paying("later"))),
+        attempt(paying("last"), spawn("late", paying("later"))),
     )
 
 
@@ -67,7 +46,7 @@ async def test_a_limit_is_neither_forgotten_nor_reached_too_soon() -> None:
 async def cut_after(first: Any, *, count: int = 1) -> Any:
     """Run a step, let the process end, and try to pay in the next one; returns the disk and what came of it."""
     once = Once()
-    agent = whole(first, once.step(), attempt("again", paying("again"), spawn("s", paying("below"), memory=[])))
+    agent = whole(first, once.step(), attempt(paying("again"), spawn("s", paying("below"), memory=[])))
     await once.first(agent, memory=rules(count))
     return once, agent
 
@@ -78,7 +57,7 @@ async def cut_after(first: Any, *, count: int = 1) -> Any:
         lambda: paying("p"),
         lambda: spawn("s", paying("p")),
         lambda: fork("f", mode="all", paths=[paying("p")], merge="last"),
-        lambda: started("b", paying("p")),
+        lambda: started(paying("p")),
         lambda: spawn("s", spawn("t", paying("p")), memory=[]),
     ],
     ids=["turn", "spawn", "fork", "start", "grandchild"],
@@ -107,9 +86,7 @@ async def test_a_snapshot_of_an_earlier_version_loads() -> None:
 async def test_a_child_written_before_children_kept_their_guards_begins_with_them() -> None:
     once = Once()
     agent = whole(
-        spawn(
-            "s", whole(step.run("note", lambda value, ctx: "noted"), once.step(), attempt("a", paying("p"))), memory=[]
-        )
+        spawn("s", whole(step.run("note", lambda value, ctx: "noted"), once.step(), attempt(paying("p"))), memory=[])
     )
     await once.first(agent, memory=rules(0))
     for key, text in list(once.disk.texts.items()):

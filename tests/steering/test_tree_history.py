@@ -15,6 +15,7 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.memory import PastCall
 from noetic_nb.steering import RuleBook
 from noetic_nb.storage import InMemoryStorage
+from tests.runtime.factories import attempt, started
 
 DONE: list[str] = []
 
@@ -43,29 +44,6 @@ def confirm(fails: bool = False) -> str:
 
 def call(tool: Any, id: str = "call", **args: Any) -> Any:
     return nn.step.tool(id, tool, args, takes_input=False)
-
-
-def attempt(*steps: Any) -> Any:
-    """Run steps one after another, whatever becomes of each."""
-
-    async def run(value: Any, ctx: Any) -> list[str]:
-        ends = []
-        for step in steps:
-            try:
-                await ctx.run(step)
-                ends.append("ok")
-            except NoeticError as exc:
-                ends.append(exc.kind)
-        return ends
-
-    return nn.step.run("attempt", run)
-
-
-def started(step: Any) -> Any:
-    async def begin(value: Any, ctx: Any) -> Any:
-        return await ctx.start(step).result()
-
-    return nn.step.run("begin", begin)
 
 
 def both(*steps: Any) -> Any:

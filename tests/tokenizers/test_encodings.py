@@ -22,8 +22,7 @@ from noetic_nb.items import input_message
 from noetic_nb.lab.datasets import retail
 from noetic_nb.models.client import ToolSpec
 from noetic_nb.runs.token_calibration import counted_calls
-from noetic_nb.tokenizers import ENCODINGS, MODELS, EncodingTokenizer, TokenCalibration, from_ranks, get
-from noetic_nb.tokenizers import named as named_module
+from noetic_nb.tokenizers import ENCODINGS, MODELS, EncodingTokenizer, TokenCalibration, from_files, from_ranks, get
 from noetic_nb.tokenizers.encoding_tokenizer import MAX_PIECE, pieces
 from noetic_nb.tokenizers.encodings import PREFIXES, encoding_of
 
@@ -48,10 +47,10 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def forgotten() -> Iterator[None]:
     """Nothing is known from before, and nothing is known after."""
-    for kept in (named_module._encode_of, named_module._made):
+    for kept in (from_files._encode_of, from_files._made):
         kept.cache_clear()
     yield
-    for kept in (named_module._encode_of, named_module._made):
+    for kept in (from_files._encode_of, from_files._made):
         kept.cache_clear()
 
 

@@ -9,14 +9,18 @@ from typing import Any
 
 import pytest
 
-from noetic_nb.errors import NoeticConfigError
+import noetic_nb as nn
+from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.lab import Calibration
+from noetic_nb.models.cassette_file import Tape, TapeSecrets, write_cassette
 from noetic_nb.tokenizers import TokenCalibration
 from noetic_nb.whole_files import read_form, save_form, write_whole
 
 WRITERS: dict[str, Callable[[Path], Any]] = {
     "text": lambda path: write_whole(path, "new"),
     "form": lambda path: save_form(path, "orders 1", {"ids": []}),
+    "run": lambda path: nn.Run().save(path),
+    "tape": lambda path: write_cassette(path, Tape(TapeSecrets(), [])),
     "tokens": lambda path: TokenCalibration().save(path),
     "detectors": lambda path: Calibration(None, None, {}, {}, (), 0, {}, (), ()).save(path),
 }
@@ -32,10 +36,23 @@ def test_a_file_is_written_whole_or_not_at_all(writer: str, tmp_path: Path, monk
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.replace", full)
-    with pytest.raises(NoeticConfigError, match="No space left"):
+    with pytest.raises((NoeticConfigError, NoeticError), match="No space left"):
         WRITERS[writer](path)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_a_link_stays_a_link_and_its_target_is_replaced(writer: str, tmp_path: Path) -> None:
+    path, link = tmp_path / "kept", tmp_path / "link"
+    path.write_text("old")
+    link.symlink_to(path)
+
+    WRITERS[writer](link)
+
+    assert link.is_symlink()
+    assert path.read_bytes() != b"old"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+from typing import Any
 
+import ipywidgets
 import pytest
 
 from noetic_nb.widgets.base.reading_thread import READINGS
@@ -13,6 +15,14 @@ from noetic_nb.widgets.base.reading_thread import READINGS
 def reading_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.node.get_closest_marker("reads_later") is None:
         monkeypatch.setattr(READINGS, "has_threads", False)
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What widgets send to the page."""
+    messages: list[dict[str, Any]] = []
+    monkeypatch.setattr(ipywidgets.Widget, "send", lambda self, content, buffers=None: messages.append(content))
+    return messages
 
 
 @pytest.fixture(scope="module")

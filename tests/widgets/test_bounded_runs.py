@@ -21,6 +21,7 @@ class DropsFirst:
     middle = None
     look_at = 0
     has_room = False
+    saves = True
 
     def __init__(self, run: Run, most: int) -> None:
         self.run, self.most = run, most

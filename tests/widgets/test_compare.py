@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import ipywidgets
 import pytest
 
 import noetic_nb as nn
@@ -16,14 +15,6 @@ from noetic_nb.runs import Run
 from noetic_nb.widgets import Compare, Selection
 from tests.widgets.hostile_texts import HOSTILE_TEXTS, hostile_run
 from tests.widgets.scenes import demo_run, planned_run
-
-
-@pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What views send to the page."""
-    messages: list[dict[str, Any]] = []
-    monkeypatch.setattr(ipywidgets.Widget, "send", lambda self, content, buffers=None: messages.append(content))
-    return messages
 
 
 def said(number: int, reply: str, *, query: str | None = None, cost: float | None = 0.01) -> list[Any]:

@@ -8,7 +8,6 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
-import ipywidgets
 import pytest
 
 import noetic_nb as nn
@@ -326,10 +325,8 @@ def test_secrets_in_arguments_are_redacted() -> None:
 
 
 def test_a_live_decision_is_one_small_message_that_leaves_the_snapshot_as_a_new_view_has_it(
-    monkeypatch: pytest.MonkeyPatch,
+    sent: list[dict[str, Any]],
 ) -> None:
-    sent: list[dict[str, Any]] = []
-    monkeypatch.setattr(ipywidgets.Widget, "send", lambda self, content, buffers=None: sent.append(content))
     run = Run()
     with Ledger(run) as opened:
         for event in a_thousand()[:200]:

@@ -6,7 +6,6 @@ import asyncio
 import json
 from typing import Any
 
-import ipywidgets
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,14 +28,6 @@ DATA = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text("abc", max_size=2), inner, max_size=4),
     max_leaves=12,
 )
-
-
-@pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What views send to the page."""
-    messages: list[dict[str, Any]] = []
-    monkeypatch.setattr(ipywidgets.Widget, "send", lambda self, content, buffers=None: messages.append(content))
-    return messages
 
 
 def wrote(state: Any, turn: int = 1, *, hook: str = "store", thread: str = "t1", layer: str = "notes") -> Any:

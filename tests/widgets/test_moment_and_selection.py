@@ -7,7 +7,6 @@ import threading
 import weakref
 from typing import Any
 
-import ipywidgets
 import pytest
 
 from noetic_nb.errors import NoeticConfigError
@@ -47,14 +46,6 @@ class Events(Reading):
 
     def to_text(self) -> str:
         return f"{self.snapshot['taken']} events"
-
-
-@pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What views send to the page."""
-    messages: list[dict[str, Any]] = []
-    monkeypatch.setattr(ipywidgets.Widget, "send", lambda self, content, buffers=None: messages.append(content))
-    return messages
 
 
 def given(thread: str, number: int) -> QualityGiven:

@@ -46,14 +46,6 @@ def page_asks(editor: RuleEditor, request: dict[str, Any]) -> None:
     assert PAGES.wait()
 
 
-@pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What views send to the page."""
-    messages: list[dict[str, Any]] = []
-    monkeypatch.setattr(ipywidgets.Widget, "send", lambda self, content, buffers=None: messages.append(content))
-    return messages
-
-
 def recorded(**args: Any) -> Run:
     return Run(events=[ToolCalled(Where("t", "e", 1), 0.0, "look", "c1", args, "ok", 1.0, "ok")])
 

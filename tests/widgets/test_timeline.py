@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import ipywidgets
 import pandas
 import pytest
 
@@ -16,14 +15,6 @@ from noetic_nb.runs.timeline.span import SIGNS
 from noetic_nb.widgets import RunTimeline, Selection
 from tests.widgets.hostile_texts import HOSTILE_TEXTS, hostile_run
 from tests.widgets.timeline_scenes import branches_run, many_turns, out_of_time_run, ten_thousand_spans, untimed_run
-
-
-@pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What views send to the page."""
-    messages: list[dict[str, Any]] = []
-    monkeypatch.setattr(ipywidgets.Widget, "send", lambda self, content, buffers=None: messages.append(content))
-    return messages
 
 
 def named(view: RunTimeline, name: str) -> int:

@@ -7,7 +7,6 @@ import re
 from dataclasses import replace
 from typing import Any
 
-import ipywidgets
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,24 +24,16 @@ from noetic_nb.events import (
 from noetic_nb.lab import datasets
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
-from noetic_nb.runs.regulation.regulator_signals import Signals
 from noetic_nb.runs.regulation.thread_signals import ThreadSignals, TurnSignals
 from noetic_nb.widgets import RegulatorTrends
 from noetic_nb.widgets.trends.trends_panels import ThreadChart, handles_of, lines_of
+from tests.runs.factories import signals_of as read
 from tests.widgets.scenes import HOSTILE, demo_run, long_run, watched_run, watched_turn
 
 STOP = {
     "kind": "circuit_break",
     "reason": {"kind": "repeated_tool_call_loop", "tool_name": "find", "consecutive_count": 5},
 }
-
-
-@pytest.fixture
-def sent(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What views send to the page."""
-    messages: list[dict[str, Any]] = []
-    monkeypatch.setattr(ipywidgets.Widget, "send", lambda self, content, buffers=None: messages.append(content))
-    return messages
 
 
 def where(number: int, thread: str = "t1") -> Where:
@@ -57,13 +48,6 @@ def decided(number: int, decision: dict[str, Any] | None = None, **fields: Any) 
 
 def cost(number: int, **fields: Any) -> RegulatorSaw:
     return RegulatorSaw(where(number), 0.0, "regulation", {"kind": "cost", "tokens_in": 5, "tokens_out": 10, **fields})
-
-
-def read(*events: Any) -> Any:
-    signals = Signals()
-    for event in events:
-        signals.take(event)
-    return next(iter(signals.threads.values()))
 
 
 def shown(view: RegulatorTrends) -> list[str]:

@@ -24,7 +24,7 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.items import freeze
-from noetic_nb.memory.enforcement import shown_matches
+from noetic_nb.memory.decision_rows import shown_matches
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, PastCall, tool_call_params
 from noetic_nb.memory.steering_decision import ALLOW

@@ -56,11 +56,11 @@ def made_dialogues(count: int = 50, *, seed: int = 0, languages: Sequence[str] =
     """
     if type(count) is not int or count < 1:
         raise NoeticConfigError("INVALID_COUNT", "At least one dialogue is made.", given=count, hint="Use 50.")
-    for code in languages:
-        if code not in LANGUAGES:
-            raise NoeticConfigError(
-                "UNKNOWN_LANGUAGE", "Nobody speaks it here.", given=code, hint=f"Use {', '.join(LANGUAGES)}."
-            )
+    if isinstance(languages, str) or not languages or not set(languages) <= set(LANGUAGES):
+        hint = f"Such as languages={list(LANGUAGES)}."
+        raise NoeticConfigError(
+            "UNKNOWN_LANGUAGE", "Languages are a list of known ones, at least one.", given=languages, hint=hint
+        )
     return tuple([_made(at, languages[at % len(languages)], random.Random(f"{seed} {at}")) for at in range(count)])
 
 

@@ -226,25 +226,24 @@ _ALIKE_ROWS: Final = frozenset({LayerStateChanged.kind, ViewAssembled.kind, Requ
 _EDGES: Final = frozenset({TurnStarted, TurnCompleted})
 # A layer's state grows slowly: one write in so many is looked at, and those that follow are taken to be like it.
 _MEASURED: Final = 16
+# Far from a bound this part of the events is measured closely, and of a few as many parts of rows as two turns have.
+_CLOSELY: Final = 8
+_LEAST_CLOSELY: Final = 1_500
 _MOST_THREADS: Final = 1_000
 _state_of: Final = held_by(LayerStateChanged, "state")
 
 
-def _size_of_row(row: Sequence[Any]) -> int:
-    kind = row[0]
-    if kind == ItemsAppended.kind:
-        return 300 + _size_of_items(row[4])
-    if kind == ViewAssembled.kind:
-        return _size_of_view(row[6], row[5], row[7][2::3], row[17], (row[18], row[19], row[20], row[22]))
-    if kind == RequestPrepared.kind:
-        return _size_of_request(row[11], row[5], (row[6], row[7], row[8], row[16]))
-    if kind == ModelCalled.kind:
-        return _size_of_call(row[8], row[13], row[14])
-    if kind == ToolCalled.kind:
-        return _size_of_tool(row[6], row[9], (row[5], row[10]))
-    if kind == SteeringDecided.kind:
-        return _size_of_decision(row[16], row[8], (row[6], row[9], row[13], row[14]))
-    return 300 + _size(row[3:])
+# What else a row is of, by its parts; a state is measured by its layer.
+_ROW_SIZES: Final[Mapping[str, Callable[[Sequence[Any]], int]]] = {
+    ItemsAppended.kind: lambda row: 300 + _size_of_items(row[4]),
+    ModelCalled.kind: lambda row: _size_of_call(row[8], row[13], row[14]),
+    ToolCalled.kind: lambda row: _size_of_tool(row[6], row[9], (row[5], row[10])),
+    ViewAssembled.kind: lambda row: _size_of_view(
+        row[6], row[5], row[7][2::3], row[17], (row[18], row[19], row[20], row[22])
+    ),
+    RequestPrepared.kind: lambda row: _size_of_request(row[11], row[5], (row[6], row[7], row[8], row[16])),
+    SteeringDecided.kind: lambda row: _size_of_decision(row[16], row[8], (row[6], row[9], row[13], row[14])),
+}
 
 
 class EventSizes:
@@ -262,16 +261,11 @@ class EventSizes:
     def __init__(self) -> None:
         # By thread and layer, the size of a state as last looked at, and how many writes are taken to be like it.
         self._states: dict[str, dict[str, list[int]]] = {}
-        # By kind, what a row takes, or took lately on average, which is of about as many rows as a turn has.
-        self._alike: dict[str, int] = {**_ROW_BYTES}
 
     def of(self, event: RunEvent | Row) -> int:
         """Return about how many bytes an event takes."""
         if isinstance(event, tuple):
-            kind = event[0]
-            if kind == LayerStateChanged.kind:
-                return self._state(self._of_thread(event[1][0]), event[3], event[5])
-            return _ROW_BYTES.get(kind) or _size_of_row(event)
+            return self._of_row(event)
         if isinstance(event, MemoryTraceSpan):
             if event.attributes is None and event.error is None and not event.notes:
                 return _SPAN_BYTES  # it had nothing to say, as most
@@ -283,35 +277,26 @@ class EventSizes:
         cls = type(event)
         return _FIXED_BYTES.get(cls) or _SIZES.get(cls, _size_of_record)(event)
 
-    def of_turn(
-        self, parts: Sequence[Any], start: int, most: int, place: Place, *, closely: bool = True
-    ) -> tuple[int, int, int]:
+    def of_turn(self, parts: Sequence[Any], start: int, most: int, place: Place) -> tuple[int, int, int]:
         """Return how many events from a place on are of a turn that goes on, about how many bytes they take, and where they end.
 
         What is there are events, and rows by their parts. The turn is told by the place of its events; one begins and ends with
-        an event of its own, which is not counted. Not `closely`, states, requests and decisions are taken to be like those
-        that were measured last; questions, answers, outputs and what else was logged are measured always.
+        an event of its own, which is not counted.
         """
         count = size = 0
         at, end = start, len(parts)
         where: Where | None = None
-        states = self._of_thread(place[0])
-        sizes, lengths, is_text = _ROW_BYTES if closely else self._alike, ROW_LENGTHS, str
         while at < end and count < most:
             kind = parts[at]
-            if type(kind) is is_text:
+            if type(kind) is str:
                 of = parts[at + 1]
                 if of is not place:
                     if of != place:
                         break
                     place = of  # the same object in what follows
-                if kind in sizes:
-                    size += sizes[kind]
-                elif kind == LayerStateChanged.kind:
-                    size += self._noted(kind, self._state(states, parts[at + 3], parts[at + 5]))
-                else:
-                    size += self._noted(kind, _size_of_row(parts[at : at + lengths[kind]]))
-                at += lengths[kind]
+                after = at + ROW_LENGTHS[kind]
+                size += _ROW_BYTES.get(kind) or self._of_row(parts[at:after])
+                at = after
             else:
                 event: RunEvent = kind
                 if event.where is not where:
@@ -325,12 +310,50 @@ class EventSizes:
             count += 1
         return count, size, at
 
-    def _noted(self, kind: str, size: int) -> int:
-        """Return the size of a row, after a note of it where others of its kind are taken to be like it."""
-        if kind in _ALIKE_ROWS:
-            mean = self._alike.get(kind, size)
-            self._alike[kind] = mean + (size - mean) // _MEASURED
-        return size
+    def of_all(self, parts: Sequence[Any], start: int) -> tuple[int, int, int]:
+        """Return how many events are there from a place on, of any turn, about how many bytes they take, and where they end.
+
+        Of states, views, requests and decisions those are measured that stand in the first part of all; those that follow are
+        taken to be like them. Questions, answers, outputs and what else was logged are measured always.
+        """
+        closely = start + max(_LEAST_CLOSELY, (len(parts) - start) // _CLOSELY)
+        seen: dict[str, list[int]] = {kind: [] for kind in _ALIKE_ROWS}
+        count, size, at = self._walk(parts, start, min(closely, len(parts)), _ROW_BYTES, seen)
+        alike = {kind: sum(sizes) // len(sizes) for kind, sizes in seen.items() if sizes}
+        more, rest, at = self._walk(parts, at, len(parts), {**_ROW_BYTES, **alike}, seen)
+        return count + more, size + rest, at
+
+    def _walk(
+        self, parts: Sequence[Any], at: int, end: int, known: Mapping[str, int], seen: Mapping[str, list[int]]
+    ) -> tuple[int, int, int]:
+        count = size = 0
+        lengths, is_text = ROW_LENGTHS, str
+        while at < end:
+            kind = parts[at]
+            count += 1
+            if type(kind) is not is_text:
+                size += self.of(kind)
+                at += 1
+            elif kind in known:
+                size += known[kind]
+                at += lengths[kind]
+            else:
+                after = at + lengths[kind]
+                found = self._of_row(parts[at:after])
+                size += found
+                if kind in seen:
+                    seen[kind].append(found)
+                at = after
+        return count, size, at
+
+    def _of_row(self, row: Sequence[Any]) -> int:
+        kind = row[0]
+        measure = _ROW_SIZES.get(kind)
+        if measure is not None:
+            return measure(row)
+        if kind == LayerStateChanged.kind:
+            return self._state(self._of_thread(row[1][0]), row[3], row[5])
+        return _ROW_BYTES[kind]
 
     def _of_thread(self, thread_id: str) -> dict[str, list[int]]:
         states = self._states.get(thread_id)

@@ -112,7 +112,7 @@ class GrowingEvents:
         elif keeper is None:
             self._look_at = maxsize
         else:
-            self._look_at = self._full_at - LEAST_PARTS if keeper.has_room else 0
+            self._look_at = 0 if keeper.saves else self._full_at - LEAST_PARTS
 
     def parts(self, start: int) -> list[tuple[Sequence[Any], int]]:
         """Return what it has from an event on, as it is held: lists and a place in each, from which on there is nothing else.
@@ -208,12 +208,10 @@ class GrowingEvents:
                 return
             parts, keeper = self._parts, self._keeper
             parts.extend(row)
-            if keeper is not None and (
-                len(parts) >= self._full_at or (not keeper.has_room and row[1] != keeper.middle)
-            ):
+            if keeper is not None and (len(parts) >= self._full_at or (keeper.saves and row[1] != keeper.middle)):
                 with self._lock:
                     # Another thread may have had it taken meanwhile.
-                    if len(parts) >= self._full_at or (not keeper.has_room and row[1] != keeper.middle):
+                    if len(parts) >= self._full_at or (keeper.saves and row[1] != keeper.middle):
                         self._keep(keeper.take())
                     self._expect()
             if self._is_armed and self._followers:

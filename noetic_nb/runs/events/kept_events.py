@@ -23,6 +23,11 @@ class Keeper(Protocol):
     """Whether turns may come and go before that, as there is much room for them still."""
 
     @property
+    def saves(self) -> bool:
+        """Whether there is a file, which rows outside of that turn are saved to at once."""
+        ...
+
+    @property
     def problem(self) -> str | None:
         """Why the newest events are not saved, if they should be."""
         ...

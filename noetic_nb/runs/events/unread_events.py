@@ -31,15 +31,16 @@ class UnreadEvents:
     (1, ['step_started'], 0)
     """
 
-    __slots__ = ("_counted", "_first", "_marked", "parts")
+    __slots__ = ("_counted", "_first", "_kept", "_marked", "parts")
 
     def __init__(self) -> None:
         # Always the same list. A text in it that stands where an event could stand is the kind of a row.
         self.parts: list[Any] = []
         # What stands before was taken already.
         self._first = 0
-        # How far events were counted, and how far when that was noted: a place in the list, and how many are before it.
-        self._counted = self._marked = (0, 0)
+        # How far events were counted, how far when that was noted, and how far when some were dropped: a place in the list, and
+        # how many are before it.
+        self._counted = self._marked = self._kept = (0, 0)
 
     def __bool__(self) -> bool:
         return len(self.parts) > self._first
@@ -72,7 +73,8 @@ class UnreadEvents:
 
     def place_of(self, number: int) -> int:
         """Return where an event stands in the list, by how many stand before it."""
-        known = next((each for each in (self._counted, self._marked) if each[1] <= number), (self._first, 0))
+        marks = (self._counted, self._marked, self._kept)
+        known = max((each for each in marks if each[1] <= number), default=(self._first, 0))
         return self._from(known, number)[0]
 
     def _from(self, known: tuple[int, int], number: int | None) -> tuple[int, int]:
@@ -102,7 +104,7 @@ class UnreadEvents:
         # The list is moved up when that takes no longer than what was taken did.
         gone = place if 2 * place >= end else 0
         self._first = place - gone
-        for name in ("_counted", "_marked"):
+        for name in ("_counted", "_marked", "_kept"):
             known, count = getattr(self, name)
             setattr(self, name, (known - gone, count - len(made)) if count >= len(made) else (self._first, 0))
         del parts[:gone]
@@ -111,15 +113,17 @@ class UnreadEvents:
     def keep(self, stays: Sequence[bool]) -> None:
         """Keep those of the oldest that stay; what has come since is kept."""
         parts, kept, place = self.parts, list[Any](), self._first
+        end, count = self._marked if self._marked[1] == len(stays) else self._from((place, 0), len(stays))
         # Stretches that stay are kept in one go; behind the last one that goes, nothing has to be looked at.
         stretch = place
-        for stay in stays[: max((at for at, stay in enumerate(stays, 1) if not stay), default=0)]:
+        for stay in stays[: bytes(stays).rfind(False) + 1]:
             head = parts[place]
             after = place + (ROW_LENGTHS[head] if type(head) is str else 1)
             if not stay:
                 kept += parts[stretch:place]
                 stretch = after
+                count -= 1
             place = after
         parts[:stretch] = kept
         self._first = 0
-        self._counted = self._marked = (0, 0)
+        self._counted = self._marked = self._kept = end - stretch + len(kept), count

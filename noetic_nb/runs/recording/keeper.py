@@ -46,9 +46,21 @@ class RunKeeper:
         self._next = 0
         self._numbers: Sequence[int] | None = None
         self._places: dict[int, tuple[int, tuple[int, int]]] = {}
+        # Events that came since, while the bound was far away, and their bytes: whose they are is not known yet.
+        self._ahead = self._ahead_bytes = 0
         self.middle: Place | None = None
         self.look_at = 0
         self.has_room = False
+
+    @property
+    def size(self) -> int:
+        """About how many bytes the events take that it has seen."""
+        return self._turns.size + self._ahead_bytes
+
+    @property
+    def saves(self) -> bool:
+        """Whether there is a file that it is saved to."""
+        return self._file is not None and self._file.is_open
 
     def bound_by(self, turns: KeptTurns) -> None:
         """Take another bound; it holds from the next turn on."""
@@ -96,8 +108,11 @@ class RunKeeper:
 
     def take(self) -> Sequence[bool] | None:
         """Take the events that the run has got since."""
+        if self.has_room and self._is_far():
+            return None
+        self._ahead = self._ahead_bytes = 0
         taken, owners, size = len(self._turns.owners), self._turns.owners, self._turns.size
-        keeps = self._file is not None and self._file.is_open
+        keeps = self.saves
         place = 0
         # A file wants events; to measure them, it need not be known what is in a row.
         for parts, place in [(self._run.events[taken:], 0)] if keeps else self._run.parts(taken):
@@ -130,11 +145,24 @@ class RunKeeper:
         # From here on there is nothing to decide until it ends, or too much of it waits.
         goes_on = not turn.is_over and (turn.has_started or not keeps)
         self.middle = self._turns.place if goes_on else None
-        # What comes next is most often as large.
         mean = (self._turns.size - size) / (len(owners) - taken)
         self.has_room = not keeps and self._turns.has_room(mean * _AT_ONCE)
         self.look_at = len(owners) + (_AT_ONCE if self.has_room else _MOST_WAITING - len(turn.waiting))
         return self._within_bound() if turn.is_over else None
+
+    def _is_far(self) -> bool:
+        """Measure what the run has got since; returns whether the bound is far away still, so that turns need not be known."""
+        taken = len(self._turns.owners) + self._ahead
+        count = size = place = 0
+        for parts, start in self._run.parts(taken):
+            more, in_bytes, place = self._turns.measured(parts, start)
+            count, size = count + more, size + in_bytes
+        self._ahead += count
+        self._ahead_bytes += size
+        self._run.note_taken(taken + count, place)
+        self.look_at = taken + count + _AT_ONCE
+        # What comes next is most often as large.
+        return not count or self._turns.has_room(size / count * _AT_ONCE, self._ahead_bytes)
 
     def _save(self, turns: Sequence[KeptTurn]) -> None:
         assert self._file is not None
@@ -150,7 +178,7 @@ class RunKeeper:
         stays = self._turns.drop(doomed)
         meta = self._run.meta
         meta["dropped"] = with_dropped(meta.get("dropped"), doomed)
-        if self._file is not None and self._file.is_open:
+        if self._file is not None and self.saves:
             self._file.drop(self._run.run_id, meta, doomed, self._turns.all)
         return stays
 
@@ -158,7 +186,7 @@ class RunKeeper:
         """Save what is left, and let go of the file."""
         self.take()
         self.middle, self.has_room = None, False
-        if self._file is not None and self._file.is_open:
+        if self._file is not None and self.saves:
             self._save(self._turns.all)
             self._file.close()
 

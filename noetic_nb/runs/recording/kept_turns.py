@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
+from itertools import compress
 from typing import Any, Final, cast
 
 from noetic_nb.errors import NoeticConfigError
@@ -23,10 +24,8 @@ KEPT_BYTES: Final = 128 * 2**20
 """How much a recorded run keeps, in bytes, unless `record` is given another number."""
 # Dropping moves all that stays, so it is done seldom and then by a quarter.
 _LOW: Final = 0.75
-# Farther from the bound than this, events are measured many at a time, and not at the end of each turn.
+# Farther from the bound than this, events are measured many at a time, whatever turn they are of.
 _FAR: Final = 16 * 2**20
-# And one turn in so many is measured closely then.
-_MEASURED: Final = 8
 # A thread has one entry as long as its turns are dropped in order.
 _MOST_ENTRIES: Final = 1_000
 
@@ -127,12 +126,15 @@ class KeptTurns:
         if place is None:
             return start
         turn = self._turn
-        closely = turn.serial % _MEASURED == 0 or not self.has_room(0)
-        count, size, stop = self._sizes.of_turn(parts, start, most, place, closely=closely)
+        count, size, stop = self._sizes.of_turn(parts, start, most, place)
         self.owners += [turn] * count
         turn.size += size
         self._size += size
         return stop
+
+    def measured(self, parts: Sequence[Any], start: int) -> tuple[int, int, int]:
+        """Measure the events from a place on, without taking them: how many they are, about how many bytes, where they end."""
+        return self._sizes.of_all(parts, start)
 
     def _turn_of(self, where: Place, *, starts: bool) -> KeptTurn:
         place = where[0], where[2]
@@ -197,9 +199,13 @@ class KeptTurns:
         """How much all turns hold, in bytes."""
         return self._size
 
-    def has_room(self, more: float) -> bool:
-        """Tell whether the bound is far away: nothing will have to be dropped for a while, be it for so many bytes more."""
-        return self.max_turns is None and (self.max_bytes is None or self._size + max(_FAR, more) < self.max_bytes)
+    def has_room(self, more: float, ahead: int = 0) -> bool:
+        """Tell whether the bound is far away: nothing will have to be dropped for a while, be it for so many bytes more.
+
+        `ahead` are the bytes of events that were measured and not taken.
+        """
+        size = self._size + ahead
+        return self.max_turns is None and (self.max_bytes is None or size + max(_FAR, more) < self.max_bytes)
 
     def _is_over(self, share: float) -> bool:
         return (self.max_bytes is not None and self._size > share * self.max_bytes) or (
@@ -211,7 +217,7 @@ class KeptTurns:
         gone = set(doomed)
         self.all = [turn for turn in self.all if turn not in gone]
         stays = [owner not in gone for owner in self.owners]
-        self.owners = [owner for owner in self.owners if owner not in gone]
+        self.owners = list(compress(self.owners, stays))
         self._size -= sum(turn.size for turn in gone)
         self._count -= sum(turn.turn > 0 for turn in gone)
         for turn in gone:

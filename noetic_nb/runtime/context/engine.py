@@ -18,7 +18,7 @@ from noetic_nb.items.input_items import answer_message
 from noetic_nb.late_events import Note
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer
 from noetic_nb.memory.execution_context import HookModelRequest, as_response
-from noetic_nb.memory.hook_runner import NO_SOURCES
+from noetic_nb.memory.layer_order import NO_SOURCES
 from noetic_nb.models.client import (
     FinishReason,
     ModelClient,

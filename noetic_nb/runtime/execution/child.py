@@ -15,7 +15,7 @@ from noetic_nb.events import ChildEnded, ChildStarted, LayersDropped
 from noetic_nb.items import ItemLog
 from noetic_nb.items.origins import Origin
 from noetic_nb.memory import ExecutionContext, MemoryLayer
-from noetic_nb.memory.hook_runner import NO_SOURCES
+from noetic_nb.memory.layer_order import NO_SOURCES
 from noetic_nb.memory.state_copy import can_be_copied
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine

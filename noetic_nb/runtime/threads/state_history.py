@@ -11,8 +11,9 @@ from itertools import islice
 from typing import Any, Final, Protocol
 
 from noetic_nb.clock import Clock
+from noetic_nb.events import LayerStateChanged
 from noetic_nb.late_data import LateState, written_state
-from noetic_nb.late_events import Place
+from noetic_nb.late_events import Note, Place
 from noetic_nb.memory import MemoryLayer, resolve_scope_key
 from noetic_nb.memory.state_copy import deep_copy, is_same
 from noetic_nb.quick_records import NamedTuple
@@ -139,10 +140,10 @@ class StateHistory:
         self._order = 0
         # Of which layers and scopes the first writes were forgotten: what they were then is not known any more.
         self._shortened: set[tuple[str, str]] = set()
-        # Of all states that are remembered and measured; of what waits for it, as far as one can tell.
+        # Of all states that are remembered and measured; what more may wait for it, as far as one can tell.
         self._bytes = 0
         self._waiting: list[Written] = []
-        self._waiting_bytes = 0
+        self._may_wait = MAX_BYTES * _WAITING
         # By layer, how large a state of a scope may be that is not known: as the last ones were, and a new layer's as large
         # as can be.
         self._sizes: dict[str, int] = {}
@@ -163,21 +164,23 @@ class StateHistory:
                 self._shortened.discard(oldest)
         return found
 
-    def add(self, written: Written, place: Place, hook: str, kept: Any) -> None:
-        """Note one write of a layer in one scope."""
+    def add(self, written: Written, place: Place, hook: str, kept: Any) -> float:
+        """Note one write of a layer in one scope; returns when that was, in milliseconds."""
         rows = written.rows
         if len(rows) == MAX_CHANGES:
             self._shortened.add(written.key)
             self._bytes -= rows.pop(0)[5]
         order = self._order = self._order + 1
-        rows.append([place, hook, self._clock.now_ms(), order, kept, 0])
+        now = self._clock.now_ms()
+        rows.append([place, hook, now, order, kept, 0])
         unmeasured = written.unmeasured = written.unmeasured + 1
         if unmeasured == 1:
             self._waiting.append(written)
             written.guess = written.size or self._sizes.get(written.key[0], MAX_BYTES)
-        waiting = self._waiting_bytes = self._waiting_bytes + written.guess
-        if unmeasured >= _MEASURED or waiting > MAX_BYTES * _WAITING or len(self._waiting) >= _MOST_WAITING:
+        self._may_wait -= written.guess
+        if unmeasured == _MEASURED or self._may_wait < 0 or len(self._waiting) == _MOST_WAITING:
             self._measure()
+        return now
 
     def _measure(self) -> None:
         """Measure what was written since the last time, which takes as long as to copy it, and forget what is too much."""
@@ -186,7 +189,7 @@ class StateHistory:
             layer_id = written.key[0]
             self._sizes[layer_id] = max(written.size, self._sizes.get(layer_id, 0) * 7 // 8)
         self._waiting.clear()
-        self._waiting_bytes = 0
+        self._may_wait = MAX_BYTES * _WAITING
         if self._bytes > MAX_BYTES:
             self._forget_oldest()
 
@@ -273,32 +276,45 @@ class LiveHistory:
         self._history = history
         self._scopes = {layer.id: layer.scope for layer in layers}
         self._live = live
+        self.note_row: Note | None = None
+        """What takes the row of a write for a run; None while nobody follows."""
 
     def is_as_left(self, execution_id: str, layer_id: str, state: Any) -> bool:
         """Tell whether a state that was just loaded is the one that was written last."""
-        written = self._written(execution_id, layer_id)
+        execution = self._live.get(execution_id)
+        if execution is None:
+            return False
+        written = execution.written.get(layer_id)
+        if written is None or written.is_dropped:
+            written = self._begun(execution, execution_id, layer_id)
         if written is None or not written.rows:
             return False
         last = written.rows[-1][4]
         return state is last or is_same(written_state(last), state)
 
-    def note(self, execution_id: str, layer_id: str, kept: Any, hook: str) -> None:
-        """Note a write, given a copy of the state that nobody writes into."""
-        written = self._written(execution_id, layer_id)
-        if written is not None:
-            self._history.add(written, self._live[execution_id].event_place, hook, kept)
-
-    def _written(self, execution_id: str, layer_id: str) -> Written | None:
+    def note(self, execution_id: str, layer_id: str, kept: Any, hook: str) -> bool:
+        """Note a write, given a copy of the state that nobody writes into; returns whether it is in the run, too."""
         execution = self._live.get(execution_id)
         if execution is None:
+            return False
+        written: Written | None = execution.written.get(layer_id)
+        if written is None or written.is_dropped:
+            written = self._begun(execution, execution_id, layer_id)
+            if written is None:
+                return False
+        place = execution.event_place
+        now = self._history.add(written, place, hook, kept)
+        if self.note_row is None:
+            return False
+        self.note_row((LayerStateChanged.kind, place, now, layer_id, hook, kept))
+        return True
+
+    def _begun(self, execution: _Live, execution_id: str, layer_id: str) -> Written | None:
+        scope = self._scopes.get(layer_id)
+        if scope is None:
             return None
-        found: Written | None = execution.written.get(layer_id)
-        if found is None or found.is_dropped:
-            scope = self._scopes.get(layer_id)
-            if scope is None:
-                return None
-            key = execution_id
-            if scope != "execution":
-                key = resolve_scope_key(scope, ScopeIds(execution_id, execution.event_place[0], execution.resource_id))
-            found = execution.written[layer_id] = self._history.written(layer_id, key)
+        key = execution_id
+        if scope != "execution":
+            key = resolve_scope_key(scope, ScopeIds(execution_id, execution.event_place[0], execution.resource_id))
+        found = execution.written[layer_id] = self._history.written(layer_id, key)
         return found

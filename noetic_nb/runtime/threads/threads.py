@@ -71,7 +71,7 @@ class Threads:
         self._clearing = asyncio.Lock()
         self._history = StateHistory(engine.clock)
         # Only root executions are in `live`. A child's states are its own, and show in the write of its parent's merge.
-        engine.stack.state.history = LiveHistory(self._history, engine.stack.layers, self.live)
+        self.written = engine.stack.state.history = LiveHistory(self._history, engine.stack.layers, self.live)
         engine.stack.state.on_problem = self._warn
 
     def thread(self, thread_id: str) -> Thread:

@@ -12,7 +12,8 @@ from dataclasses import field
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.memory.enforcement import FAILED_GUIDANCE, fault_text
+from noetic_nb.memory.decision_rows import fault_text
+from noetic_nb.memory.enforcement import FAILED_GUIDANCE
 from noetic_nb.memory.hook_timeout import is_cancelled
 from noetic_nb.memory.params import BeforeToolCallParams, PastCall
 from noetic_nb.memory.steering_decision import ALLOW, SteeringAction, SteeringDecision, as_decision, most_restrictive

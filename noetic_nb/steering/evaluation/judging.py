@@ -8,7 +8,8 @@ from typing import Any, Final, Literal
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import SteeringDecided
-from noetic_nb.memory.enforcement import FAILED_GUIDANCE, fault_text
+from noetic_nb.memory.decision_rows import fault_text
+from noetic_nb.memory.enforcement import FAILED_GUIDANCE
 from noetic_nb.memory.hook_timeout import is_cancelled
 from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.memory.steering_decision import ALLOW, SteeringAction, SteeringDecision

@@ -141,19 +141,7 @@ export default () => {
       store.select(model, { ...pair.go, call: null, item: null, decision: null });
       known = store.selection;
     };
-    rows.addEventListener("click", (event) => {
-      const row = event.target.closest("tr");
-      if (row && !String(getSelection())) pick(row.pair);
-    });
-    rows.addEventListener("keydown", (event) => {
-      const row = event.target.closest("tr");
-      if (!row || row !== event.target) return;
-      if (event.key === "Enter" || event.key === " ") pick(row.pair);
-      else if (event.key === "PageDown" && !later.disabled) later.click();
-      else if (event.key === "PageUp" && !earlier.disabled) earlier.click();
-      else return;
-      event.preventDefault();
-    });
+    chosenRows(rows, (row) => pick(row.pair), later, earlier);
     const goTo = (node) => {
       before = start > 0 ? [...before, start] : before;
       start = Number(node.dataset.first);

@@ -279,7 +279,7 @@ export default () => {
       if (!same) parent.replaceChildren(...texts.map(([text, found]) => make(found ? "mark" : "span", {}, text)));
     }
 
-    const act = (line, isKey) => {
+    const act = (line) => {
       if (line.more !== undefined) return openFold(line.of);
       if (line.fold !== undefined) {
         if (opened.delete(`${line.first}`)) return store.changed();
@@ -288,19 +288,7 @@ export default () => {
       focusRow(line);
       store.select(model, line.go);
     };
-    rows.addEventListener("click", (event) => {
-      const row = event.target.closest("tr");
-      if (row && !String(getSelection())) act(row.line);
-    });
-    rows.addEventListener("keydown", (event) => {
-      const row = event.target.closest("tr");
-      if (!row || row !== event.target) return;
-      if (event.key === "Enter" || event.key === " ") act(row.line);
-      else if (event.key === "PageDown" && !older.disabled) older.click();
-      else if (event.key === "PageUp" && !newer.disabled) newer.click();
-      else return;
-      event.preventDefault();
-    });
+    chosenRows(rows, (row) => act(row.line), older, newer);
     rows.addEventListener("focusin", (event) => {
       const line = event.target.closest("tr")?.line;
       if (line?.at !== undefined) focusRow(line);

@@ -126,22 +126,10 @@ export default () => {
       store.select(model, { thread_id: thread[1], turn: row.turn, call: null, item: null, decision: null });
       known = store.selection;
     };
-    rows.addEventListener("click", (event) => {
-      const row = event.target.closest("tr")?.write;
-      if (row && !String(getSelection())) pick(row);
-    });
+    chosenRows(rows, (row) => pick(row.write), older, newer);
     rows.addEventListener("focusin", (event) => {
       const row = event.target.closest("tr")?.write;
       if (row) focusRow(row);
-    });
-    rows.addEventListener("keydown", (event) => {
-      const row = event.target.closest("tr");
-      if (!row || row !== event.target) return;
-      if (event.key === "Enter" || event.key === " ") pick(row.write);
-      else if (event.key === "PageDown" && !older.disabled) older.click();
-      else if (event.key === "PageUp" && !newer.disabled) newer.click();
-      else return;
-      event.preventDefault();
     });
     const turnPage = (by) => {
       start = Math.max(0, start + by * store.data.page);

@@ -239,16 +239,7 @@ export default () => {
       const line = event.target.closest("button");
       if (line) look({ what: "span", at: Number(line.dataset.at) }, true);
     });
-    const useRow = (event) => {
-      const row = event.target.closest("tr");
-      if (row && !String(getSelection())) look({ what: "span", at: Number(row.dataset.at) }, true);
-    };
-    rows.addEventListener("click", useRow);
-    rows.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter" && event.key !== " ") return;
-      event.preventDefault();
-      useRow(event);
-    });
+    chosenRows(rows, (row) => look({ what: "span", at: Number(row.dataset.at) }, true), newer, older);
     older.addEventListener("click", () => {
       listStart = Math.max(0, listStart - 50);
       relist();

@@ -61,19 +61,19 @@ def headline(timeline: Timeline) -> str:
     return said
 
 
-def span_line(span: Span, *, length: int = 80) -> str:
+def span_line(span: Span) -> str:
     """Return a span in one line: what it is, how long it took, and how it ended."""
     kind = "" if span.kind == "turn" else f"{span.kind} "
     took = duration_text(span.duration_ms)
     said = ", ".join([text for text in (took, plain(span.status)) if text])
     sign = f"{SIGNS[span.severity]} " if span.severity else ""
-    return f"{sign}{kind}{plain_line(span.name, length)}: {said}"
+    return f"{sign}{kind}{plain_line(span.name, 80)}: {said}"
 
 
-def problem_lines(timeline: Timeline, most: int = LISTED) -> tuple[list[tuple[Span, str]], int]:
+def problem_lines(timeline: Timeline) -> tuple[list[tuple[Span, str]], int]:
     """Return the last spans that did not go well, each in a line with its error, and how many there are besides."""
     numbers = timeline.problems
-    found = [timeline.spans[at] for at in numbers[-most:]]
+    found = [timeline.spans[at] for at in numbers[-LISTED:]]
     lines = []
     for span in found:
         why = f" ({plain_line(span.error, 160)})" if span.error else ""

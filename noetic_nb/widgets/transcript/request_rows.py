@@ -17,7 +17,6 @@ from noetic_nb.runs.requests.sent_request import RecordedRequest, SentItem
 from noetic_nb.runtime.planning.least_budget import AbsentItem, LeastBudget
 
 __all__ = [
-    "MOST_ABSENT",
     "RequestRow",
     "RowOrigin",
     "budget_parts",
@@ -137,19 +136,17 @@ def budget_parts(found: LeastBudget) -> tuple[float, str]:
     return number, "; ".join([name, *[f"{other} {more}" for other, more in others]])
 
 
-def request_rows(
-    request: RecordedRequest, meta: Mapping[str, Any], *, most_absent: int = MOST_ABSENT
-) -> list[RequestRow]:
+def request_rows(request: RecordedRequest, meta: Mapping[str, Any]) -> list[RequestRow]:
     """Return a request as rows; where the run does not have it, its policy and the conversation before the call.
 
-    Of history that was not sent, more than `most_absent` items are one row.
+    Of history that was not sent, more than `MOST_ABSENT` items are one row.
     """
     names = _tool_names(request.known or ())
     view = request.view
     if view is None:
         return [*_policy(request, meta), *_conversation(request, names)]
     rows = [*_instructions(request, view), *_tools(request, view)]
-    absent = _Absent(request, view, names, most_absent)
+    absent = _Absent(request, view, names)
     offered = 0
     for sent in request.items:
         if sent.origin.startswith("layer:"):
@@ -258,7 +255,7 @@ def _absent(request: RecordedRequest, view: ViewAssembled) -> tuple[AbsentItem, 
 class _Absent:
     """What was not sent, handed out in the places where it would have stood."""
 
-    def __init__(self, request: RecordedRequest, view: ViewAssembled, names: Mapping[Any, str], most: int) -> None:
+    def __init__(self, request: RecordedRequest, view: ViewAssembled, names: Mapping[Any, str]) -> None:
         self._request, self._names = request, names
         self._can_replan = request.can_replan
         absent = _absent(request, view)
@@ -266,7 +263,7 @@ class _Absent:
         self.forced = frozenset(forced)
         self._offers = deque([one for one in absent if one.origin != "history"])
         history = [one for one in absent if one.origin == "history" and one.reason != "forced"]
-        self._older = history[: max(0, len(history) - most)]
+        self._older = history[: max(0, len(history) - MOST_ABSENT)]
         self._history = deque(history[len(self._older) :])
         # Older runs know of an offer no more than its size.
         self._sizes = [] if view.unsent else [fate for fate in view.fates if fate.origin.startswith("layer:")]
