@@ -112,7 +112,7 @@ def lets_pass(runner: HookRunner, execution_id: str, place: Place, response: Mod
         return False
     after = []
     for layer, passes in runner.order.passing:
-        start = runner.clock.monotonic_ms()
+        start = 0.0 if note is None else runner.clock.monotonic_ms()
         state = passes(execution_id, states.peek(execution_id, layer.id), response, runner.clock)
         if state is None:
             return False

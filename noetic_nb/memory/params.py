@@ -254,7 +254,7 @@ class _FlatToolCall(BeforeToolCallParams):
 
 
 def tool_call_params(*fields: Any) -> BeforeToolCallParams:
-    """Return the parameters of a call, in the form that is quickest to read."""
+    """Return the parameters of a call, given all of its fields in order, in the form that is quickest to read."""
     args = fields[1]
     if type(args) is FrozenDict:
         # Looked at once a call, where every rule would have to look again.
@@ -262,8 +262,8 @@ def tool_call_params(*fields: Any) -> BeforeToolCallParams:
             if type(value) not in FLAT and (type(value) is not tuple or not FLAT.issuperset(map(type, value))):
                 break
         else:
-            return _FlatToolCall(*fields)
-    return BeforeToolCallParams(*fields)
+            return tuple.__new__(_FlatToolCall, fields)
+    return tuple.__new__(BeforeToolCallParams, fields)
 
 
 class _AfterModelCall(NamedTuple):

@@ -391,17 +391,18 @@ class LayerStack:
         *,
         log: ItemLog | Sequence[Item],
         outcome: ExecutionOutcome,
-        ended: Callable[[Mapping[str, Exception]], None],
-    ) -> Steps[Stop | None]:
+        ended: Callable[[Mapping[str, Exception], Stop | None], None],
+    ) -> Steps[None]:
         """Do what `complete` and `dispose` do, the second whatever becomes of the first; yields what has to be waited for.
 
-        Returns a stop that a layer asked for. `ended` is called with what `dispose` returns.
+        `ended` is called with what `dispose` returns, and with a stop that a layer asked for.
         """
+        stop = None
         try:
             yield from completing(self._runner, ctx, _view(log), outcome)
-            return self.take_stop(ctx)
+            stop = self.take_stop(ctx)
         finally:
-            ended((yield from disposing(self._runner, self._eventual, ctx)))
+            ended((yield from disposing(self._runner, self._eventual, ctx)), stop)
 
     def end_now(self, execution_id: str) -> dict[str, Exception] | None:
         """Do what `complete` and `dispose` do, where no layer has anything to do then and nothing is on its way to storage.
@@ -411,7 +412,12 @@ class LayerStack:
         dict of str to Exception, or None
             As `dispose`; None where there is something to wait for, and nothing was done.
         """
-        if self.hooks & _ENDING or self._runner.has_stops or not self.state.is_idle or self._eventual.refreshing:
+        if (
+            not _ENDING.isdisjoint(self.hooks)
+            or self._runner.has_stops
+            or not self.state.is_idle
+            or self._eventual.refreshing
+        ):
             return None
         return forget(self._runner, self._eventual, execution_id)
 

@@ -268,7 +268,11 @@ async def close_execution(engine: Engine, ctx: Context, outcome: ExecutionEnd) -
 
 
 async def _close_layers(engine: Engine, ctx: Context, outcome: ExecutionEnd) -> Stop | None:
-    def ended(failed: Mapping[str, Exception]) -> None:
+    stop: Stop | None = None
+
+    def ended(failed: Mapping[str, Exception], asked_for: Stop | None = None) -> None:
+        nonlocal stop
+        stop = asked_for
         if failed and ctx.record is not None:
             ctx.record.turn.problem = layers_not_saved(failed)
 
@@ -279,12 +283,10 @@ async def _close_layers(engine: Engine, ctx: Context, outcome: ExecutionEnd) -> 
             return None
         steps = engine.stack.closing(engine.hook_context(ctx), log=ctx.item_log, outcome=outcome, ended=ended)
         context = copy_context()  # what hooks set in it at the end is theirs
-        try:
-            waiting = context.run(next, steps)
-        except StopIteration as done:
-            stop: Stop | None = done.value
-            return stop
-        return await protected(stepped(steps, waiting), "Closing an execution", context)
+        waiting = context.run(next, steps, None)
+        if waiting is not None:
+            await protected(stepped(steps, waiting), "Closing an execution", context)
+        return stop
     finally:
         ctx.hook_base = None  # it refers to the execution, which is to go when nobody has it any more
 
