@@ -119,7 +119,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Send a file at a time to whichever worker is free, in the order below.
 
     The browser's tests of a worker share a browser, a server and a page: to start them takes eight seconds of the processors, so
-    half of the workers do without. The runs of a notebook are slow, and notebooks go one by one.
+    two of three workers do without. The runs of a notebook are slow, and notebooks go one by one.
     A file at a time, since the scheduler looks through everything it sent whenever a test ends.
     """
     from xdist.scheduler import LoadScopeScheduling
@@ -133,7 +133,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
         def _assign_work_unit(self, node: Any) -> None:
             others = {each for each in self.nodes if each is not node and self._has_browser(each)}
-            if not self._has_browser(node) and 2 * len(others) >= len(self.nodes):
+            if not self._has_browser(node) and 3 * len(others) >= len(self.nodes):
                 rest = next((scope for scope in self.workqueue if BROWSER not in scope), None)
                 if rest is not None:
                     self.workqueue.move_to_end(rest, last=False)
