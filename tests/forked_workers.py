@@ -9,12 +9,13 @@ from __future__ import annotations
 import atexit
 import gc
 import os
+import select
 import signal
 import sys
 import threading
 import traceback
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -28,6 +29,48 @@ from hypothesis.internal.conjecture.providers import _get_local_constants
 
 TASKS = Path("/proc/self/task")
 """Has an entry for each thread, also for those that Python did not start."""
+SILENCE_S = 1200
+"""How long a worker may say nothing, seconds: a test has 900 at most, and its end is told."""
+LOOK_MS = 1000
+"""How often to look whether a worker that says nothing is there."""
+ENDING_S = 60
+"""How long threads of a worker and what it does at its end may take, seconds, once its tests are done."""
+
+
+class Reader:
+    """Reads what a worker sends, and knows when no more will come.
+
+    The end of the pipe does not tell: what a test has forked has it open too, and may outlive a worker that was killed.
+    """
+
+    def __init__(self, pipe: int, worker: int, has_ended: Callable[[], bool], silence_s: float | None) -> None:
+        self.pipe, self.worker, self.has_ended, self.silence_s = pipe, worker, has_ended, silence_s
+        self.is_silent = False
+        self.received = bytearray()
+        self.poll = select.poll()
+        self.poll.register(pipe, select.POLLIN)
+
+    def read(self, numbytes: int) -> bytes:
+        while len(self.received) < numbytes:
+            self.received += self.more()
+        data = bytes(self.received[:numbytes])
+        del self.received[:numbytes]
+        return data
+
+    def more(self) -> bytes:
+        waited_ms = 0  # counted and not measured: the leader may have been stopped for a while
+        while not self.poll.poll(LOOK_MS):
+            waited_ms += LOOK_MS
+            if self.has_ended():
+                if not self.poll.poll(0):
+                    raise EOFError("the worker has ended")
+            elif self.silence_s is not None and waited_ms >= 1000 * self.silence_s:
+                self.is_silent = True
+                os.kill(self.worker, signal.SIGKILL)
+        data = os.read(self.pipe, 65536)
+        if not data:
+            raise EOFError("the worker has closed its pipe")
+        return data
 
 
 class ForkedIO(Popen2IO):
@@ -36,6 +79,12 @@ class ForkedIO(Popen2IO):
     def __init__(self, pid: int, to_fork: int, from_fork: int, execmodel: Any) -> None:
         super().__init__(os.fdopen(to_fork, "wb"), os.fdopen(from_fork, "rb"), execmodel)
         self.pid = pid
+
+    def has_ended(self) -> bool:
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:  # waited for
+            return True
 
     def wait(self) -> int | None:
         with suppress(ChildProcessError):  # waited for
@@ -63,10 +112,28 @@ def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
         forks = fork_each([spec.id for spec in own])
     start = gateway_io.create_io
 
+    silence_s = None if getattr(config.option, "timeout", None) == 0 else SILENCE_S
+
     def create_io(spec: Any, execmodel: Any) -> Any:
-        return ForkedIO(*forks.pop(spec.id), execmodel) if spec.id in forks else start(spec, execmodel)
+        if spec.id in forks:
+            io: Any = ForkedIO(*forks.pop(spec.id), execmodel)
+            pid, has_ended = io.pid, io.has_ended
+        else:
+            io = start(spec, execmodel)
+            pid, has_ended = io.popen.pid, lambda: io.popen.poll() is not None
+        io.reader = Reader(io.infile.fileno(), pid, has_ended, silence_s)
+        io.read = io.reader.read
+        return io
 
     gateway_io.create_io = create_io
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_handlecrashitem(report: Any) -> None:
+    """Say of a worker that was ended why it was."""
+    reader = getattr(report.node.gateway._io, "reader", None)
+    if reader is not None and reader.is_silent:
+        report.longrepr += f": it said nothing for {reader.silence_s} s and was ended"
 
 
 def import_suite(config: pytest.Config) -> None:
@@ -133,6 +200,8 @@ def serve(its_input: int, its_output: int) -> NoReturn:
     except BaseException:
         traceback.print_exc()
     finally:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(ENDING_S)
         with suppress(BaseException):
             threading._shutdown()
             atexit._run_exitfuncs()

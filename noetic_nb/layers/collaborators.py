@@ -13,8 +13,9 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeAlias
 
-from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.errors import NoeticError
 from noetic_nb.layers.embedding import Embedder, EmbedTexts, HashingEmbedder
+from noetic_nb.layers.schemas import option_error
 from noetic_nb.sync import awaited
 from noetic_nb.worker_threads import has_threads
 
@@ -33,35 +34,31 @@ _HINT: Final = (
 _MISTAKES: Final = (TypeError, ValueError, AttributeError, LookupError, NameError)
 
 
-def _refused(what: str, given: object, hint: str = _HINT, code: str = CODE) -> NoeticConfigError:
-    return NoeticConfigError(code, what, given=given, hint=hint)
-
-
 def check_function(given: Any, option: str, takes: str, count: int = 1, *, code: str = CODE) -> None:
     """Check that an option is a function of so many arguments, None where it is left out; `takes` names the arguments."""
     if given is None:
         return
     if not callable(given):
         hint = "Pass the function itself, without calling it."
-        raise _refused(f"`{option}` is a function of {takes}.", given, hint, code)
+        raise option_error(f"`{option}` is a function of {takes}.", given, hint, code=code)
     problem = _unfit(given, count)
     if problem:
         hint = "Give it these parameters; wrap what has others in a lambda."
-        raise _refused(f"`{option}` is called with {takes} only: {problem}.", given, hint, code)
+        raise option_error(f"`{option}` is called with {takes} only: {problem}.", given, hint, code=code)
 
 
 def check_whole(**options: Any) -> None:
     """Check that options are whole numbers."""
     for option, given in options.items():
         if isinstance(given, bool) or not isinstance(given, int):
-            raise _refused(f"`{option}` is a whole number.", given, f"Write {option}=3, without quotes.")
+            raise option_error(f"`{option}` is a whole number.", given, f"Write {option}=3, without quotes.")
 
 
 def check_model_name(given: Any, option: str = "model") -> None:
     """Check that an option is the name of a model, not its client."""
     if given is not None and not isinstance(given, str):
         hint = 'Clients belong to the harness: AgentHarness(config, model={"name": client}), and the layer gets "name".'
-        raise _refused(f"`{option}` is the name of a model.", given, hint)
+        raise option_error(f"`{option}` is the name of a model.", given, hint)
 
 
 def _unfit(function: Any, count: int = 1) -> str | None:
@@ -88,14 +85,14 @@ def as_embedder(given: Embedder | EmbedTexts | None) -> Embed:
     try:
         found = _first_answer(function)
     except _MISTAKES as exc:
-        raise _refused(f"The embedder fails for two words: {type(exc).__name__}: {exc}.", given) from exc
+        raise option_error(f"The embedder fails for two words: {type(exc).__name__}: {exc}.", given, _HINT) from exc
     except Exception:
         return function
     if found is not _UNKNOWN:
         try:
             _vectors(found, len(_PROBE))
         except TypeError as exc:
-            raise _refused(f"The embedder was tried with two words: {exc}", given) from exc
+            raise option_error(f"The embedder was tried with two words: {exc}", given, _HINT) from exc
     return function
 
 
@@ -105,15 +102,15 @@ def embed_function(given: Embedder | EmbedTexts) -> Embed:
     Raises `NoeticConfigError` ``INVALID_LAYER_OPTION`` for what is none.
     """
     if inspect.isclass(given):
-        raise _refused("An embedder is given as its class.", given, f"Make one: {given.__name__}(...).")
+        raise option_error("An embedder is given as its class.", given, f"Make one: {given.__name__}(...).")
     method: Any = getattr(given, "embed", None)
     candidate: Any = method if callable(method) else given
     if not callable(candidate):
         also = " Pass its method: model.encode." if hasattr(given, "encode") else ""
-        raise _refused("This is no embedder: it has no `embed` and is no function.", given, _HINT + also)
+        raise option_error("This is no embedder: it has no `embed` and is no function.", given, _HINT + also)
     problem = _unfit(candidate)
     if problem:
-        raise _refused(f"An embedder is called with a list of texts only: {problem}.", given)
+        raise option_error(f"An embedder is called with a list of texts only: {problem}.", given, _HINT)
     function: Embed = candidate
     return function
 

@@ -9,24 +9,26 @@ from tests.browser.lab import wait_for
 # Blends colours over what lies behind and reports every text whose contrast is below 4.5 to 1 (WCAG 2.2, level AA).
 CONTRAST: Final = r"""root => {
   const ctx = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
-  const rgba = css => { ctx.clearRect(0, 0, 1, 1); ctx.fillStyle = "#000"; ctx.fillStyle = css; ctx.fillRect(0, 0, 1, 1);
-    const [r, g, b, a] = ctx.getImageData(0, 0, 1, 1).data; return [r, g, b, a / 255]; };
+  const kept = (known, make) => key => { if (!known.has(key)) known.set(key, make(key)); return known.get(key); };
+  const rgba = kept(new Map(), css => { ctx.clearRect(0, 0, 1, 1); ctx.fillStyle = "#000"; ctx.fillStyle = css;
+    ctx.fillRect(0, 0, 1, 1); const [r, g, b, a] = ctx.getImageData(0, 0, 1, 1).data; return [r, g, b, a / 255]; });
   const over = (top, below, opacity = 1) => { const a = top[3] * opacity;
     return [0, 1, 2].map(i => top[i] * a + below[i] * (1 - a)).concat(1); };
   const lum = c => { const [r, g, b] = c.slice(0, 3).map(v => { v /= 255;
     return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
   const ratio = (a, b) => { const [x, y] = [lum(a), lum(b)].sort((p, q) => q - p); return (x + 0.05) / (y + 0.05); };
-  const behind = node => { if (!node) return [255, 255, 255, 1];
+  const behind = kept(new Map(), node => { if (!node) return [255, 255, 255, 1];
     const bg = rgba(getComputedStyle(node).backgroundColor);
-    return bg[3] === 1 ? bg : over(bg, behind(node.parentElement)); };
+    return bg[3] === 1 ? bg : over(bg, behind(node.parentElement)); });
   const found = [];
   let checked = 0;
   for (const node of [root, ...root.querySelectorAll("*")]) {
     if (["STYLE", "TITLE", "title", "SCRIPT", "OPTION"].includes(node.tagName)) continue;
     const own = [...node.childNodes].filter(n => n.nodeType === 3).map(n => n.data).join("").trim();
+    if (!own) continue;
     const box = node.getBoundingClientRect();
     const style = getComputedStyle(node);
-    if (!own || !box.width || !box.height || style.visibility === "hidden") continue;
+    if (!box.width || !box.height || style.visibility === "hidden") continue;
     if (node.disabled || node.closest(":disabled")) continue;  // inactive controls are exempt
     let ground = behind(node instanceof SVGElement ? node.closest("div") : node);
     if (node instanceof SVGElement) {

@@ -104,6 +104,7 @@ def notebook(lab: Lab, browser: Browser, request: pytest.FixtureRequest) -> Iter
     from tests.browser.window import LabNotebook, Window
 
     opened: list[LabNotebook] = []
+    failed_before = request.session.testsfailed
 
     def open_notebook(*cells: str, is_alone: bool = False, saved: Any = None) -> LabNotebook:
         assert not opened, "one notebook in a test: what is looked for on the page must not be that of another"
@@ -114,7 +115,7 @@ def notebook(lab: Lab, browser: Browser, request: pytest.FixtureRequest) -> Iter
 
     yield open_notebook
     for each in opened:
-        each.close()
+        each.close(is_suspect=request.session.testsfailed > failed_before)
     for each in opened:
         assert each.foreign == [], "the page called another host"
         assert each.wrong() == []

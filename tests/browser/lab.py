@@ -35,6 +35,26 @@ SETTINGS: Final = {
     # Cells that are scrolled away must stay in the page, or a test cannot find them.
     "@jupyterlab/notebook-extension:tracker": {"windowingMode": "none"},
 }
+# What no notebook of a test shows or asks for: each page would load it, and each server look for languages and terminals.
+# Notebook 7 has all of its own.
+LEFT_OUT: Final = (
+    *(
+        f"@jupyterlab/{name}-extension"
+        for name in (
+            "audio", "celltags", "console", "csvviewer", "debugger", "documentsearch", "extensionmanager", "fileeditor", "help",
+            "htmlviewer", "hub", "imageviewer", "inspector", "javascript", "json", "json-lines", "launcher", "logconsole", "lsp",
+            "markdownviewer", "mermaid", "pdf", "pluginmanager", "running", "settingeditor", "terminal",
+            "theme-dark-high-contrast", "toc", "tooltip", "vega5", "video", "workspaces",
+        )
+    ),
+    *(
+        f"@jupyterlab/notebook-extension:{name}"
+        for name in ("cloned-outputs", "language-server", "search", "toc")
+    ),
+    "@jupyterlab/apputils-extension:announcements", "@jupyterlab/apputils-extension:licenses-client",
+    "@jupyterlab/apputils-extension:licenses-plugin", "@jupyter-notebook/lab-extension", "jupyterlab-jupytext",
+)  # fmt: skip
+SERVER_LEFT_OUT: Final = ("jupyter_lsp", "jupyter_server_terminals", "jupyterlab_jupytext", "notebook", "notebook_shim")
 
 
 def wait_for(check: Callable[[], T], what: str, *, seconds: float = 30.0) -> T:
@@ -50,11 +70,23 @@ def wait_for(check: Callable[[], T], what: str, *, seconds: float = 30.0) -> T:
         pause = min(2 * pause, 0.05)
 
 
-# Starts a front end as its command does. Of the forms of texts that no schema of its own asks for, one takes a second to import.
-START: Final = """
+# Ends a process when the one that started it has: a worker that was killed closes nothing.
+FOLLOW: Final = """
+import os, signal, threading, time
+def follow():
+    while os.getppid() == {parent}:
+        time.sleep(1)
+    os.kill(os.getpid(), signal.SIGTERM)
+threading.Thread(target=follow, daemon=True).start()
+"""
+# Starts a front end as its command does. Of the forms of texts that no schema of its own asks for, one takes a second to import;
+# and the program that would build a front end is not started, to tell where it would fetch from.
+START: Final = f"""{FOLLOW}
 import sys
 sys.modules["rfc3987_syntax"] = None
-from {module} import main
+import jupyterlab.commands
+jupyterlab.commands._yarn_config = lambda logger: {{{{"yarn config": {{{{}}}}}}}}
+from {{module}} import main
 sys.exit(main())
 """
 
@@ -67,6 +99,7 @@ FRONT_ENDS: Final = {
             "--LabApp.extension_manager=readonly",
             "--LabApp.news_url=None",
             "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+            f"--ServerApp.jpserver_extensions={dict.fromkeys(SERVER_LEFT_OUT, False)}",
         ),
         "LabApp",
         False,
@@ -89,14 +122,18 @@ class Lab:
         settings = root / "app_settings"
         settings.mkdir()
         (settings / "overrides.json").write_text(json.dumps(SETTINGS))
+        if front_end == "lab":
+            page = {"disabledExtensions": dict.fromkeys(LEFT_OUT, True), "buildCheck": False}
+            (settings / "page_config.json").write_text(json.dumps(page))
         self.context: BrowserContext | None = None
         self.window: Window | None = None
         self._log = (root / "lab.log").open("w")
         self._process = subprocess.Popen(
             [
-                sys.executable, "-c", START.format(module=module), "--no-browser", "--allow-root", "--ip=127.0.0.1",
-                f"--port={port}", "--ServerApp.port_retries=0", f"--IdentityProvider.token={self.token}",
-                f"--ServerApp.root_dir={root}", f"--{app}.app_settings_dir={settings}", *more,
+                sys.executable, "-c", START.format(module=module, parent=os.getpid()),
+                "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}", "--ServerApp.port_retries=0",
+                f"--IdentityProvider.token={self.token}", f"--ServerApp.root_dir={root}",
+                f"--{app}.app_settings_dir={settings}", *more,
                 f"--{app}.expose_app_in_browser=True",
             ],
             stdout=self._log,

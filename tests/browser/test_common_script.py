@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from noetic_nb.widgets import Ledger, RuleEditor, Workbench
+from noetic_nb.widgets import Ledger, RuleEditor, RunTimeline, Workbench
 from noetic_nb.widgets.base.assets import _text, once_a_page
+from tests.widgets.timeline_scenes import ten_thousand_spans
 
 # A model as anywidget gives it, which keeps what is sent.
 MODEL = """
@@ -330,3 +331,43 @@ def test_a_page_evaluates_a_script_once_and_dresses_each_document_and_shadow_onc
         expect(views.nth(at)).to_have_css("color", "rgb(1, 2, 3)")
     assert opened.evaluate("evaluated") == 1
     assert opened.evaluate("document.adoptedStyleSheets.length") == 1
+
+
+def test_a_choice_is_brought_into_the_part_that_was_asked_for_last(page: Any) -> None:
+    # The page has not got the picture of the part, and does not get it before the choice.
+    with RunTimeline(ten_thousand_spans()) as view:
+        opened = page("")
+        opened.evaluate(
+            """async ([source, snapshot]) => {
+                const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+                const view = (await import(url)).default();
+                Object.assign(model.traits, { snapshot, scale: "time" });
+                model.save_changes = () => null;
+                view.initialize({ model });
+                view.render({ model, el: root });
+            }""",
+            [view._esm, view.snapshot],
+        )
+
+        def asked(what: str) -> list[Any]:
+            found = opened.wait_for_function(
+                "what => { const is = model.sent.filter(({ type, request }) => type === 'get' && request.what === what);"
+                " return is.length > 0 && is; }",
+                arg=what,
+            )
+            return list(found.json_value())
+
+        first = asked("window")[0]
+        opened.locator(".nn-tl-bar[data-many]").nth(3).click()
+        at = len(view._timeline.timeline.spans) // 2
+        opened.evaluate("at => model.receive({ type: 'chosen', at })", at)
+        choice = asked("span")[0]
+        for each in (choice, first):
+            answer = {"type": "got", "id": each["id"], **view._answer(each["request"])}
+            opened.evaluate(
+                "answer => { model.receive(answer); return new Promise(done => setTimeout(done)); }", answer
+            )
+        last = asked("window")[-1]["request"]
+
+        span = view._timeline.answer(choice["request"])
+    assert last["from"] < span["from"] < span["to"] < last["to"]

@@ -336,9 +336,12 @@ class LabNotebook:
         )
         self.page.evaluate(KEEP, light)
 
-    def close(self) -> None:
-        """Leave the page open for the next notebook if it is as it was."""
-        if not self.window.leave():
+    def close(self, *, is_suspect: bool = False) -> None:
+        """Leave the page open for the next notebook if it is as it was.
+
+        A page of a test that failed is asked nothing: it may be busy for ever, and a question to a page has no time limit.
+        """
+        if is_suspect or not self.window.leave():
             self.window.close()
             self.lab.window = None
         if self.window.shared is not self:

@@ -41,6 +41,7 @@ def connected(folder: str) -> socket.socket | None:
 
 def _connection(folder: str) -> socket.socket | None:
     channel = socket.socket(socket.AF_UNIX)
+    channel.settimeout(PARENT_S)  # where too many wait for it, it answers nobody
     try:
         channel.connect(os.path.join(folder, FORKS_FROM))
     except OSError:

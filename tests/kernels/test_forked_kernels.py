@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -219,3 +220,16 @@ def test_a_kernel_is_ended_before_it_has_a_group_of_its_own() -> None:
     kernel.wait()  # which finds that it was waited for
     launcher.close()
     zygote.selector.close()
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("said", [b"", (100).to_bytes(4, "big"), (100).to_bytes(4, "big") + b'{"arguments"'])
+def test_a_launcher_that_says_nothing_holds_up_nobody(monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
+    monkeypatch.setattr("tests.kernels.zygote.ASKED_S", 0.01)
+    zygote, (own, launcher) = Zygote.__new__(Zygote), socket.socketpair()
+    zygote.listener = SimpleNamespace(accept=lambda: (own, None))
+    launcher.sendall(said)
+
+    assert zygote._fork() is None
+
+    launcher.close()

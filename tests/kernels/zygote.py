@@ -51,6 +51,8 @@ OWN_VARIABLES: Final = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")
 BARE: Final = "bare"
 """The file in the folder that says that nothing is to be imported."""
 OWNER_S: Final = 1.0
+ASKED_S: Final = 10.0
+"""How long a launcher that is connected may take to say what it asks for: the others wait meanwhile."""
 
 
 def load() -> dict[str, str]:
@@ -140,11 +142,13 @@ class Zygote:
 
     def _fork(self) -> Asked | None:
         channel, _ = self.listener.accept()
+        channel.settimeout(ASKED_S)
         try:
             asked = Asked(channel)
-        except (OSError, ValueError):  # its launcher has ended
+        except (OSError, ValueError):  # its launcher has ended, or says nothing
             channel.close()
             return None
+        channel.settimeout(None)
         pid = os.fork()
         if pid == 0:
             channel.close()

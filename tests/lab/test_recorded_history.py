@@ -13,7 +13,8 @@ from noetic_nb.lab import backtest
 from noetic_nb.lab.recorded_calls import calls_of
 from noetic_nb.steering import RuleBook
 from noetic_nb.widgets.rules.draft_trial import sample_calls
-from tests.steering.test_tree_history import attempt, both, call, confirm, pay, started
+from tests.runtime.factories import attempt, started
+from tests.steering.test_tree_history import both, call, confirm, pay
 
 SEEN: list[Any] = []
 

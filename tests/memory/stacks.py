@@ -48,6 +48,17 @@ class Watched(LayerStack):
         return [(e.layer_id, e.hook, e.status) for e in self.events if isinstance(e, MemoryTraceSpan)]
 
 
+class Seen:
+    """A sink that keeps events."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+
+    def emit(self, event: Any) -> None:
+        """Take an event."""
+        self.events.append(event)
+
+
 def boom(params: Any) -> Any:
     """Raise, as a hook with a mistake in it does."""
     raise RuntimeError("boom")

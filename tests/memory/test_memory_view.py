@@ -15,22 +15,12 @@ from noetic_nb.items import item_text
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.memory import MemoryLayer, layer_fn
 from noetic_nb.storage import InMemoryStorage, SQLiteStorage
-from tests.memory.stacks import layer
+from tests.memory.stacks import Seen, layer
 
 
 class Profile(BaseModel):
     city: str = ""
     visits: int = 0
-
-
-class Seen:
-    """Collects events."""
-
-    def __init__(self) -> None:
-        self.events: list[Any] = []
-
-    def emit(self, event: Any) -> None:
-        self.events.append(event)
 
 
 def agent(*memory: MemoryLayer, replies: Any = None, tools: Any = (), storage: Any = None, **config: Any) -> Any:

@@ -13,17 +13,10 @@ import pytest
 from noetic_nb.memory import ExecutionContext, LayerStack, LayerStateStore, MemoryHooks, MemoryLayer, Stop
 from noetic_nb.memory.layer import DEFAULT_TIMEOUTS_MS
 from noetic_nb.memory.state_copy import deep_copy, flat_copy
+from tests.memory.stacks import Seen
 
 CTX = ExecutionContext(execution_id="e1", thread_id="t1", turn=1)
 STOP = Stop({"kind": "enough"}, "That is enough.")
-
-
-class Sink:
-    def __init__(self) -> None:
-        self.events: list[Any] = []
-
-    def emit(self, event: Any) -> None:
-        self.events.append(event)
 
 
 @dataclass
@@ -95,7 +88,7 @@ async def outcome(store: Callable[[Any], Any], *, followed: bool, timeouts: Any 
     beside = MemoryHooks(init=lambda p: {"state": {"n": 0}}, store=at_once)
     layer = MemoryLayer(id="notes", slot=1, scope="thread", hooks=hooks, timeouts=timeouts or {})
     other = MemoryLayer(id="other", slot=2, scope="thread", hooks=beside)
-    stack = LayerStack([layer, other], state=states, sink=Sink() if followed else None)
+    stack = LayerStack([layer, other], state=states, sink=Seen() if followed else None)
     await stack.init(CTX)
     await stack.store(CTX, response={"items": []}, log=())
     return states.states("e1"), told, stack.take_stop(CTX)

@@ -7,10 +7,21 @@ from typing import Any
 
 import pytest
 
-from noetic_nb.models import OpenAIModel
+from noetic_nb.items import input_message
+from noetic_nb.models import ModelRequest, OpenAIModel, StreamingModelClient, StreamPart
 from tests.models.endpoint import Endpoint, running
 
 KEY = "key-of-no-known-shape-42"
+
+
+def ask(*items: Any, **fields: Any) -> ModelRequest:
+    """Return a request that says "hi", where it has no other items."""
+    return ModelRequest(**{"model": "step-model", "items": items or (input_message("hi"),), **fields})
+
+
+async def parts_of(model: StreamingModelClient, request: ModelRequest) -> list[StreamPart]:
+    """Return all that a model streams."""
+    return [part async for part in model.stream(request)]
 
 
 @pytest.fixture(autouse=True)

@@ -26,13 +26,12 @@ from noetic_nb.models import (
     OpenAIModel,
     Reply,
     ScriptedModel,
-    StreamPart,
     TokenLogprob,
     ToolSpec,
     Usage,
 )
 from noetic_nb.models.cassette_file import content_of, differences
-from tests.models.conftest import KEY
+from tests.models.conftest import KEY, parts_of
 from tests.models.endpoint import Endpoint, chat, chat_chunks, sse
 from tests.redaction.shapes import made
 
@@ -46,10 +45,6 @@ JSON = st.recursive(
 
 def ask(text: str = "hi", **fields: Any) -> ModelRequest:
     return ModelRequest(**{"model": "m", "items": (input_message(text),), **fields})
-
-
-async def parts_of(model: CassetteModel, request: ModelRequest) -> list[StreamPart]:
-    return [part async for part in model.stream(request)]
 
 
 @pytest.fixture

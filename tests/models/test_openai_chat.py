@@ -19,26 +19,17 @@ from noetic_nb.items import (
 from noetic_nb.models import (
     ModelDelta,
     ModelParams,
-    ModelRequest,
     ModelResponse,
     OpenAIModel,
-    StreamPart,
     TokenLogprob,
     ToolSpec,
     Usage,
 )
+from tests.models.conftest import ask, parts_of
 from tests.models.endpoint import Endpoint, chat, chat_chunks, sse
 
 Make = Callable[..., OpenAIModel]
 LOOK = ToolSpec("desk/look", "Find an order.", {"type": "object", "properties": {"id": {"type": "string"}}})
-
-
-def ask(*items: Any, **fields: Any) -> ModelRequest:
-    return ModelRequest(**{"model": "step-model", "items": items or (input_message("hi"),), **fields})
-
-
-async def parts_of(model: OpenAIModel, request: ModelRequest) -> list[StreamPart]:
-    return [part async for part in model.stream(request)]
 
 
 def called(name: str, arguments: Any, id_: str = "call_1", **more: Any) -> dict[str, Any]:

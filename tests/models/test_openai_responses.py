@@ -19,23 +19,18 @@ from noetic_nb.items import (
 from noetic_nb.models import (
     ModelDelta,
     ModelParams,
-    ModelRequest,
     ModelResponse,
     OpenAIModel,
-    StreamPart,
     TokenLogprob,
     ToolSpec,
     Usage,
 )
+from tests.models.conftest import ask, parts_of
 from tests.models.endpoint import Endpoint, response, response_events, sse
 
 Make = Callable[..., OpenAIModel]
 LOOK = ToolSpec("desk/look", "Find an order.", {"type": "object", "properties": {}})
 THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
-
-
-def ask(*items: Any, **fields: Any) -> ModelRequest:
-    return ModelRequest(**{"model": "step-model", "items": items or (input_message("hi"),), **fields})
 
 
 def message(text: str, **more: Any) -> dict[str, Any]:
@@ -48,10 +43,6 @@ def call(name: str, arguments: str = "{}") -> dict[str, Any]:
         "type": "function_call", "id": "fc_1", "call_id": "call_1", "name": name, "arguments": arguments,
         "status": "completed",
     }  # fmt: skip
-
-
-async def parts_of(model: OpenAIModel, request: ModelRequest) -> list[StreamPart]:
-    return [part async for part in model.stream(request)]
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ from noetic_nb.models import (
     Usage,
 )
 from noetic_nb.tokens import estimate_tokens
+from tests.models.conftest import parts_of
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
@@ -38,10 +39,6 @@ JSON = st.recursive(
 
 def ask(text: str = "hi", **fields: Any) -> ModelRequest:
     return ModelRequest(**{"model": "m", "items": (input_message(text, item_id="u1"),), **fields})
-
-
-async def parts_of(model: StreamingModelClient, request: ModelRequest) -> list[StreamPart]:
-    return [part async for part in model.stream(request)]
 
 
 # What it performs

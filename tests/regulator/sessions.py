@@ -10,6 +10,8 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 
+from noetic_nb.regulator import Regulator
+from noetic_nb.regulator.decisions import CircuitBreak
 from noetic_nb.regulator.measures.word_lists import RELEASE_WORDS
 from noetic_nb.regulator.measures.word_patterns import lexicon
 
@@ -235,3 +237,9 @@ def run_session(ours: Any, theirs: Any, seed: int, *, most_events: int) -> int:
             pair.swap_snapshots()
     pair.compare_snapshots()
     return count
+
+
+def reason(regulator: Regulator) -> Any:
+    """Return why a regulator breaks the circuit; None where it does not."""
+    decision = regulator.decide()
+    return decision.reason if isinstance(decision, CircuitBreak) else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -11,9 +10,10 @@ import noetic_nb as nn
 from noetic_nb.events import RegulatorDecided
 from noetic_nb.lab import datasets, first_stop, replay_regulator
 from noetic_nb.regulator import CallBudget, Regulator, Settings, record_events
-from noetic_nb.regulator.decisions import CallBudgetExceeded, CircuitBreak
+from noetic_nb.regulator.decisions import CallBudgetExceeded
 from noetic_nb.regulator.events import ToolCall, TurnStart
 from noetic_nb.widgets import RegulatorTrends
+from tests.regulator.sessions import reason
 
 
 def fed(budget: CallBudget, *names: str) -> Regulator:
@@ -21,11 +21,6 @@ def fed(budget: CallBudget, *names: str) -> Regulator:
     for place, name in enumerate(names):
         regulator.on_event(ToolCall(name, str(place)))
     return regulator
-
-
-def reason(regulator: Regulator) -> Any:
-    decision = regulator.decide()
-    return decision.reason if isinstance(decision, CircuitBreak) else None
 
 
 def test_as_many_calls_as_the_budget_has_are_made_and_no_more() -> None:

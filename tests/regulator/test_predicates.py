@@ -26,7 +26,6 @@ from noetic_nb.regulator import (
     ToolLoop,
 )
 from noetic_nb.regulator.decisions import (
-    CircuitBreak,
     CostCapReached,
     LowConfidenceSpans,
     RepeatedFailurePattern,
@@ -46,7 +45,7 @@ from noetic_nb.regulator.events import (
 from noetic_nb.regulator.measures.topics import Topics
 from noetic_nb.regulator.predicates.explanation import Condition, finding
 from noetic_nb.regulator.settings import RECOMMENDED_SETTINGS
-from tests.regulator.sessions import RELAXED
+from tests.regulator.sessions import RELAXED, reason
 
 
 def regulator_with(*predicates: Predicate, events: Any = ()) -> Regulator:
@@ -54,11 +53,6 @@ def regulator_with(*predicates: Predicate, events: Any = ()) -> Regulator:
     for event in events:
         regulator.on_event(event)
     return regulator
-
-
-def reason(regulator: Regulator) -> Any:
-    decision = regulator.decide()
-    return decision.reason if isinstance(decision, CircuitBreak) else None
 
 
 def poor() -> list[QualityFeedback]:

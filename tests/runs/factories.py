@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
 from noetic_nb.events import (
+    EventSink,
     ItemsAppended,
     LayerTokens,
     MemoryTraceSpan,
@@ -28,6 +29,9 @@ from noetic_nb.events import (
 from noetic_nb.items import Item, assistant_message, freeze, function_call, function_call_output, input_message
 from noetic_nb.redact import is_secret_name
 from noetic_nb.runs.events.event_codec import EVENT_TYPES
+from noetic_nb.runs.regulation.regulator_signals import Signals
+from noetic_nb.runs.regulation.thread_signals import ThreadSignals
+from noetic_nb.testing import FakeClock, SeededIds
 
 # What stands under a name such as "pin" is hidden in a file, and does not come back equal.
 NAMES = st.text(max_size=5).filter(lambda name: not is_secret_name(name))
@@ -123,3 +127,32 @@ def conversation(turns: int = 2, *, thread: str = "t1") -> list[RunEvent]:
             QualityGiven(at, now + 6, 0.5, "grader"),
         ]
     return events
+
+
+class Desk:
+    """The part of a harness that recording relies on."""
+
+    def __init__(self, name: str = "desk") -> None:
+        self.sinks: list[EventSink] = []
+        self.clock, self.ids = FakeClock(7_000), SeededIds(1)
+        self.name = name
+
+    def subscribe(self, sink: EventSink) -> Callable[[], None]:
+        self.sinks.append(sink)
+        return lambda: self.sinks.remove(sink)
+
+    def describe(self) -> dict[str, object]:
+        return {"config": {"name": self.name}, "models": ["scripted"]}
+
+    def emit(self, *events: RunEvent) -> None:
+        for event in events:
+            for sink in tuple(self.sinks):
+                sink.emit(event)
+
+
+def signals_of(*events: Any) -> ThreadSignals:
+    """Return what is read of one thread."""
+    signals = Signals()
+    for event in events:
+        signals.take(event)
+    return next(iter(signals.threads.values()))

@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,35 +18,13 @@ from hypothesis import strategies as st
 
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.events import EventSink, ItemsAppended, QualityGiven, RunEvent, TurnStarted, Where
+from noetic_nb.events import ItemsAppended, QualityGiven, RunEvent, TurnStarted, Where
 from noetic_nb.runs import Run, load_run, record
 from noetic_nb.runs.load import member_ends
 from noetic_nb.runs.recording import autosave as autosaving
 from noetic_nb.runs.recording.kept_turns import KeptTurn, with_dropped
-from noetic_nb.testing import FakeClock, SeededIds
-from tests.runs.factories import conversation
+from tests.runs.factories import Desk, conversation
 from tests.runs.seeded_run import harness
-
-
-class Desk:
-    """The part of a harness that recording relies on."""
-
-    def __init__(self, name: str = "desk") -> None:
-        self.sinks: list[EventSink] = []
-        self.clock, self.ids = FakeClock(7_000), SeededIds(1)
-        self.name = name
-
-    def subscribe(self, sink: EventSink) -> Callable[[], None]:
-        self.sinks.append(sink)
-        return lambda: self.sinks.remove(sink)
-
-    def describe(self) -> dict[str, object]:
-        return {"config": {"name": self.name}, "models": ["scripted"]}
-
-    def emit(self, *events: RunEvent) -> None:
-        for event in events:
-            for sink in tuple(self.sinks):
-                sink.emit(event)
 
 
 def turn_of(number: int, *, thread: str = "t1") -> list[RunEvent]:
@@ -423,7 +400,7 @@ def test_a_file_that_something_else_took_is_left_alone(path: Path) -> None:
 def test_another_process_is_refused_while_one_saves(path: Path) -> None:
     run = record(Desk(), autosave=path)
     program = (
-        f"import noetic_nb as nn\nfrom tests.runs.test_autosave import Desk\nnn.record(Desk(), autosave={str(path)!r})"
+        f"import noetic_nb as nn\nfrom tests.runs.factories import Desk\nnn.record(Desk(), autosave={str(path)!r})"
     )
 
     refused = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)

@@ -4,43 +4,25 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
 
 import pytest
 
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import EventSink, ItemsAppended, QualityGiven
+from noetic_nb.events import ItemsAppended, QualityGiven
 from noetic_nb.runs import Recorder, Run, record
-from noetic_nb.testing import FakeClock, SeededIds
-from tests.runs.factories import where
+from tests.runs.factories import Desk, where
 
 
-class Desk:
-    """The part of a harness that recording relies on."""
-
-    def __init__(self) -> None:
-        self.sinks: list[EventSink] = []
-        self.clock = FakeClock(7_000)
-        self.ids = SeededIds(1)
-
-    def subscribe(self, sink: EventSink) -> Callable[[], None]:
-        self.sinks.append(sink)
-        return lambda: self.sinks.remove(sink)
-
-    def describe(self) -> dict[str, object]:
-        return {"config": {"name": "desk"}, "models": ["scripted"]}
-
-    def grade(self, quality: float) -> None:
-        for sink in self.sinks:
-            sink.emit(QualityGiven(where(), 1.0, quality, "person"))
+def grade(desk: Desk, quality: float) -> None:
+    desk.emit(QualityGiven(where(), 1.0, quality, "person"))
 
 
 def test_a_recorded_run_grows_with_the_harness_and_knows_its_set_up() -> None:
     desk = Desk()
 
     run = record(desk)
-    desk.grade(0.5)
+    grade(desk, 0.5)
 
     assert [event.kind for event in run.events] == ["quality_given"]
     assert run.meta["config"] == {"name": "desk"}
@@ -53,7 +35,7 @@ def test_attaching_the_same_harness_twice_does_not_double_events() -> None:
     run = record(desk)
 
     assert record(desk, run=run) is run
-    desk.grade(0.5)
+    grade(desk, 0.5)
 
     assert len(run.events) == 1
 
@@ -62,8 +44,8 @@ def test_two_harnesses_may_fill_one_run() -> None:
     one, other = Desk(), Desk()
     run = record(other, run=record(one))
 
-    one.grade(0.1)
-    other.grade(0.2)
+    grade(one, 0.1)
+    grade(other, 0.2)
 
     assert [event.quality for event in run.select(QualityGiven)] == [0.1, 0.2]
 
@@ -74,9 +56,9 @@ def test_stop_recording_detaches_and_recording_may_begin_again() -> None:
 
     run.stop_recording()
     run.stop_recording()
-    desk.grade(0.1)
+    grade(desk, 0.1)
     record(desk, run=run)
-    desk.grade(0.2)
+    grade(desk, 0.2)
 
     assert [event.quality for event in run.select(QualityGiven)] == [0.2]
 

@@ -10,18 +10,12 @@ from hypothesis import strategies as st
 
 from noetic_nb.events import ModelCalled, QualityGiven, RegulatorDecided, RegulatorSaw, Where
 from noetic_nb.runs import Run
-from noetic_nb.runs.regulation.regulator_signals import Signals, ThreadSignals, rolling_mean
+from noetic_nb.runs.regulation.regulator_signals import Signals, rolling_mean
 from noetic_nb.widgets.trends.trends_marks import lanes, marks_of
+from tests.runs.factories import signals_of as read
 from tests.widgets.scenes import demo_run, hostile_run, long_run, two_threads_run
 
 T1 = Where("t1", "e1", 1)
-
-
-def read(*events: Any) -> ThreadSignals:
-    signals = Signals()
-    for event in events:
-        signals.take(event)
-    return next(iter(signals.threads.values()))
 
 
 def saw(kind: str, where: Where = T1, layer: str = "regulation", **fields: Any) -> RegulatorSaw:

@@ -55,6 +55,13 @@ class WrittenInPieces:
         yield await self.complete(request)
 
 
+class OddModel:
+    """A model that answers with an item of a type that nobody knows."""
+
+    async def complete(self, request: Any) -> ModelResponse:
+        return ModelResponse((nn.Item(type="custom:thing"),))
+
+
 def attempt(*steps: Any) -> Any:
     """Return a step that runs steps one after another, whatever becomes of each, and says how they ended."""
 

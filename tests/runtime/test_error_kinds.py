@@ -7,18 +7,13 @@ from typing import Any
 import pytest
 
 import noetic_nb as nn
-from noetic_nb.models import ModelResponse
 from noetic_nb.steps import channel, fork, spawn, step
 from noetic_nb.testing import drive_loop
-from tests.runtime.factories import make_harness
+from tests.runtime.factories import OddModel, make_harness
 
 
 async def unknown_item(harness: nn.AgentHarness) -> Any:
-    class Odd:
-        async def complete(self, request: Any) -> ModelResponse:
-            return ModelResponse((nn.Item(type="custom:thing"),))
-
-    return await make_harness(Odd()).execute("hi")
+    return await make_harness(OddModel()).execute("hi")
 
 
 async def waits(harness: nn.AgentHarness) -> Any:

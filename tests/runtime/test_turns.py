@@ -12,7 +12,7 @@ import noetic_nb as nn
 from noetic_nb.errors import innermost
 from noetic_nb.items import assistant_message, input_message, item_text
 from noetic_nb.models import ModelRequest, ModelResponse
-from tests.runtime.factories import lookup, make_harness, outputs, record_events, texts
+from tests.runtime.factories import OddModel, lookup, make_harness, outputs, record_events, texts
 
 
 async def test_a_turn_without_tools_logs_question_and_answer() -> None:
@@ -177,12 +177,8 @@ async def test_garbage_from_a_model_is_one_clear_error(value: Any) -> None:
 
 
 async def test_an_unknown_item_type_from_a_model_is_refused() -> None:
-    class Odd:
-        async def complete(self, request: Any) -> ModelResponse:
-            return ModelResponse((nn.Item(type="custom:thing"),))
-
     with pytest.raises(nn.NoeticError) as caught:
-        await make_harness(Odd()).execute("hi")
+        await make_harness(OddModel()).execute("hi")
 
     assert caught.value.kind == "item_schema_mismatch"
 

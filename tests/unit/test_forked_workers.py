@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.forked_workers import TASKS
+from tests import forked_workers
+from tests.forked_workers import TASKS, Reader
 
 ROOT = Path(__file__).parents[2]
 LEADER = """
@@ -39,6 +41,16 @@ CRASH = """
 import os, signal
 def test_crash(): os.kill(os.getpid(), signal.SIGKILL)
 """
+CRASH_OF_A_PARENT = """
+import os, signal
+def test_crash():
+    child = os.fork()
+    if child == 0:
+        signal.alarm(100)
+        signal.pause()
+    open("child", "w").write(str(child))
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
 WARNS = """
 import warnings
 warnings.warn("look out", UserWarning)
@@ -57,11 +69,12 @@ def run(folder: Path, *options: str, **files: str) -> str:
     (folder / "said").mkdir()
     (folder / "pytest.ini").write_text("[pytest]\ntestpaths = .\nfilterwarnings = error\n")
     command = ["-q", "-n", "2", "-p", "xdist", "-p", "tests.forked_workers", "--import-mode=importlib", *options]
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "--disable-plugin-autoload", *command],
-        capture_output=True, text=True, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    return done.stdout + done.stderr
+    with (folder / "output").open("w") as output:  # not a pipe, which ends when nobody has it open
+        subprocess.run(
+            [sys.executable, "-m", "pytest", "--disable-plugin-autoload", *command],
+            stdout=output, stderr=output, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=100,
+        )  # fmt: skip
+    return (folder / "output").read_text()
 
 
 @pytest.mark.skipif(not TASKS.exists(), reason="no forks on this system")
@@ -82,6 +95,34 @@ def test_a_worker_that_crashed_is_reported_and_replaced(tmp_path: Path) -> None:
 
     assert re.search(r"^1 failed, 12 passed in", said, re.MULTILINE), said
     assert re.search(r"worker 'gw\d' crashed while running 'test_crash.py::test_crash'", said)
+
+
+@pytest.mark.skipif(not TASKS.exists(), reason="no forks on this system")
+def test_a_worker_that_was_killed_is_reported_also_while_its_child_lives(tmp_path: Path) -> None:
+    try:
+        said = run(tmp_path, conftest=LEADER, test_them=TESTS, test_crash=CRASH_OF_A_PARENT)
+    finally:
+        os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
+
+    assert re.search(r"^1 failed, 12 passed in", said, re.MULTILINE), said
+    assert re.search(r"worker 'gw\d' crashed while running 'test_crash.py::test_crash'", said)
+
+
+def test_a_worker_that_says_nothing_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forked_workers, "LOOK_MS", 1)
+    (its_end, other_end), worker = os.pipe(), subprocess.Popen(["sleep", "100"])
+    reader = Reader(its_end, worker.pid, lambda: worker.poll() is not None, silence_s=0.02)
+    os.write(other_end, b"1234567")
+
+    assert (reader.read(3), reader.read(4)) == (b"123", b"4567")
+    assert not reader.is_silent
+    with pytest.raises(EOFError, match="has ended"):  # though its pipe is open
+        reader.read(1)
+
+    assert reader.is_silent
+    assert worker.wait(60) == -signal.SIGKILL
+    for end in (its_end, other_end):
+        os.close(end)
 
 
 @pytest.mark.skipif(not TASKS.exists(), reason="no forks on this system")

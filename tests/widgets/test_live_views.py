@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import ipywidgets
 import pytest
 from ipywidgets.embed import embed_data
 
@@ -21,7 +20,7 @@ from noetic_nb.widgets import RegulatorTrends, TokenAllocation
 from noetic_nb.widgets.base import cells
 from noetic_nb.widgets.base.reading_thread import follower_of
 from tests.widgets.scenes import demo_run, hostile_run, layer, turn, view
-from tests.widgets.views import MAKERS, OFFERED, RUN_VIEWS, VIEWS
+from tests.widgets.views import MAKERS, OFFERED, RUN_VIEWS, VIEWS, comms
 
 BROWSER_TESTS = Path(__file__).parents[1] / "browser"
 WIDGETS = Path(inspect.getfile(cells)).parents[1]
@@ -42,10 +41,6 @@ def in_cell(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def listeners(run: Run) -> int:
     return len(follower_of(run).views)
-
-
-def comms() -> int:
-    return len(ipywidgets.widgets.widget._instances)
 
 
 @pytest.mark.parametrize("offered", OFFERED)

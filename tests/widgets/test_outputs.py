@@ -17,7 +17,7 @@ from noetic_nb.widgets import TokenAllocation
 from noetic_nb.widgets.base import cells, display, weakly
 from noetic_nb.widgets.base.reading_thread import at_cell_end
 from tests.widgets.scenes import demo_run, short_run, turn
-from tests.widgets.views import RUN_VIEWS, VIEWS
+from tests.widgets.views import RUN_VIEWS, VIEWS, comms
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -77,10 +77,6 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Page:
     monkeypatch.setitem(sys.modules, "IPython.display", module.display)
     monkeypatch.setattr(cells, "_open", {})
     return made
-
-
-def comms() -> int:
-    return len(ipywidgets.widgets.widget._instances)
 
 
 @pytest.mark.parametrize("make", VIEWS)

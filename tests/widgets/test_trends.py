@@ -24,10 +24,10 @@ from noetic_nb.events import (
 from noetic_nb.lab import datasets
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
-from noetic_nb.runs.regulation.regulator_signals import Signals
 from noetic_nb.runs.regulation.thread_signals import ThreadSignals, TurnSignals
 from noetic_nb.widgets import RegulatorTrends
 from noetic_nb.widgets.trends.trends_panels import ThreadChart, handles_of, lines_of
+from tests.runs.factories import signals_of as read
 from tests.widgets.scenes import HOSTILE, demo_run, long_run, watched_run, watched_turn
 
 STOP = {
@@ -48,13 +48,6 @@ def decided(number: int, decision: dict[str, Any] | None = None, **fields: Any) 
 
 def cost(number: int, **fields: Any) -> RegulatorSaw:
     return RegulatorSaw(where(number), 0.0, "regulation", {"kind": "cost", "tokens_in": 5, "tokens_out": 10, **fields})
-
-
-def read(*events: Any) -> Any:
-    signals = Signals()
-    for event in events:
-        signals.take(event)
-    return next(iter(signals.threads.values()))
 
 
 def shown(view: RegulatorTrends) -> list[str]:

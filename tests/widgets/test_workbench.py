@@ -9,7 +9,6 @@ import threading
 import weakref
 from typing import Any
 
-import ipywidgets
 import pytest
 
 import noetic_nb as nn
@@ -27,12 +26,9 @@ from noetic_nb.widgets.workbench.thread_names import NAMES_SENT
 from tests.widgets.hostile_texts import HOSTILE_TEXTS, hostile_run
 from tests.widgets.scenes import decisions, demo_run, turn
 from tests.widgets.test_hostile_texts import INVISIBLE, wire
+from tests.widgets.views import comms
 
 WHERE = Where("t1", "e1", 1)
-
-
-def comms() -> int:
-    return len(ipywidgets.widgets.widget._instances)
 
 
 def rules() -> nn.RuleBook:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import ipywidgets
+
 from noetic_nb import widgets
 from noetic_nb.steering import RuleBook
 from noetic_nb.widgets import Approval, Compare, RuleEditor, Selection
@@ -40,3 +42,8 @@ NO_VIEWS: Final = {Approval, Selection}
 OFFERED: Final = [getattr(widgets, name) for name in widgets.__all__ if isinstance(getattr(widgets, name), type)]
 RUN_VIEWS: Final = [view for view in OFFERED if issubclass(view, RunView) and view not in MAKERS]
 VIEWS: Final = [MAKERS.get(view, view) for view in OFFERED if view not in NO_VIEWS]
+
+
+def comms() -> int:
+    """Return how many widgets are open."""
+    return len(ipywidgets.widgets.widget._instances)

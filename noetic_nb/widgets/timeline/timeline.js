@@ -195,12 +195,13 @@ export default () => {
     };
     const bringIn = ({ from, to, lane }) => {
       const view_ = now();
-      const isBeside = to < view_.from || from > view_.to;
-      const isThin = to - from < (view_.to - view_.from) / (width() / PX_A_BIN);
+      const [start, stop] = range ?? [0, view_.end]; // what was asked for last, whose picture may be on its way
+      const isBeside = to < start || from > stop;
+      const isThin = to - from < (stop - start) / (width() / PX_A_BIN);
       const isAbove = lane !== null && (lane < view_.first || lane >= view_.first + view_.lanes.length);
       if (isAbove) first = Math.max(0, lane - 5);
       if (isBeside) {
-        const wide = Math.max(to - from, isThin ? 0 : view_.to - view_.from) * 1.5 || (view_.to - view_.from) / 8;
+        const wide = Math.max(to - from, isThin ? 0 : stop - start) * 1.5 || (stop - start) / 8;
         view((from + to) / 2 - wide / 2, (from + to) / 2 + wide / 2);
       } else if (isAbove) refetch();
     };
