@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import doctest
 import gc
+import linecache
 import os
 import random
 import re
@@ -103,6 +104,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
     finally:
         gc.enable()
         gc.freeze()
+        linecache.clearcache()  # every example would look whether the files of all of them have changed
         # What tests make is gone when they end, mostly without the collector: it comes less often than in a program.
         gc.set_threshold(20_000, 10, 10)
 
