@@ -31,12 +31,13 @@ def nothing_collected(*, is_old: bool = False) -> Iterator[None]:
     """
     was_on = gc.isenabled()
     gc.disable()
+    before = gc.get_count()[0]
     try:
         yield
     finally:
         if was_on:
             # Frozen and thawed at once is moved to the oldest generation; what a program has frozen itself stays so.
-            if is_old and gc.get_count()[0] > FEW and not gc.get_freeze_count():
+            if is_old and gc.get_count()[0] - before > FEW and not gc.get_freeze_count():
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()

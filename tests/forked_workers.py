@@ -102,7 +102,9 @@ def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
     own = [spec for spec in specs if spec.popen and not spec.python]
     if len(own) != len(specs) or not TASKS.exists():
         return
+    gc.disable()  # what is imported stays
     import_suite(config)
+    gc.enable()
     if len(list(TASKS.iterdir())) > 1:
         return
     gc.freeze()  # a look for garbage would write to every object, and so copy all that forks share

@@ -103,6 +103,8 @@ def _line_start(text: str, place: int, first: int) -> int:
 
 def assigned(text: str, raw: Callable[[int, int], str]) -> Iterator[Span]:
     """Find what is assigned to a secret name; `raw` returns how a stretch of the text is spelled where it came from."""
+    if "=" not in text and ":" not in text:  # most texts; no letter becomes one of these in lower case
+        return
     inside = 0  # what is below a secret key, up to here
     place = 0
     # The one letter that becomes two in lower case stands in no name.

@@ -132,7 +132,10 @@ def is_hinted(text: str) -> bool:
     for hint in _PLAIN_HINTS:
         if hint in text:
             return True
-    return any(pattern.search(text) for pattern in _ANY_HINT)
+    for pattern in _ANY_HINT:  # noqa: SIM110
+        if pattern.search(text):
+            return True
+    return False
 
 
 def may_hold_cookies(text: str, lower: str) -> bool:

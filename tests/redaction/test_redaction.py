@@ -328,17 +328,14 @@ HOSTILE = {
 def test_hostile_text_takes_time_in_proportion_to_its_length(piece: str) -> None:
     def cost(length: int) -> float:
         text = (piece * (length // len(piece) + 1))[:length]
-        best = 1e9
-        for _ in range(3):
-            start = time.process_time()
-            redact_text(text)
-            best = min(best, time.process_time() - start)
-        return best
+        start = time.process_time()
+        redact_text(text)
+        return time.process_time() - start
 
-    short, long = cost(20_000), cost(160_000)
+    short = min(cost(20_000) for _ in range(3))
 
-    # Eight times the length; the square of it would be sixty-four times.
-    assert long < 30 * max(short, 0.002)
+    # Eight times the length; the square of it would be sixty-four times. The best of three looks, of which one is mostly enough.
+    assert any(cost(160_000) < 30 * max(short, 0.002) for _ in range(3))
 
 
 def test_ten_million_letters_are_no_trouble() -> None:

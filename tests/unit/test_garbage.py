@@ -76,15 +76,21 @@ def test_what_a_program_has_frozen_itself_stays_so(is_frozen: bool) -> None:
     assert done.stdout.split() == [str(is_frozen), str(not is_frozen)]
 
 
-def test_little_is_young_without_a_look_at_what_is_frozen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_little_is_young_without_a_look_at_what_is_frozen_however_much_was_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delattr(gc, "get_freeze_count")
-    gc.collect()
+    usual = gc.get_threshold()
+    gc.set_threshold(100 * FEW)
+    try:
+        before = [[number] for number in range(2 * FEW)]
+        with nothing_collected(is_old=True):
+            made = [[number] for number in range(100)]
+        young = {id(each) for each in gc.get_objects(generation=0)}
+    finally:
+        gc.set_threshold(*usual)
 
-    with nothing_collected(is_old=True):
-        made = [[number] for number in range(100)]
-
-    young = {id(each) for each in gc.get_objects(generation=0)}
-    assert {id(each) for each in made} <= young
+    assert {id(each) for each in [*before, *made]} <= young
 
 
 def test_what_is_old_is_collected_all_the_same() -> None:
