@@ -341,6 +341,19 @@ def test_a_selection_of_any_kind_brings_its_call(desk: Run) -> None:
 # What pages ask
 
 
+def test_a_page_is_sent_a_choice_before_the_call_that_it_leads_to(desk: Run, sent: list[dict[str, Any]]) -> None:
+    denied = next(at for at, event in enumerate(desk.events) if getattr(event, "action", None) == "deny")
+    selection = Selection()
+    with Transcript(desk, selection=selection) as opened:
+        selection.select(call=0)
+        sent.clear()
+        selection.select(decision=denied)
+
+        # The other way round a page that has not drawn the first choice yet would go back to its call.
+        assert [message["type"] for message in sent if message["type"] in ("selected", "show")] == ["selected", "show"]
+        assert sent[-1]["at"] == opened.position > 0
+
+
 def test_the_index_of_ten_thousand_calls_is_light_and_a_call_is_a_page() -> None:
     run = many_calls()
     with Transcript(run) as opened:

@@ -141,11 +141,14 @@ class Transcript(RunView):
     def _selected(self, fields: dict[str, Any]) -> None:
         with self.up_to_date():
             place = self._transcript.place_of(fields)
-            # A page finds a call by itself, and what else is chosen by what it is sent.
-            self._announces = fields["call"] is None
+            self._announces = False
             self._show(place)
             self._announces = True
         super()._selected(fields)
+        # A page finds a call by itself, and what else is chosen by what it is sent: last, or a page that has yet to draw the
+        # choice before this one would go back there.
+        if place is not None and fields["call"] is None:
+            self.send({"type": "show", "at": self._transcript.shown})
 
     def _show(self, place: int | None) -> None:
         if place is not None:
