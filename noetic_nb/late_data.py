@@ -89,19 +89,18 @@ class LateState:
             """Return the state as it was written, also where its layer has gone on since; another one each time."""
 
 
-def as_late(state: Any) -> Any:
-    """Return a state in its late form, where it has one; else as it is.
+def as_late(state: Any) -> LateState | None:
+    """Return the late form of a state, None where it has none.
 
     Examples
     --------
     >>> as_late("as it is")
-    'as it is'
     """
     if isinstance(state, LateState):
         return state
     own = getattr(type(state), "as_late", None)
-    late = None if own is None else own(state)
-    return state if late is None else late
+    late: LateState | None = None if own is None else own(state)
+    return late
 
 
 def made_state(state: Any) -> Any:

@@ -107,11 +107,17 @@ async def decide(
 
 def lets_pass(runner: HookRunner, execution_id: str, place: Place, response: ModelResponse) -> bool:
     """Tell whether a response passes without a layer being asked, as none has anything to judge; it is in their ledgers then."""
-    states, note = runner.state, runner.traces.note
-    if not runner.order.passing or states.has_disabled:
+    states, note, passing = runner.state, runner.traces.note, runner.order.passing
+    if not passing or states.has_disabled:
         return False
+    if note is None and len(passing) == 1:  # as nearly always
+        ((layer, passes),) = passing
+        state = passes(execution_id, states.peek(execution_id, layer.id), response, runner.clock)
+        if state is not None:
+            states.set(execution_id, layer.id, state, hook="after_model_call")
+        return state is not None
     after = []
-    for layer, passes in runner.order.passing:
+    for layer, passes in passing:
         start = 0.0 if note is None else runner.clock.monotonic_ms()
         state = passes(execution_id, states.peek(execution_id, layer.id), response, runner.clock)
         if state is None:

@@ -80,7 +80,7 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
                 start = runner.storage_began()
                 await _look(runner, layer, target, ctx)
                 runner.storage_ended(ctx, start)
-    states = runner.state
+    states, read_ms = runner.state, 0.0
     for layer in runner.order.layers:
         error, state, held = None, UNSET, None
         has_init = layer.hooks.init is not None
@@ -93,7 +93,7 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
             error, state = outcome.error, outcome.value
         source = targets.get(layer.id)
         if source is not None and error is None and state is UNSET:
-            start = None if runner.traces.note is None else runner.storage_began()
+            start = runner.storage_began()
             if not source.is_immediate:
                 error, state = await _read_stored(runner, layer, source, ctx)
             else:
@@ -104,7 +104,7 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
                 if state is None:
                     state = UNSET
             if start is not None:
-                runner.storage_ended(ctx, start)
+                read_ms += runner.clock.monotonic_ms() - start
         if error is None and state is not UNSET:
             try:
                 states.set(ctx.execution_id, layer.id, state, hook="init", held=held)
@@ -119,7 +119,10 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
         elif layer.on_init_error == "disable":
             states.disable(ctx.execution_id, layer.id)
         else:
+            states.storage_time.add((ctx.thread_id, ctx.turn), read_ms)
             raise error
+    if read_ms:
+        states.storage_time.add((ctx.thread_id, ctx.turn), read_ms)
     # Only now, so that a state that was just loaded is not written back.
     if targets:
         states.register_targets(ctx.execution_id, targets)
@@ -286,7 +289,11 @@ def completing(
 ) -> Steps[None]:
     """Call every ``on_complete`` in the order of the layers; yields what has to be waited for. Errors are diagnostics."""
     states = runner.state
-    for layer in runner.order.active("on_complete", ctx):
+    order = runner.order
+    for layer in order.layers_with("on_complete"):
+        if not order.runs(layer, ctx.execution_id):
+            runner.traces.skipped(layer, "on_complete", ctx)
+            continue
         params = _record(CompleteParams, (view, ctx, states.peek(ctx.execution_id, layer.id), outcome))
         done = runner.begin(layer, "on_complete", params, ctx, read=_READ_COMPLETE)
         ended = done if isinstance(done, Outcome) else (yield done)
@@ -300,7 +307,11 @@ def completing(
 def disposing(runner: HookRunner, eventual: EventualRecalls[Any], ctx: ExecutionContext) -> Steps[dict[str, Exception]]:
     """Call every ``dispose``, last layer first, write out and forget the execution; yields what has to be waited for."""
     states = runner.state
-    for layer in runner.order.active("dispose", ctx):
+    order = runner.order
+    for layer in order.layers_with("dispose"):
+        if not order.runs(layer, ctx.execution_id):
+            runner.traces.skipped(layer, "dispose", ctx)
+            continue
         params = _record(DisposeParams, (states.peek(ctx.execution_id, layer.id), ctx))
         done = runner.begin(layer, "dispose", params, ctx)
         if not isinstance(done, Outcome):

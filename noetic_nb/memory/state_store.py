@@ -122,6 +122,12 @@ class LayerStateStore:
         """
         targets, history, tell = self._targets.get(execution_id), self.history, self.tell
         target = None if targets is None else targets.get(layer_id)
+        if hook != "init" and target is None and isinstance(state, LateState) and not self._listeners:
+            # As a ledger grows, several times a turn: nothing of it has to be copied, and nobody wants it made.
+            self._states.setdefault(execution_id, {})[layer_id] = state
+            if (history is None or not history.note(execution_id, layer_id, state, hook)) and tell is not None:
+                tell(execution_id, layer_id, state, hook)
+            return
         if (
             hook == "init"
             and history is not None
@@ -132,10 +138,8 @@ class LayerStateStore:
         if type(state) is not dict:  # as most are
             if target is not None or self._listeners:
                 state = made_state(state)
-            elif not isinstance(state, LateState):
-                state = as_late(state)
-            if isinstance(state, LateState):
-                kept = state
+            elif (late := as_late(state)) is not None:
+                state = kept = late
         if kept is None and (history is not None or target is not None or tell is not None):
             # Before anything else: where it fails, nothing has happened.
             try:

@@ -50,6 +50,8 @@ class SteeringHooks:
         self.judging = Judging(policy, limits)
         self.late = self.judging.late
         self.states = ExecutionStates(book, max_entries, scope, self.late)
+        # The last version of the rules of which none is about responses.
+        self._quiet: RuleSnapshot | None = None
         # By execution, evaluations that were cancelled.
         self._cancelled: dict[str, Row] = {}
 
@@ -208,9 +210,12 @@ class SteeringHooks:
     def _lets_pass(self, execution_id: str, state: Any, response: ModelResponse, clock: Clock) -> LateLedger | None:
         """Return the state with an entry for a response, where no rule is about responses; None where there is one."""
         start = clock.monotonic_ms()
-        if type(state) is not LateLedger or self.book.snapshot.prepared("after_model_call", None).rules:
-            return None
-        if not self.states.goes_on(state, execution_id):
+        snapshot = self.book.snapshot
+        if snapshot is not self._quiet:
+            if snapshot.prepared("after_model_call", None).rules:
+                return None
+            self._quiet = snapshot
+        if type(state) is not LateLedger or not self.states.goes_on(state, execution_id):
             return None
         duration = clock.monotonic_ms() - start
         return state.longer(response_row(response, clock.now_ms(), duration), self.states.max_entries)

@@ -188,7 +188,7 @@ class LateLedger(LateState):
 
     def longer(self, row: tuple[Any, ...], most: int) -> LateLedger:
         """Return the state with one more entry; of more than `most` the oldest goes."""
-        rows = (*self.rows, row)
+        rows = self.rows + (row,)  # noqa: RUF005 - in half the time, at every decision
         return LateLedger(rows if len(rows) <= most else rows[len(rows) - most :], self.pending)
 
     def made(self) -> State:

@@ -36,6 +36,7 @@ from noetic_nb.items import Item
 from noetic_nb.items.item import MESSAGE_FRAMES, known_tokens
 from noetic_nb.late_data import Later, held_by, written_state
 from noetic_nb.late_events import ROW_LENGTHS, Place, Row, place_of
+from noetic_nb.runs.events.row_stretches import RowStretch, stretches_between
 from noetic_nb.tokens import UNITS_PER_TOKEN
 
 __all__ = ["EventSizes"]
@@ -227,7 +228,7 @@ _EDGES: Final = frozenset({TurnStarted, TurnCompleted})
 # A layer's state grows slowly: one write in so many is looked at, and those that follow are taken to be like it.
 _MEASURED: Final = 16
 # Far from a bound this part of the events is measured closely, and of a few as many parts of rows as two turns have.
-_CLOSELY: Final = 8
+_CLOSELY: Final = 16
 _LEAST_CLOSELY: Final = 1_500
 _MOST_THREADS: Final = 1_000
 _state_of: Final = held_by(LayerStateChanged, "state")
@@ -318,14 +319,24 @@ class EventSizes:
         """
         closely = start + max(_LEAST_CLOSELY, (len(parts) - start) // _CLOSELY)
         seen: dict[str, list[int]] = {kind: [] for kind in _ALIKE_ROWS}
-        count, size, at = self._walk(parts, start, min(closely, len(parts)), _ROW_BYTES, seen)
+        marks: list[int] = []
+        count, size, at = self._walk(parts, start, min(closely, len(parts)), _ROW_BYTES, seen, marks)
         alike = {kind: sum(sizes) // len(sizes) for kind, sizes in seen.items() if sizes}
-        more, rest, at = self._walk(parts, at, len(parts), {**_ROW_BYTES, **alike}, seen)
+        known = {**_ROW_BYTES, **alike}
+        more, rest, at = self._walk(parts, at, len(parts), known, seen, [], stretches_between(parts, marks, known))
         return count + more, size + rest, at
 
     def _walk(
-        self, parts: Sequence[Any], at: int, end: int, known: Mapping[str, int], seen: Mapping[str, list[int]]
+        self,
+        parts: Sequence[Any],
+        at: int,
+        end: int,
+        known: Mapping[str, int],
+        seen: Mapping[str, list[int]],
+        marks: list[int],
+        stretches: Sequence[RowStretch] = (),
     ) -> tuple[int, int, int]:
+        """Measure what begins before a place; `marks` is filled with the places of what is no row."""
         count = size = 0
         lengths, is_text = ROW_LENGTHS, str
         while at < end:
@@ -333,7 +344,14 @@ class EventSizes:
             count += 1
             if type(kind) is not is_text:
                 size += self.of(kind)
+                marks.append(at)
                 at += 1
+                for stretch in stretches:
+                    if stretch.stands_at(parts, at):
+                        for place, after in stretch.unknown:
+                            size += self._of_row(parts[at + place : at + after])
+                        count, size, at = count + stretch.count, size + stretch.size, at + stretch.length
+                        break
             elif kind in known:
                 size += known[kind]
                 at += lengths[kind]

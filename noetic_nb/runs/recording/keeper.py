@@ -23,7 +23,7 @@ _LOG: Final = safe_logger("noetic_nb.runs")
 # A turn may take hours; this much of it is saved before it ends.
 _MOST_WAITING: Final = 500
 # Far from the bound so many events are measured at a time: to begin costs as much as ten of them.
-_AT_ONCE: Final = 2_000
+_AT_ONCE: Final = 4_000
 
 # By file: the runs that are saved as they grow in this process, and what keeps them.
 _RUNS: Final[WeakValueDictionary[str, Run]] = WeakValueDictionary()

@@ -81,7 +81,7 @@ class Written:
     the newest ones, which are not measured yet.
     """
 
-    __slots__ = ("guess", "is_dropped", "key", "rows", "size", "unmeasured")
+    __slots__ = ("is_dropped", "key", "measured_at", "rows", "size", "unmeasured")
 
     def __init__(self, key: tuple[str, str]) -> None:
         self.key = key
@@ -91,8 +91,8 @@ class Written:
         # A list, as most have a few rows and a deque begins with room for 64.
         self.rows: list[list[Any]] = []
         self.unmeasured = 0
-        # Bytes that each of those may have.
-        self.guess = MAX_BYTES
+        # How many may be: room is kept for them.
+        self.measured_at = 1
         # Of the state that was measured last.
         self.size = 0
 
@@ -102,7 +102,7 @@ class Written:
         Returns the bytes that have come to be known.
         """
         count = min(self.unmeasured, len(self.rows))
-        self.unmeasured = 0
+        self.unmeasured, self.measured_at = 0, 1
         if not count:
             return 0
         newest = self.rows[-1][4]
@@ -140,7 +140,8 @@ class StateHistory:
         self._order = 0
         # Of which layers and scopes the first writes were forgotten: what they were then is not known any more.
         self._shortened: set[tuple[str, str]] = set()
-        # Of all states that are remembered and measured; what more may wait for it, as far as one can tell.
+        # Bytes of all states that are remembered and measured; for how many more there is room that are not, as far as one can
+        # tell.
         self._bytes = 0
         self._waiting: list[Written] = []
         self._may_wait = MAX_BYTES * _WAITING
@@ -166,21 +167,30 @@ class StateHistory:
 
     def add(self, written: Written, place: Place, hook: str, kept: Any) -> float:
         """Note one write of a layer in one scope; returns when that was, in milliseconds."""
-        rows = written.rows
+        rows, unmeasured = written.rows, written.unmeasured + 1
         if len(rows) == MAX_CHANGES:
             self._shortened.add(written.key)
             self._bytes -= rows.pop(0)[5]
         order = self._order = self._order + 1
         now = self._clock.now_ms()
         rows.append([place, hook, now, order, kept, 0])
-        unmeasured = written.unmeasured = written.unmeasured + 1
-        if unmeasured == 1:
-            self._waiting.append(written)
-            written.guess = written.size or self._sizes.get(written.key[0], MAX_BYTES)
-        self._may_wait -= written.guess
-        if unmeasured == _MEASURED or self._may_wait < 0 or len(self._waiting) == _MOST_WAITING:
-            self._measure()
+        written.unmeasured = unmeasured
+        if unmeasured >= written.measured_at:
+            self._wait(written)
         return now
+
+    def _wait(self, written: Written) -> None:
+        """Let the next states of a layer wait to be measured, as many as there is room for; measure, where there is none."""
+        waiting = self._waiting
+        if written.unmeasured == 1:
+            waiting.append(written)
+            guess = written.size or self._sizes.get(written.key[0], MAX_BYTES)
+            most = min(_MEASURED, int(self._may_wait / max(1, guess)))
+            if most > 1 and len(waiting) < _MOST_WAITING:
+                self._may_wait -= most * guess
+                written.measured_at = most
+                return
+        self._measure()
 
     def _measure(self) -> None:
         """Measure what was written since the last time, which takes as long as to copy it, and forget what is too much."""

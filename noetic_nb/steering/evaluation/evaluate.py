@@ -104,7 +104,7 @@ async def evaluate(
     result = Evaluation() if result is None else result
     decisions: list[SteeringDecision] = []
     tool = params.tool_name if isinstance(params, BeforeToolCallParams) else None
-    rules, needs, _, _ = snapshot.prepared(point, tool)
+    rules, needs, *_ = snapshot.prepared(point, tool)
     bindings = Bindings(params, needs)
     is_stale = False
     # As where plain predicates are asked: from one rule to the next is what the first has taken.

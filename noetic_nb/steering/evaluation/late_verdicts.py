@@ -60,16 +60,17 @@ class LateVerdicts:
         """Begin an execution's queue and return its live list of waiting entries."""
         queue = self._queue(ctx)
         # Changed in place, never replaced: the layer's state holds this list.
-        queue.pending[:] = entries
+        if entries or queue.pending:
+            queue.pending[:] = entries
         # Never to a child: it is another conversation, which the verdict is not about.
-        if ctx.depth == 0:
+        if ctx.depth == 0 and self._carried:
             queue.pending += self._carried.pop(ctx.thread_id, [])
         return queue.pending
 
     def _queue(self, ctx: ExecutionContext) -> Queue:
         found = self.queues.get(ctx.execution_id)
         if found is None:
-            found = self.queues[ctx.execution_id] = Queue(ctx.thread_id, ctx.depth)
+            found = self.queues[ctx.execution_id] = Queue(ctx.thread_id, ctx.depth, [], {}, [])
         return found
 
     def pending(self, ctx: ExecutionContext, stated: list[QueuedVerdict] | None = None) -> list[QueuedVerdict]:
@@ -159,6 +160,8 @@ class LateVerdicts:
         if queue is None:
             return
         queue.ended = True
+        if not queue.pending:  # as nearly always
+            return
         # Compared by identity: two judges may give the same text, and each is delivered once.
         left = [entry for entry in queue.pending if not any(entry is kept for kept in queue.saved)]
         if left:
