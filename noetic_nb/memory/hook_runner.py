@@ -40,9 +40,12 @@ class Outcome:
     status: Literal["ok", "error", "timeout"] = "ok"
     duration_ms: float = 0.0
 
-    def __init__(self, *, error: BaseException | None = None) -> None:
-        if error is not None:
-            self.error, self.status = error, "error"
+    @classmethod
+    def failed(cls, error: BaseException) -> Outcome:
+        """Return the outcome of a hook that was not called, as this stood in the way."""
+        outcome = cls()
+        outcome.error, outcome.status = error, "error"
+        return outcome
 
 
 class HookRunner:

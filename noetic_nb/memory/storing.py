@@ -34,7 +34,7 @@ async def store_response(runner: HookRunner, ctx: ExecutionContext, response: An
         except Exception as exc:  # this layer's fault, not that of the turn
             error = StateNotCopied(layer.id, "store", state, exc)
             states.report(execution_id, layer.id, "store", error)
-            return Outcome(error=error)
+            return Outcome.failed(error)
         # A record of all its fields, in half the time of a call of its class.
         params = tuple.__new__(StoreParams, (items, view, answer, ctx, state))
         return runner.begin_store(layer, params, ctx)
