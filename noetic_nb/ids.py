@@ -25,9 +25,10 @@ if hasattr(os, "register_at_fork"):
 
 def _drawn() -> str:
     """Return 64 random bits as hexadecimal digits, from a fresh batch."""
-    digits = os.urandom(8 * _BATCH).hex()
-    _POOL.extend([digits[place : place + 16] for place in range(16, len(digits), 16)])
-    return digits[:16]
+    drawn = os.urandom(8 * _BATCH).hex(" ", 8).split()
+    first = drawn.pop()
+    _POOL.extend(drawn)
+    return first
 
 
 class SystemIds:

@@ -206,6 +206,8 @@ class Recaller:
                 # The result of most layers: nothing else to read in it.
                 message = input_message(value, "developer", ids=self._ids)
                 found = _record(RecallEntry, (layer.id, (message,), count, (), (), value))
+                if notes is None:
+                    return found
             else:
                 found = _NOTHING if value is None else self._understood(layer, params, value)
         except Exception as exc:

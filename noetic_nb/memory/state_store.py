@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from noetic_nb.late_data import LateState, as_late, made_state
 from noetic_nb.memory.execution_context import Diagnostic, log_diagnostic
-from noetic_nb.memory.state_copy import StateNotCopied, deep_copy, snapshot_of
+from noetic_nb.memory.state_copy import StateNotCopied, deep_copy, flat_copy, snapshot_of
 from noetic_nb.memory.storage_time import StorageTime
 from noetic_nb.memory.write_behind import Mirror, Target
 from noetic_nb.storage import ScopedStorage
@@ -143,7 +143,9 @@ class LayerStateStore:
         if kept is None and (history is not None or target is not None or tell is not None):
             # Before anything else: where it fails, nothing has happened.
             try:
-                kept, is_plain = snapshot_of(state)
+                kept = flat_copy(state) if type(state) is dict else None  # as most are
+                if kept is None:
+                    kept, is_plain = snapshot_of(state)
             except Exception as exc:
                 error = StateNotCopied(layer_id, hook, state, exc)
                 if history is not None or tell is not None or target is None:
@@ -156,7 +158,10 @@ class LayerStateStore:
             states = self._states[execution_id] = {}
         states[layer_id] = state
         if target is not None:
-            self._mirror.write((execution_id, layer_id), target, state, kept, is_plain=is_plain)
+            if not target.is_immediate:
+                self._mirror.write((execution_id, layer_id), kept)
+            elif (problem := target.write_now(state, kept, is_plain)) is not None:
+                self._mirror.written_now((execution_id, layer_id), target, problem)
         if (history is None or not history.note(execution_id, layer_id, kept, hook)) and tell is not None:
             tell(execution_id, layer_id, kept, hook)
         if self._listeners:

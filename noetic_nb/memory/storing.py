@@ -12,7 +12,7 @@ from noetic_nb.memory.hook_runner import HookRunner, Outcome
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.params import StoreParams
 from noetic_nb.memory.side_by_side import side_by_side
-from noetic_nb.memory.state_copy import StateNotCopied, deep_copy
+from noetic_nb.memory.state_copy import StateNotCopied, flat_copy, nested_copy
 
 __all__ = ["store_response"]
 
@@ -30,7 +30,8 @@ async def store_response(runner: HookRunner, ctx: ExecutionContext, response: An
     def one(layer: MemoryLayer) -> Outcome | tuple[Any] | Coroutine[Any, Any, Outcome]:
         state = live.get(layer.id)
         try:
-            state = deep_copy(state)
+            flat = flat_copy(state) if type(state) is dict else None  # as most are
+            state = nested_copy(state) if flat is None else flat
         except Exception as exc:  # this layer's fault, not that of the turn
             error = StateNotCopied(layer.id, "store", state, exc)
             states.report(execution_id, layer.id, "store", error)

@@ -129,10 +129,13 @@ class Target:
         self.failure = None
         return conflict
 
-    def write_now(self, state: Any, kept: Any, is_plain: bool) -> NoeticError | None:
-        """Do what `write` does with a state and a copy of it, at once: for a store that `is_immediate`."""
-        memory, counts, key, conflict = self._memory, self._counts, self._key, None
-        assert memory is not None
+    def write_now(self, state: Any, kept: Any, is_plain: bool) -> Exception | None:
+        """Do what `write` does with a state and a copy of it, at once: for a store that `is_immediate`.
+
+        Returns the conflict there was, or what it failed with, which is its `failure` then.
+        """
+        counts, key, conflict = self._counts, self._key, None
+        memory: Any = self._memory
         found = counts.get(key, 0)
         try:
             is_own = is_plain and type(kept) is dict
@@ -142,7 +145,7 @@ class Target:
             memory.set_now(key, value, is_own=is_own)
         except Exception as exc:
             self.failure = exc
-            raise
+            return exc
         if self.failure is not None:
             self.failure = None
         self._seen = counts[key] = found + 1
@@ -225,25 +228,15 @@ class Mirror:
         """Return every target there is now."""
         return tuple([target for targets in self.by_execution.values() for target in targets.values()])
 
-    def write(self, key: _Key, target: Target, state: Any, kept: Any, *, is_plain: bool) -> None:
-        """Write a state to where its key is mirrored: soon, or at once where the store is memory.
+    def written_now(self, key: _Key, target: Target, problem: Exception) -> None:
+        """Report what `Target.write_now` returned."""
+        if problem is target.failure:
+            self._failed(key, target, problem)
+        else:
+            self._replaced(key, target, problem)
 
-        Parameters
-        ----------
-        state, kept : object
-            The state, which its layer may go on to change in place, and a copy of it, as `snapshot_of` makes it.
-        is_plain : bool
-            Whether the copy is what its JSON text would be read as.
-        """
-        if target.is_immediate:
-            try:
-                conflict = target.write_now(state, kept, is_plain)
-            except Exception as exc:
-                self._failed(key, target, exc)
-                return
-            if conflict is not None:
-                self._replaced(key, target, conflict)
-            return
+    def write(self, key: _Key, kept: Any) -> None:
+        """Write a copy of a state, which nobody writes into, to where its key is mirrored, soon."""
         self.pending[key] = kept
         if key not in self.writing:
             try:
@@ -310,7 +303,7 @@ class Mirror:
         if target.on_problem is not None:
             target.on_problem(error)
 
-    def _replaced(self, key: _Key, target: Target, conflict: NoeticError) -> None:
+    def _replaced(self, key: _Key, target: Target, conflict: Exception) -> None:
         if target.is_versioned:
             self._report(*key, "persist", conflict)
         if target.on_problem is not None:

@@ -340,19 +340,20 @@ class _Offers:
     def take(self, recalled: Iterable[RecallEntry], left: float) -> float:
         """Take what fits, item by item; a smaller one behind a larger one may still fit."""
         tokenizer, taken, is_counted = self.tokenizer, self._used, self._is_counted
+        texts, taken_items, framing = self.texts, self.items, 0
         is_plain = not hasattr(tokenizer, "count_content")  # else a counter of its own may look at the item
         for entry in recalled:
             layer_id, items, content, dropped, _, text = entry
             if text is not None:
-                self.texts.append(layer_id)
+                texts.append(layer_id)
                 if is_plain and len(items) == 1 and not dropped and layer_id not in taken:
                     # What most layers offer, a text that is sent as it is; one that was cut is another text.
                     item = items[0]
                     if item["content"][0]["text"] is text and (whole := item_tokens(item, tokenizer)) <= left:
                         if not is_counted:
                             content = tokenizer(text)
-                        self.items.append((layer_id, item))
-                        self.framing += whole - content
+                        taken_items.append((layer_id, item))
+                        framing += whole - content
                         taken[layer_id] = content, 1
                         left -= whole
                         continue
@@ -378,6 +379,7 @@ class _Offers:
                 self._leave(layer_id, entry.places[position - len(entry.items)], "over_allocation", item)
             if entry.text is not None and entry.items:
                 self._note_cut(entry, entry.text)
+        self.framing += framing
         return left
 
     def _add(self, layer_id: str, item: Item, whole: int, content: int) -> None:
