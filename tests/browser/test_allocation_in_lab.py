@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 
 from tests.browser.appearance import assert_contained, assert_marks_have_area, assert_readable, at_width
 from tests.browser.lab import wait_for
+from tests.browser.window import LIVE
 
 Open = Callable[..., Any]
 
@@ -21,7 +22,7 @@ def test_allocation_is_readable_in_both_themes_and_at_every_width(
 ) -> None:
     opened = notebook(*cells_of(scene, ["TokenAllocation(run)"]))
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     root.wait_for()
     if scene == "demo_run":
         root.get_by_text("Left out").click()
@@ -45,7 +46,7 @@ def test_allocation_is_readable_in_both_themes_and_at_every_width(
 def test_allocation_moves_through_calls_by_keyboard_and_the_kernel_knows(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("demo_run", ["shown = TokenAllocation(run)\nshown"]))
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     expect(root.locator(".nn-sub")).to_contain_text("Turn 6, call 1")
 
     root.get_by_role("slider").focus()
@@ -63,7 +64,7 @@ def test_allocation_moves_through_calls_by_keyboard_and_the_kernel_knows(noteboo
 def test_allocation_follows_a_live_run_and_patches_what_is_there(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("Run", ["shown = TokenAllocation(run)\nshown"]))
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     expect(root.locator(".nn-empty")).to_be_visible()
 
     # Without a bill: the part that it leaves unexplained comes and goes with it.
@@ -84,7 +85,7 @@ def test_allocation_follows_a_live_run_and_patches_what_is_there(notebook: Open,
 def test_a_call_shows_what_it_was_billed_at_once_it_has_ended(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("Run", ["shown = TokenAllocation(run)\nshown"]))
     opened.run_all()
-    root = opened.page.locator(".noetic-nb:not(.noetic-nb-static)")
+    root = opened.page.locator(LIVE)
     opened.kernel.run("from dataclasses import replace\nsplit, view, called, *rest = scenes.turn(1)")
     opened.kernel.run("run.append(split)\nrun.append(view)")
     expect(root.locator(".nn-sub")).to_contain_text("Turn 1, call 1")
@@ -139,7 +140,7 @@ def test_a_view_that_is_shown_again_or_loaded_late_is_complete(notebook: Open, c
 def test_hostile_names_stay_text(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("hostile_run", ["TokenAllocation(run)"]))
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     root.get_by_text("Table", exact=True).click()
 
     expect(root.locator(".nn-legend")).to_contain_text("<script>alert(1)</script>")
@@ -150,7 +151,7 @@ def test_hostile_names_stay_text(notebook: Open, cells_of: Open) -> None:
 def test_the_saved_notebook_keeps_the_picture_of_the_last_turn(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("Run", ["TokenAllocation(run)"]), is_alone=True)
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     expect(root.locator(".nn-empty")).to_be_visible()
     opened.kernel.run("for n in range(1, 4):\n    for e in scenes.turn(n): run.append(e)")
 
@@ -166,7 +167,7 @@ def test_the_saved_notebook_keeps_the_picture_of_the_last_turn(notebook: Open, c
 def test_a_change_of_the_static_form_redraws_nothing_that_is_live(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("demo_run", ["shown = TokenAllocation(run)\nshown"]))
     opened.run_all()
-    root = opened.page.locator(".noetic-nb:not(.noetic-nb-static)")
+    root = opened.page.locator(LIVE)
     root.get_by_role("slider").focus()
     root.evaluate("el => { el.dataset.kept = '1'; }")
 
@@ -181,7 +182,7 @@ def test_a_change_of_the_static_form_redraws_nothing_that_is_live(notebook: Open
 def test_a_click_the_arrow_keys_and_a_brush_move_through_the_strip(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("long_run", ["shown = TokenAllocation(run)\nshown"]))
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     strip = root.get_by_role("slider", name="Model call")
     bars = root.locator(".nn-strip > svg")
 
@@ -222,7 +223,7 @@ def test_a_click_the_arrow_keys_and_a_brush_move_through_the_strip(notebook: Ope
 def test_a_part_shows_its_items_and_an_item_is_chosen(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("planned_run", ["shown = TokenAllocation(run)\nshown"]))
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
 
     root.locator('.nn-mark[data-kind="history"]').first.click()
 
@@ -240,7 +241,7 @@ def test_a_part_shows_its_items_and_an_item_is_chosen(notebook: Open, cells_of: 
 def test_a_slider_plans_the_call_again_and_reset_shows_it_as_it_was(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("planned_run", ["shown = TokenAllocation(run)\nshown"]))
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     was = root.locator(".nn-legend").inner_text()
     root.get_by_text("What if").click()
 
@@ -263,7 +264,7 @@ def test_a_slider_plans_the_call_again_and_reset_shows_it_as_it_was(notebook: Op
 def test_a_run_without_plans_says_why_there_are_no_sliders(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("demo_run", ["TokenAllocation(run)"]))
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
 
     root.get_by_text("What if").click()
 

@@ -40,7 +40,7 @@ def test_a_comparison_is_readable_in_both_themes_and_at_every_width(
 ) -> None:
     opened = notebook(*cells_of("Run", [TWO, f"shown = {SCENES[scene]}\nshown"]))
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     root.wait_for()
     if scene in ("two", "hostile"):
         root.locator(".nn-compared tbody tr").first.wait_for()
@@ -64,7 +64,7 @@ def test_a_comparison_is_readable_in_both_themes_and_at_every_width(
 def test_differences_are_filtered_paged_and_chosen(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("Run", [TWO, "Compare(run_of(60, 2), run_of(60, 61), selection=selection)"]))
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     rows = root.locator(".nn-compared tbody tr")
     status = root.get_by_role("status").first
     expect(status).to_have_text("30 of 60 pairs of turns differ")
@@ -99,7 +99,7 @@ def test_differences_are_filtered_paged_and_chosen(notebook: Open, cells_of: Ope
 def test_bars_lead_to_their_turns_by_keys_and_by_pointer(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("Run", [TWO, "Compare(run_of(60, 2), run_of(60, 61))"]))
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     bars = root.locator(".nn-differs .nn-mark")
     expect(bars).to_have_count(60)
 
@@ -116,7 +116,7 @@ def test_both_runs_may_grow(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("Run", [TWO, "a, b = Run('a'), Run('b')\nCompare(a, b)"]))
     opened.run_all()
     # The static form says the same while the live view is still loaded.
-    root = opened.page.locator(".noetic-nb:not(.noetic-nb-static)").first
+    root = opened.view
     expect(root.locator(".nn-empty")).to_contain_text("No turn yet.")
 
     opened.kernel.run("for e in said('Rome'): a.append(e)")
@@ -131,7 +131,7 @@ def test_both_runs_may_grow(notebook: Open, cells_of: Open) -> None:
 def test_ten_thousand_turns_are_looked_at_as_far_as_someone_asks(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("Run", [TWO, "Compare(run_of(10_000, 2), run_of(10_000, 10_001))"]))
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     status = root.get_by_role("status").first
     expect(status).to_have_text("500 of the first 1,000 pairs differ; there are 10,000", timeout=30_000)
 
@@ -143,7 +143,7 @@ def test_ten_thousand_turns_are_looked_at_as_far_as_someone_asks(notebook: Open,
 def test_intervals_are_in_sight_on_a_narrow_page(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("Run", [TWO, SCENES["lists"]]))
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     picture = root.locator(".nn-paired svg").first
     picture.wait_for()
 
@@ -156,7 +156,7 @@ def test_intervals_are_in_sight_on_a_narrow_page(notebook: Open, cells_of: Open)
 def test_intervals_are_read_by_keys(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("Run", [TWO, SCENES["lists"]]))
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     plots = root.locator(".nn-paired svg")
     plots.first.focus()
 

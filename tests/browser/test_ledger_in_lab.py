@@ -19,7 +19,7 @@ def test_ledger_is_readable_in_both_themes_and_at_every_width(
 ) -> None:
     opened = notebook(*cells_of(scene, ["Ledger(run)"]))
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     root.wait_for()
 
     for theme in opened.themes():
@@ -34,7 +34,7 @@ def test_ledger_is_readable_in_both_themes_and_at_every_width(
 def test_ledger_follows_and_filters(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("Run", ["shown = Ledger(run)\nshown"]))
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     opened.kernel.run("for e in scenes.decisions(): run.append(e)")
     rows = root.locator(".nn-ledger > tbody > tr")
     expect(rows).to_have_count(4)
@@ -68,7 +68,7 @@ def test_ten_thousand_decisions_are_searched_and_paged_within_a_tenth_of_a_secon
     )
     opened = notebook(*cells)
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     rows = root.locator(".nn-ledger > tbody > tr")
     expect(root.get_by_role("status").first).to_have_text("10,000 decisions")
     expect(rows.nth(1)).to_have_text("▸ 8 allowed")
@@ -107,7 +107,7 @@ def test_keys_open_folds_show_details_and_choose_for_other_views(notebook: Open,
     )
     opened = notebook(*cells)
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     rows = root.locator(".nn-ledger > tbody > tr")
     expect(rows.nth(2)).to_contain_text("deny")
     count = rows.count()

@@ -30,7 +30,7 @@ def test_memory_is_readable_in_both_themes_and_at_every_width(
     cells = cells_of("Run" if scene == "long" else scene, [LONG if scene == "long" else "1", "MemoryView(run)"])
     opened = notebook(*cells)
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     root.wait_for()
     if scene in ("memory_run", "long"):
         root.locator(".nn-detail-head").wait_for()
@@ -59,7 +59,7 @@ def test_the_static_form_shows_the_same_changes(notebook: Open, cells_of: Open, 
 def test_writes_are_paged_compared_and_chosen_by_keys_and_elsewhere(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("Run", [LONG, "MemoryView(run, selection=selection)"]))
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     rows = root.locator(".nn-writes tbody tr")
     head = root.locator(".nn-detail-head")
     expect(head).to_have_text("After turn 600, store")
@@ -101,7 +101,7 @@ def test_writes_are_paged_compared_and_chosen_by_keys_and_elsewhere(notebook: Op
 def test_a_growing_run_is_followed_and_layers_are_chosen(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("Run", [LONG, "run = Run()\nshown = MemoryView(run)\nshown"]))
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     expect(root.locator(".nn-empty")).to_contain_text("No layer is known yet.")
 
     opened.kernel.run("run.append(wrote(3)); run.append(wrote(6))")
@@ -128,7 +128,7 @@ def test_a_live_state_is_edited_and_a_turn_gone_back_to(notebook: Open, cells_of
     )
     opened = notebook(*cells)
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     edit = root.get_by_role("button", name="Edit the state now")
     edit.click()
     field = root.get_by_label("The state as JSON")

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.window import LIVE
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
@@ -34,7 +36,7 @@ def test_the_views_of_the_tour_are_live_in_notebook_7(
     # Of Notebook itself, as it starts: it asks for settings of a plug-in of JupyterLab that it does not have.
     opened.tolerated = re.compile("reading 'schema'")
     opened.run_all()
-    live = opened.page.locator(".noetic-nb:not(.noetic-nb-static)")
+    live = opened.page.locator(LIVE)
     expect(live).to_have_count(3)
     assert "Notebook" in opened.page.evaluate("window.jupyterapp.name")
 

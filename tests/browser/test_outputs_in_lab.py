@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 
 from tests.browser.appearance import assert_readable
 from tests.browser.lab import ROOT, wait_for
-from tests.browser.window import NO_ANSWER
+from tests.browser.window import LIVE, NO_ANSWER
 
 Open = Callable[..., Any]
 # JupyterLab reports that a saved widget has no model, and that a kernel ended by the test answers no more; the page itself shows
@@ -134,7 +134,7 @@ def test_two_prices_in_a_line_are_no_formula(notebook: Open, cells_of: Open, mad
         opened.kernel.run("shown.close()")
     opened.page.wait_for_selector("mjx-container", state="attached")  # formulas are set, elsewhere on the page
 
-    picture = opened.page.locator(".noetic-nb-static" if closed else ".noetic-nb:not(.noetic-nb-static)")
+    picture = opened.page.locator(".noetic-nb-static" if closed else LIVE)
     expect(picture).to_contain_text("costs $5 and then $6")
     assert opened.page.locator(".noetic-nb mjx-container").count() == 0
 
@@ -166,6 +166,6 @@ def test_a_fault_in_the_page_is_shown_and_logged_and_is_no_empty_box(notebook: O
 
     alert = opened.page.get_by_role("alert")
     expect(alert).to_contain_text("This view failed in the page: ReferenceError: missing is not defined")
-    assert_readable(opened.page.locator(".noetic-nb:not(.noetic-nb-static)"))
+    assert_readable(opened.page.locator(LIVE))
     wait_for(lambda: "missing is not defined" in opened.kernel.value("lines"), "the kernel's log has it")
     opened.kernel.says("len(lines)", "1")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.window import LATE_PROBLEMS
+from tests.browser.window import LATE_PROBLEMS, LIVE
 
 Open = Callable[..., Any]
 
@@ -46,7 +46,7 @@ def test_fifty_runs_of_a_cell_leave_the_comms_and_observers_of_one(notebook: Ope
 def test_a_closed_view_leaves_its_static_picture(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("demo_run", ["shown = TokenAllocation(run)\nshown"]))
     opened.run_all()
-    live = opened.page.locator(".noetic-nb:not(.noetic-nb-static)")
+    live = opened.page.locator(LIVE)
     expect(live).to_have_count(1)
 
     opened.kernel.run("shown.close()")

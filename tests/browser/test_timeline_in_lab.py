@@ -12,13 +12,12 @@ from tests.browser.appearance import assert_contained, assert_marks_have_area, a
 
 Open = Callable[..., Any]
 SCENES = "from noetic_nb.widgets import *\nfrom tests.widgets import scenes, timeline_scenes\nrun = {scene}"
-LIVE = ".noetic-nb:not(.noetic-nb-static)"
 
 
 def opened_on(notebook: Open, scene: str, *shows: str) -> tuple[Any, Any]:
     opened = notebook(SCENES.format(scene=scene), *(shows or ("view = RunTimeline(run)\nview",)))
     opened.run_all()
-    root = opened.page.locator(LIVE).first
+    root = opened.view
     root.wait_for()
     return opened, root
 

@@ -12,6 +12,7 @@ import nbformat
 from playwright.sync_api import expect
 
 from tests.browser.lab import ROOT
+from tests.browser.window import LIVE
 
 TOUR = ROOT / "notebooks" / "00_tour.ipynb"
 
@@ -27,7 +28,7 @@ def test_the_tour_runs_in_lab_and_a_rule_edited_in_the_page_steers_the_agent(
     opened = notebook(*code_cells(), is_alone=True)
     opened.run_all()
     page, kernel = opened.page, opened.kernel
-    live = page.locator(".noetic-nb:not(.noetic-nb-static)")
+    live = page.locator(LIVE)
     expect(live).to_have_count(5)
     expect(live.filter(has_text="Regulator trends").first).to_contain_text("circuit break: quality decline")
     expect(live.filter(has_text="Regulator trends").last).to_contain_text("circuit break: tool loop")

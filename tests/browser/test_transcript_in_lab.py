@@ -24,7 +24,7 @@ def cells(scene: str, *shows: str) -> list[str]:
 def test_transcript_is_readable_in_both_themes_and_at_every_width(notebook: Open, shot: Open, scene: str) -> None:
     opened = notebook(*cells(scene, "Transcript(run)"))
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     root.wait_for()
     name = scene.partition("(")[0]
     if name != "Run":
@@ -44,7 +44,7 @@ def test_transcript_is_readable_in_both_themes_and_at_every_width(notebook: Open
 def test_calls_are_moved_through_by_keyboard_and_the_kernel_knows(notebook: Open, shot: Open) -> None:
     opened = notebook(*cells("desk_run()", "shown = Transcript(run)\nshown"))
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     sub = root.locator(".nn-sub").first
     expect(sub).to_contain_text("Turn 4, call 1")
 
@@ -67,7 +67,7 @@ def test_calls_are_moved_through_by_keyboard_and_the_kernel_knows(notebook: Open
 def test_a_text_is_opened_with_enter_and_rows_are_reached_with_arrows(notebook: Open) -> None:
     opened = notebook(*cells("desk_run()", "shown = Transcript(run)\nshown"))
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     tools = root.locator(".nn-t-item").nth(1)
     expect(tools).to_contain_text("lookup(order_id): Find one order.")
     expect(tools).not_to_contain_text('"properties"')
@@ -88,7 +88,7 @@ def test_a_text_is_opened_with_enter_and_rows_are_reached_with_arrows(notebook: 
 def test_two_requests_are_compared_in_words_and_signs(notebook: Open) -> None:
     opened = notebook(*cells("desk_run()", "shown = Transcript(run)\nshown"))
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
 
     root.get_by_label("Compare with", exact=True).select_option("previous")
     expect(root.locator(".nn-t-difference")).to_have_text(
@@ -140,7 +140,7 @@ def test_a_selection_elsewhere_is_shown_here_and_the_other_way_round(notebook: O
     expect(marked).to_contain_text("Will it be here by Friday?")
 
     # From a segment of the allocation to the item.
-    bars = opened.page.locator(".noetic-nb").first
+    bars = opened.view
     opened.kernel.run("heard = []\nforget = chosen.observe(heard.append)")
     bars.locator('.nn-mark[data-kind="history"]').first.click()
     bars.locator(".nn-part-items").get_by_role("button", name=re.compile("Where is order A17")).click()

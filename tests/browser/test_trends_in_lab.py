@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.appearance import assert_contained, assert_marks_have_area, assert_readable, at_width
+from tests.browser.window import LIVE
 
 Open = Callable[..., Any]
 
@@ -19,7 +20,7 @@ def test_trends_are_readable_in_both_themes_and_at_every_width(
 ) -> None:
     opened = notebook(*cells_of(scene, ["RegulatorTrends(run)"]))
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     root.wait_for()
 
     for theme in opened.themes():
@@ -36,7 +37,7 @@ def test_trends_are_readable_in_both_themes_and_at_every_width(
 def test_trends_follow_a_live_run_to_its_break(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("Run", ["RegulatorTrends(run)"]))
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     expect(root.locator(".nn-empty")).to_be_visible()
 
     opened.kernel.run("for e in scenes.demo_run().events: run.append(e)")
@@ -49,7 +50,7 @@ def test_trends_follow_a_live_run_to_its_break(notebook: Open, cells_of: Open) -
 def test_another_thread_can_be_chosen(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("two_threads_run", ["shown = RegulatorTrends(run)\nshown"]))
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     expect(root.locator(".nn-sub")).to_contain_text("thread t2")
 
     root.get_by_role("combobox").select_option(label="t1")
@@ -76,7 +77,7 @@ def decided(opened: Any, thresholds: str) -> int:
 def test_a_threshold_dragged_by_mouse_is_decided_again_by_the_real_regulator(notebook: Open, shot: Open) -> None:
     opened = notebook(WATCHED, "view")
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     poor = grip(root, "quality decline: poor mean")
     expect(poor).to_have_attribute("aria-valuenow", "0.5")
     box = poor.bounding_box()
@@ -109,7 +110,7 @@ def test_a_threshold_dragged_by_mouse_is_decided_again_by_the_real_regulator(not
 def test_a_threshold_is_moved_by_keys_and_says_its_value(notebook: Open) -> None:
     opened = notebook(WATCHED, "view")
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     loop = grip(root, "tool loop: threshold")
     loop.focus()
 
@@ -140,7 +141,7 @@ def test_a_turn_is_read_by_keys_chosen_and_marked_in_every_view(notebook: Open) 
         "two",
     )
     opened.run_all()
-    live = opened.page.locator(".noetic-nb:not(.noetic-nb-static)")
+    live = opened.page.locator(LIVE)
     first, second = live.nth(0), live.nth(1)
     turns = first.get_by_role("slider", name="Turn", exact=True)
     turns.focus()
@@ -161,7 +162,7 @@ def test_a_turn_is_read_by_keys_chosen_and_marked_in_every_view(notebook: Open) 
 def test_ten_thousand_turns_share_columns_whose_turns_can_be_listed(notebook: Open, shot: Open) -> None:
     opened = notebook(WATCHED.replace("watched_run()", "long_run(10_000)"), "view")
     opened.run_all()
-    root = opened.page.locator(".noetic-nb").first
+    root = opened.view
     root.wait_for()
     expect(root.locator(".nn-note")).to_contain_text("Each column is 64 turns")
     assert_contained(root)
@@ -186,7 +187,7 @@ def test_a_run_that_nobody_watched_draws_no_threshold_until_a_regulator_is_passe
         "RegulatorTrends(run, regulator=Regulator.for_user('airline'))",
     )
     opened.run_all()
-    live = opened.page.locator(".noetic-nb:not(.noetic-nb-static)")
+    live = opened.page.locator(LIVE)
     bare, given = live.nth(0), live.nth(1)
     expect(bare.locator(".nn-note").last).to_contain_text("No regulator watched this run")
     expect(bare.locator(".nn-rule")).to_have_count(0)

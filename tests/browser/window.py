@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import nbformat
 from nbformat.sign import NotebookNotary
-from playwright.sync_api import Browser, Page, ViewportSize
+from playwright.sync_api import Browser, Locator, Page, ViewportSize
 from playwright.sync_api import Error as PlaywrightError
 
 from tests.browser.lab import Kernel, Lab, wait_for
@@ -31,6 +31,9 @@ READY: Final = """path => {
     return Boolean(widget?.context?.isReady && widget.context.path === path && session.isReady
         && kernel?.connectionStatus === "connected" && kernel.status === "idle");
 }"""
+
+LIVE: Final = ".noetic-nb:not(.noetic-nb-static)"
+"""A view as its script draws it, and not its static form."""
 
 # Puts cells in the place of those that the notebook has, and tells whether the page shows them in time.
 FILL: Final = """async ([cells, patience]) => {
@@ -89,10 +92,14 @@ RUN_ALL: Final = r"""async ([patience, patienceWithViews]) => {
     await Promise.race([window.jupyterapp.commands.execute("notebook:run-all-cells"), wait(patience)]);
     const errors = "[data-mime-type='application/vnd.jupyter.stderr'], .jp-RenderedError";
     while (ended() < cells.length && !document.querySelector(errors) && performance.now() < until) await wait(5);
-    const isLate = form => form.checkVisibility()
-        && form.closest(".jp-OutputArea").querySelector(".jp-OutputArea-output:not([data-mime-type])");
+    // An output without a type is that of a widget. For a moment neither its view nor the static form beside it is there.
+    const isLate = output => {
+        const form = output.closest(".jp-OutputArea").querySelector(".noetic-nb-static");
+        return form ? form.checkVisibility() : output.checkVisibility() && output.firstElementChild === null;
+    };
+    const late = () => [...document.querySelectorAll(".jp-OutputArea-output:not([data-mime-type])")].some(isLate);
     const last = performance.now() + patienceWithViews;
-    while ([...document.querySelectorAll(".noetic-nb-static")].some(isLate) && performance.now() < last) await wait(5);
+    while (late() && performance.now() < last) await wait(5);
     return [ended(), cells.length, [...document.querySelectorAll(errors)].map(error => error.innerText)];
 }"""
 RUN_ALL_MS: Final = 120_000
@@ -286,6 +293,11 @@ class LabNotebook:
         ended, cells, errors = self.page.evaluate(RUN_ALL, [RUN_ALL_MS, PATIENCE_MS])
         assert not errors, errors[0]
         assert ended == cells, f"{ended} of {cells} cells have run"
+
+    @property
+    def view(self) -> Locator:
+        """The first live view, whose static form stands in its place until it is drawn."""
+        return self.page.locator(LIVE).first
 
     @property
     def kernel(self) -> Kernel:
