@@ -36,7 +36,7 @@ from noetic_nb.items import Item
 from noetic_nb.items.item import MESSAGE_FRAMES, known_tokens
 from noetic_nb.late_data import Later, held_by, written_state
 from noetic_nb.late_events import ROW_LENGTHS, Place, Row, place_of
-from noetic_nb.runs.events.row_stretches import RowStretch, stretches_between
+from noetic_nb.runs.events.row_stretches import RowStretch, RowStretches
 from noetic_nb.tokens import UNITS_PER_TOKEN
 
 __all__ = ["EventSizes"]
@@ -222,14 +222,13 @@ _ROW_BYTES: Final[Mapping[str, int]] = {
     MemoryTraceSpan.kind: _SPAN_BYTES, StepStarted.kind: _FIXED_BYTES[StepStarted],
     StepEnded.kind: _FIXED_BYTES[StepEnded], BudgetsAllocated.kind: _FIXED_BYTES[BudgetsAllocated],
 }  # fmt: skip
-# Each turn of an agent has such rows, and there they are of about the same size.
-_ALIKE_ROWS: Final = frozenset({LayerStateChanged.kind, ViewAssembled.kind, RequestPrepared.kind, SteeringDecided.kind})
 _EDGES: Final = frozenset({TurnStarted, TurnCompleted})
+# Rows that are of about the same size in turns which have the same rows.
+_ALIKE_ROWS: Final = frozenset({LayerStateChanged.kind, ViewAssembled.kind, RequestPrepared.kind, SteeringDecided.kind})
+# Far from a bound, one turn in so many is measured closely. A prime, so that it is another turn of each conversation.
+_LIKE_IT: Final = 17
 # A layer's state grows slowly: one write in so many is looked at, and those that follow are taken to be like it.
 _MEASURED: Final = 16
-# Far from a bound this part of the events is measured closely, and of a few as many parts of rows as two turns have.
-_CLOSELY: Final = 16
-_LEAST_CLOSELY: Final = 1_500
 _MOST_THREADS: Final = 1_000
 _state_of: Final = held_by(LayerStateChanged, "state")
 
@@ -262,6 +261,7 @@ class EventSizes:
     def __init__(self) -> None:
         # By thread and layer, the size of a state as last looked at, and how many writes are taken to be like it.
         self._states: dict[str, dict[str, list[int]]] = {}
+        self._stretches = RowStretches(_ROW_BYTES, _ALIKE_ROWS)
 
     def of(self, event: RunEvent | Row) -> int:
         """Return about how many bytes an event takes."""
@@ -278,15 +278,19 @@ class EventSizes:
         cls = type(event)
         return _FIXED_BYTES.get(cls) or _SIZES.get(cls, _size_of_record)(event)
 
-    def of_turn(self, parts: Sequence[Any], start: int, most: int, place: Place) -> tuple[int, int, int]:
+    def of_turn(
+        self, parts: Sequence[Any], start: int, most: int, place: Place, *, closely: bool = True
+    ) -> tuple[int, int, int]:
         """Return how many events from a place on are of a turn that goes on, about how many bytes they take, and where they end.
 
         What is there are events, and rows by their parts. The turn is told by the place of its events; one begins and ends with
-        an event of its own, which is not counted.
+        an event of its own, which is not counted. Not `closely`, states, views, requests and decisions of most turns are taken to
+        be like those of a turn before that had the same rows; questions, answers and outputs are measured always.
         """
         count = size = 0
         at, end = start, len(parts)
         where: Where | None = None
+        kinds: list[str] = []  # of the rows since the last event that is none
         while at < end and count < most:
             kind = parts[at]
             if type(kind) is str:
@@ -295,11 +299,21 @@ class EventSizes:
                     if of != place:
                         break
                     place = of  # the same object in what follows
+                stretch = None if kinds else self._stretches.find(parts, at, place)
+                if stretch is not None and count + stretch.count <= most:
+                    size += self._of_stretch(stretch, parts, at, closely)
+                    count += stretch.count
+                    at += stretch.length
+                    continue
                 after = at + ROW_LENGTHS[kind]
                 size += _ROW_BYTES.get(kind) or self._of_row(parts[at:after])
+                kinds.append(kind)
                 at = after
             else:
                 event: RunEvent = kind
+                if kinds:
+                    self._stretches.learn(kinds)
+                    kinds = []
                 if event.where is not where:
                     if place_of(event.where) != place:
                         break
@@ -311,58 +325,16 @@ class EventSizes:
             count += 1
         return count, size, at
 
-    def of_all(self, parts: Sequence[Any], start: int) -> tuple[int, int, int]:
-        """Return how many events are there from a place on, of any turn, about how many bytes they take, and where they end.
-
-        Of states, views, requests and decisions those are measured that stand in the first part of all; those that follow are
-        taken to be like them. Questions, answers, outputs and what else was logged are measured always.
-        """
-        closely = start + max(_LEAST_CLOSELY, (len(parts) - start) // _CLOSELY)
-        seen: dict[str, list[int]] = {kind: [] for kind in _ALIKE_ROWS}
-        marks: list[int] = []
-        count, size, at = self._walk(parts, start, min(closely, len(parts)), _ROW_BYTES, seen, marks)
-        alike = {kind: sum(sizes) // len(sizes) for kind, sizes in seen.items() if sizes}
-        known = {**_ROW_BYTES, **alike}
-        more, rest, at = self._walk(parts, at, len(parts), known, seen, [], stretches_between(parts, marks, known))
-        return count + more, size + rest, at
-
-    def _walk(
-        self,
-        parts: Sequence[Any],
-        at: int,
-        end: int,
-        known: Mapping[str, int],
-        seen: Mapping[str, list[int]],
-        marks: list[int],
-        stretches: Sequence[RowStretch] = (),
-    ) -> tuple[int, int, int]:
-        """Measure what begins before a place; `marks` is filled with the places of what is no row."""
-        count = size = 0
-        lengths, is_text = ROW_LENGTHS, str
-        while at < end:
-            kind = parts[at]
-            count += 1
-            if type(kind) is not is_text:
-                size += self.of(kind)
-                marks.append(at)
-                at += 1
-                for stretch in stretches:
-                    if stretch.stands_at(parts, at):
-                        for place, after in stretch.unknown:
-                            size += self._of_row(parts[at + place : at + after])
-                        count, size, at = count + stretch.count, size + stretch.size, at + stretch.length
-                        break
-            elif kind in known:
-                size += known[kind]
-                at += lengths[kind]
-            else:
-                after = at + lengths[kind]
-                found = self._of_row(parts[at:after])
-                size += found
-                if kind in seen:
-                    seen[kind].append(found)
-                at = after
-        return count, size, at
+    def _of_stretch(self, stretch: RowStretch, parts: Sequence[Any], at: int, closely: bool) -> int:
+        """Return what its rows take: closely, what they take one by one."""
+        size = stretch.size
+        for start, after in stretch.others:
+            size += self._of_row(parts[at + start : at + after])
+        if closely or not stretch.to_come:
+            stretch.like = sum([self._of_row(parts[at + start : at + after]) for start, after in stretch.alike])
+            stretch.to_come = _LIKE_IT
+        stretch.to_come -= 1
+        return size + stretch.like
 
     def _of_row(self, row: Sequence[Any]) -> int:
         kind = row[0]

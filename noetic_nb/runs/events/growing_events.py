@@ -256,7 +256,8 @@ class GrowingEvents:
                 self.make_events()  # who follows has what goes
             if self._numbers is None:
                 self._numbers = Numbering()
-            self._number()
+            # Of what stays, numbers are given when somebody asks for them.
+            self._number(bytes(stays).rfind(False) + 1)
             self._numbers.keep(stays)
             # Rows stay rows; what has come meanwhile stays.
             count = len(self._read)
@@ -264,12 +265,12 @@ class GrowingEvents:
             self._read = list(compress(self._read, stays))
             self._book = TurnBook()
 
-    def _number(self) -> Numbering | None:
-        """Give numbers to the events that have none yet, where events have numbers."""
+    def _number(self, most: int | None = None) -> Numbering | None:
+        """Give numbers to the events that have none yet, or to so many of them; where events have numbers."""
         if self._numbers is not None:
             with self._lock:
                 for parts, place in self.parts(len(self._numbers.seqs)):
-                    self._numbers.add(parts, place)
+                    self._numbers.add(parts, place, most)
         return self._numbers
 
     @property

@@ -37,10 +37,10 @@ class Numbering:
         self._next = self._calls = 0
         self.add(events)
 
-    def add(self, parts: Sequence[Any], place: int = 0) -> None:
-        """Give the next events their numbers: those from a place on, of rows the parts as a run holds them."""
+    def add(self, parts: Sequence[Any], place: int = 0, most: int | None = None) -> None:
+        """Give the next events their numbers, so many at most: those from a place on, of rows the parts as a run holds them."""
         before, calls, end = list[int](), self._calls, len(parts)
-        while place < end:
+        while place < end and len(before) != most:
             before.append(calls)
             head = parts[place]
             if type(head) is str:  # the kind of a row
@@ -55,7 +55,10 @@ class Numbering:
         self._next += len(before)
 
     def keep(self, stays: Sequence[bool]) -> None:
-        """Forget those of the first events that do not stay; new lists, as with the events."""
+        """Forget those of the first events that do not stay; new lists, as with the events.
+
+        Events behind the last one that does not stay need no numbers yet.
+        """
         self.seqs = [*compress(self.seqs, stays), *self.seqs[len(stays) :]]
         self.calls = [*compress(self.calls, stays), *self.calls[len(stays) :]]
 

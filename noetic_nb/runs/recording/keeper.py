@@ -46,8 +46,6 @@ class RunKeeper:
         self._next = 0
         self._numbers: Sequence[int] | None = None
         self._places: dict[int, tuple[int, tuple[int, int]]] = {}
-        # Events that came since, while the bound was far away, and their bytes: whose they are is not known yet.
-        self._ahead = self._ahead_bytes = 0
         self.middle: Place | None = None
         self.look_at = 0
         self.has_room = False
@@ -55,7 +53,7 @@ class RunKeeper:
     @property
     def size(self) -> int:
         """About how many bytes the events take that it has seen."""
-        return self._turns.size + self._ahead_bytes
+        return self._turns.size
 
     @property
     def saves(self) -> bool:
@@ -108,9 +106,6 @@ class RunKeeper:
 
     def take(self) -> Sequence[bool] | None:
         """Take the events that the run has got since."""
-        if self.has_room and self._is_far():
-            return None
-        self._ahead = self._ahead_bytes = 0
         taken, owners, size = len(self._turns.owners), self._turns.owners, self._turns.size
         keeps = self.saves
         place = 0
@@ -132,7 +127,8 @@ class RunKeeper:
                 # What follows is most often of the same turn: there is nothing to decide before too much of it waits, and where
                 # there is no file, before it is over.
                 if turn.is_open or (not keeps and turn.turn):
-                    stop = self._turns.take_rest(parts, place, _MOST_WAITING - 1 - len(turn.waiting))
+                    most = _MOST_WAITING - 1 - len(turn.waiting)
+                    stop = self._turns.take_rest(parts, place, most, closely=not self.has_room)
                     if keeps and stop > place:
                         turn.waiting += enumerate(parts[place:stop], self._next)
                         self._next += stop - place
@@ -149,20 +145,6 @@ class RunKeeper:
         self.has_room = not keeps and self._turns.has_room(mean * _AT_ONCE)
         self.look_at = len(owners) + (_AT_ONCE if self.has_room else _MOST_WAITING - len(turn.waiting))
         return self._within_bound() if turn.is_over else None
-
-    def _is_far(self) -> bool:
-        """Measure what the run has got since; returns whether the bound is far away still, so that turns need not be known."""
-        taken = len(self._turns.owners) + self._ahead
-        count = size = place = 0
-        for parts, start in self._run.parts(taken):
-            more, in_bytes, place = self._turns.measured(parts, start)
-            count, size = count + more, size + in_bytes
-        self._ahead += count
-        self._ahead_bytes += size
-        self._run.note_taken(taken + count, place)
-        self.look_at = taken + count + _AT_ONCE
-        # What comes next is most often as large.
-        return not count or self._turns.has_room(size / count * _AT_ONCE, self._ahead_bytes)
 
     def _save(self, turns: Sequence[KeptTurn]) -> None:
         assert self._file is not None

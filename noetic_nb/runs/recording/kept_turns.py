@@ -24,8 +24,8 @@ KEPT_BYTES: Final = 128 * 2**20
 """How much a recorded run keeps, in bytes, unless `record` is given another number."""
 # Dropping moves all that stays, so it is done seldom and then by a quarter.
 _LOW: Final = 0.75
-# Farther from the bound than this, events are measured many at a time, whatever turn they are of.
-_FAR: Final = 16 * 2**20
+# Farther from the bound than this, events are measured many at a time, and not at the end of each turn.
+_FAR: Final = 4 * 2**20
 # A thread has one entry as long as its turns are dropped in order.
 _MOST_ENTRIES: Final = 1_000
 
@@ -117,24 +117,21 @@ class KeptTurns:
             turn.is_over = True
         return turn
 
-    def take_rest(self, parts: Sequence[Any], start: int, most: int) -> int:
+    def take_rest(self, parts: Sequence[Any], start: int, most: int, *, closely: bool = True) -> int:
         """Take the events from a place on that belong to the turn of the newest, which is under way, and do not end it.
 
-        Never more than `most`; returns the place after them. What is there are events, and rows by their parts.
+        Never more than `most`; returns the place after them. What is there are events, and rows by their parts; most are not
+        measured `closely` where that does not matter.
         """
         place = self.place
         if place is None:
             return start
         turn = self._turn
-        count, size, stop = self._sizes.of_turn(parts, start, most, place)
+        count, size, stop = self._sizes.of_turn(parts, start, most, place, closely=closely)
         self.owners += [turn] * count
         turn.size += size
         self._size += size
         return stop
-
-    def measured(self, parts: Sequence[Any], start: int) -> tuple[int, int, int]:
-        """Measure the events from a place on, without taking them: how many they are, about how many bytes, where they end."""
-        return self._sizes.of_all(parts, start)
 
     def _turn_of(self, where: Place, *, starts: bool) -> KeptTurn:
         place = where[0], where[2]
@@ -199,13 +196,9 @@ class KeptTurns:
         """How much all turns hold, in bytes."""
         return self._size
 
-    def has_room(self, more: float, ahead: int = 0) -> bool:
-        """Tell whether the bound is far away: nothing will have to be dropped for a while, be it for so many bytes more.
-
-        `ahead` are the bytes of events that were measured and not taken.
-        """
-        size = self._size + ahead
-        return self.max_turns is None and (self.max_bytes is None or size + max(_FAR, more) < self.max_bytes)
+    def has_room(self, more: float) -> bool:
+        """Tell whether the bound is far away: nothing will have to be dropped for a while, be it for so many bytes more."""
+        return self.max_turns is None and (self.max_bytes is None or self._size + max(_FAR, more) < self.max_bytes)
 
     def _is_over(self, share: float) -> bool:
         return (self.max_bytes is not None and self._size > share * self.max_bytes) or (
@@ -216,7 +209,7 @@ class KeptTurns:
         """Forget turns; returns for each event whether it stays."""
         gone = set(doomed)
         self.all = [turn for turn in self.all if turn not in gone]
-        stays = [owner not in gone for owner in self.owners]
+        stays = [*map(set(self.all).__contains__, self.owners)]
         self.owners = list(compress(self.owners, stays))
         self._size -= sum(turn.size for turn in gone)
         self._count -= sum(turn.turn > 0 for turn in gone)
