@@ -266,11 +266,13 @@ class GrowingEvents:
             self._book = TurnBook()
 
     def _number(self, most: int | None = None) -> Numbering | None:
-        """Give numbers to the events that have none yet, or to so many of them; where events have numbers."""
+        """Give numbers to the events that have none yet, or only to the first so many; where events have numbers."""
         if self._numbers is not None:
             with self._lock:
                 for parts, place in self.parts(len(self._numbers.seqs)):
-                    self._numbers.add(parts, place, most)
+                    # Of the second list none before all of the first have theirs.
+                    left = None if most is None else max(0, most - len(self._numbers.seqs))
+                    self._numbers.add(parts, place, left)
         return self._numbers
 
     @property
