@@ -47,7 +47,7 @@ def small() -> nn.RuleBook:
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_is_judged_once_runs_where_it_may_and_is_recorded(form: str) -> None:
     make, call = FORMS[form]
-    guarded = nn.guard(make(), small())
+    guarded = nn.guard(make(), small(), on_deny="raise")
 
     value = call(guarded, 7)
     with pytest.raises(NoeticError) as caught:
@@ -79,6 +79,53 @@ def test_a_denial_can_be_the_text_that_the_model_reads(form: str) -> None:
         "guidance": "Ask a person.",
         "ruleId": "not_over_100",
     }
+
+
+FRAMEWORK_FORMS = [form for form in FORMS if form.startswith(("LangChain", "pydantic-ai", "OpenAI", "MCP"))]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("refused_by", ["rule", "regulator"])
+def test_by_default_functions_raise_and_tools_of_frameworks_return(form: str, refused_by: str) -> None:
+    make, call = FORMS[form]
+    regulator = nn.Regulator.for_user("ann").with_predicates(CallBudget(total=1)) if refused_by == "regulator" else None
+    guarded = nn.guard(make(), small(), regulator=regulator)
+    call(guarded, 1)
+
+    if form in FRAMEWORK_FORMS:
+        assert "steering_denied" in str(call(guarded, 700))
+    else:
+        with pytest.raises(NoeticError) as caught:
+            call(guarded, 700)
+        assert caught.value.kind == "steering_denied"
+    assert DONE == [1]
+
+
+def test_by_default_arguments_that_do_not_fit_are_answered_in_the_same_way() -> None:
+    answers = [
+        nn.run_sync(nn.guard(function_tool(), []).on_invoke_tool(None, "{")),
+        nn.guard(LangChainTool(pay), []).func(amount=1, who="Ann"),
+        nn.guard(PydanticAITool(pay), []).function(who="Ann"),
+        nn.run_sync(nn.guard(Session().call_tool, [])("pay", [1])),
+    ]
+
+    assert [answer[:7] for answer in answers] == ["Error: "] * 4
+    with pytest.raises(NoeticError):
+        nn.guard(pay, [])(who="Ann")
+    assert DONE == []
+
+
+def test_one_list_may_hold_both_kinds_and_a_choice_counts_for_both() -> None:
+    function, tool = nn.guard([pay, LangChainTool(pay)], small())
+    raising = nn.guard([pay, LangChainTool(pay)], small(), on_deny="raise")
+    returning = nn.guard([pay, LangChainTool(pay)], small(), on_deny="return")
+
+    assert "Ask a person." in tool.invoke({"amount": 700})
+    for call in (function, raising[0], lambda amount: raising[1].invoke({"amount": amount})):
+        with pytest.raises(NoeticError):
+            call(amount=700)
+    assert "Ask a person." in returning[0](amount=700)
+    assert "Ask a person." in returning[1].invoke({"amount": 700})
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -174,7 +221,7 @@ def test_arguments_that_do_not_fit_reach_neither_rules_nor_tool(text: str) -> No
     def never(call: Any) -> None:
         raise AssertionError
 
-    raising = nn.guard(function_tool(), book)
+    raising = nn.guard(function_tool(), book, on_deny="raise")
     with pytest.raises(NoeticError) as caught:
         nn.run_sync(raising.on_invoke_tool(None, text))
     returning = nn.guard(function_tool(), book, on_deny="return")
@@ -199,7 +246,7 @@ def test_each_rule_has_a_copy_of_the_arguments() -> None:
     for form in ("function", "MCP", "LangChain invoke"):
         make, call = FORMS[form]
         with pytest.raises(NoeticError):
-            call(nn.guard(make(), book), 700)
+            call(nn.guard(make(), book, on_deny="raise"), 700)
     assert DONE == []
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final, get_type_hints
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.interop.guards.guard_arguments import Binder, Bound, bound_by_signature, json_binder
 from noetic_nb.interop.guards.guarded_calls import Guard
-from noetic_nb.interop.guards.guarded_functions import Reply, guarded_function
+from noetic_nb.interop.guards.guarded_functions import Reply, guarded_function, plain_text
 from noetic_nb.items import thaw
 from noetic_nb.items.frozen import FrozenDict, freeze
 from noetic_nb.runs import Run
@@ -43,7 +43,7 @@ def openai_tool(tool: Any, guard: Guard) -> Any:
         value = invoke(ctx, input)
         return await value if hasattr(value, "__await__") else value
 
-    _set(twin, "on_invoke_tool", guarded_function(on_invoke_tool, guard, bind, name))
+    _set(twin, "on_invoke_tool", guarded_function(on_invoke_tool, guard, bind, name, reply=plain_text))
     _set(twin, "run", guard.run)
     return twin
 
@@ -58,7 +58,7 @@ def pydantic_ai_tool(tool: Any, guard: Guard) -> Any:
         return found if type(found) is str else ""
 
     bind = bound_by_signature(tool.function, name, skip=int(takes_ctx), call_id=call_id)
-    guarded = guarded_function(tool.function, guard, bind, name)
+    guarded = guarded_function(tool.function, guard, bind, name, reply=plain_text)
     _set(twin, "function", guarded)
     schema = getattr(tool, "function_schema", None)
     if schema is not None:  # what the framework calls, after it has validated the arguments
@@ -73,7 +73,7 @@ def langchain_tool(tool: Any, guard: Guard) -> Any:
     """Guard a tool of LangChain."""
     twin = copy.copy(tool)
     name = getattr(tool, "name", None) or type(tool).__name__
-    reply: Reply = lambda text: text  # noqa: E731
+    reply: Reply = plain_text
     if getattr(tool, "response_format", "content") == "content_and_artifact":
         reply = lambda text: (text, None)  # noqa: E731
 
@@ -196,7 +196,7 @@ def _mcp_reply(function: Any) -> Reply:
             if hasattr(each, "model_fields") and "content" in each.model_fields
         )
     except Exception:
-        return lambda text: text
+        return plain_text
     flag = "isError" if "isError" in found.model_fields else "is_error"
     return lambda text: found.model_validate({"content": [{"type": "text", "text": text}], flag: True})
 

@@ -42,7 +42,7 @@ from noetic_nb.sync import drive
 
 __all__ = ["Guard", "GuardedCall", "OnDeny", "Rules"]
 
-OnDeny: TypeAlias = Literal["raise", "return"]
+OnDeny: TypeAlias = Literal["raise", "return"] | None
 Rules: TypeAlias = RuleBook | SteeringRule | Iterable[SteeringRule | Mapping[str, Any]] | None
 
 STOPPED: Final = "stopped"
@@ -125,8 +125,8 @@ class Guard:
         model: ModelClient | Mapping[str, ModelClient] | None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        if on_deny not in ("raise", "return"):
-            raise NoeticConfigError("INVALID_OPTION", "on_deny is 'raise' or 'return'.", given=on_deny)
+        if on_deny not in ("raise", "return", None):
+            raise NoeticConfigError("INVALID_OPTION", "on_deny is 'raise', 'return' or None.", given=on_deny)
         if not isinstance(rules, RuleBook):
             rules = RuleBook([rules] if isinstance(rules, SteeringRule) else rules or ())
         # The ledger is in the run, and nobody recalls: no rows of the layer's own, and no verdict that comes later.
@@ -140,7 +140,7 @@ class Guard:
         self.stack = LayerStack(layers, sink=self.sink, clock=clock)
         self.clock = clock
         self.approve = approve
-        self.returns = on_deny == "return"
+        self.on_deny = on_deny
         self._models = model
         self._lock = threading.Lock()
         self._ended: deque[tuple[str, str]] = deque()
@@ -202,13 +202,13 @@ class Guard:
         """Give a call its place among those of its session."""
         return GuardedCall(self, self.tree(), bound, needs_approval)
 
-    def unfit(self, name: str, error: NoeticError) -> str:
+    def unfit(self, name: str, error: NoeticError, on_deny: OnDeny) -> str:
         """Record a call whose arguments do not fit; raises, or returns what the model reads."""
         tree = self.tree()
         end = CallEnd("invalid_args", f"Error: {error.what}", error=error)
         place = tree.calls.reserve(PastCall(name, {}, SYSTEM_IDS.new("call"), PENDING, None, tree.where.execution_id))
         record_call(self, tree, place, None, frozen_or_none(error.given), end, 0.0)
-        if self.returns:
+        if (self.on_deny or on_deny) == "return":
             return end.output
         raise error
 
@@ -260,10 +260,16 @@ class GuardedCall:
         record_call(guard, tree, self._place, bound.args, bound.raw, self.end, 0.0)
         return True
 
-    def refusal(self) -> str:
-        """Return what the model reads of a call that is not made, or raise it."""
+    def refusal(self, on_deny: OnDeny) -> str:
+        """Return what the model reads of a call that is not made, or raise it.
+
+        Parameters
+        ----------
+        on_deny : {"raise", "return"}
+            Which of both, where the guard leaves it to the kind of tool.
+        """
         assert self.end is not None
-        if self._guard.returns:
+        if (self._guard.on_deny or on_deny) == "return":
             return self.end.output
         decision = self.end.decision
         assert decision is not None

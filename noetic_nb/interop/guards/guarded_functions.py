@@ -9,13 +9,18 @@ from typing import Any, TypeAlias
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.interop.guards.guard_arguments import Binder, Bound
-from noetic_nb.interop.guards.guarded_calls import Guard, GuardedCall, is_async
+from noetic_nb.interop.guards.guarded_calls import Guard, GuardedCall, OnDeny, is_async
 from noetic_nb.sync import drive
 
-__all__ = ["Reply", "guarded_function"]
+__all__ = ["Reply", "guarded_function", "plain_text"]
 
 Reply: TypeAlias = Callable[[str], Any]
 """From the text of a refusal to what a framework's tool returns."""
+
+
+def plain_text(text: str) -> Any:
+    """Return the text itself: the `Reply` of most frameworks."""
+    return text
 
 
 def guarded_function(
@@ -25,17 +30,26 @@ def guarded_function(
     name: str,
     *,
     needs_approval: bool = False,
-    reply: Reply = lambda text: text,
+    reply: Reply | None = None,
 ) -> Any:
-    """Return a function of the same kind that decides first."""
+    """Return a function of the same kind that decides first.
+
+    Parameters
+    ----------
+    reply : Reply, optional
+        How a framework's tool answers a refusal, which it then returns by default; a plain function raises it by default.
+    """
     wrapped: Any
+    on_deny: OnDeny = "return" if reply else "raise"
+    reply = reply or plain_text
 
     async def admitted(args: Any, kwargs: Any) -> tuple[GuardedCall, Bound] | str:
-        bound = _bound(guard, bind, name, args, kwargs)
-        if isinstance(bound, str):
-            return bound
+        try:
+            bound = bind(args, kwargs)
+        except NoeticError as exc:
+            return guard.unfit(name, exc, on_deny)
         call = guard.call(bound, needs_approval=needs_approval)
-        return call.refusal() if await call.refused() else (call, bound)
+        return call.refusal(on_deny) if await call.refused() else (call, bound)
 
     if inspect.isasyncgenfunction(function):
 
@@ -100,11 +114,3 @@ async def _ended_later(call: GuardedCall, awaitable: Any) -> Any:
     with call:
         call.value = await awaitable
     return call.value
-
-
-def _bound(guard: Guard, bind: Callable[..., Bound], name: str, args: Any, kwargs: Any) -> Bound | str:
-    """Bind a call; what does not fit is recorded, and raised or answered with a text."""
-    try:
-        return bind(args, kwargs)
-    except NoeticError as exc:
-        return guard.unfit(name, exc)

@@ -65,7 +65,7 @@ def guard(
     *,
     run: Run | None = None,
     regulator: Regulator | None = None,
-    on_deny: OnDeny = "raise",
+    on_deny: OnDeny = None,
     on_error: Literal["deny", "allow", "raise"] = "deny",
     timeouts: Mapping[str, float] | None = None,
     approve: Callable[..., Any] | None = None,
@@ -84,8 +84,10 @@ def guard(
         Where the ledger goes; a run of their own by default, ``guarded.run``.
     regulator : Regulator, optional
         A template, forked for each session; a circuit break refuses this call and every later one of the session.
-    on_deny : {"raise", "return"}
-        Raise `NoeticError` ``steering_denied``, or return the text that the model reads.
+    on_deny : {"raise", "return"}, optional
+        Raise `NoeticError` ``steering_denied``, or return the text that the model reads. By default functions and a `Tool`
+        raise; tools of LangChain, pydantic-ai, the OpenAI Agents SDK and MCP return, as their frameworks end a run whose tool
+        raises.
     on_error : {"deny", "allow", "raise"}
         What a rule means that raises, hangs or returns nonsense.
     timeouts : mapping of str to float, optional
