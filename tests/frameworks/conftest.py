@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-FRAMEWORKS = ("langgraph", "pydantic_ai", "agents", "strands", "opentelemetry.instrumentation.langchain")
+FRAMEWORKS = ("langgraph", "langchain", "pydantic_ai", "agents", "strands", "opentelemetry.instrumentation.langchain")
 
 
 def _is_missing(name: str) -> bool:

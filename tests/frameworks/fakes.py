@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 QUESTION = "Where are A17 and B7?"
@@ -20,8 +20,11 @@ def lookup(order_id: str) -> str:
     return json.dumps({"order": order_id, "state": "packed"})
 
 
-def langchain_model() -> Any:
-    """Return a chat model of LangChain that looks both orders up, one after the other, and answers."""
+def langchain_model(
+    calls: Sequence[tuple[str, dict[str, Any]]] = tuple([("lookup", {"order_id": order}) for order in ORDERS]),
+    answer: str = ANSWER,
+) -> Any:
+    """Return a chat model of LangChain that makes some calls, one after the other, and answers."""
     from langchain_core.language_models.chat_models import BaseChatModel
     from langchain_core.messages import AIMessage, BaseMessage
     from langchain_core.outputs import ChatGeneration, ChatResult
@@ -38,10 +41,10 @@ def langchain_model() -> Any:
             step = sum(message.type == "tool" for message in messages)
             sent, written = USAGE[step]
             message = AIMessage(
-                content="" if step < len(ORDERS) else ANSWER,
-                tool_calls=[{"id": f"c{step + 1}", "name": "lookup", "args": {"order_id": ORDERS[step]}}]
-                if step < len(ORDERS)
-                else [],
+                content="" if step < len(calls) else answer,
+                tool_calls=[
+                    {"id": f"c{step + 1}", "name": name, "args": args} for name, args in calls[step : step + 1]
+                ],
                 usage_metadata={"input_tokens": sent, "output_tokens": written, "total_tokens": sent + written},
             )
             return ChatResult(generations=[ChatGeneration(message=message)])

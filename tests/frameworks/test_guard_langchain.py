@@ -134,7 +134,7 @@ def test_a_tool_is_judged_once_and_stays_a_tool(kind: str, way: str) -> None:
 
 def test_a_denial_is_raised_and_a_copy_is_guarded_as_well() -> None:
     DONE.clear()
-    guarded = nn.guard(pay, rules())
+    guarded = nn.guard(pay, rules(), on_deny="raise")
 
     for each in (guarded, guarded.model_copy(), guarded.model_copy(update={"name": "pay2"})):
         with pytest.raises(NoeticError) as caught:
@@ -165,7 +165,7 @@ def test_langgraph_calls_the_tools_of_an_agent_through_the_guard(asynchronous: b
     DONE.clear()
     book = rules()
     book.when("history.exists(c, c.ok)", id="once", guidance="Once.")
-    tools = nn.guard([pay], book, on_deny="return")
+    tools = nn.guard([pay], book)
 
     # Two rounds of a model that calls tools, one of them with two calls at once.
     rounds = [[700], [7, 8], []]

@@ -107,7 +107,7 @@ def test_a_tool_is_judged_once_and_the_model_reads_why_it_was_not_run(kind: str)
 
 def test_a_denial_that_is_raised_ends_the_run() -> None:
     DONE.clear()
-    guarded = nn.guard(pay, [{"id": "no", "applies_to": ["before_tool_call"], "when": "true"}])
+    guarded = nn.guard(pay, [{"id": "no", "applies_to": ["before_tool_call"], "when": "true"}], on_deny="raise")
 
     with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever the runner wraps it in
         asyncio.run(Runner.run(Agent("desk", tools=[guarded], model=Scripted("pay", '{"amount": 7}')), "Pay."))

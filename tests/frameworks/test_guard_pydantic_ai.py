@@ -84,7 +84,7 @@ def test_a_tool_is_judged_once_and_the_agent_reads_why_it_was_not_run(function: 
 
 def test_a_denial_that_is_raised_ends_the_run() -> None:
     DONE.clear()
-    guarded = nn.guard(Tool(pay), [{"id": "no", "applies_to": ["before_tool_call"], "when": "true"}])
+    guarded = nn.guard(Tool(pay), [{"id": "no", "applies_to": ["before_tool_call"], "when": "true"}], on_deny="raise")
 
     with pytest.raises(NoeticError) as caught:
         agent_of(guarded, 7).run_sync("Pay.", deps="Ann")

@@ -10,6 +10,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from os import PathLike
 from pathlib import Path
 from types import FrameType
 from typing import Any, ClassVar, Final, Literal, TypeAlias
@@ -122,6 +123,67 @@ class RuleBook(RuleMethods):
     def as_layer(self) -> Any:
         """Return the layer that enforces these rules, with its defaults: what a rule book in ``memory=[...]`` stands for."""
         return type(self).make_layer(self)
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write the rules to a file, as `save_rules` does.
+
+        Parameters
+        ----------
+        path : path-like
+            A ``.yaml``, ``.yml`` (extra ``rules``) or ``.json`` file; replaced if it exists. Python rules are written by name.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_FORMAT`` for another suffix, ``MISSING_PACKAGE`` without the extra ``rules``.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> rules = RuleBook()
+        >>> _ = rules.at_most(3, "search")
+        >>> with TemporaryDirectory() as folder:
+        ...     list(RuleBook.load(rules.save(f"{folder}/rules.json"))) == list(rules)
+        True
+        """
+        from noetic_nb.steering.rulebook.rule_files import save_rules
+
+        return save_rules(self, path)
+
+    @staticmethod
+    def load(path: str | PathLike[str], *, functions: Mapping[str, Callable[..., Any]] | None = None) -> RuleBook:
+        """Read a rule book from a file, as `load_rules` does.
+
+        Parameters
+        ----------
+        path : path-like
+            What `save` wrote.
+        functions : mapping of str to callable, optional
+            The functions of the Python rules, by the names in the file.
+
+        Returns
+        -------
+        RuleBook
+            The rules of the file, in order.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_RULE_FILE`` if it cannot be read, ``UNBOUND_RULE`` for a Python rule without its function,
+            ``RULE_DOES_NOT_COMPILE``, ``DUPLICATE_RULE_ID``, ``INVALID_FORMAT``, ``MISSING_PACKAGE``.
+
+        Examples
+        --------
+        See `save`.
+        """
+        from noetic_nb.steering.rulebook.rule_files import load_rules
+
+        return load_rules(path, functions=functions)
 
     def mark_used(self) -> None:
         """Take note that something evaluates these rules; a rule book without that is a finding of ``harness.check()``."""
