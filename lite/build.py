@@ -99,11 +99,12 @@ def fetched(lock: Path, folder: Path) -> dict[str, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     wanted = pinned(lock)
     missing = [name for name, (version, _) in wanted.items() if (name, version) not in wheels_in(folder)]
-    if missing:
-        print(f"fetching {len(missing)} of {len(wanted)} wheels")
+    for number, name in enumerate(missing, 1):
+        # One at a time, so that an interrupt keeps those that are there.
+        print(f"fetching wheel {number} of {len(missing)}: {name} {wanted[name][0]}", flush=True)
         with tempfile.TemporaryDirectory() as scratch:
             part = Path(scratch, "wheels.txt")
-            part.write_text("".join(f"{name}=={wanted[name][0]} --hash=sha256:{wanted[name][1]}\n" for name in missing))
+            part.write_text(f"{name}=={wanted[name][0]} --hash=sha256:{wanted[name][1]}\n")
             command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
             command += ["--require-hashes", "--only-binary=:all:", "--dest", str(folder), "--requirement", str(part)]
             command += ["--platform", ABI, "--python-version", PYTHON]
@@ -215,16 +216,16 @@ def build(files: Path, out: Path, notebooks: Iterable[Path]) -> None:
     """Build the site."""
     wheels = fetched(LOCK, files)
     carrier = wheels.pop(CARRIER)
-    if out.exists():
-        shutil.rmtree(out)
     with tempfile.TemporaryDirectory() as scratch:
         here = Path(scratch)
+        print("building the wheel of this library, and the interpreter", flush=True)
         kernel_wheels = sorted(Path(sys.prefix, "share/jupyter/labextensions", KERNEL_WHEELS).glob("*.whl"))
         interpreter(carrier, [*kernel_wheels, *wheels.values(), own_wheel(here / "own")], here / "site/static/pyodide")
         (here / "contents").mkdir()
         for path in notebooks:
             (here / "contents" / path.name).write_text(json.dumps(for_browser(path), indent=1, ensure_ascii=False))
         (here / "site/jupyter-lite.json").write_text(json.dumps(settings(), indent=1))
+        print("building the site", flush=True)
         command = [sys.executable, "-m", "jupyterlite_core", "build", "--no-sourcemaps", "--no-unused-shared-packages"]
         command += [f"--apps={app}" for app in APPS]
         command += [
@@ -233,11 +234,15 @@ def build(files: Path, out: Path, notebooks: Iterable[Path]) -> None:
             "--contents",
             str(here / "contents"),
             "--output-dir",
-            str(out.absolute()),
+            str(here / "out"),
         ]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=here)
         if done.returncode:
             raise BuildError(f"JupyterLite says:\n{done.stdout}\n{done.stderr}")
+        # Only now: an interrupt leaves the site that was there before.
+        if out.exists():
+            shutil.rmtree(out)
+        shutil.move(here / "out", out)
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
     print(
         f"{out}: {size / 1e6:.0f} MB; python -m http.server --directory {out}, then /notebooks/index.html?path=01_memory.ipynb"
@@ -257,6 +262,9 @@ def main() -> int:
     except BuildError as exc:
         print(exc, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print(f"Interrupted. What was fetched is kept in {given.files}; the next build goes on.", file=sys.stderr)
+        return 130
     return 0
 
 

@@ -29,7 +29,7 @@ from nbclient import NotebookClient
 from nbconvert import HTMLExporter
 
 sys.path.insert(0, str(Path(__file__).parent))
-from export import REMOTE_LINK, SCRIPT, TIMEOUT_S, WIDGET_MIME
+from export import QUIET, REMOTE_LINK, SCRIPT, TIMEOUT_S, WIDGET_MIME
 
 HERE: Final = Path(__file__).parent
 SOURCES: Final = HERE / "sources"
@@ -83,6 +83,7 @@ def run(notebook: Any) -> Any:
         kernel_name="python3",
         store_widget_state=False,
         record_timing=False,
+        extra_arguments=QUIET,
         resources={"metadata": {"path": str(HERE)}},
     ).execute()
     notebook.metadata = {"kernelspec": dict(KERNEL), "language_info": {"name": "python"}}

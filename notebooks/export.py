@@ -20,6 +20,8 @@ WIDGET_MIME: Final = "application/vnd.jupyter.widget-view+json"
 SCRIPT: Final = re.compile(r"<script\b[^>]*>.*?</script\s*>", re.DOTALL | re.IGNORECASE)
 REMOTE_LINK: Final = re.compile(r"<link\b[^>]*href=[\"']https?://[^>]*>", re.IGNORECASE)
 TIMEOUT_S: Final = 120
+# A kernel warns that programs on this machine may listen; once a notebook that is noise.
+QUIET: Final = ["--log-level=ERROR"]
 
 
 def without_widgets(notebook: Any) -> Any:
@@ -44,6 +46,7 @@ def export(source: Path, target: Path) -> float:
         timeout=TIMEOUT_S,
         kernel_name="python3",
         store_widget_state=False,
+        extra_arguments=QUIET,
         resources={"metadata": {"path": str(source.parent)}},
     ).execute()
     seconds = time.perf_counter() - started

@@ -9,7 +9,7 @@ from typing import Final
 from noetic_nb.cli.output import Output
 from noetic_nb.quick_records import dataclass
 
-__all__ = ["BAD_INPUT", "FINDINGS", "FINE", "Command"]
+__all__ = ["BAD_INPUT", "FINDINGS", "FINE", "INTERRUPTED", "Command"]
 
 FINE: Final = 0
 """Nothing was found, and every limit is kept."""
@@ -17,6 +17,8 @@ FINDINGS: Final = 1
 """Something was found: a finding, a change, a limit that is not kept, a record that cannot be read."""
 BAD_INPUT: Final = 2
 """The command could not be carried out: wrong arguments, files that are missing or damaged."""
+INTERRUPTED: Final = 130
+"""It was interrupted; what a shell reports then: 128 and the number of the signal."""
 
 
 @dataclass(frozen=True, slots=True)

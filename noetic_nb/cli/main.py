@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from functools import cache
 from typing import Final, NoReturn
 
-from noetic_nb.cli.command import BAD_INPUT, Command
+from noetic_nb.cli.command import BAD_INPUT, INTERRUPTED, Command
 from noetic_nb.cli.commands.backtest_rules import BACKTEST
 from noetic_nb.cli.commands.check_files import CHECK
 from noetic_nb.cli.commands.evaluate_rules import EVALUATE
@@ -20,13 +21,12 @@ from noetic_nb.cli.commands.report_runs import REPORT
 from noetic_nb.cli.commands.view_run import VIEW
 from noetic_nb.cli.output import Output
 from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.long_work import Interrupted
 
 __all__ = ["COMMANDS", "main"]
 
 COMMANDS: Final[tuple[Command, ...]] = (IMPORT, REPORT, VIEW, LINT, BACKTEST, EVALUATE, CHECK, GRADE)
 _CODES: Final = "Exit codes: 2 where the command cannot be carried out, such as for a missing file."
-# What a shell reports of a program that was interrupted: 128 and the number of the signal.
-_INTERRUPTED: Final = 130
 
 
 class _Version(argparse.Action):
@@ -87,7 +87,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     output = Output(as_json=given.json)
     try:
-        code: int = given.run(given, output)
+        with warnings.catch_warnings():
+            # A limit that holds for half of the runs is not kept by all: commands that keep what is done say so themselves.
+            warnings.simplefilter("error", Interrupted)
+            code: int = given.run(given, output)
         sys.stdout.flush()
     except (NoeticConfigError, NoeticError) as error:
         # Ids and texts of sources stand in it: one line, whatever they hold.
@@ -97,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Whoever read it, such as `head`, has enough. Python would complain again when it flushes at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Interrupted):
         output.note(f"noetic-nb {given.command}: interrupted")
-        return _INTERRUPTED
+        return INTERRUPTED
     return code

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from noetic_nb.cli.output import Output
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.long_work import Interrupted
 
 if TYPE_CHECKING:
     from noetic_nb.runs import Run
@@ -28,7 +29,7 @@ def add_sources(parser: ArgumentParser) -> None:
 
 
 def runs_of(
-    given: Namespace, output: Output, *, only: str | None = None, one: bool = False
+    given: Namespace, output: Output, *, only: str | None = None, one: bool = False, keeps: bool = False
 ) -> tuple[list[Run], list[dict[str, str | None]]]:
     """Return the runs that were named, and the records that cannot be read, each with its path and error.
 
@@ -42,6 +43,8 @@ def runs_of(
         One of the runs: its id, or its place from 0, negative from the end.
     one : bool
         Whether there must be one run and no more.
+    keeps : bool
+        Whether an interrupt leaves the runs that were read by then.
 
     Raises
     ------
@@ -56,15 +59,23 @@ def runs_of(
     failed: list[dict[str, str | None]] = []
     for source in given.sources:
         content = sys.stdin.buffer.read() if source == _STANDARD_INPUT else source
-        for found in import_runs(content, format=given.format):
-            if isinstance(found, Failed):
-                failed.append({"path": found.path or source, "error": str(found.error)})
-                output.note(f"not read: {found.error}")
-            else:
-                runs.append(found)
-    for name in given.data:
-        kind, _, suite = name.partition(":")
-        runs += datasets.agentdojo(suite) if suite else getattr(datasets, kind)()
+        try:
+            for found in import_runs(content, format=given.format):
+                if isinstance(found, Failed):
+                    failed.append({"path": found.path or source, "error": str(found.error)})
+                    output.note(f"not read: {found.error}")
+                else:
+                    runs.append(found)
+        except Interrupted as cut:
+            if not keeps:
+                raise
+            failed.append({"path": source, "error": str(cut)})
+            output.note(f"not read: {cut}")
+            break
+    else:
+        for name in given.data:
+            kind, _, suite = name.partition(":")
+            runs += datasets.agentdojo(suite) if suite else getattr(datasets, kind)()
     if not runs:
         hint = "Name a file or folder, - for the standard input, or --data airline."
         what = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -16,6 +15,7 @@ from noetic_nb.interop.formats import agentdojo, inspect_logs, message_files, ta
 from noetic_nb.interop.formats.sources import Document, documents, read_document, refused
 from noetic_nb.interop.spans import import_spans
 from noetic_nb.items.messages import MessageFormat
+from noetic_nb.long_work import Progress, Work
 from noetic_nb.quick_records import dataclass
 from noetic_nb.runs import Run
 from noetic_nb.runs.events.event_codec import SCHEMA
@@ -58,8 +58,6 @@ _READERS: Final = (
 )
 _OWN: Final = "noetic"
 _OWN_START: Final = (b'{"bundle":', b'{"events":')
-# A line of text costs about what a short run does.
-_SHOWN_EVERY: Final = 20
 
 
 def formats() -> tuple[str, ...]:
@@ -133,7 +131,7 @@ def _check(format: str | None) -> None:
         )
 
 
-def import_run(source: Any, *, format: str | None = None) -> Run:
+def import_run(source: Any, *, format: str | None = None, progress: bool = True) -> Run:
     """Read one conversation of any agent.
 
     Parameters
@@ -142,6 +140,8 @@ def import_run(source: Any, *, format: str | None = None) -> Run:
         A file, JSON text, messages, or the state or result of a framework.
     format : str, optional
         What it is written in; recognised where it is not given.
+    progress : bool
+        Show a line of text in a terminal or notebook if it takes long.
 
     Returns
     -------
@@ -166,6 +166,11 @@ def import_run(source: Any, *, format: str | None = None) -> Run:
     'Hello.'
     """
     _check(format)
+    with Work("import_run", "runs", progress) as work, work.within():
+        return _only_run(source, format)
+
+
+def _only_run(source: Any, format: str | None) -> Run:
     found = list(islice(_runs_of(source, format), 2))
     if len(found) > 1:
         raise NoeticConfigError(
@@ -196,7 +201,7 @@ def run_from_messages(
     return Run.from_messages(messages, format=format, outcome=outcome, meta=meta)
 
 
-def import_runs(source: Any, *, format: str | None = None, progress: bool = False) -> Iterator[Run | Failed]:
+def import_runs(source: Any, *, format: str | None = None, progress: Progress = True) -> Iterator[Run | Failed]:
     """Read every conversation of a source, one at a time.
 
     Parameters
@@ -205,8 +210,8 @@ def import_runs(source: Any, *, format: str | None = None, progress: bool = Fals
         As for `import_run`; also a folder.
     format : str, optional
         What it is written in; recognised for each file where it is not given.
-    progress : bool, default False
-        Show on the standard error how many were read, and how many of them failed.
+    progress : bool or callable
+        Called with how many are read, and None; by default a line of text in a terminal or notebook. False shows nothing.
 
     Yields
     ------
@@ -216,7 +221,12 @@ def import_runs(source: Any, *, format: str | None = None, progress: bool = Fals
     Raises
     ------
     NoeticConfigError
-        ``UNKNOWN_FORMAT``.
+        ``UNKNOWN_FORMAT``, ``INVALID_PROGRESS``.
+
+    Warns
+    -----
+    Interrupted
+        If it is interrupted while it reads: it ends, and the runs that it has yielded are the first ones.
 
     Examples
     --------
@@ -225,29 +235,20 @@ def import_runs(source: Any, *, format: str | None = None, progress: bool = Fals
     ['hi', 'ho']
     """
     _check(format)
-    found = _each(source, format)
-    return _shown(found) if progress else found
+    return _each(_runs_of(source, format), Work("import_runs", "runs", progress))
 
 
-def _each(source: Any, format: str | None) -> Iterator[Run | Failed]:
-    for index, (path, read) in enumerate(_runs_of(source, format)):
-        try:
-            yield _read(path, read, index)
-        except NoeticError as error:
-            yield Failed(None if path is None else str(path), error)
-
-
-def _shown(found: Iterator[Run | Failed]) -> Iterator[Run | Failed]:
-    done = failed = 0
-    for each in found:
-        done += 1
-        failed += isinstance(each, Failed)
-        if done % _SHOWN_EVERY == 1:
-            _show(done, failed)
-        yield each
-    _show(done, failed, "\n")
-
-
-def _show(done: int, failed: int, end: str = "") -> None:
-    # The return to the start of the line is what notebooks and terminals both understand.
-    print(f"\r{done:,} read, {failed:,} failed", end=end, file=sys.stderr, flush=True)
+def _each(found: Iterator[tuple[Path | None, Callable[[], Run]]], work: Work) -> Iterator[Run | Failed]:
+    with work:
+        while True:
+            with work.within():  # not while the caller works on a run
+                path, read = next(found, (None, None))
+                if read is None:
+                    return
+                each: Run | Failed
+                try:
+                    each = _read(path, read, work.done)
+                except NoeticError as error:
+                    each = Failed(None if path is None else str(path), error)
+            work.step()
+            yield each

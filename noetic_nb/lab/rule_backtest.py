@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from noetic_nb.items import thaw
 from noetic_nb.lab.recorded_calls import RecordedCall, calls_of
 from noetic_nb.lab.rule_trial import TrialResult, as_snapshot, candidate_snapshot, try_rules
+from noetic_nb.long_work import Work
 from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.memory.steering_decision import SteeringAction
 from noetic_nb.models.client import ModelClient
@@ -91,9 +92,12 @@ class Trials:
         self._before: tuple[RuleSnapshot, list[TrialResult]] | None = None
         self._contents: list[_Content] | None = None
 
-    def results(self, rules: Any, *, stop: Callable[[], bool] | None = None) -> list[TrialResult]:
-        """Return what rules decide on each call."""
-        return try_rules(as_snapshot(rules), self.calls, policy=self._policy, judge=self._judge, stop=stop)
+    def results(
+        self, rules: Any, *, stop: Callable[[], bool] | None = None, work: Work | None = None
+    ) -> list[TrialResult]:
+        """Return what rules decide on each call, or on the first ones if the work was interrupted."""
+        snapshot = as_snapshot(rules)
+        return try_rules(snapshot, self.calls, policy=self._policy, judge=self._judge, stop=stop, work=work)
 
     def diff(self, rules: Any, candidate: Any, *, stop: Callable[[], bool] | None = None) -> pandas.DataFrame:
         """Return what a candidate changes; see `backtest`."""

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.lab.recorded_calls import RecordedCall
+from noetic_nb.long_work import Work
 from noetic_nb.memory.execution_context import HookModelRequest
 from noetic_nb.models.client import ModelClient, ModelRequest
 from noetic_nb.quick_records import dataclass
@@ -182,46 +183,49 @@ def try_rules(
     judge: ModelClient | None = None,
     stop: Callable[[], bool] | None = None,
     ledger: Callable[[], Written] | None = None,
+    work: Work | None = None,
 ) -> list[TrialResult]:
     """Return what rules decide on each recorded call.
 
     Without a `judge`, such as a cassette, the rules that need one are skipped. `stop` is checked between calls: True
-    ends the work with `asyncio.CancelledError`. `ledger` makes what rules find in ``call.state``.
+    ends the work with `asyncio.CancelledError`. `ledger` makes what rules find in ``call.state``. `work` counts the calls; if it
+    is interrupted, the results are those of the first ones.
     """
     trial = _Trial(rules, policy, judge)
-    if trial.needs_loop:
-        return run_sync(_try_in_loop(trial, calls, stop, ledger))
     results: list[TrialResult] = []
-    written = None if ledger is None else ledger()
-    for call in _in_turn(calls, stop, written):
-        # Rules that await nothing finish in one step: no loop is needed, which makes a trial several times faster.
-        coroutine = trial.evaluate(call)
-        try:
-            coroutine.send(None)
-        except StopIteration as done:
-            results.append(done.value)
-            if written is not None:
-                written.took(call, done.value.decision)
-        else:
-            # A plain function returned something to await, which only a loop can do.
-            coroutine.close()
-            return run_sync(_try_in_loop(trial, calls, stop, ledger))
+    work = Work("try_rules", "calls", False, keeps=False) if work is None else work
+    with work:
+        if not trial.needs_loop:
+            written = None if ledger is None else ledger()
+            for call in work.each(_in_turn(calls, stop, written)):
+                # Rules that await nothing finish in one step: no loop is needed, which makes a trial several times faster.
+                coroutine = trial.evaluate(call)
+                try:
+                    coroutine.send(None)
+                except StopIteration as done:
+                    results.append(done.value)
+                    if written is not None:
+                        written.took(call, done.value.decision)
+                else:
+                    # A plain function returned something to await, which only a loop can do.
+                    coroutine.close()
+                    break
+            else:
+                return results
+            results.clear()
+            work.done = 0
+        written = None if ledger is None else ledger()
+        run_sync(_try_in_loop(trial, work.each(_in_turn(calls, stop, written)), written, results))
     return results
 
 
 async def _try_in_loop(
-    trial: _Trial,
-    calls: Sequence[RecordedCall],
-    stop: Callable[[], bool] | None,
-    ledger: Callable[[], Written] | None,
-) -> list[TrialResult]:
-    results: list[TrialResult] = []
-    written = None if ledger is None else ledger()
-    for call in _in_turn(calls, stop, written):
+    trial: _Trial, calls: Iterable[RecordedCall], written: Written | None, results: list[TrialResult]
+) -> None:
+    for call in calls:
         results.append(await trial.evaluate_in_time(call))
         if written is not None:
             written.took(call, results[-1].decision)
-    return results
 
 
 def _in_turn(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lessons.verdicts import EXERCISES, examined
+from noetic_nb.long_work import Progress, Work
 
 if TYPE_CHECKING:
     import pandas
@@ -47,7 +49,7 @@ def graded(answers: Mapping[str, Any], exercises: Sequence[str]) -> dict[str, st
     }
 
 
-def grade(folder: str | Path, *, timeout_s: float = TIMEOUT_S) -> pandas.DataFrame:
+def grade(folder: str | Path, *, timeout_s: float = TIMEOUT_S, progress: Progress = True) -> pandas.DataFrame:
     """Run every notebook of a folder and check its answers.
 
     Parameters
@@ -56,18 +58,27 @@ def grade(folder: str | Path, *, timeout_s: float = TIMEOUT_S) -> pandas.DataFra
         With one notebook (``.ipynb``) for each submission. Nothing is written there.
     timeout_s : float, seconds
         For one cell; one that takes longer is interrupted, and the notebook goes on.
+    progress : bool or callable
+        Called with how many notebooks are graded, of how many; by default a line of text in a terminal or notebook. False shows
+        nothing.
 
     Returns
     -------
     pandas.DataFrame
         A row for each notebook, by the name of its file: a column for each exercise that any of them asks, with ``"right"``,
         ``"not yet"`` or ``"missing"``; how many are ``right``; and the ``error`` of a notebook that cannot be read or run to
-        its end, empty where there is none. Cells that raise do not end a notebook.
+        its end, empty where there is none. Cells that raise do not end a notebook. ``attrs["stopped"]`` says why rows are
+        missing, or is None.
 
     Raises
     ------
     NoeticConfigError
         ``NO_SUBMISSIONS`` for a folder without notebooks, ``MISSING_PACKAGE`` where notebooks cannot be run.
+
+    Warns
+    -----
+    Interrupted
+        If it is interrupted: the table has the notebooks that were graded.
     """
     import pandas
 
@@ -90,12 +101,15 @@ def grade(folder: str | Path, *, timeout_s: float = TIMEOUT_S) -> pandas.DataFra
     asked = {path: asked_in(path) for path in paths}
     exercises = sorted({each for found in asked.values() for each in found})
     rows = []
-    for path in paths:
-        verdicts, error = _answers(path, exercises, timeout_s)
-        rows.append(
-            {"submission": path.stem, **verdicts, "right": list(verdicts.values()).count("right"), "error": error}
-        )
-    return pandas.DataFrame(rows).set_index("submission")
+    with Work("grade", "notebooks", progress, of=len(paths)) as work:
+        for path in work.each(paths):
+            verdicts, error = _answers(path, exercises, timeout_s)
+            rows.append(
+                {"submission": path.stem, **verdicts, "right": list(verdicts.values()).count("right"), "error": error}
+            )
+    table = pandas.DataFrame(rows).set_index("submission")
+    table.attrs["stopped"] = work.cut
+    return table
 
 
 def asked_in(path: Path) -> set[str]:
@@ -135,7 +149,8 @@ def _answers(path: Path, exercises: Sequence[str], timeout_s: float) -> tuple[di
             resources={"metadata": {"path": place}},
         )
         try:
-            with client.setup_kernel():
+            # It would print that others on this machine may listen, once a notebook, and how it was interrupted.
+            with client.setup_kernel(stderr=subprocess.DEVNULL):
                 for index, cell in enumerate(notebook.cells):
                     if cell.cell_type == "code":
                         client.execute_cell(cell, index)

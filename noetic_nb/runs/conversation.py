@@ -28,6 +28,7 @@ from noetic_nb.items.call_ids import with_own_call_ids
 from noetic_nb.items.frozen import FLAT, FrozenDict
 from noetic_nb.items.kept_data import frozen_data
 from noetic_nb.items.messages import Message
+from noetic_nb.long_work import counted
 from noetic_nb.redact import Redaction
 from noetic_nb.redact.secret_names import secret_word
 from noetic_nb.runs.run import Run
@@ -124,7 +125,7 @@ def run_of_conversation(
     if (first := next((message.t_ms for message in given if message.t_ms is not None), None)) is not None:
         writer.t_ms, writer.has_times = first, True
     start = 0
-    for message in given:
+    for message in counted(given, "messages"):
         stop = start + len(message.items)
         writer.take(message, items[start:stop])
         start = stop

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+import noetic_nb as nn
 from noetic_nb.cli.main import main
+from noetic_nb.interop import importing
 from tests.cli.conftest import Command
 from tests.redaction.shapes import SHAPES, made
 from tests.widgets.hostile_texts import HOSTILE_TEXTS
@@ -99,3 +103,78 @@ def test_secrets_stay_out_of_everything_that_is_written(command: Command, folder
     written = "".join([each.out + each.err for each in answers]) + (folder / "report.html").read_text()
     assert "look:" in written
     assert secret not in written
+
+
+def test_an_interrupt_of_grading_leaves_the_notebooks_that_were_graded(tmp_path: Path) -> None:
+    marker = tmp_path / "begun"
+    (tmp_path / "in").mkdir()
+    for name, code in (
+        ("ann", "1"),
+        ("bob", f"open({str(marker)!r}, 'w').close()\nimport time\nwhile True: time.sleep(0.01)"),
+    ):
+        cell = {"cell_type": "code", "id": "a", "metadata": {}, "outputs": [], "execution_count": None, "source": code}
+        text = json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [cell]})
+        (tmp_path / "in" / f"{name}.ipynb").write_text(text)
+    command = [*PYTHON, "grade", str(tmp_path / "in"), "--json"]
+    grading = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while not marker.exists() and grading.poll() is None:
+        time.sleep(0.01)
+    grading.send_signal(signal.SIGINT)
+    out, err = grading.communicate()
+
+    assert grading.returncode == 130, err
+    assert [row["submission"] for row in json.loads(out)["submissions"]] == ["ann"]
+    assert "the first 1 of 2 notebooks" in err
+    assert "Traceback" not in err
+
+
+@pytest.fixture
+def three_talks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of three files of which the third is interrupted."""
+    folder = tmp_path / "talks"
+    folder.mkdir()
+    for name in "abc":
+        (folder / f"{name}.json").write_text(json.dumps([{"role": "user", "content": name}]))
+    read = importing.read_document
+
+    def interrupted(path: Path) -> object:
+        if path.name == "c.json":
+            raise KeyboardInterrupt
+        return read(path)
+
+    monkeypatch.setattr(importing, "read_document", interrupted)
+    return folder
+
+
+def test_an_interrupt_of_an_import_leaves_the_runs_that_were_read(
+    three_talks: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.warns(RuntimeWarning, match="the first 2 runs"):
+        found = list(nn.import_runs(three_talks))
+    told: list[object] = []
+    with pytest.warns(RuntimeWarning):
+        list(nn.import_runs(three_talks, progress=lambda *seen: told.append(seen)))
+    with pytest.raises(KeyboardInterrupt):
+        nn.import_run(three_talks / "c.json")
+
+    assert [run.turns[0].query for run in found if isinstance(run, nn.Run)] == ["a", "b"]
+    assert told == [(1, None), (2, None)]
+    assert main(["import", str(three_talks), "-o", str(tmp_path / "out")]) == 1
+    assert "import_runs was interrupted" in capsys.readouterr().err
+    assert len(list((tmp_path / "out").iterdir())) == 2
+
+
+def test_a_command_that_judges_does_not_judge_a_part(
+    three_talks: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", "rules.yaml", str(three_talks), "--max-blocked", "1"]) == 130
+    assert "interrupted" in capsys.readouterr().err
+
+
+def test_a_caller_that_is_interrupted_between_two_runs_ends() -> None:
+    def work() -> None:
+        for _ in nn.import_runs([{"messages": [{"role": "user", "content": name}]} for name in "ab"]):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        work()

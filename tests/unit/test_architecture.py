@@ -50,6 +50,7 @@ FLOORS: tuple[frozenset[str], ...] = (
             "moved",
             "nested_loop",
             "worker_threads",
+            "long_work",
             "package_versions",
         ],
     ),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from argparse import ArgumentParser, Namespace
 
-from noetic_nb.cli.command import FINDINGS, FINE, Command
+from noetic_nb.cli.command import FINDINGS, FINE, INTERRUPTED, Command
 from noetic_nb.cli.output import Output
+from noetic_nb.long_work import Interrupted
 
 __all__ = ["GRADE"]
 
@@ -17,10 +19,16 @@ def _add_arguments(parser: ArgumentParser) -> None:
 def _run(given: Namespace, output: Output) -> int:
     from noetic_nb.lessons import grade
 
-    table = grade(given.folder).reset_index()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Interrupted)
+        table = grade(given.folder)
+    stopped = table.attrs["stopped"]
+    if stopped:
+        output.note(f"noetic-nb grade: {stopped}")
+    table = table.reset_index()
     output.table(list(table.columns), table.to_numpy().tolist())
     output.answer({"submissions": table.to_dict("records")})
-    return FINDINGS if table.error.any() else FINE
+    return INTERRUPTED if stopped else FINDINGS if table.error.any() else FINE
 
 
 GRADE = Command(

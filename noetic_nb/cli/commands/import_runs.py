@@ -67,7 +67,7 @@ def _file_names(runs: list[Run]) -> list[str]:
 
 
 def _run(given: Namespace, output: Output) -> int:
-    runs, unread = runs_of(given, output)
+    runs, unread = runs_of(given, output, keeps=True)
     facts = [run_facts(run) for run in runs]
     saved: list[str] = []
     if given.output is not None:

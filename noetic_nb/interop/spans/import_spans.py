@@ -18,6 +18,7 @@ from noetic_nb.interop.spans.span_messages import parsed
 from noetic_nb.interop.spans.span_record import LogRecord, Span, log_record, span_record
 from noetic_nb.interop.spans.span_run import run_of_execution
 from noetic_nb.interop.spans.span_tree import Conversation, conversations, executions, joined
+from noetic_nb.long_work import counted
 from noetic_nb.runs import Run
 from noetic_nb.runs.load import MAX_BYTES
 
@@ -110,7 +111,7 @@ def run_readers(
     """Yield what reads each run of a source."""
     spans: list[Span] = []
     records: list[LogRecord] = []
-    for kind, value in read_records(source, max_bytes=max_bytes):
+    for kind, value in counted(read_records(source, max_bytes=max_bytes), "spans"):
         if kind == "log":
             found = log_record(value)
             if found is not None:

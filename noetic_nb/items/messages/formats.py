@@ -9,6 +9,7 @@ from noetic_nb.errors import ItemValidationError, NoeticConfigError
 from noetic_nb.items.item import Item
 from noetic_nb.items.messages import anthropic, langchain, openai_chat, openai_chunks, openai_responses, pydantic_ai
 from noetic_nb.items.messages.message import Message, Reading, input_text, text_message
+from noetic_nb.long_work import counted
 
 __all__ = ["MessageFormat", "decode_messages", "encode_messages", "recognise"]
 
@@ -106,7 +107,7 @@ def decode_messages(
     if system:
         _system(system, reading)
     waiting: list[str] = []
-    for number, message in enumerate(given):
+    for number, message in enumerate(counted(given, "messages")):
         reading.place = f"messages[{number}]"
         _decode(message, found, reading, waiting)
     return reading.messages, reading.unmapped, found

@@ -20,6 +20,7 @@ from noetic_nb.lab.detection.resampling import (
     share,
     weights_of,
 )
+from noetic_nb.long_work import Work
 from noetic_nb.quick_records import dataclass
 
 __all__ = ["ALL", "HELD_OUT", "IN_SAMPLE", "LEFT_OUT", "Fitting", "Scored", "curve_of", "fitted_threshold", "folds_of"]
@@ -148,10 +149,10 @@ class Fitting:
         self._weights: dict[bytes, Floats] = {}
         self._within: dict[tuple[str, bytes, bytes], tuple[float, Floats]] = {}
 
-    def table(self, detectors: Sequence[Scored]) -> list[dict[str, Any]]:
+    def table(self, detectors: Sequence[Scored], work: Work) -> list[dict[str, Any]]:
         """Return the rows of every detector, and what is corrected for the detectors that are no baselines."""
         baselines = [detector for detector in detectors if detector.baseline]
-        rows = [row for detector in detectors for row in self._rows(detector, baselines)]
+        rows = [row for detector in work.each(detectors) for row in self._rows(detector, baselines)]
         tried = [detector for detector in detectors if not detector.baseline]
         ends = dict(zip([each.name for each in tried], self._corrected(tried), strict=True))
         for row in rows:

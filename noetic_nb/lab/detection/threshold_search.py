@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from math import isnan, nan
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from noetic_nb.lab.detection.calibration import Calibration, Failure, is_judged
 from noetic_nb.lab.detection.detectors import Detecting, Detector, Unscored, detectors_of
 from noetic_nb.lab.detection.judged_runs import check_samples, domain_of, labelled
 from noetic_nb.lab.statistics.labels import By, Outcome, groups_of
+from noetic_nb.long_work import Progress, Work
 from noetic_nb.package_versions import version_of
 from noetic_nb.runs import Run
 
@@ -28,6 +29,7 @@ def calibrate(
     by: By = "task",
     samples: int = 1_000,
     seed: int = 0,
+    progress: Progress = True,
 ) -> Calibration:
     """Find the threshold of a detector that stops failed runs and hardly any good one, or find that there is none.
 
@@ -49,6 +51,9 @@ def calibrate(
         How many samples of tasks an interval is taken of.
     seed : int
         Which tasks are fitted on, and which samples are drawn.
+    progress : bool or callable
+        Called with how many runs are scored, of how many, and then with how many detectors are fitted; by default a line of text
+        in a terminal or notebook if it takes long. False shows nothing.
 
     Returns
     -------
@@ -63,6 +68,11 @@ def calibrate(
         ``INVALID_DETECTOR``, ``INVALID_SHARE``, ``INVALID_COUNT``, ``INVALID_RUN``, ``NO_RUNS``, ``NO_LABELS``, ``ONE_CLASS``,
         ``INVALID_OUTCOME``, ``NO_TASK``, ``INVALID_GROUP``; ``TOO_FEW_TASKS`` for less than two; ``DETECTOR_FAILED`` where no
         detector could score any run; ``MISSING_PACKAGE`` without scikit-learn.
+
+    Warns
+    -----
+    Interrupted
+        If it is interrupted while it scores runs: it is the calibration on the runs that were scored, where these are enough.
 
     Notes
     -----
@@ -94,7 +104,7 @@ def calibrate(
     check_samples(samples)
     found, failed, unlabelled = labelled(runs, outcome)
     groups = groups_of(found, by)
-    if len(set(groups)) < 2:
+    if not _are_enough(groups, failed):
         raise NoeticConfigError(
             "TOO_FEW_TASKS",
             "Thresholds are fitted on some tasks and reported on others, but all runs are of one.",
@@ -111,13 +121,22 @@ def calibrate(
         raise NoeticConfigError(
             "INVALID_DETECTOR", "A baseline has this name.", given=sorted(taken), hint="Give the detector another name."
         )
+    failures: list[Failure] = []
+    scoring = (*tried, *[Detecting(name, count) for name, count in COUNTS.items()])
+    scores_of: list[list[float]] = []
+    with Work("calibrate", "runs", progress, of=len(found)) as work:
+        for run in work.each(found):
+            scores_of.append([_score(each, run, failures) for each in scoring])
+    if work.cut:
+        found, failed, groups = found[: work.done], failed[: work.done], groups[: work.done]
+        if not _are_enough(groups, failed):
+            raise KeyboardInterrupt
     labels = np.asarray(failed)
     domains = [domain_of(run) for run in found]
     words = WordModel(found, labels)
-    failures: list[Failure] = []
     detectors = []
-    for each in (*tried, *[Detecting(name, count) for name, count in COUNTS.items()]):
-        scores = np.asarray(_scores(each, found, failures))
+    for each, column in zip(scoring, zip(*scores_of, strict=True), strict=True):
+        scores = np.asarray(column)
         detectors.append(Scored(each.name, each.name in COUNTS, lambda _, scores=scores: scores))  # type: ignore[misc]
     if len(failures) >= len(tried) * len(found):
         first = failures[0]
@@ -138,7 +157,8 @@ def calibrate(
 
     detectors.append(Scored(WORDS, True, of_words))
     fitting = Fitting(labels, groups, domains, max_stopped_good=float(max_stopped_good), samples=samples, seed=seed)
-    rows = fitting.table(detectors)
+    with Work("calibrate", "detectors", progress, of=len(detectors), keeps=False) as work:
+        rows = fitting.table(detectors, work)
     thresholds = {each.name: fitting.threshold_of(each) for each in detectors}
     reasons = {each.name: why for each in tried if (why := _why_off(rows, each.name, thresholds[each.name]))}
     chosen = _best(rows, [each.name for each in tried if each.name not in reasons])
@@ -164,15 +184,17 @@ def calibrate(
     )
 
 
-def _scores(each: Detecting, runs: Sequence[Run], failures: list[Failure]) -> list[float]:
-    scores = []
-    for run in runs:
-        try:
-            scores.append(each.score(run))
-        except Unscored as why:
-            scores.append(nan)
-            failures.append(Failure(each.name, run.run_id, str(why)))
-    return scores
+def _are_enough(groups: Sequence[Hashable], failed: Sequence[bool]) -> bool:
+    """Tell whether runs are of several tasks, and both good and failed."""
+    return len(set(groups)) > 1 and len(set(failed)) > 1
+
+
+def _score(each: Detecting, run: Run, failures: list[Failure]) -> float:
+    try:
+        return each.score(run)
+    except Unscored as why:
+        failures.append(Failure(each.name, run.run_id, str(why)))
+        return nan
 
 
 def _why_off(rows: Sequence[Mapping[str, Any]], name: str, threshold: float | None) -> str | None:

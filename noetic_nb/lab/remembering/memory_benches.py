@@ -16,6 +16,7 @@ from noetic_nb.lab.dialogues import Dialogue, as_dialogues
 from noetic_nb.lab.remembering.made_dialogues import made_dialogues
 from noetic_nb.lab.remembering.played_dialogues import Played, play
 from noetic_nb.lab.statistics.intervals import interval
+from noetic_nb.long_work import Progress, Work
 from noetic_nb.memory import MemoryLayer
 from noetic_nb.sync import run_sync
 from noetic_nb.tokens import Tokenizer, estimate_tokens
@@ -49,6 +50,7 @@ def memory_bench(
     cached_share: float = CACHED_SHARE,
     tokenizer: Tokenizer = estimate_tokens,
     clock: Clock | None = None,
+    progress: Progress = True,
 ) -> pandas.DataFrame:
     """Play dialogues to sets of layers and count how often the evidence of a question was sent with it.
 
@@ -72,6 +74,9 @@ def memory_bench(
     clock : Clock, optional
         With what latency is measured, such as ``noetic_nb.clock.SystemClock()``; not measured by default, as no two tables would
         be equal.
+    progress : bool or callable
+        Called with how many dialogues are played, of how many; by default a line of text in a terminal or notebook if it takes
+        long. False shows nothing.
 
     Returns
     -------
@@ -82,7 +87,7 @@ def memory_bench(
         of prefixes; ``ms``, the mean time in which a request was recalled and planned, missing without a clock.
         ``attrs["units"]`` has the units, ``attrs["by_kind"]`` the recall of each kind of question, ``attrs["outdated"]`` how much
         of what held before a change was sent as well, where questions name it, ``attrs["problems"]`` what hooks reported: set,
-        layer, hook, what, how often.
+        layer, hook, what, how often. ``attrs["dialogues"]`` is their number, ``attrs["stopped"]`` why some are missing, or None.
 
     Raises
     ------
@@ -93,6 +98,8 @@ def memory_bench(
     -----
     UserWarning
         Where hooks reported problems, such as vectors whose length changes: the set was measured without what failed.
+    Interrupted
+        If it is interrupted: every set is measured on the same dialogues, those that were finished.
 
     References
     ----------
@@ -122,16 +129,23 @@ def memory_bench(
     by_kind: dict[str, dict[float, dict[str, float]]] = {}
     outdated: dict[str, dict[float, float]] = {}
     problems: list[tuple[str, str, str, str, int]] = []
-    for name, make in sets.items():
-        reported: Counter[tuple[str, str, str]] = Counter()
-        played = run_sync(_played(make, played_to, totals, tokenizer, clock, reported))
+    reports: dict[str, Counter[tuple[str, str, str]]] = {name: Counter() for name in sets}
+    played_by: dict[str, list[list[Played]]] = {name: [] for name in sets}
+    with Work("memory_bench", "dialogues", progress, of=len(played_to)) as work:
+        for dialogue in work.each(played_to):
+            # All sets before the next dialogue: if it is interrupted, they are compared on the same ones.
+            of_sets = run_sync(_played(sets, dialogue, totals, tokenizer, clock, reports))
+            for name, of_set in of_sets.items():
+                played_by[name].append(of_set)
+    played_to = played_to[: work.done]
+    for name, played in played_by.items():
         for place, budget in enumerate(totals):
             of_budget = [one[place] for one in played]
             rows.append((name, budget, *_row(of_budget, played_to, price, cached_share, seed, clock)))
             by_kind.setdefault(name, {})[budget] = _by_kind(of_budget)
             stale = [share for one in of_budget for share in one.outdated]
             outdated.setdefault(name, {})[budget] = fsum(stale) / len(stale) if stale else nan
-        problems += [(name, *key, count) for key, count in sorted(reported.items())]
+        problems += [(name, *key, count) for key, count in sorted(reports[name].items())]
     if problems:
         first = problems[0]
         warnings.warn(
@@ -147,6 +161,7 @@ def memory_bench(
         "problems": tuple(problems),
         "seed": seed,
         "dialogues": len(played_to),
+        "stopped": work.cut,
     }
     return frame
 
@@ -203,14 +218,16 @@ def _budgets(given: Any) -> tuple[float, ...]:
 
 
 async def _played(
-    make: Callable[[], Sequence[MemoryLayer]],
-    dialogues: Sequence[Dialogue],
+    sets: Mapping[str, Callable[[], Sequence[MemoryLayer]]],
+    dialogue: Dialogue,
     budgets: Sequence[float],
     tokenizer: Tokenizer,
     clock: Clock | None,
-    problems: Counter[tuple[str, str, str]],
-) -> list[list[Played]]:
-    return [await play(one, make(), budgets, tokenizer, clock, problems) for one in dialogues]
+    problems: Mapping[str, Counter[tuple[str, str, str]]],
+) -> dict[str, list[Played]]:
+    return {
+        name: await play(dialogue, make(), budgets, tokenizer, clock, problems[name]) for name, make in sets.items()
+    }
 
 
 def _row(

@@ -6,7 +6,9 @@ goes on, so that a later deny of the same run is no second one.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb.cards import Card, Table, with_card
@@ -16,6 +18,7 @@ from noetic_nb.lab.rule_backtest import Trials
 from noetic_nb.lab.rule_trial import TrialResult, as_snapshot
 from noetic_nb.lab.statistics.intervals import Count, counted
 from noetic_nb.lab.statistics.labels import Outcome, labels_of, runs_in
+from noetic_nb.long_work import Progress, Work
 from noetic_nb.memory.steering_decision import SteeringAction
 from noetic_nb.models.client import ModelClient
 from noetic_nb.quick_records import dataclass
@@ -220,15 +223,21 @@ class Evaluator:
         self._trials = Trials(found, judge=judge)
         self._calls = [calls_of(run) for run in found]
 
-    def evaluate(self, rules: Any, *, stop: Callable[[], bool] | None = None) -> Evaluation:
+    def evaluate(self, rules: Any, *, stop: Callable[[], bool] | None = None, progress: Progress = False) -> Evaluation:
         """Return what rules do to the runs; see `evaluate`. `stop` is checked between calls and ends the work."""
         snapshot = as_snapshot(rules)
-        results = self._trials.results(snapshot, stop=stop)
+        work = Work("evaluate", "calls", progress, of=len(self._trials.calls))
+        results = self._trials.results(snapshot, stop=stop, work=work)
         left = iter(results)
+        done = len(self._runs)
+        if work.cut:  # of the run in which it was interrupted, nobody knows whether it would have been stopped
+            done = bisect_right(list(accumulate(map(len, self._calls))), len(results))
+            if not done:
+                raise KeyboardInterrupt
         judged = tuple(
             [
                 _judge(run, kind, calls, [next(left) for _ in calls])
-                for run, kind, calls in zip(self._runs, self._kinds, self._calls, strict=True)
+                for run, kind, calls in zip(self._runs[:done], self._kinds[:done], self._calls[:done], strict=True)
             ]
         )
         lines = _lines(judged)
@@ -267,6 +276,7 @@ def evaluate(
     *,
     outcome: Outcome = "outcome",
     judge: ModelClient | None = None,
+    progress: Progress = True,
 ) -> Evaluation:
     """Evaluate rules against recorded runs: what they catch, and what they stop that went well.
 
@@ -280,6 +290,9 @@ def evaluate(
         A key of ``run.meta`` or a function of a run: True good, False failed, None unknown.
     judge : ModelClient, optional
         Answers for judges, such as a `CassetteModel`; without it they are skipped, and named.
+    progress : bool or callable
+        Called with how many calls are evaluated, of how many; by default a line of text in a terminal or notebook if it takes
+        long. False shows nothing.
 
     Returns
     -------
@@ -290,6 +303,11 @@ def evaluate(
     ------
     NoeticConfigError
         ``INVALID_RULE``, ``RULE_DOES_NOT_COMPILE``, ``INVALID_RUN``, ``NO_RUNS``, ``NO_LABELS`` or ``INVALID_OUTCOME``.
+
+    Warns
+    -----
+    Interrupted
+        If it is interrupted: the evaluation is that of the runs that were finished.
 
     References
     ----------
@@ -305,4 +323,4 @@ def evaluate(
     >>> evaluation.caught.n, evaluation.caught.of, evaluation.blocked.n
     (118, 151, 7)
     """
-    return Evaluator(runs, outcome=outcome, judge=judge).evaluate(rulebook)
+    return Evaluator(runs, outcome=outcome, judge=judge).evaluate(rulebook, progress=progress)

@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb.cards import Card, Table, with_card
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.lab.rule_scores.evaluation import Evaluator, kind_of
+from noetic_nb.lab.rule_scores.evaluation import Evaluation, Evaluator, kind_of
 from noetic_nb.lab.rule_scores.rule_candidates import Candidate, TriedCall, describe_rule, rule_candidates, tried_calls
 from noetic_nb.lab.statistics.intervals import Count
 from noetic_nb.lab.statistics.labels import By, Outcome, groups_of, labels_of, runs_in
+from noetic_nb.long_work import Progress, Work
 from noetic_nb.quick_records import dataclass
 from noetic_nb.runs import Run
 from noetic_nb.runs.plain_text import plain_line
@@ -220,6 +221,7 @@ def suggest(
     max_false_rejections: float = 0.01,
     by: By = "task",
     seed: int = 0,
+    progress: Progress = True,
 ) -> Suggestions:
     """Return simple rules that would have stopped attacks, or failed runs, and spared the runs that went well.
 
@@ -237,6 +239,9 @@ def suggest(
         ``"task"``, or a function of a run that names what it belongs to: what the halves are made of.
     seed : int
         Of the split and of the test.
+    progress : bool or callable
+        Called with how many rules are tried, of how many (None: unknown), and then with how many are scored; by default a line of
+        text in a terminal or notebook if it takes long. False shows nothing.
 
     Returns
     -------
@@ -248,6 +253,11 @@ def suggest(
     NoeticConfigError
         ``INVALID_BOUND``, ``INVALID_RUN``, ``NO_RUNS``, ``NO_LABELS``, ``ONE_CLASS``, ``INVALID_OUTCOME``, ``NO_TASK``,
         ``INVALID_GROUP``, ``TOO_FEW_TASKS`` or ``NO_CALLS``; ``MISSING_PACKAGE`` without the extra ``rules``.
+
+    Warns
+    -----
+    Interrupted
+        If it is interrupted while it scores the rules that it chose: the others are left out.
 
     References
     ----------
@@ -281,14 +291,15 @@ def suggest(
     fit = _Half(bad & first, good & first, groups, strata)
     other = frozenset(range(len(found))) - first
     rest = _Half(bad & other, good & other, groups, strata)
-    candidates = list(rule_candidates(calls, groups, first, fit.good))
+    with Work("suggest", "rules tried", progress, keeps=False) as work:
+        candidates = list(work.each(rule_candidates(calls, groups, first, fit.good)))
     if not (fit.bad and fit.good and rest.bad and rest.good):
         return Suggestions(tried=len(candidates), reason="One half of the tasks has no good or no failed run.")
     useful = _useful(candidates, calls, fit, max_false_rejections, seed)
     chosen = _chosen(useful, calls, fit)
     if not chosen:
         return Suggestions(tried=len(candidates), reason="No rule of the first half caught more than chance would.")
-    scored = _scored([each.rule for each in chosen], found, labels, other, rest, seed)
+    scored = _scored([each.rule for each in chosen], found, labels, other, rest, seed, progress)
     kept = [
         one
         for one in scored
@@ -392,28 +403,32 @@ def _scored(
     places: frozenset[int],
     half: _Half,
     seed: int,
+    progress: Progress,
 ) -> list[Suggestion]:
     """Score rules on the runs at some places with the engine that enforces them."""
     kept = sorted(places)
     by_run = {id(runs[place]): labels[place] for place in kept}
     evaluator = Evaluator([runs[place] for place in kept], outcome=lambda run: by_run[id(run)])
-    evaluations = [evaluator.evaluate([rule]) for rule in rules]
+    evaluations: list[Evaluation] = []
+    with Work("suggest", "rules scored", progress, of=len(rules)) as work:
+        for rule in work.each(rules):
+            evaluations.append(evaluator.evaluate([rule]))
     stopped = [frozenset([place for place, hit in zip(kept, each.stops(), strict=True) if hit]) for each in evaluations]
-    chances = _holm(half.chances(stopped, seed + 1))
+    chances = _holm(half.chances(stopped, seed + 1), len(rules))
     attacked = any(runs[place].meta.get("attack_succeeded") for place in half.bad)
     return [
         Suggestion(
             rule, each.caught, each.blocked, each.false_rejections, p, each.stopped(), _text(rule, each, p, attacked)
         )
-        for rule, each, p in zip(rules, evaluations, chances, strict=True)
+        for rule, each, p in zip(rules[: len(evaluations)], evaluations, chances, strict=True)
     ]
 
 
-def _holm(chances: Sequence[float]) -> list[float]:
-    """Correct chances for how many there are [2]_."""
+def _holm(chances: Sequence[float], of: int) -> list[float]:
+    """Correct chances for how many rules were chosen [2]_, also where only some of them were scored."""
     corrected, highest = [nan] * len(chances), 0.0
     for rank, place in enumerate(sorted(range(len(chances)), key=chances.__getitem__)):
-        highest = max(highest, min(1.0, (len(chances) - rank) * chances[place]))
+        highest = max(highest, min(1.0, (of - rank) * chances[place]))
         corrected[place] = highest
     return corrected
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import platform
-import sys
-import time
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import closing
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.lab.statistics.labels import By, groups_of, runs_in
@@ -20,6 +18,7 @@ from noetic_nb.lab.sweeping.space import REPLAYED, configurations
 from noetic_nb.lab.sweeping.sweep_table import SAMPLES, table
 from noetic_nb.lab.sweeping.value_labels import code_of, data_digest, digest_of, label_of
 from noetic_nb.lab.sweeping.workers import Workers
+from noetic_nb.long_work import Progress, Work
 from noetic_nb.models.client import check_clients
 from noetic_nb.package_versions import version_of
 from noetic_nb.regulator import Regulator
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
     import pandas
 
 __all__ = ["sweep"]
-
-# A line about progress no more often than this, seconds.
-LINE_EVERY: Final = 0.5
 
 
 def sweep(
@@ -49,7 +45,7 @@ def sweep(
     model: Any = None,
     mode: str = "open",
     by: By = "task",
-    progress: Callable[[int, int], object] | None = None,
+    progress: Progress = True,
 ) -> pandas.DataFrame:
     """Replay recorded runs under many configurations and measure each.
 
@@ -85,8 +81,9 @@ def sweep(
         Of `replay`.
     by : "task" or callable
         What runs are resampled by.
-    progress : callable, optional
-        Called with how many configurations are finished, of how many; a line of text in a terminal or notebook by default.
+    progress : bool or callable
+        Called with how many configurations are finished, of how many; by default a line of text in a terminal or notebook if it
+        takes long. False shows nothing.
 
     Returns
     -------
@@ -120,7 +117,7 @@ def sweep(
     [[5.0, 0.7, 20.0], [20.0, 0.05, 20.0]]
     """
     found = runs_in(runs)
-    _check(metrics, apply, mode, progress)
+    _check(metrics, apply, mode)
     check_clients(model)
     fixed: dict[str, Any] = {} if apply is not None else {"mode": mode}
     if regulator is not None:
@@ -144,7 +141,9 @@ def sweep(
     digest = digest_of(data, points.names, points.labels, about, made_by, measures, seed, versions["noetic_nb"])
     job = Job(digest, points, found, dict(metrics), fixed, apply, ceiling if live else None)
     workers = Workers(n_jobs, in_threads=live)
-    rows, stopped = _finished(job, workers, resume, ceiling, progress or _line_of_text())
+    # It says itself what it has when it is interrupted, and how it goes on.
+    with Work("sweep", "configurations", progress, of=len(points), keeps=False) as work:
+        rows, stopped = _finished(job, workers, resume, ceiling, work)
     _raise_where_all_failed(job, rows)
     frame = table(job, rows, groups, seed)
     failures = [(each.place, *failure) for each in rows.values() for failure in each.failures]
@@ -162,7 +161,7 @@ def sweep(
     return frame
 
 
-def _check(metrics: Any, apply: Any, mode: Any, progress: Any) -> None:
+def _check(metrics: Any, apply: Any, mode: Any) -> None:
     named = isinstance(metrics, Mapping) and metrics and all(isinstance(name, str) and name for name in metrics)
     if not named or not all(callable(metric) for metric in metrics.values()):
         hint = 'Such as metrics={"stopped": lambda run: lab.first_stop(run) is not None}.'
@@ -173,9 +172,6 @@ def _check(metrics: Any, apply: Any, mode: Any, progress: Any) -> None:
     if mode not in ("open", "closed"):
         hint = 'Use mode="open" or mode="closed".'
         raise NoeticConfigError("INVALID_MODE", "A replay is open or closed.", given=mode, hint=hint)
-    if progress is not None and not callable(progress):
-        hint = "It gets two numbers: progress(done, of)."
-        raise NoeticConfigError("INVALID_PROGRESS", "progress= is a function.", given=progress, hint=hint)
 
 
 def _groups(runs: Sequence[Run], by: By) -> tuple[list[Hashable], str]:
@@ -189,14 +185,14 @@ def _groups(runs: Sequence[Run], by: By) -> tuple[list[Hashable], str]:
 
 
 def _finished(
-    job: Job, workers: Workers, resume: Any, ceiling: Ceiling | None, progress: Callable[[int, int], object]
+    job: Job, workers: Workers, resume: Any, ceiling: Ceiling | None, work: Work
 ) -> tuple[dict[int, Measured], str | None]:
     rows: dict[int, Measured] = {}
     if resume is None:
-        return rows, _fill(rows, job, workers, None, ceiling, progress)
+        return rows, _fill(rows, job, workers, None, ceiling, work)
     with ResumeFile(resume, job.digest, len(job.runs)) as file:
         rows |= file.rows
-        return rows, _fill(rows, job, workers, file, ceiling, progress)
+        return rows, _fill(rows, job, workers, file, ceiling, work)
 
 
 def _fill(
@@ -205,7 +201,7 @@ def _fill(
     workers: Workers,
     file: ResumeFile | None,
     ceiling: Ceiling | None,
-    progress: Callable[[int, int], object],
+    work: Work,
 ) -> str | None:
     """Add what is missing; return why some still is."""
     # Configurations that differ in their regulator only stand together, as they share one reading of a run.
@@ -223,7 +219,7 @@ def _fill(
                     rows[row.place] = row
                     if file is not None:
                         file.add(row)
-                progress(len(rows), len(job.space))
+                work.at(len(rows))
     except KeyboardInterrupt:
         return _stopped(rows, job, file, "it was interrupted")
     except NoeticError as error:
@@ -278,20 +274,3 @@ def _first_failures(job: Job, failures: Sequence[tuple[int, int, str | None, str
         )
         known["count"] += 1
     return list(first.values())
-
-
-def _line_of_text() -> Callable[[int, int], object]:
-    is_shown = sys.stderr is not None and (sys.stderr.isatty() or "ipykernel" in sys.modules)
-    began = last = time.monotonic()
-
-    def show(done: int, of: int) -> None:
-        nonlocal last
-        now = time.monotonic()
-        # What is over at once needs no line.
-        if is_shown and (now - last >= LINE_EVERY or (done == of and now - began >= LINE_EVERY)):
-            last = now
-            print(
-                f"\rsweep: {done} of {of} configurations", end="\n" if done == of else "", file=sys.stderr, flush=True
-            )
-
-    return show
