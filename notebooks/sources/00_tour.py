@@ -6,7 +6,7 @@ In about five minutes: an airline's agent talks to passengers. You **see** where
 do something else, follow its answers as they get worse until a circuit break **stops** it, and then ask of real recorded conversations what such
 a stop would have saved, and what it would have cost.
 
-Everything runs offline; there is no key and no chance. *Run → Run All Cells*, then read. Cells may run in any order after the first five,
+Everything runs offline: no API key, and nothing is random. *Run → Run All Cells*, then read. After that you can run the cells again in any order,
 and as often as you like: each conversation begins anew.
 """
 
@@ -78,8 +78,8 @@ rules
 # %% [markdown]
 """
 The **model** is a function of its prompt, and of nothing else: that is what a language model is, too. It looks for flights when it is asked
-for one, promises too much unless the prompt tells it not to, passes on what a tool or a rule answers, and apologises the more, the more apologies
-stand in its prompt already.
+for one, promises too much unless the prompt tells it not to, passes on what a tool or a rule answers, and apologises more, the more apologies its
+prompt already contains.
 """
 
 
@@ -119,7 +119,7 @@ def desk_model(request):
 # %% [markdown]
 """
 Around it: two memory layers (a policy that is always sent, and notes that the model writes), the rules, and a **regulator** that may spend 600
-tokens and hears from a grader how good each answer was. `talk` opens the desk and says a few things.
+tokens and hears from a grader how good each answer was. `talk` opens the desk under some rules and says a few things.
 """
 
 
@@ -128,12 +128,12 @@ def grader(reply) -> float:
     return max(0.0, 0.8 - 0.2 * reply.text.count("Sorry"))
 
 
-async def talk(*said):
+async def talk(*said, under=None):
     """Open the desk, say these things, and return everything that happened."""
     layers = [
         nn.static_content("Refunds take five days. Never guess a price.", tag="policy"),
         nn.working_memory(budget={"min": 50, "max": 300}),
-        nn.steering(rules),
+        nn.steering(under or rules),
         nn.regulation(Regulator.recommended("desk").with_cost_cap(600), grader=grader),
     ]
     config = nn.AgentConfig(
@@ -194,12 +194,13 @@ before = await talk(CANCEL)
 
 # %% [markdown]
 """
-But a desk should ask before it destroys something. We write the rule anew, and say **exactly the same** once more. The new rule wants a "yes" that
-the passenger wrote (`call.is_vouched`). Nothing else has changed: the model finds the refusal in its prompt, and does something else.
+But a desk should ask before it destroys something. We copy the rules and rewrite one of them: the new rule wants a "yes" that the passenger wrote
+(`call.is_vouched`).
 """
 
 # %%
-rules.replace_source(
+careful = nn.RuleBook(rules)
+careful.replace_source(
     "known_reservation",
     """
 def known_reservation(call):
@@ -209,27 +210,35 @@ def known_reservation(call):
         return deny("Please confirm with a yes.")
 """,
 )
-after = await talk(CANCEL, "Yes, cancel EHGLP3.")
+careful
+
+# %% [markdown]
+"""
+Then we say **exactly the same** again. Nothing else has changed: the model finds the refusal in its prompt, and does something else.
+"""
+
+# %%
+after = await talk(CANCEL, "Yes, cancel EHGLP3.", under=careful)
 
 # %% [markdown]
 """
 The **ledger** has a line for everything that the rules were asked; this is the first turn of the second conversation. In the editor below it you can
-change the rule yourself: *Apply*, then run any `talk` again. A rule that does not compile never replaces the last good one.
+change the rule yourself: *Apply*, then run the last `talk` again. A rule that does not compile never replaces the last good one.
 """
 
 # %%
 Ledger(after, turn=1)
 
 # %%
-RuleEditor(rules, run=after)
+RuleEditor(careful, run=after)
 
 # %% [markdown]
 """
 ## 4 · Quality, cost, and a circuit break
 
 Three questions that the desk cannot answer. Each apology in the prompt breeds more of them, and the grader's marks fall: 0.8, 0.6, 0.4, 0. The
-regulator compares the last three marks, and where they fell by 0.15 or more to a mean below 0.5, going on makes it worse. Expect the fourth turn
-to be stopped: the passenger reads a suggestion in place of the answer.
+regulator compares the last three marks: it stops when they fall by at least 0.15 and their mean is below 0.5. Expect the fourth turn to be stopped: the
+passenger reads a suggestion in place of the answer.
 """
 
 # %%

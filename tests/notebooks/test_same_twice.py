@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import nbformat
@@ -44,6 +45,15 @@ def test_a_notebook_shows_the_same_twice_and_in_another_order(path: Path, monkey
     # Kept is what was shown when the notebook was made, of views their text.
     assert without_static_forms(once) == kept(path)
     assert elsewhere == once
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_cells_of_the_tour_show_the_same_again_in_any_order_after_a_run_of_all(seed: int) -> None:
+    path = ROOT / "notebooks" / "00_tour.ipynb"
+    cells = list(range(len(code(path))))
+    again = random.Random(seed).sample(cells, len(cells))
+
+    assert run(path, [*cells, *again]) == first_run(path)
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=[path.stem for path in LESSONS])

@@ -10,7 +10,7 @@ from notebooks.build import SOURCES, WIDGET_MIME, read
 from tests.notebooks.shown import first_run
 
 TOUR = Path(__file__).parents[2] / "notebooks" / "00_tour.ipynb"
-VIEWS = ("Token allocation", "Ledger", "Rules, version 3", "Regulator trends")
+VIEWS = ("Token allocation", "Ledger", "Rules, version 1", "Regulator trends")
 
 
 def test_the_tour_is_short_and_kept_with_what_it_shows_but_no_live_view() -> None:
