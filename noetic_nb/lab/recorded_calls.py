@@ -268,7 +268,7 @@ def _call(
     ctx = _context(event.where, event.t_ms, before)
     depth = event.where.depth
     return tool_call_params(
-        event.name, args, ctx, _STATE, event.call_id, history, depth, ALLOW, event.raw_args, provenance
+        event.name, args, ctx, _STATE, event.call_id, history, depth, ALLOW, event.raw_args, provenance, None
     )
 
 

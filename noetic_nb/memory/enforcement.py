@@ -7,7 +7,7 @@ unless its layer is set to do otherwise; `on_hook_failure` of the layer is calle
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
@@ -57,6 +57,7 @@ async def decide(
     history: Sequence[PastCall] = (),
     raw_args: Any = None,
     provenance: Callable[[], Provenance] | None = None,
+    tool_values: Mapping[str, Any] | None = None,
     response: ModelResponse | None = None,
 ) -> SteeringDecision:
     """Call every layer that enforces at this point; the first deny, or the first stop, ends the round.
@@ -88,7 +89,8 @@ async def decide(
             params = AfterModelCallParams(response, ctx, state, history, so_far)
         else:
             params = tool_call_params(
-                tool_name, tool_args, ctx, state, call_id, history, ctx.depth, so_far, raw_args, provenance
+                *(tool_name, tool_args, ctx, state, call_id, history, ctx.depth, so_far, raw_args, provenance),
+                tool_values,
             )
         if (state is None or states.has_disabled) and not runner.order.runs(layer, execution_id):
             found = _not_begun(runner, layer, point, params, ctx, default_on_error)

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from noetic_nb.cards import with_card
 from noetic_nb.items import Item, assistant_text
+from noetic_nb.items.bound_values import copied
 from noetic_nb.items.frozen import FLAT, FrozenDict, own_copy
 from noetic_nb.items.origins import MODEL, Origin, Provenance, least_trusted, members
 from noetic_nb.late_data import made_state
@@ -168,6 +169,7 @@ class _BeforeToolCall(NamedTuple):
     so_far: SteeringDecision = ALLOW
     raw_args: Any = None
     provenance: Callable[[], Provenance] | None = None
+    tool_values: Mapping[str, Any] | None = None
 
 
 @with_card
@@ -184,6 +186,9 @@ class BeforeToolCallParams(_BeforeToolCall):
         What the layers before this one decided together.
     provenance : callable or None
         Reads what was sent so far, when a rule asks for an origin.
+    tool_values : mapping
+        The same arguments as Python values, by parameter: models, dates, secrets that the JSON data masks. Of a recorded
+        call, and wherever only the JSON data is known, that.
 
     Notes
     -----
@@ -207,6 +212,11 @@ class BeforeToolCallParams(_BeforeToolCall):
     def raw_args(self) -> Any:
         """What the model wrote, as parsed JSON; None where nobody knows."""
         return own_copy(self[8])
+
+    @property
+    def tool_values(self) -> Mapping[str, Any]:
+        """What the tool will get, as Python values."""
+        return self.tool_args if self[10] is None else copied(self[10])
 
     def origin(self, value: Any) -> Origin:
         """Return who wrote a value first; of a list the member that is trusted least.

@@ -215,6 +215,7 @@ class LayerStack:
         history: Sequence[PastCall] = (),
         raw_args: Any = None,
         provenance: Callable[[], Provenance] | None = None,
+        tool_values: Mapping[str, Any] | None = None,
     ) -> Coroutine[Any, Any, SteeringDecision]:
         """Decide whether a tool may be called; see `noetic_nb.memory.enforcement`."""
         return decide(
@@ -228,6 +229,7 @@ class LayerStack:
             history=history,
             raw_args=raw_args,
             provenance=provenance,
+            tool_values=tool_values,
         )
 
     def after_model_call(

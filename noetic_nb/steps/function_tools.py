@@ -12,9 +12,9 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints, ov
 from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
-from noetic_nb.items.json_form import without_json_form
+from noetic_nb.items.json_form import form_of, without_json_form
 from noetic_nb.models.client import ToolSpec
-from noetic_nb.steps.tools import Tool, form_of, spec_tokens, wire_name
+from noetic_nb.steps.tools import Tool, spec_tokens, wire_name
 
 __all__ = ["as_tools", "chooses_tools", "make_tool", "tool"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from functools import lru_cache
 from typing import Any, Final
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -15,8 +14,9 @@ from noetic_nb.cards import Card, with_card
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
 from noetic_nb.events import OfferedTool
 from noetic_nb.items import freeze, thaw
+from noetic_nb.items.bound_values import copied
 from noetic_nb.items.frozen import FrozenDict
-from noetic_nb.items.json_form import ModelForm
+from noetic_nb.items.json_form import form_of
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.late_pattern import late_pattern
 from noetic_nb.models.client import ToolSpec
@@ -53,14 +53,9 @@ class BoundArguments(NamedTuple):
     """The arguments of one call: validated, coerced, defaults filled in."""
 
     values: dict[str, Any]
-    """What `execute` is called with, by parameter."""
+    """What `execute` is called with, by parameter: containers, models and dataclasses are copies that nobody else has."""
     args: FrozenDict
     """The same as JSON data, by the keys of the schema that the model was shown."""
-
-
-# Built once a class, because layers make the tools of their functions anew in each execution; bounded, because a notebook
-# makes tools anew whenever a cell runs.
-form_of: Final = lru_cache(maxsize=512)(ModelForm)
 
 
 @with_card
@@ -159,10 +154,9 @@ class Tool:
         NoeticError
             ``tool_failed`` with ``reason`` ``"invalid"``, naming every field that does not fit.
         """
-        form = form_of(self.input)
         try:
-            bound = form.validate(args)
-            shown = form.dump(bound)
+            values = {name: copied(value) for name, value in vars(form_of(self.input).validate(args)).items()}
+            shown = self.shown(values)
         except (ValidationError, ItemValidationError) as exc:
             problem = _problems(exc) if isinstance(exc, ValidationError) else exc.what
             raise NoeticError(
@@ -172,8 +166,19 @@ class Tool:
                 reason="invalid",
                 tool_name=self.name,
             ) from exc
+        return BoundArguments(values, shown)
+
+    def shown(self, values: Mapping[str, Any]) -> FrozenDict:
+        """Return values that `bind` has checked as the JSON data that they stand for; no validator runs again.
+
+        Raises
+        ------
+        ItemValidationError
+            If they have no JSON form any more.
+        """
+        shown = form_of(self.input).dump_fields(values)
         # A layer's function may take a single value, which has no name.
-        return BoundArguments(dict(vars(bound)), shown if isinstance(shown, FrozenDict) else FrozenDict(value=shown))
+        return shown if isinstance(shown, FrozenDict) else FrozenDict(value=shown)
 
     async def call(self, args: Any, ctx: Any = None) -> Any:
         """Check arguments, run, check the result.

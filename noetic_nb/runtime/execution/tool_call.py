@@ -6,11 +6,13 @@ The model reads what became of its call: the result, an error in plain words, or
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, Literal
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
 from noetic_nb.events import ToolCalled, ToolProgress
+from noetic_nb.items.bound_values import may_change
 from noetic_nb.items.frozen import frozen_or_none
 from noetic_nb.items.json_form import json_form
 from noetic_nb.items.json_text import compact_json
@@ -34,6 +36,9 @@ DEFAULT_GUIDANCE: Final = {
     SteeringAction.GUIDE: "Adjust the call before trying again.",
     SteeringAction.ASK: NO_APPROVAL,
 }
+CHANGED: Final = SteeringDecision(
+    SteeringAction.DENY, "The arguments were changed while the call was decided on, so it was not made."
+)
 
 Status = Literal["ok", "error", "denied", "guided", "invalid_args", "invalid_result", "unknown"]
 
@@ -140,7 +145,10 @@ async def call_tool(
         hook_ctx = engine.hook_context(ctx)
     if tool.needs_approval or "before_tool_call" in engine.stack.hooks:
         try:
-            refused = await steer_call(engine, ctx, hook_ctx, place, args, raw, needs_approval=tool.needs_approval)
+            now = partial(tool.shown, values)
+            refused = await steer_call(
+                engine, ctx, hook_ctx, place, args, raw, values, now, needs_approval=tool.needs_approval
+            )
             ctx.check_abort()  # a person may have taken long to approve
         except BaseException:
             ctx.tree.calls.give_back(place)
@@ -187,10 +195,18 @@ async def steer_call(
     place: Place,
     args: Mapping[str, Any],
     raw: Any,
+    values: Mapping[str, Any],
+    now: Callable[[], Any],
     *,
     needs_approval: bool,
 ) -> CallEnd | None:
     """Return how the call ended if it must not be made, None where it may.
+
+    Parameters
+    ----------
+    values, now : mapping, callable
+        What the tool will get, and the JSON data that this is when it is called: copies cannot change meanwhile, other
+        objects may.
 
     Raises
     ------
@@ -207,6 +223,7 @@ async def steer_call(
             history=ctx.tree.calls.so_far(place),
             raw_args=raw,
             provenance=ctx.provenance,
+            tool_values=values,
         )
         # Before the decision itself: a turn that ends needs no answer for the model.
         stop = engine.stack.take_stop(hook_ctx) or decision.stop
@@ -217,8 +234,18 @@ async def steer_call(
             return CallEnd(status, denial_text(decision), decision=decision)
     if needs_approval or (decision is not None and decision.action is SteeringAction.ASK):
         refused = await approval(engine, ctx, name, args, decision)
-        return None if refused is None else CallEnd("denied", denial_text(refused), decision=refused)
+        if refused is not None:
+            return CallEnd("denied", denial_text(refused), decision=refused)
+    if may_change(values) and not _is_same(now, args):
+        return CallEnd("denied", denial_text(CHANGED), decision=CHANGED)
     return None
+
+
+def _is_same(now: Callable[[], Any], args: Mapping[str, Any]) -> bool:
+    try:
+        return bool(now() == args)
+    except Exception:  # such as a value that has no JSON form any more
+        return False
 
 
 def _error_type(error: BaseException | None) -> str | None:
