@@ -25,8 +25,8 @@ _NOT_WIRE: Final = late_pattern(r"[\x00-,./:-@\[-^`{-\x7f]")
 def skeleton(name: str) -> str:
     r"""Return what a tool's name, canonical or as it travels, looks like to a reader and to a provider.
 
-    It is equal for names that look the same: compatibility forms folded, invisible characters left out, Cyrillic and
-    Greek twins of Latin letters replaced, and what providers do not accept as an underscore.
+    It is equal for names that look the same: compatibility forms and case folded, invisible characters and space around the
+    name left out, Cyrillic and Greek twins of Latin letters replaced, and what providers do not accept as an underscore.
 
     References
     ----------
@@ -34,16 +34,16 @@ def skeleton(name: str) -> str:
 
     Examples
     --------
-    >>> skeleton("plan/update"), skeleton("pаy") == skeleton("pay"), skeleton("pay\u200b")
+    >>> skeleton("plan/update"), skeleton("pаy") == skeleton("pay"), skeleton(" Pay\u200b")
     ('plan_update', True, 'pay')
     """
-    if name.isascii():
-        return _NOT_WIRE.sub("_", name)
+    if name.isascii() and name.isprintable():
+        return _NOT_WIRE.sub("_", name.strip()).lower()
     import unicodedata  # a megabyte that a program with plain names never needs
 
     folded = unicodedata.normalize("NFKC", name)
     seen = "".join(char for char in folded if unicodedata.category(char) not in ("Cf", "Mn", "Cc"))
-    return _NOT_WIRE.sub("_", seen.translate(_TWINS))
+    return _NOT_WIRE.sub("_", seen.translate(_TWINS).strip()).casefold()
 
 
 def looks_alike(name: str, known: Iterable[str]) -> str | None:

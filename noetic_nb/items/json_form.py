@@ -21,7 +21,7 @@ from pydantic_core import SchemaSerializer, SchemaValidator, to_jsonable_python
 from noetic_nb.errors import ItemValidationError
 from noetic_nb.items.frozen import MAX_DEPTH, FrozenDict
 
-__all__ = ["ModelForm", "form_of", "json_form", "without_json_form"]
+__all__ = ["HidingSerializer", "ModelForm", "form_of", "json_form", "without_json_form"]
 
 T = TypeVar("T", SchemaSerializer, SchemaValidator)
 
@@ -148,7 +148,7 @@ class _Held:
         """Return the JSON data that the value stands for."""
         try:
             return json_form(self.value, _depth=depth)
-        except _Hiding:
+        except HidingSerializer:
             raise
         except ItemValidationError:
             if self.is_open:
@@ -156,7 +156,7 @@ class _Held:
             raise
 
 
-class _Hiding(ItemValidationError):
+class HidingSerializer(ItemValidationError):
     """A serializer shows other data than its value stands for."""
 
 
@@ -200,6 +200,8 @@ class ModelForm:
         schema = getattr(model, "__pydantic_core_schema__", None)
         if schema is None:  # a dataclass of Python's own
             schema = TypeAdapter(model).core_schema
+        if type(schema) is not dict:  # built when it is first looked at
+            schema = dict(schema)
         # The class's own validator wherever it does: it may be wrapped by what watches validation.
         own = not _holds(schema, lambda node: node.get("type") == "generator")
         kept = getattr(model, "__pydantic_validator__", None) if own else None
@@ -225,7 +227,7 @@ class ModelForm:
         except ValueError as exc:  # cyclic, or a serializer of the user's own that fails
             raise ItemValidationError(f"Arguments have no JSON form: {exc}") from exc
         if not _agree(shown, form):
-            raise _Hiding(
+            raise HidingSerializer(
                 f"A serializer of {self._model.__name__} shows other data than the tool would get.",
                 given=shown,
                 hint="Rules could not judge the call. Remove the serializer, or convert the value inside the tool.",
@@ -274,7 +276,9 @@ def _as_shown(node: Any, of: type[Any] | None = None) -> Any:
             return {**held, "ref": node["ref"]} if "ref" in node else held
         if is_custom:
             serializer = None
-    shown = {key: inner if key in _VALUES else _as_shown(inner, of) for key, inner in node.items() if key not in _LEFT_OUT}
+    shown = {
+        key: inner if key in _VALUES else _as_shown(inner, of) for key, inner in node.items() if key not in _LEFT_OUT
+    }
     if serializer is not None:
         shown["serialization"] = serializer
     if kind == "generator":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 import pytest
@@ -60,3 +61,22 @@ def test_a_call_is_judged_by_the_name_and_arguments_of_the_tool() -> None:
     assert json.loads(refused.content[0].text)["error"]["ruleId"] == "small"
     assert list(guarded.run.to_frame("tools")["status"]) == ["ok", "denied", "error"]
     assert failed.content[0].text.startswith("Error executing tool pay")
+
+
+def test_each_way_to_call_a_session_is_seen() -> None:
+    DONE.clear()
+    book = nn.RuleBook()
+    book.at_most(0, "pay")
+
+    async def work() -> list[Any]:
+        async with AsyncExitStack() as stack:
+            call_tool = (await connected(stack)).call_tool
+            return [
+                await nn.guard(partial(call_tool, "pay"), book, on_deny="return")({"amount": 1}),
+                await nn.guard(partial(call_tool, arguments={"amount": 1}), book, on_deny="return")("pay"),
+                await nn.guard(call_tool, book, on_deny="return")(" PAY", {"amount": 1}),
+            ]
+
+    for refused in asyncio.run(work()):
+        assert "at most" in refused.content[0].text or "may not" in refused.content[0].text
+    assert DONE == []

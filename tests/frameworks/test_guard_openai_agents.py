@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
@@ -18,6 +18,7 @@ from agents import Agent, FunctionTool, Runner, Usage, function_tool, set_tracin
 from agents.items import ModelResponse
 from agents.models.interface import Model
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
+from pydantic import AfterValidator, SecretStr
 
 set_tracing_disabled(True)
 DONE: list[Any] = []
@@ -103,6 +104,29 @@ def test_a_tool_is_judged_once_and_the_model_reads_why_it_was_not_run(kind: str)
     assert list(table["call_id"])[:3] == ["c0", "c1", "c2"]
     assert dict(table["args"][0]) == {"amount": 7, "to": "bank"}
     assert type(guarded) is type(original)
+
+
+def test_what_a_validator_gives_is_judged_and_runs_and_secrets_arrive() -> None:
+    DONE.clear()
+
+    @function_tool
+    def pay_cents(amount: Annotated[int, AfterValidator(lambda value: value * 100)], key: SecretStr) -> str:
+        """Pay someone."""
+        DONE.append((amount, key.get_secret_value()))
+        return "paid"
+
+    book, seen = nn.RuleBook(), []
+
+    @book.rule(on="before_tool_call")
+    def look(call: Any) -> None:
+        seen.append((call.tool_args["amount"], call.tool_args["key"], call.tool_values["key"].get_secret_value()))
+
+    guarded = nn.guard(pay_cents, book, on_deny="return")
+    model = Scripted(pay_cents.name, '{"amount": 1, "key": "abc"}')
+    asyncio.run(Runner.run(Agent("desk", tools=[guarded], model=model), "Pay."))
+
+    assert DONE == [(100, "abc")]
+    assert seen == [(100, "**********", "abc")]
 
 
 def test_a_denial_that_is_raised_ends_the_run() -> None:

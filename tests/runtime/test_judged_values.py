@@ -15,7 +15,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import (
-    AfterValidator,
     Base64Bytes,
     BaseModel,
     ByteSize,
@@ -414,7 +413,9 @@ def objects(data: Any, draw: Any) -> Any:
     """Return data in which some mappings and lists are models, dataclasses and other containers."""
     if isinstance(data, dict):
         inner = {key: objects(value, draw) for key, value in data.items()}
-        return [inner, Order([inner]), Letter(lines=[inner]), OrderedDict(inner), Open(cc=inner)][draw(st.integers(0, 4))]
+        return [inner, Order([inner]), Letter(lines=[inner]), OrderedDict(inner), Open(cc=inner)][
+            draw(st.integers(0, 4))
+        ]
     if isinstance(data, list):
         items = [objects(value, draw) for value in data]
         return [items, tuple(items), deque(items), Point(items), Frozen(items)][draw(st.integers(0, 4))]

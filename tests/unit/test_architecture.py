@@ -110,7 +110,7 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
         frozenset({"recording"}),
     ),
     "items": (
-        frozenset({"frozen", "json_text", "json_form"}),
+        frozenset({"frozen", "json_text", "json_form", "bound_values"}),
         frozenset({"item", "kept_data"}),
         frozenset({"registry"}),
         frozenset({"build", "call_ids", "log", "origins", "shared_prefix", "text_fields", "value_search"}),

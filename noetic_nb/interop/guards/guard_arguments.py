@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias, get_type_hints
 
 from noetic_nb.errors import ItemValidationError, NoeticError
+from noetic_nb.items.bound_values import copied, may_change
 from noetic_nb.items.frozen import FrozenDict, frozen_or_none, thaw
-from noetic_nb.items.json_form import json_form
+from noetic_nb.items.json_form import HidingSerializer, json_form
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.steps import Tool
 from noetic_nb.steps.function_tools import make_tool
@@ -20,10 +23,15 @@ __all__ = [
     "Bound",
     "bound_by_schema",
     "bound_by_signature",
+    "bound_values",
     "function_binder",
     "json_binder",
     "shown",
 ]
+
+
+# The object that a method belongs to: its calls change it, so that a copy would be of no use.
+_OBJECT: Final = "self"
 
 
 class Bound(NamedTuple):
@@ -36,7 +44,11 @@ class Bound(NamedTuple):
     """What was written, None where that is no JSON data."""
     positional: tuple[Any, ...]
     named: Mapping[str, Any]
-    """What the tool is called with."""
+    """What the tool is called with: copies, but for what is the framework's and objects of other classes."""
+    values: Mapping[str, Any]
+    """The judged arguments as Python values."""
+    now: Callable[[], Any] | None = None
+    """Returns what `args` would be by now; None where nobody can change the values."""
     call_id: str = ""
 
 
@@ -71,10 +83,12 @@ def unfit(name: str, problem: object, *, reason: str = "invalid", given: Any = N
 
 def function_binder(function: Callable[..., Any], name: str) -> Binder:
     """Return the binder of a plain function: by its annotations where they can be checked, else by its signature."""
-    try:
-        return bound_by_schema(make_tool(function, name=name), inspect.signature(function))
-    except Exception:  # parameters without a name or a JSON form, annotations that cannot be read, no signature at all
-        return bound_by_signature(function, name)
+    # Parameters without a name or a JSON form, annotations that cannot be read, no signature at all.
+    with contextlib.suppress(Exception):
+        signature = inspect.signature(function)
+        if next(iter(signature.parameters), "") != _OBJECT:
+            return bound_by_schema(make_tool(function, name=name), signature)
+    return bound_by_signature(function, name)
 
 
 def bound_by_schema(tool: Tool, signature: inspect.Signature | None = None) -> Binder:
@@ -93,9 +107,14 @@ def bound_by_schema(tool: Tool, signature: inspect.Signature | None = None) -> B
             context = {"ctx": given["ctx"]}
             given = {key: value for key, value in given.items() if key != "ctx"}
         values, args = tool.bind(given)
-        return Bound(name, args, frozen_or_none(given), (), {**values, **context} if context else values)
+        return bound_values(tool, values, args)._replace(raw=frozen_or_none(given), named={**values, **context})
 
     return bind
+
+
+def bound_values(tool: Tool, values: Mapping[str, Any], args: FrozenDict) -> Bound:
+    """Return a call with values that a tool has checked."""
+    return Bound(tool.name, args, None, (), values, values, partial(tool.shown, values) if may_change(values) else None)
 
 
 def bound_by_signature(
@@ -122,37 +141,75 @@ def bound_by_signature(
     except (TypeError, ValueError):  # built in
         signature = None
 
+    parameters = () if signature is None else tuple(signature.parameters)
+    kept = max(skip, int(parameters[:1] == (_OBJECT,)))
+
     def bind(positional: tuple[Any, ...], named: dict[str, Any]) -> Bound:
-        if signature is None:
-            arguments = {f"arg{place}": value for place, value in enumerate(positional[skip:])} | named
-            given = arguments
-        else:
-            try:
-                bound = signature.bind(*positional, **named)
-            except TypeError as exc:
-                raise unfit(name, exc) from exc
-            framework = list(bound.signature.parameters)[:skip]
-            given = _flat(bound, framework)
-            bound.apply_defaults()
-            arguments = _flat(bound, framework)
-        hidden = left_out(arguments)
-        args = FrozenDict({key: shown(value) for key, value in arguments.items() if key not in hidden})
+        try:
+            positional = (*positional[:kept], *map(copied, positional[kept:]))
+            own = left_out(named)
+            named = {key: value if key in own else copied(value) for key, value in named.items()}
+            arguments, given = _flat(signature, positional, named, skip)
+            hidden = left_out(arguments)
+            values = {key: value for key, value in arguments.items() if key not in hidden}
+            args = _judged(values)
+        except (TypeError, ItemValidationError) as exc:
+            raise unfit(name, exc) from exc
         raw = frozen_or_none({key: value for key, value in given.items() if key not in hidden})
-        return Bound(name, args, raw, positional, named, call_id(positional))
+        return Bound(name, args, raw, positional, named, values, partial(_judged, values), call_id(positional))
 
     return bind
 
 
-def _flat(bound: inspect.BoundArguments, framework: Collection[str]) -> dict[str, Any]:
-    """Return arguments by name, those of ``**kwargs`` among them."""
-    found: dict[str, Any] = {}
+def _judged(values: Mapping[str, Any]) -> FrozenDict:
+    found = {}
+    for key, value in values.items():
+        try:
+            found[key] = json_form(value)
+        except HidingSerializer:
+            raise
+        except ItemValidationError:
+            found[key] = shown(value)
+    return FrozenDict(found)
+
+
+def _flat(
+    signature: inspect.Signature | None, positional: tuple[Any, ...], named: Mapping[str, Any], skip: int
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return arguments by name, those of ``**kwargs`` among them: with defaults, and as they were given.
+
+    Raises
+    ------
+    TypeError
+        If they do not fit, or if two have the same name: rules would see one of them only.
+    """
+    if signature is None:
+        pairs = [(f"arg{place}", value) for place, value in enumerate(positional[skip:])]
+        found = _by_name([*pairs, *named.items()])
+        return found, found
+    bound = signature.bind(*positional, **named)
+    framework = list(bound.signature.parameters)[:skip]
+    given = _by_name(_pairs(bound, framework))
+    bound.apply_defaults()
+    return _by_name(_pairs(bound, framework)), given
+
+
+def _pairs(bound: inspect.BoundArguments, framework: Collection[str]) -> Iterator[tuple[str, Any]]:
     for name, value in bound.arguments.items():
         if name in framework:
             continue
         if bound.signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
-            found.update(value)
+            yield from value.items()
         elif value != () or bound.signature.parameters[name].kind is not inspect.Parameter.VAR_POSITIONAL:
-            found[name] = value
+            yield name, value
+
+
+def _by_name(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise TypeError(f"{name!r} is given twice, by place and by name")
+        found[name] = value
     return found
 
 
@@ -163,7 +220,8 @@ _CONTEXTS: Final = ("RunContextWrapper", "ToolContext", "RunContext")
 def json_binder(name: str, schema: Mapping[str, Any], function: Callable[..., Any] | None) -> Callable[[str], Bound]:
     """Return a binder of JSON text: by the function behind the tool where it is known, else by its schema.
 
-    The tool is given what was judged, so that it cannot read the text in another way than the rules.
+    The tool is given the JSON text anew, so that it cannot read the text in another way than the rules: what was judged, or,
+    where its framework validates by the same function, what that was validated from.
     """
     tool = None if function is None else _behind(function, name)
     checked = None
@@ -186,7 +244,11 @@ def json_binder(name: str, schema: Mapping[str, Any], function: Callable[..., An
         if not isinstance(given, dict):
             raise unfit(name, "they are no object", given=given)
         if tool is not None:
-            args = tool.bind(given).args
+            values, args = tool.bind(given)
+            # The framework validates once more, from the same beginning: what is judged is what runs where both agree.
+            if tool.bind(given).args != args:
+                raise unfit(name, "their validators give other values each time", given=given)
+            runs: Any = given
         else:
             found = {**defaults, **given}
             try:
@@ -195,7 +257,8 @@ def json_binder(name: str, schema: Mapping[str, Any], function: Callable[..., An
                 args = json_form(found)
             except (ValueError, ItemValidationError) as exc:
                 raise unfit(name, exc, given=given) from exc
-        return Bound(name, args, frozen_or_none(given), (compact_json(thaw(args)),), {})
+            values = runs = thaw(args)
+        return Bound(name, args, frozen_or_none(given), (compact_json(runs),), {}, values)
 
     return bind
 

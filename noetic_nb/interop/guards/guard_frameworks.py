@@ -21,7 +21,7 @@ from noetic_nb.items import thaw
 from noetic_nb.items.frozen import FrozenDict, freeze
 from noetic_nb.runs import Run
 
-__all__ = ["langchain_tool", "mcp_call", "mcp_parameters", "openai_tool", "pydantic_ai_tool"]
+__all__ = ["langchain_tool", "mcp_call", "openai_tool", "pydantic_ai_tool"]
 
 # What LangChain passes beside the arguments of the model.
 _LANGCHAIN_OWN: Final = frozenset({"config", "run_manager", "callbacks"})
@@ -85,16 +85,12 @@ def langchain_tool(tool: Any, guard: Guard) -> Any:
         return own
 
     # Bound to the first tool, whose own ways of calling itself are not guarded: so each call is judged once.
-    found = [each for each in ("func", "coroutine", "_run", "_arun") if callable(getattr(tool, each, None))]
     function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
-    for each in found or [each for each in ("invoke", "ainvoke") if callable(getattr(tool, each, None))]:
-        method = getattr(tool, each)
-        if each in ("invoke", "ainvoke"):
-            bind = _invoke_binder(name)
-        else:
+    for each in ("func", "coroutine", "_run", "_arun"):
+        if callable(method := getattr(tool, each, None)):
             own = method if each in ("func", "coroutine") or function is None else function
             bind = _langchain_binder(own, method, name, left_out)
-        _set(twin, each, guarded_function(method, guard, bind, name, reply=reply))
+            _set(twin, each, guarded_function(method, guard, bind, name, reply=reply))
     # A tool of LangChain has a method of this name, which goes on working.
     _set(twin, "run", _CallableRun.of(guard.run, twin) if callable(getattr(tool, "run", None)) else guard.run)
     return twin
@@ -116,22 +112,7 @@ def _langchain_binder(function: Any, method: Any, name: str, left_out: Any) -> B
         # The framework passes these by itself, after what is bound here.
         missing = {key: None for key in takes if key in _LANGCHAIN_OWN and key not in shown}
         bound = named_by(positional, {**shown, **missing})
-        return bound._replace(positional=positional, named=named)
-
-    return bind
-
-
-def _invoke_binder(name: str) -> Binder:
-    """Return the binder of ``invoke(input, config)``, whose input may be a whole call of a model."""
-
-    def bind(positional: tuple[Any, ...], named: dict[str, Any]) -> Bound:
-        given = positional[0] if positional else named.get("input")
-        call_id = ""
-        if isinstance(given, Mapping) and given.get("type") == "tool_call" and isinstance(given.get("args"), Mapping):
-            call_id, given = str(given.get("id") or ""), given["args"]
-        arguments = given if isinstance(given, Mapping) else {"input": given}
-        bound = bound_by_signature(dict, name)((), dict(arguments))
-        return bound._replace(positional=positional, named=named, call_id=call_id)
+        return bound._replace(named={**named, **{key: bound.named[key] for key in shown}})
 
     return bind
 
@@ -154,19 +135,27 @@ class _CallableRun(Run):
         return self._method(*args, **kwargs)
 
 
-def mcp_parameters(function: Any) -> tuple[str, str] | None:
-    """Return what a function calls the name of a tool and its arguments, None where it is no call of MCP."""
+def mcp_call(function: Any, guard: Guard) -> Any:
+    """Guard ``session.call_tool``, ``call_tool_mcp`` and the like: the tool that is judged is the one that a call names.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_TOOL`` where it does not say which parameters are the name of the tool and its arguments.
+    """
     try:
-        names = list(inspect.signature(function).parameters)
+        known = list(inspect.signature(function).parameters)
     except (TypeError, ValueError):
-        return None
-    name = next((each for each in ("name", "tool_name") if each in names), None)
-    return None if name is None or "arguments" not in names else (name, "arguments")
-
-
-def mcp_call(function: Any, names: tuple[str, str], guard: Guard) -> Any:
-    """Guard ``session.call_tool``: the tool that is judged is the one that a call names."""
-    name_key, args_key = names
+        known = []
+    name_key = next((each for each in ("name", "tool_name") if each in known), None)
+    args_key = next((each for each in ("arguments", "tool_args", "args") if each in known), None)
+    if name_key is None or args_key is None:
+        raise NoeticConfigError(
+            "INVALID_TOOL",
+            f"Which tool {function.__name__!r} calls cannot be told.",
+            given=known,
+            hint="It needs a parameter `name` and a parameter `arguments`, as session.call_tool has.",
+        )
     signature = inspect.signature(function)
 
     def bind(positional: tuple[Any, ...], named: dict[str, Any]) -> Bound:
@@ -181,7 +170,7 @@ def mcp_call(function: Any, names: tuple[str, str], guard: Guard) -> Any:
         if args_key in bound.arguments:
             # A copy: what is judged cannot be changed by whoever holds the mapping while a rule waits.
             bound.arguments[args_key] = None if bound.arguments[args_key] is None else thaw(given)
-        return Bound(tool_name, given, given, bound.args, bound.kwargs)
+        return Bound(tool_name, given, given, bound.args, bound.kwargs, thaw(given))
 
     return guarded_function(function, guard, bind, "call_tool", reply=_mcp_reply(function))
 

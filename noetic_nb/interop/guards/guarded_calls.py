@@ -20,7 +20,7 @@ from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import EventSink, SteeringDecided, Where
 from noetic_nb.ids import SYSTEM_IDS
-from noetic_nb.interop.guards.guard_arguments import Bound
+from noetic_nb.interop.guards.guard_arguments import Binder, Bound
 from noetic_nb.interop.guards.guard_sessions import GuardSession, current_session
 from noetic_nb.items.frozen import frozen_or_none, thaw
 from noetic_nb.items.json_text import compact_json
@@ -134,6 +134,7 @@ class Guard:
         layers: list[MemoryLayer] = [layer]
         if regulator is not None:
             layers.append(regulation(regulator))
+        self.rules = rules
         self.run = Run(meta={"source": "guard"}) if run is None else run
         self.sink: EventSink | None = Recorder(self.run)
         self.note: Note | None = self.run.note_row
@@ -198,6 +199,32 @@ class Guard:
         full = ModelRequest(request.model, request.items, request.instructions, purpose=request.purpose)
         return await client.complete(full)
 
+    def without_name(self, name: str, bind: Binder) -> Binder:
+        """Bind calls of a tool that rules cannot name only while none of them names tools: it would not see its calls.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_TOOL``, now and at each call.
+        """
+
+        def checked(positional: tuple[Any, ...], named: dict[str, Any]) -> Bound:
+            self._refuse_nameless(name)
+            return bind(positional, named)
+
+        self._refuse_nameless(name)
+        return checked
+
+    def _refuse_nameless(self, name: str) -> None:
+        for rule in self.rules.snapshot:
+            if rule.enabled and rule.tools is not None and name not in rule.tools:
+                raise NoeticConfigError(
+                    "INVALID_TOOL",
+                    f"Rule {rule.id!r} is about tools by name, and {name!r} is no name of its own.",
+                    given=name,
+                    hint="Guard a function made with def, or give the runnable a name.",
+                )
+
     def call(self, bound: Bound, *, needs_approval: bool = False) -> GuardedCall:
         """Give a call its place among those of its session."""
         return GuardedCall(self, self.tree(), bound, needs_approval)
@@ -247,7 +274,8 @@ class GuardedCall:
                 self.end = self._stopped(tree.stop, recorded=False)
             else:
                 self.end = await steer_call(
-                    guard, tree, tree.hook_ctx, self._place, bound.args, bound.raw, needs_approval=self._needs_approval
+                    *(guard, tree, tree.hook_ctx, self._place, bound.args, bound.raw, bound.values, bound.now),
+                    needs_approval=self._needs_approval,
                 )
         except TurnStopped as exc:
             tree.stop = exc.stop

@@ -6,22 +6,20 @@ is what runs.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Final, Literal, TypeVar, overload
 
-from noetic_nb.errors import NoeticConfigError
-from noetic_nb.interop.guards.guard_arguments import Bound, bound_by_schema, function_binder
-from noetic_nb.interop.guards.guard_frameworks import (
-    langchain_tool,
-    mcp_call,
-    mcp_parameters,
-    openai_tool,
-    pydantic_ai_tool,
-)
+from noetic_nb.errors import ItemValidationError, NoeticConfigError
+from noetic_nb.interop.guards.guard_arguments import Bound, bound_by_schema, bound_values, function_binder, unfit
+from noetic_nb.interop.guards.guard_frameworks import langchain_tool, mcp_call, openai_tool, pydantic_ai_tool
 from noetic_nb.interop.guards.guarded_calls import Guard, OnDeny, Rules
 from noetic_nb.interop.guards.guarded_functions import guarded_function
+from noetic_nb.interop.guards.guarded_runnables import OTHER_WAYS, runnable
+from noetic_nb.items.bound_values import copied
+from noetic_nb.items.frozen import frozen_or_none
 from noetic_nb.models import ModelClient
 from noetic_nb.quick_records import dataclass
 from noetic_nb.regulator import Regulator
@@ -29,6 +27,11 @@ from noetic_nb.runs import Run
 from noetic_nb.steps import Tool
 
 __all__ = ["guard"]
+
+# Methods by which tools are called: one that is guarded alone stands for its tool.
+_WAYS: Final = frozenset(
+    {"call", "begin", "__call__", "run", "arun", "_run", "_arun", "invoke", "ainvoke", *OTHER_WAYS}
+)
 
 T = TypeVar("T")
 
@@ -76,8 +79,8 @@ def guard(
     Parameters
     ----------
     tool : callable, tool or list of them
-        A function, sync or async, a `Tool`, a tool of LangChain, pydantic-ai or the OpenAI Agents SDK, or
-        ``session.call_tool`` of an MCP session.
+        A function, sync or async, a `Tool`, a tool of LangChain, pydantic-ai or the OpenAI Agents SDK, a runnable or a compiled
+        graph of LangChain, or ``session.call_tool`` of an MCP session. Partial calls and methods of these as well.
     rules : RuleBook, SteeringRule or iterable of rules
         A rule book is read anew at each call, so edits take effect at the next one. None for a regulator alone.
     run : Run, optional
@@ -105,7 +108,8 @@ def guard(
     Raises
     ------
     NoeticConfigError
-        ``INVALID_OPTION``, ``INVALID_TOOL`` where something is no tool, or what the rules raise.
+        ``INVALID_OPTION``, ``INVALID_TOOL`` where something is no tool, can be called in a way that cannot be guarded, or has no
+        name while rules name tools, or what the rules raise.
 
     References
     ----------
@@ -144,18 +148,8 @@ def guard(
 
 def _guarded(tool: Any, guard: Guard) -> Any:
     # The most telling attributes first: a LangChain tool, for one, can be called as well.
-    if isinstance(tool, Tool):
-        return _own_tool(tool, guard)
-    if callable(getattr(tool, "on_invoke_tool", None)) and hasattr(tool, "params_json_schema"):
-        return openai_tool(tool, guard)
-    if callable(getattr(tool, "function", None)) and hasattr(tool, "takes_ctx"):
-        return pydantic_ai_tool(tool, guard)
-    if (
-        not inspect.isroutine(tool)
-        and not inspect.isclass(tool)
-        and (callable(getattr(tool, "invoke", None)) or callable(getattr(tool, "ainvoke", None)))
-    ):
-        return langchain_tool(tool, guard)
+    if (guarded := _kind_of(tool)) is not None:
+        return guarded(tool, guard)
     if not callable(tool):
         raise NoeticConfigError(
             "INVALID_TOOL",
@@ -163,10 +157,46 @@ def _guarded(tool: Any, guard: Guard) -> Any:
             given=tool,
             hint="Pass a function, a tool of LangChain, pydantic-ai or OpenAI Agents, or session.call_tool.",
         )
-    if getattr(tool, "__name__", "") == "call_tool" and (names := mcp_parameters(tool)):
-        return mcp_call(tool, names, guard)
+    if isinstance(
+        tool, functools.partial
+    ):  # whose own name says nothing: the function is guarded, with all it is given
+        return _again(functools.partial(_guarded(tool.func, guard), *tool.args, **tool.keywords), tool.func, guard)
     name = getattr(tool, "__name__", None) or type(tool).__name__
-    return guarded_function(tool, guard, function_binder(tool, name), name)
+    if name in _WAYS and (guarded := _kind_of(getattr(tool, "__self__", None))) is not None:
+        return _again(functools.partial(getattr(guarded(tool.__self__, guard), name)), tool, guard)
+    if name.startswith("call_tool"):
+        return mcp_call(tool, guard)
+    bind = function_binder(tool, name)
+    return guarded_function(tool, guard, guard.without_name(name, bind) if name == "<lambda>" else bind, name)
+
+
+def _kind_of(tool: Any) -> Callable[[Any, Guard], Any] | None:
+    """Return how a tool of a known kind is guarded, None for a function."""
+    if isinstance(tool, Tool):
+        return _own_tool
+    if callable(getattr(tool, "on_invoke_tool", None)) and hasattr(tool, "params_json_schema"):
+        return openai_tool
+    if callable(getattr(tool, "function", None)) and hasattr(tool, "takes_ctx"):
+        return pydantic_ai_tool
+    if inspect.isroutine(tool) or inspect.isclass(tool):
+        return None
+    if callable(getattr(tool, "invoke", None)) or callable(getattr(tool, "ainvoke", None)):
+        # A runnable with settings of its own answers for its tool, too.
+        return _runnable if inspect.getattr_static(tool, "_run", None) is None else langchain_tool
+    return None
+
+
+def _runnable(tool: Any, guard: Guard) -> Any:
+    return runnable(tool, guard, _guarded)
+
+
+def _again(made: functools.partial[Any], tool: Any, guard: Guard) -> functools.partial[Any]:
+    """Let a partial call say what it stands for."""
+    for name in ("__name__", "__doc__"):
+        if hasattr(tool, name):
+            setattr(made, name, getattr(tool, name))
+    made.run = guard.run  # type: ignore[attr-defined]
+    return made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,8 +217,13 @@ def _own_tool(tool: Tool, guard: Guard) -> GuardedTool:
     bind = bound_by_schema(tool, inspect.signature(tool.execute))
 
     def bind_values(positional: tuple[Any, ...], named: dict[str, Any]) -> Bound:
-        # Checked by `bind` before: the same values go on, and only their JSON form is made here.
-        return bind((), named)._replace(named=named)
+        # Checked by `bind` before, and not once more: a second look of a validator may give another value.
+        try:
+            values = {key: copied(value) for key, value in named.items() if key != "ctx" or not tool.wants_context}
+            bound = bound_values(tool, values, tool.shown(values))
+        except ItemValidationError as exc:
+            raise unfit(tool.name, exc) from exc
+        return bound._replace(raw=frozen_or_none(values), named={**named, **values})
 
     given = {field.name: getattr(tool, field.name) for field in fields(Tool)}
     # The harness asks for the approval that a tool needs; whoever calls the tool without one is asked here.

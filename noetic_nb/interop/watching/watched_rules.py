@@ -159,7 +159,18 @@ class Judging:
         provenance = partial(self._origins.at, where, len(self._run.events))
         ctx = self._context(where, event.t_ms)
         params = tool_call_params(
-            *(event.name, args, ctx, _STATE, event.call_id, tuple(past), where.depth, ALLOW, event.raw_args, provenance),
+            *(
+                event.name,
+                args,
+                ctx,
+                _STATE,
+                event.call_id,
+                tuple(past),
+                where.depth,
+                ALLOW,
+                event.raw_args,
+                provenance,
+            ),
             None,
         )
         self._judge("before_tool_call", params, event)

@@ -145,7 +145,7 @@ async def call_tool(
         hook_ctx = engine.hook_context(ctx)
     if tool.needs_approval or "before_tool_call" in engine.stack.hooks:
         try:
-            now = partial(tool.shown, values)
+            now = partial(tool.shown, values) if may_change(values) else None
             refused = await steer_call(
                 engine, ctx, hook_ctx, place, args, raw, values, now, needs_approval=tool.needs_approval
             )
@@ -196,7 +196,7 @@ async def steer_call(
     args: Mapping[str, Any],
     raw: Any,
     values: Mapping[str, Any],
-    now: Callable[[], Any],
+    now: Callable[[], Any] | None,
     *,
     needs_approval: bool,
 ) -> CallEnd | None:
@@ -204,9 +204,10 @@ async def steer_call(
 
     Parameters
     ----------
-    values, now : mapping, callable
-        What the tool will get, and the JSON data that this is when it is called: copies cannot change meanwhile, other
-        objects may.
+    values : mapping
+        What the tool will get, as Python values.
+    now : callable, optional
+        Returns the JSON data that these are by the time the call is made; None where nobody can change them meanwhile.
 
     Raises
     ------
@@ -236,7 +237,7 @@ async def steer_call(
         refused = await approval(engine, ctx, name, args, decision)
         if refused is not None:
             return CallEnd("denied", denial_text(refused), decision=refused)
-    if may_change(values) and not _is_same(now, args):
+    if now is not None and not _is_same(now, args):
         return CallEnd("denied", denial_text(CHANGED), decision=CHANGED)
     return None
 
