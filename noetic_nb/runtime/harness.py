@@ -36,6 +36,7 @@ from noetic_nb.runtime.context.protocols import StepValue
 from noetic_nb.runtime.context.reply import AgentReply
 from noetic_nb.runtime.context.step_errors import TurnStopped
 from noetic_nb.runtime.execution.run_step import run_step
+from noetic_nb.runtime.execution.tool_call import own_context
 from noetic_nb.runtime.planning.make_plan import plan_turn
 from noetic_nb.runtime.planning.turn_plan import TurnPlan
 from noetic_nb.runtime.threads.pending_reply import PendingReply
@@ -333,7 +334,7 @@ class AgentHarness:
             What the step raises; where a layer stops the execution, ``cancelled`` with the suggestion as the reason.
         """
         try:
-            return await run_step(ctx.engine, as_step(step, "what was to run"), value, ctx)
+            return await run_step(ctx.engine, as_step(step, "what was to run"), value, own_context(ctx))
         except TurnStopped as stopped:
             raise stopped.as_error() from None
 
@@ -369,7 +370,7 @@ class AgentHarness:
         """
         from noetic_nb.runtime.execution.start_step import start_step
 
-        return start_step(ctx.engine, as_step(step, "what was to start"), value, ctx, run_step, drop)
+        return start_step(ctx.engine, as_step(step, "what was to start"), value, own_context(ctx), run_step, drop)
 
     def channel_handle(self, channel: Channel, execution_id: str) -> ChannelHandle:
         """Return an external channel of a running execution, to send to it from outside.

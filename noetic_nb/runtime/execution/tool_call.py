@@ -29,7 +29,7 @@ from noetic_nb.runtime.execution.approval import NO_APPROVAL, approval
 from noetic_nb.steps import Tool
 from noetic_nb.steps.tools import drained
 
-__all__ = ["CallEnd", "call_tool", "denial_text", "record_call", "steer_call"]
+__all__ = ["CallEnd", "call_tool", "denial_text", "own_context", "record_call", "steer_call"]
 
 DEFAULT_GUIDANCE: Final = {
     SteeringAction.DENY: "This call is not allowed.",
@@ -54,7 +54,7 @@ class CallEnd(NamedTuple):
 
 
 class ToolCallContext:
-    """The execution as a tool sees it: everything of the `Context`, and which call this is.
+    """The execution as a tool sees it: everything of the `Context`, to read and to set, and which call this is.
 
     Attributes
     ----------
@@ -80,6 +80,17 @@ class ToolCallContext:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ctx, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ToolCallContext.__slots__:
+            object.__setattr__(self, name, value)
+        else:
+            setattr(self._ctx, name, value)
+
+
+def own_context(ctx: Context | ToolCallContext) -> Context:
+    """Return the execution itself, which steps are run in and told apart by."""
+    return ctx._ctx if isinstance(ctx, ToolCallContext) else ctx
 
 
 def denial_text(decision: SteeringDecision) -> str:
