@@ -21,6 +21,7 @@ __all__ = [
     "input_texts",
     "item_text",
     "output_texts",
+    "response_text",
     "strip_unresolved",
     "unresolved_positions",
 ]
@@ -30,6 +31,9 @@ _OUTPUT: Final = "function_call_output"
 # A frozen part is a dict, which is quicker to see than that it is a mapping.
 _MAPPINGS: Final = (dict, Mapping)
 _SEQUENCES: Final = (tuple, list)
+# Fields that say what an item or a part is, and nothing of what it holds.
+_FRAME: Final = frozenset({"id", "type", "status", "role", "callId"})
+_PICTURE: Final = ("image_generation_call", "result")
 
 
 _BARE: Final = {"id": "", "status": "completed", "type": "", "callId": ""}
@@ -184,6 +188,60 @@ def output_texts(items: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return one text per assistant message, without the empty ones."""
     texts = (_output_text(i) for i in items if i.get("type") == "message" and i.get("role") == "assistant")
     return [text for text in texts if text]
+
+
+def response_text(items: Iterable[Mapping[str, Any]]) -> str:
+    r"""Return all that a response says: a line for each message, then refusals and other data, then thoughts.
+
+    Calls are left out: what they hold is judged when they are made.
+
+    Examples
+    --------
+    >>> response_text([assistant_message("The code is 42."), assistant_message("Anything else?")])
+    'The code is 42.\nAnything else?'
+    """
+    said: list[str] = []
+    data: list[str] = []
+    thought: list[str] = []
+    for item in items:
+        kind = item.get("type")
+        if kind == _CALL:
+            continue
+        if kind != "message" and kind != "reasoning":
+            # A picture has no words.
+            data += _words(
+                [value for key, value in item.items() if key not in _FRAME and (kind, key) != _PICTURE], has_keys=True
+            )
+            continue
+        texts: list[str] = []
+        for part in (*_listed(item.get("content")), *_listed(item.get("summary"))):
+            if not isinstance(part, Mapping):
+                texts += _words(part)
+                continue
+            for key, value in part.items():
+                if key == "text":
+                    texts += _words(value)
+                elif key not in _FRAME:
+                    data += _words(value, has_keys=key != "annotations")
+        (thought if kind == "reasoning" else said).append("".join(texts))
+    return "\n".join([line for line in (*said, *data, *thought) if line])
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+def _words(value: Any, *, has_keys: bool = False) -> list[str]:
+    """Return the texts and numbers in a value, with the keys they stand under where those are data, too."""
+    if isinstance(value, Mapping):
+        return [
+            word
+            for key, inner in value.items()
+            for word in (*((str(key),) if has_keys else ()), *_words(inner, has_keys=has_keys))
+        ]
+    if isinstance(value, list | tuple):
+        return [word for inner in value for word in _words(inner, has_keys=has_keys)]
+    return [] if value is None or isinstance(value, bool) else [str(value)]
 
 
 def input_texts(items: Iterable[Mapping[str, Any]]) -> list[str]:

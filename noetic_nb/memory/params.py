@@ -10,8 +10,9 @@ from dataclasses import field
 from typing import Any, Literal, TypeAlias
 
 from noetic_nb.cards import with_card
-from noetic_nb.items import Item, assistant_text
+from noetic_nb.items import Item
 from noetic_nb.items.bound_values import copied
+from noetic_nb.items.build import output_texts, response_text
 from noetic_nb.items.frozen import FLAT, FrozenDict, own_copy
 from noetic_nb.items.origins import MODEL, Origin, Provenance, least_trusted, members
 from noetic_nb.late_data import made_state
@@ -297,8 +298,13 @@ class AfterModelCallParams(_AfterModelCall):
 
     @property
     def text(self) -> str:
-        """The text of the last assistant message."""
-        return assistant_text(self.response.items)
+        """All that the response says: its messages, one a line, then refusals and other data, then thoughts."""
+        return response_text(self.response.items)
+
+    @property
+    def answer(self) -> str:
+        """What its reader is told: the texts of its messages, one a line."""
+        return "\n".join(output_texts(self.response.items))
 
     @property
     def items(self) -> tuple[Item, ...]:

@@ -10,11 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from noetic_nb.errors import NoeticError
-from noetic_nb.items import Item, assistant_text, function_call_output, input_message
+from noetic_nb.items import Item, function_call_output, input_message
+from noetic_nb.items.build import response_text
 from noetic_nb.items.call_ids import with_own_call_ids
 from noetic_nb.memory import SteeringAction, SteeringDecision
 from noetic_nb.memory.steering_decision import ALLOW, denied
 from noetic_nb.models.client import CUT_OFF, NO_USAGE, ModelDelta, ModelResponse
+from noetic_nb.models.response_items import deltas_of
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.messages import append_input, log_items, query_of
@@ -127,7 +129,7 @@ class LLMStepRun(PlannedStep):
             if decision.action is not SteeringAction.GUIDE or guided > MAX_GUIDED_RETRIES:
                 raise denied(decision, f"A response of model {self.model!r} was denied.", step_id=self.step.id)
             self.continued = 0
-            self.settle_answer(stands=False)
+            self.settle_answer()
             guidance = input_message(decision.guidance or DEFAULT_GUIDANCE, "developer", ids=engine.ids)
             log_items(engine, ctx, [guidance], "guidance")
 
@@ -163,10 +165,10 @@ class LLMStepRun(PlannedStep):
             try:
                 response = await self.respond()
             except BaseException:
-                self.settle_answer(stands=False)
+                self.settle_answer()
                 raise
             if self.answer is not None or self.held:
-                self.settle_answer(stands=True)
+                self.settle_answer(response)
             logged = log_items(engine, ctx, response.items, "model")
             self.produced += logged
             self.usage, self.cost = self.usage + response.usage, self.cost + (response.cost or 0.0)
@@ -185,7 +187,7 @@ class LLMStepRun(PlannedStep):
 
     def listener(self, is_reviewed: bool) -> Callable[[ModelDelta], None]:
         """Begin to pass on what the model writes: to those who stream the turn, and to the codec of the output."""
-        self.settle_answer(stands=False)
+        self.settle_answer()
         tree = self.ctx.tree
         listeners: list[Callable[[ModelDelta], None]] = []
         if tree.follow is not None:
@@ -205,17 +207,19 @@ class LLMStepRun(PlannedStep):
 
         return forward
 
-    def settle_answer(self, *, stands: bool) -> None:
-        """Let those who stream the turn know what became of the answer."""
+    def settle_answer(self, response: ModelResponse | None = None) -> None:
+        """Let those who stream the turn know what became of the answer: the response that stands, or that none does."""
         answer, self.answer = self.answer, None
         if answer is not None:
-            if stands:
+            if response is not None:
                 answer.stood()
             else:
                 answer.take_back()
         held, self.held = self.held, []
-        if stands and self.ctx.tree.on_delta is not None:
-            for delta in held:
+        if held and response is not None and self.ctx.tree.on_delta is not None:
+            # What was judged: a client may stream more than its response holds.
+            judged = [*deltas_of(response.items)]
+            for delta in held if _written(held) == _written(judged) else judged:
                 self.ctx.tree.on_delta(delta)
 
     async def take_inbox(self) -> None:
@@ -257,7 +261,7 @@ class LLMStepRun(PlannedStep):
         if stop is not None:
             raise TurnStopped(stop)
         if decision.action is SteeringAction.ASK:
-            shown = {"text": assistant_text(response.items)}
+            shown = {"text": response_text(response.items)}
             decision = await approval(engine, ctx, RESPONSE, shown, decision) or ALLOW
         return response, decision
 
@@ -292,6 +296,12 @@ class LLMStepRun(PlannedStep):
             if requests:
                 self.requests += tuple([request for request in requests if request.timing == "immediate"])
                 self.ctx.rerenders += tuple([request for request in requests if request.timing == "batched"])
+
+
+def _written(deltas: Sequence[ModelDelta]) -> list[str]:
+    return [
+        "".join([delta.text for delta in deltas if delta.kind == kind]) for kind in ("text", "reasoning", "tool_call")
+    ]
 
 
 def _calls_of(items: Sequence[Item]) -> tuple[Item, ...]:

@@ -28,6 +28,7 @@ from noetic_nb.events import (
 from noetic_nb.items import Item
 from noetic_nb.items.build import output_texts
 from noetic_nb.models.client import ModelDelta
+from noetic_nb.models.response_items import deltas_of
 from noetic_nb.quick_records import dataclass
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.protocols import FollowedAnswer
@@ -185,6 +186,12 @@ def _without_text(event: RunEvent) -> RunEvent | None:
     return None if isinstance(event, LayerStateChanged) else event
 
 
+def _thoughts(items: Iterable[Item]) -> str:
+    """Return what the reasoning of a response says, in the order in which it is streamed."""
+    found = [item for item in items if item["type"] == "reasoning"]
+    return "".join([delta.text for delta in deltas_of(found)])
+
+
 class TurnStream(Generic[Piece]):
     """A turn to follow; made by `AgentHarness.stream`.
 
@@ -258,6 +265,10 @@ class TurnStream(Generic[Piece]):
         for piece in pieces if len(pieces) <= BUFFER // 2 else ["".join(pieces)]:
             self.put(name, piece)
 
+    def _put_judged(self, name: str, pieces: list[str], judged: str) -> None:
+        """Hand out a text that stands, in the pieces it was written in where these are all of it."""
+        self._put_pieces(name, pieces if "".join(pieces) == judged else [judged] * bool(judged))
+
     def close(self, answer: _Answer, *, stands: bool) -> None:
         """Hand out the events that were held for an answer; without its text where it was rejected."""
         held = self._held.get(answer.where.execution_id) if answer.is_held else None
@@ -314,14 +325,15 @@ class TurnStream(Generic[Piece]):
         answer.is_open = False
         self.close(answer, stands=True)
         if answer.is_held:
-            self._put_pieces("reasoning", answer.reasoning)
+            # What was judged: a client may stream more than its response holds.
+            self._put_judged("reasoning", answer.reasoning, _thoughts(items))
         answer.reasoning = []  # thoughts of an answer that stands are not taken back, even where its text is
         written, logged = "".join(answer.text), "".join(output_texts(items))
         if self._ctx is None or answer.where.execution_id != self._ctx.id:
             if written:
                 self._unlogged.append(answer)
         elif not answer.shows_text:
-            self._put_pieces("text", answer.text if written == logged else [logged] * bool(logged))
+            self._put_judged("text", answer.text, logged)
         elif logged.startswith(written):
             self._put_pieces("text", [logged[len(written) :]] * (written != logged))
         elif self._is_live:  # the client contradicts itself; without `live`, pieces cannot be taken back from readers

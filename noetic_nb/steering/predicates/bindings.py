@@ -43,6 +43,8 @@ _CTX: Final[Mapping[str, Callable[[Any], Any]]] = {
 def _response(name: str, params: AfterModelCallParams) -> Any:
     if name == "text":
         return params.text
+    if name == "answer":
+        return params.answer
     if name == "items":
         return thaw(params.response.items)
     usage = params.response.usage

@@ -17,7 +17,7 @@ __all__ = ["FUNCTIONS", "ORIGIN", "VARIABLES", "Analysis", "analyse", "cel_token
 
 VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "tool": ("name", "args"),
-    "response": ("text", "items", "usage"),
+    "response": ("text", "answer", "items", "usage"),
     "history": ("name", "args", "status", "output", "ok", "call_id", "execution_id"),
     "ctx": (
         "execution_id",

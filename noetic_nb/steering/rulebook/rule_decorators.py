@@ -124,9 +124,9 @@ class RuleMethods(ABC):
         Parameters
         ----------
         condition : str
-            Over ``tool.name``, ``tool.args``; ``response.text``, ``response.items``, ``response.usage``; ``history`` (the last
-            200 calls, each with ``name``, ``args``, ``status``, ``ok``, ``output``, ``call_id``,
-            ``execution_id``); ``ctx``.
+            Over ``tool.name``, ``tool.args``; ``response.text``, ``response.answer``, ``response.items``,
+            ``response.usage``; ``history`` (the last 200 calls, each with ``name``, ``args``, ``status``, ``ok``,
+            ``output``, ``call_id``, ``execution_id``); ``ctx``.
         id : str
             The rule's name.
         on : {"before_tool_call", "after_model_call"} or both, optional

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from noetic_nb.events import ErrorRaised, ModelCalled, SteeringDecided
-from noetic_nb.items import assistant_text
+from noetic_nb.items.build import response_text
 from noetic_nb.redact import MARGIN, clip_data, redact, redact_text
 from noetic_nb.runs.plain_text import plain, plain_data, plain_line
 
@@ -44,7 +44,7 @@ _AROUND: Final = 60
 
 def answer_text(answer: ModelCalled | None) -> str:
     """Return what a response says, as rules are given it."""
-    return "" if answer is None else assistant_text(answer.items)
+    return "" if answer is None else response_text(answer.items)
 
 
 def answer_parts(text: str, matched: Iterable[str], length: int) -> list[list[Any]]:
