@@ -52,7 +52,7 @@ class Item(FrozenDict):
     ('c1', 'c1', None)
     """
 
-    __slots__ = ("_counted", "_tally", "_tokens")
+    __slots__ = ("_checked", "_counted", "_tally", "_tokens")
 
     def __repr__(self) -> str:
         return f"Item({dict.__repr__(self)})"

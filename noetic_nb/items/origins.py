@@ -183,7 +183,9 @@ class OriginIndex:
             name, args = self._calls.get(item.get("callId"), (None, None))
             output = item.get("output")
             text = output if isinstance(output, str) else item_text(item)
-            self.add(text, Origin("tool", name, item.get("id")), at=position, args=args)
+            # A layer may shorten what a tool returned; a model's response holds nothing that a tool returned.
+            made_by = origin if origin is not None and origin.kind == "model" else Origin("tool", name)
+            self.add(text, made_by._replace(item=item.get("id")), at=position, args=args)
             return
         if origin is None:
             role = item.get("role") if kind == "message" else "assistant"

@@ -11,12 +11,13 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
 from noetic_nb.items.frozen import thaw
-from noetic_nb.items.item import BASE_TYPES, Item, is_base_type, parse_shape
+from noetic_nb.items.item import Item, is_base_type, parse_shape
+from noetic_nb.items.item_checks import answer_item, checked_item, is_checked, kept_item
 from noetic_nb.quick_records import dataclass
 
-__all__ = ["DEFAULT_REGISTRY", "ItemCategory", "ItemRegistry", "ItemSchema", "parse_item"]
+__all__ = ["ANY_ITEMS", "DEFAULT_REGISTRY", "ItemCategory", "ItemRegistry", "ItemSchema", "parse_item"]
 
 ItemCategory: TypeAlias = Literal["items", "developerMessages", "toolCalls", "toolResults"]
 """Where an extension schema applies."""
@@ -63,6 +64,8 @@ class ItemRegistry:
         Categories ``items``, ``developerMessages``, ``toolCalls``, ``toolResults``.
     strict : bool, default True
         Refuse unknown types that no schema accepts.
+    checks : bool, default True
+        Refuse items of known types that are not as their type must be; what was recorded is read without.
 
     Examples
     --------
@@ -76,6 +79,7 @@ class ItemRegistry:
 
     schemas: Mapping[str, Sequence[ItemSchema]] = field(default_factory=dict)
     strict: bool = True
+    checks: bool = True
 
     def __post_init__(self) -> None:
         named = {_SNAKE.get(name, name): tuple(schemas) for name, schemas in self.schemas.items()}
@@ -100,7 +104,7 @@ class ItemRegistry:
             for name in _CATEGORIES
             if self.schemas.get(name) or extra.schemas.get(name)
         }
-        return ItemRegistry(merged, strict=self.strict)
+        return ItemRegistry(merged, strict=self.strict, checks=self.checks)
 
     def parse(self, value: object) -> Item:
         """Check and freeze one item.
@@ -108,21 +112,40 @@ class ItemRegistry:
         Raises
         ------
         ItemValidationError
-            If the value is not an item at all.
+            If the value is not an item at all, or one of a known type that is not as its type must be.
         NoeticError
             ``item_schema_mismatch`` when the registry is strict, the type unknown and no schema accepts it.
         """
-        if type(value) is Item and value["type"] in BASE_TYPES:  # made or checked before: nothing to do
+        if type(value) is Item and is_checked(value):
             return value
         item = parse_shape(value)
+        self._check_type(item)
+        return checked_item(item) if self.checks else item
+
+    def parse_answer(self, value: object) -> Item:
+        """Do what `parse` does with an item of a model's response: see `answer_item`."""
+        if type(value) is Item and is_checked(value) and value.get("role") in (None, "assistant"):
+            return value
+        item = parse_shape(value)
+        self._check_type(item)
+        return answer_item(item)
+
+    def parse_kept(self, value: object) -> Item:
+        """Do what `parse` does with an item that was logged before; one that is malformed is kept as it is."""
+        try:
+            return self.parse(value)
+        except ItemValidationError as exc:
+            return kept_item(parse_shape(value), exc)
+
+    def _check_type(self, item: Item) -> None:
         kind = item["type"]
         if not self.strict or is_base_type(kind):
-            return item
+            return
         # Only unknown types get this far: known ones pass whatever schemas there are.
         category = _category_of(item)
         schemas = (*self.schemas.get("items", ()), *(self.schemas.get(category, ()) if category else ()))
         if any(_accepts(schema, item) for schema in schemas):
-            return item
+            return
         raise NoeticError(
             "item_schema_mismatch",
             f"No schema accepts an item of type {kind!r}",
@@ -137,7 +160,7 @@ class ItemRegistry:
         schemas = self.schemas.get(category, ())
         if not schemas:
             return self.parse(value)
-        item = parse_shape(value)
+        item = checked_item(parse_shape(value))
         if any(_accepts(schema, item) for schema in schemas):
             return item
         raise NoeticError(
@@ -150,6 +173,8 @@ class ItemRegistry:
 
 
 DEFAULT_REGISTRY: Final = ItemRegistry()
+ANY_ITEMS: Final = ItemRegistry(strict=False, checks=False)
+"""Takes what was recorded, or what a provider wrote, as it stands."""
 
 
 def parse_item(value: object, *, registry: ItemRegistry = DEFAULT_REGISTRY) -> Item:
@@ -170,7 +195,8 @@ def parse_item(value: object, *, registry: ItemRegistry = DEFAULT_REGISTRY) -> I
     Raises
     ------
     ItemValidationError
-        If the value is not a mapping with a non-empty ``type``, or not JSON data.
+        If the value is not a mapping with a non-empty ``type``, not JSON data, or an item of a known type that is not as its
+        type must be; the message names the field.
     NoeticError
         ``item_schema_mismatch`` for an unknown type.
 

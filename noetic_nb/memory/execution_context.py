@@ -11,8 +11,8 @@ from typing import Any, Final, Literal, TypeAlias
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.events import EventSink, Where
 from noetic_nb.ids import SYSTEM_IDS, Ids
-from noetic_nb.items import Item, ItemRegistry
-from noetic_nb.items.registry import DEFAULT_REGISTRY
+from noetic_nb.items import Item
+from noetic_nb.items.registry import ANY_ITEMS
 from noetic_nb.late_events import Place, one_where
 from noetic_nb.memory.trace import TRACE, Trace
 from noetic_nb.models.client import NO_USAGE, ModelResponse, Usage, finish_reason_of
@@ -200,7 +200,7 @@ class ExecutionContext:
 _set_facts: Final = vars(ExecutionContext)["__dict__"].__set__
 
 
-def as_response(value: Any, registry: ItemRegistry = DEFAULT_REGISTRY) -> ModelResponse:
+def as_response(value: Any) -> ModelResponse:
     """Read a model's response given as a record or in its wire form, ``{"items": [...], "usage": {...}}``.
 
     Raises `TypeError` if it has no items.
@@ -229,5 +229,5 @@ def as_response(value: Any, registry: ItemRegistry = DEFAULT_REGISTRY) -> ModelR
                                    ("cachedTokens", "cached_tokens")))
         )  # fmt: skip
     reason = finish_reason_of(value.get("finishReason", value.get("finish_reason")))
-    parsed = tuple([registry.parse(item) for item in items])
+    parsed = tuple([ANY_ITEMS.parse(item) for item in items])
     return ModelResponse(parsed, usage, value.get("cost"), finish_reason=reason)

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from noetic_nb.errors import ItemValidationError, NoeticError
-from noetic_nb.items import ItemRegistry, dump_item, thaw
+from noetic_nb.items import dump_item, thaw
+from noetic_nb.items.registry import ANY_ITEMS
 from noetic_nb.models.client import ModelRequest, ModelResponse, TokenLogprob, Usage, finish_reason_of
 from noetic_nb.models.model_errors import refused
 from noetic_nb.quick_records import dataclass
@@ -30,7 +31,6 @@ VERSION: Final = 2
 # Shorter secrets can be guessed, so trying one costs time; a longer one cannot, and many of them must not cost any.
 _GUESSABLE: Final = 20
 _ROUNDS: Final = 10_000
-_LOOSE: Final = ItemRegistry(strict=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Entry:
         if "refusal" in answer:
             raise refused(answer["refusal"], usage=usage, cost=answer["cost"])
         return ModelResponse(
-            items=tuple([_LOOSE.parse(item) for item in answer["items"]]),
+            items=tuple([ANY_ITEMS.parse(item) for item in answer["items"]]),
             usage=usage,
             cost=answer["cost"],
             logprobs=tuple([_logprob(*entry) for entry in answer["logprobs"]]),

@@ -7,11 +7,12 @@ from typing import Any, Final, Literal
 
 from noetic_nb.errors import ItemValidationError
 from noetic_nb.ids import Ids
-from noetic_nb.items import Item, ItemRegistry, thaw
+from noetic_nb.items import Item, thaw
 from noetic_nb.items.call_ids import with_own_call_ids
 from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.items.messages import openai_responses
 from noetic_nb.items.messages.message import unsendable
+from noetic_nb.items.registry import ANY_ITEMS
 from noetic_nb.models.client import (
     CUT_OFF,
     FinishReason,
@@ -35,7 +36,8 @@ from noetic_nb.models.tool_names import WireNames
 __all__ = ["ResponsesStream", "read_response", "responses_body"]
 
 _API: Final = "responses"
-_LOOSE: Final = ItemRegistry(strict=False)
+# Of a response as a whole: what it holds so far is no answer.
+_UNFINISHED: Final = frozenset({"cancelled", "queued", "in_progress"})
 
 
 def responses_body(request: ModelRequest, names: WireNames, options: WireOptions) -> dict[str, Any]:
@@ -98,6 +100,13 @@ def read_response(body: Any, names: WireNames, ids: Ids, logprobs: tuple[TokenLo
     usage = _usage(body.get("usage"))
     if body.get("status") == "failed" or (body.get("error") and not body.get("output")):
         raise _failure(body.get("error"), usage)
+    if body.get("status") in _UNFINISHED:
+        raise failed(
+            f"The provider's response is {body['status']!r}: it was not finished",
+            reason="status",
+            hint="Ask again; responses in the background are not waited for.",
+            usage=usage,
+        )
     output = body.get("output")
     if not isinstance(output, list):
         raise garbage("it has no `output`", body)
@@ -150,7 +159,7 @@ def _read_item(raw: Any, names: WireNames, ids: Ids, refusals: list[str], found:
             # Log-probabilities travel beside the items: kept inside, they would fill the context of the next request.
             parts.append(FrozenDict({key: thaw(value) for key, value in part.items() if key != "logprobs"}))
         fields["content"] = parts
-    return _LOOSE.parse(fields)
+    return ANY_ITEMS.parse(fields)
 
 
 def _usage(usage: Any) -> Usage:
@@ -164,7 +173,8 @@ def _finish_reason(body: Mapping[str, Any], items: list[Item]) -> FinishReason:
     details = body.get("incomplete_details")
     reason = details.get("reason") if isinstance(details, Mapping) else None
     # An item that is incomplete was cut off, whatever the response around it says.
-    if reason or body.get("status") == "incomplete" or any(item.get("status") == "incomplete" for item in items):
+    is_whole = body.get("status") in (None, "completed")
+    if reason or not is_whole or any(item.get("status") == "incomplete" for item in items):
         return "content_filter" if finish_reason_of(reason) == "content_filter" else "length"
     return "tool_calls" if any(item["type"] == "function_call" for item in items) else "stop"
 

@@ -22,12 +22,14 @@ from noetic_nb.events import (
     TurnStarted,
     Where,
 )
-from noetic_nb.items import Item, freeze, item_text, parse_item
+from noetic_nb.items import Item, freeze, item_text
 from noetic_nb.items.build import content_tokens
 from noetic_nb.items.call_ids import with_own_call_ids
 from noetic_nb.items.frozen import FLAT, FrozenDict
+from noetic_nb.items.item_checks import problem_of
 from noetic_nb.items.kept_data import frozen_data
 from noetic_nb.items.messages import Message
+from noetic_nb.items.registry import ANY_ITEMS
 from noetic_nb.long_work import counted
 from noetic_nb.redact import Redaction
 from noetic_nb.redact.secret_names import secret_word
@@ -183,7 +185,7 @@ def _clean(item: Item, redaction: Redaction) -> Item:
     found = redaction.data(dict(item))
     if "native" in found or item["type"] not in _OURS:  # of a provider's own making: numbers that no file holds, too
         found = frozen_data(found)
-    return item if found == item else parse_item(found)
+    return item if found == item else ANY_ITEMS.parse(found)
 
 
 def _clean_meta(meta: Mapping[str, Any], redaction: Redaction) -> Mapping[str, Any]:
@@ -262,6 +264,8 @@ class _Writer:
             if item.get("id") is None:
                 item = Item({"id": f"{self.thread_id}/i{self.length}", **item})
             made.append(item)
+            if (problem := problem_of(item)) is not None:
+                self.unmapped.append({"place": f"item {self.length}", "what": problem, "thread_id": self.thread_id})
             self.length += 1
             self.sent_tokens += content_tokens(item)
         kept = tuple(made)

@@ -15,8 +15,9 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple, NoReturn
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.events import RunEvent
+from noetic_nb.events import ItemsAppended, RunEvent
 from noetic_nb.items import thaw
+from noetic_nb.items.item_checks import problem_of
 from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.events.event_codec import SCHEMA, SCHEMA_VERSION, WireError, parse_event
 from noetic_nb.runs.events.payload import from_wire, parse_json
@@ -273,8 +274,16 @@ def read_run(
             run.meta = file.data(meta)
     # Turns that ran at the same time are apart in the file; numbers say how their events followed each other.
     found.sort(key=itemgetter(0))
+    unmapped = list(run.meta.get("unmapped") or ())
     for _, event in found:
         run.append(event)
+        if isinstance(event, ItemsAppended):
+            # Earlier versions logged items that are refused today: they are kept as they are.
+            for at, item in enumerate(event.items, event.start):
+                if (problem := problem_of(item)) is not None:
+                    unmapped.append({"place": f"item {at}", "what": problem, "thread_id": event.where.thread_id})
+    if len(unmapped) > len(run.meta.get("unmapped") or ()):
+        run.meta = {**run.meta, "unmapped": [note for at, note in enumerate(unmapped) if note not in unmapped[:at]]}
     if not file.ends and count == 0:
         file.ends, _ = member_ends(path)
     aligned = count == 0 and len(file.ends) == len(parts) + 1

@@ -89,7 +89,7 @@ class RecordedOrigins:
                         if source.origin.kind in ("tool", "layer"):
                             ended.parent.beside.add(source.raw, source.origin, at=seq, args=source.args)
             case ItemsAppended(where, origin=origin):
-                made_by = {"step": MODEL, "layer": Origin("layer")}.get(origin)
+                made_by = {"model": MODEL, "step": MODEL, "layer": Origin("layer")}.get(origin)
                 _texts_of(known, where).add(event.items, seq, made_by)
             case ViewAssembled(where):
                 for layer_id, item in event.layer_items:

@@ -18,7 +18,14 @@ JSON = st.recursive(
     max_leaves=8,
 )
 
-EXTRA = st.dictionaries(st.sampled_from(["id", "status", "x", "note", "score", "text"]), JSON, max_size=3)
+EXTRA = st.fixed_dictionaries(
+    {},
+    optional={
+        "id": st.none() | RAW_TEXT,
+        "status": st.sampled_from([None, "in_progress", "completed", "incomplete", "failed"]),
+        **dict.fromkeys(["x", "note", "score", "text"], JSON),
+    },
+)
 
 
 def message(role: str, text: str, **more: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noetic_nb.items import Item, ItemLog, dump_item, function_call, function_call_output, input_message, parse_item
+from noetic_nb.items import Item, ItemLog, dump_item, function_call, function_call_output, input_message
 from noetic_nb.items.call_ids import with_own_call_ids
 
 
@@ -53,7 +53,7 @@ def test_items_without_a_repeated_id_are_the_same_object() -> None:
 
 
 def test_a_call_without_an_id_is_known_by_that_of_its_item() -> None:
-    items = [parse_item({"id": "i1", "type": "function_call", "name": "look", "arguments": "{}"}), out("i1")]
+    items = [Item({"id": "i1", "type": "function_call", "name": "look", "arguments": "{}"}), out("i1")]
 
     assert ids(with_own_call_ids(items)) == [("call", "i1"), ("out", "i1")]
 

@@ -112,6 +112,7 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
     "items": (
         frozenset({"frozen", "json_text", "json_form", "bound_values"}),
         frozenset({"item", "kept_data"}),
+        frozenset({"item_checks"}),
         frozenset({"registry"}),
         frozenset({"build", "call_ids", "log", "origins", "shared_prefix", "text_fields", "value_search"}),
         frozenset({"messages"}),

@@ -13,7 +13,8 @@ from functools import cached_property
 from typing import Final
 
 from noetic_nb.clock import Clock
-from noetic_nb.items import Item, ItemLog, ItemRegistry, input_message, item_text, item_tokens
+from noetic_nb.items import Item, ItemLog, input_message, item_text, item_tokens
+from noetic_nb.items.registry import ANY_ITEMS
 from noetic_nb.items.shared_prefix import leading_text, leading_tokens, same_when_sent
 from noetic_nb.lab.dialogues import Dialogue, Evidence, Question
 from noetic_nb.lab.remembering.folded_text import FoldedTexts
@@ -27,7 +28,6 @@ from noetic_nb.tokens import Tokenizer
 
 __all__ = ["Played", "play"]
 
-_ITEMS: Final = ItemRegistry(strict=False)
 # Dialogues begin at this moment, a minute passes with each turn and a second with each answer: what layers write of the
 # time is the same every time.
 BEGINS_MS: Final = 1_767_268_800_000.0  # 2026-01-01 12:00 UTC
@@ -106,7 +106,7 @@ class _Player:
         self.clock, self.ids = _Clock(), _Ids()
         state = LayerStateStore(self._report)
         self.stack = LayerStack(
-            layers, state=state, clock=self.clock, ids=self.ids, registry=_ITEMS, force_atomic_recall=True
+            layers, state=state, clock=self.clock, ids=self.ids, registry=ANY_ITEMS, force_atomic_recall=True
         )
         self.played = [Played() for _ in budgets]
         self.before: list[Sequence[Item]] = [() for _ in budgets]
@@ -119,9 +119,9 @@ class _Player:
             self.problems[layer_id, hook, f"{type(error).__name__}: {error}"] += 1
 
     async def play(self) -> None:
-        log = ItemLog(registry=_ITEMS, tokenizer=self.tokenizer)
+        log = ItemLog(registry=ANY_ITEMS, tokenizer=self.tokenizer)
         for number, session in enumerate(self.dialogue.sessions):
-            log = ItemLog(registry=_ITEMS, tokenizer=self.tokenizer)
+            log = ItemLog(registry=ANY_ITEMS, tokenizer=self.tokenizer)
             for turn in _turns(session):
                 await self._hear(f"{self.dialogue.name}/{number}", log, turn)
         thread = f"{self.dialogue.name}/{len(self.dialogue.sessions) - 1}"
@@ -169,7 +169,7 @@ class _Player:
     async def _ask(self, thread: str, log: ItemLog, question: Question) -> None:
         ctx = self._context(thread)
         await self.stack.init(ctx)
-        asked = ItemLog(log.items, registry=_ITEMS, tokenizer=self.tokenizer)
+        asked = ItemLog(log.items, registry=ANY_ITEMS, tokenizer=self.tokenizer)
         asked.append(input_message(question.text, ids=self.ids))
         plans = await self._request(ctx, asked, question.text)
         for played, plan in zip(self.played, plans, strict=True):

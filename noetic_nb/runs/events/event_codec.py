@@ -14,9 +14,10 @@ from typing import Any, Final, Literal, TypeAlias, Union, get_args, get_origin, 
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
 from noetic_nb.events import LayerStateChanged, MemoryTraceSpan, RequestPrepared, RunEvent
-from noetic_nb.items import Item, ItemRegistry
+from noetic_nb.items import Item
 from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.items.kept_data import frozen_data
+from noetic_nb.items.registry import ANY_ITEMS
 from noetic_nb.late_data import Later, held_by
 from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.events.payload import from_wire, to_wire
@@ -39,7 +40,6 @@ SCHEMA_VERSION: Final = 2
 EVENT_TYPES: Final[tuple[type[RunEvent], ...]] = get_args(RunEvent)
 _BY_KIND: Final[dict[str, type[RunEvent]]] = {cls.kind: cls for cls in EVENT_TYPES}
 # A run may hold items of extensions that are not registered where it is read; they are data all the same.
-_ITEMS: Final = ItemRegistry(strict=False)
 
 _Writer: TypeAlias = Callable[[Any], Any]
 _Reader: TypeAlias = Callable[[Any, str], Any]
@@ -109,7 +109,7 @@ def _read_item(value: Any, path: str) -> Item:
     if not isinstance(value, dict):
         raise _wrong(path, "an item", value)
     try:
-        return _ITEMS.parse(value)
+        return ANY_ITEMS.parse(value)
     except ItemValidationError as error:
         raise WireError(f"`{path}` is no item: {error}") from error
 

@@ -16,7 +16,8 @@ from noetic_nb.events import (
 )
 from noetic_nb.items import ItemLog
 from noetic_nb.items.log import ItemView
-from noetic_nb.runs.requests.sent_request import ANY_ITEMS, RecordedRequest
+from noetic_nb.items.registry import ANY_ITEMS
+from noetic_nb.runs.requests.sent_request import RecordedRequest
 from noetic_nb.tokenizers.named import asked_tokenizer
 from noetic_nb.tokens import Tokenizer
 

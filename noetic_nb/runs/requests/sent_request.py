@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import field
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import (
@@ -16,9 +16,10 @@ from noetic_nb.events import (
     RequestPrepared,
     ViewAssembled,
 )
-from noetic_nb.items import Item, ItemLog, ItemRegistry, item_tokens
+from noetic_nb.items import Item, ItemLog, item_tokens
 from noetic_nb.items.call_ids import with_own_call_ids
 from noetic_nb.items.log import ItemView
+from noetic_nb.items.registry import ANY_ITEMS
 from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.requests.recorded_counter import prepared_counter
 from noetic_nb.runtime.planning.least_budget import AbsentItem, LeastBudget, absent_items, least_budget
@@ -26,10 +27,9 @@ from noetic_nb.runtime.planning.plan_inputs import PlanInputs, plan_inputs
 from noetic_nb.runtime.planning.turn_plan import TurnPlan
 from noetic_nb.tokens import Tokenizer, estimate_tokens, tokenizer_name
 
-__all__ = ["ANY_ITEMS", "RecordedRequest", "SentItem"]
+__all__ = ["RecordedRequest", "SentItem"]
 
 # A run may hold items of extensions that are not registered where it is read.
-ANY_ITEMS: Final = ItemRegistry(strict=False)
 
 
 class SentItem(NamedTuple):

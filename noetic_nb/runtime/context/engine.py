@@ -13,13 +13,13 @@ from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import ErrorRaised, EventSink, ModelCalled
 from noetic_nb.ids import Ids
-from noetic_nb.items.frozen import FrozenDict
-from noetic_nb.items.input_items import answer_message
+from noetic_nb.items.item import Item
 from noetic_nb.late_events import Note
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer
 from noetic_nb.memory.execution_context import HookModelRequest, as_response
 from noetic_nb.memory.layer_order import NO_SOURCES
 from noetic_nb.models.client import (
+    CUT_OFF,
     FinishReason,
     ModelClient,
     ModelDelta,
@@ -376,14 +376,15 @@ class Engine:
                     raise not_async(client, request)
                 response = await ctx.until_aborted(answer)
             if type(response) is not ModelResponse:
-                response = as_response(response, ctx.item_log.registry)
+                response = as_response(response)
             if (reason := response.finish_reason) not in _FINISH_REASONS:
                 response = response._replace(finish_reason=finish_reason_of(reason))
-            parse = ctx.item_log.registry.parse
-            for item in response.items:  # before anything is charged or logged
-                parse(item)
-                if item["type"] == "message" and not _is_usual(item.get("content")):
-                    response = _with_parts(response)
+            # Before anything is charged or logged.
+            items = tuple(map(ctx.item_log.registry.parse_answer, response.items))
+            if items != response.items:
+                response = response._replace(items=items)
+            if response.finish_reason not in CUT_OFF and any(map(_is_unfinished, items)):
+                response = response._replace(finish_reason="length")
         except asyncio.CancelledError:
             self._record_call(ctx, request, step, start, "cancelled", None, None)
             raise
@@ -456,14 +457,6 @@ class Engine:
 _NO_ANSWER: Final = ModelResponse(())
 
 
-def _is_usual(content: Any) -> bool:
-    """Tell quickly whether content is one part of text, as that of nearly every answer."""
-    if type(content) is not tuple or len(content) != 1:
-        return False
-    part = content[0]
-    return isinstance(part, FrozenDict) and part.get("type") == "output_text" and type(part.get("text")) is str
-
-
-def _with_parts(response: ModelResponse) -> ModelResponse:
-    items = [answer_message(item) if item["type"] == "message" else item for item in response.items]
-    return response._replace(items=tuple(items))
+def _is_unfinished(item: Item) -> bool:
+    """Tell whether an item is a call that was not written to its end."""
+    return item["type"] == "function_call" and item.get("status") not in (None, "completed")

@@ -103,8 +103,11 @@ def log_items(
     """
     start = len(ctx.item_log)
     logged = ctx.item_log.extend(items, own_call_ids=True)
-    if origin == "step":
-        ctx.item_log.mark(dict.fromkeys(range(start, start + len(logged)), MODEL))
+    if origin in ("step", "model"):
+        # Messages and calls of a model are known by what they are; an output in its response is no tool's.
+        is_step = origin == "step"
+        made = [at for at, item in enumerate(logged, start) if is_step or item["type"] == "function_call_output"]
+        ctx.item_log.mark(dict.fromkeys(made, MODEL))
     if announce is not None:
         announce(logged)
     warn_if_redacted(ctx, logged, _SOURCES.get(origin, "An item"))

@@ -166,7 +166,7 @@ class Snapshot(ExecutionSnapshot):
 
 
 def _fields(data: JsonValue, registry: ItemRegistry) -> dict[str, Any]:
-    items = tuple([registry.parse(item) for item in data["itemLog"]["items"]])
+    items = tuple([registry.parse_kept(item) for item in data["itemLog"]["items"]])
     query = data["query"]
     if not isinstance(query, str):
         raise TypeError("'query' is no text")

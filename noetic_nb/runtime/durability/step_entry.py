@@ -10,8 +10,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from noetic_nb.items import Item, assistant_text, dump_item, parse_item
+from noetic_nb.items import Item, assistant_text, dump_item
 from noetic_nb.items.frozen import FrozenDict
+from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.models.client import Usage
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.messages import TurnInput
@@ -137,7 +138,12 @@ def restore_meta(entry: Mapping[str, Any], ctx: Context) -> None:
     """Let a context remember the last model call as it was then."""
     meta = entry.get("meta")
     if meta is not None:
-        calls = tuple([ctx.item_log[item] if isinstance(item, int) else parse_item(item) for item in meta["toolCalls"]])
+        calls = tuple(
+            [
+                ctx.item_log[item] if isinstance(item, int) else DEFAULT_REGISTRY.parse_kept(item)
+                for item in meta["toolCalls"]
+            ]
+        )
         spent = Spent.read(meta)
         ctx.last_step_meta = StepMeta(calls, spent.usage, spent.cost, (), meta.get("finishReason"))
 

@@ -219,7 +219,7 @@ class ThreadStore:
             raise ValueError(f"version, thread, part and position are {found}")
         if not isinstance(data["items"], list):
             raise TypeError("'items' is no list")
-        parse = self.registry.parse
+        parse = self.registry.parse_kept
         items = tuple([parse(item) for item in data["items"]])
         return Part(
             number,

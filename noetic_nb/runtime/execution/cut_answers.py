@@ -6,11 +6,11 @@ The llm step asks here whether to go on, with what, and which error it is where 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import Item, function_call_output, input_message
-from noetic_nb.items.frozen import FrozenDict
+from noetic_nb.items.item_checks import answer_item
 from noetic_nb.models.client import ModelResponse
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
@@ -75,14 +75,6 @@ def refuse_calls(engine: Engine, ctx: Context, calls: Sequence[Item]) -> None:
     log_items(engine, ctx, outputs, "tool")
 
 
-def _parts(message: Item) -> tuple[Any, ...]:
-    content = message.get("content") or ()
-    # A client of the user's own may give text where a provider gives parts.
-    return (
-        (FrozenDict(type="output_text", text=content, annotations=()),) if isinstance(content, str) else tuple(content)
-    )
-
-
 def joined(begun: ModelResponse, more: ModelResponse, engine: Engine) -> ModelResponse:
     """Return an answer with its continuation: one message with the text of both, as they are."""
     items = list(begun.items)
@@ -91,7 +83,7 @@ def joined(begun: ModelResponse, more: ModelResponse, engine: Engine) -> ModelRe
         if item["type"] == "message" and place is not None:
             # A new id: the provider knows its own as those of half the message.
             fields = {**items[place], "id": engine.ids.new("item"), "status": item.get("status") or "completed"}
-            items[place] = Item(fields | {"content": (*_parts(items[place]), *_parts(item))})
+            items[place] = answer_item(Item(fields | {"content": (*items[place]["content"], *item["content"])}))
         elif item["type"] == "reasoning" and place is not None:
             items.insert(place, item)
             place += 1

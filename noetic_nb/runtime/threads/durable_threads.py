@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import ItemLog, dump_item
+from noetic_nb.items.item_checks import kept_problem
 from noetic_nb.memory import ExecutionContext, resolve_scope_key
 from noetic_nb.redact import safe_logger
 from noetic_nb.runtime.config.limits import Limits
@@ -143,8 +144,7 @@ class DurableThreads(Threads):
             engine = self._engine
             thread.log = ItemLog(items, registry=engine.stack.registry, tokenizer=engine.tokenizer)
             self._remember(thread.thread_id, parts)
-            mark(thread.log, *parts)
-            mark(thread.log, snapshot)
+            self._mark(thread, *parts, snapshot)
             # One less, as `_open` counts it up again.
             thread.turn, thread.writer = snapshot.turn - 1, writer
             ctx = self._open(thread, snapshot.resource_id, snapshot.limits, dict(snapshot.state), execution_id)
@@ -230,7 +230,7 @@ class DurableThreads(Threads):
             raise _begun_without(thread)
         thread.log.extend(items)
         self._remember(thread.thread_id, parts)
-        mark(thread.log, *parts, *([] if cut is None else [cut]))
+        self._mark(thread, *parts, *([] if cut is None else [cut]))
         if parts or cut is not None:
             last: Part | Snapshot = parts[-1] if cut is None else cut
             thread.turn, thread.resource_id = last.turn, last.resource_id
@@ -251,7 +251,7 @@ class DurableThreads(Threads):
                 if has_news and not writer.fits(part, thread.log):
                     raise writer.parted()
                 thread.log.extend(part.items[max(0, len(thread.log) - part.first) :])
-                mark(thread.log, part)
+                self._mark(thread, part)
                 writer.took(part)
                 self._remember(thread.thread_id, [part])
                 thread.turn, thread.resource_id = max(thread.turn, part.turn), part.resource_id
@@ -259,7 +259,7 @@ class DurableThreads(Threads):
             cut = cut_off(writer, cut)
             if cut is not None:
                 thread.log.extend(cut.items)
-                mark(thread.log, cut)
+                self._mark(thread, cut)
                 thread.turn, thread.resource_id, thread.last = cut.turn, cut.resource_id, None
         except NoeticConfigError:
             raise
@@ -374,6 +374,15 @@ class DurableThreads(Threads):
         places = writer.states.places if writer is not None and is_saved else None
         self._history.turn_ended(thread.thread_id, turn, items, places)
 
+    def _mark(self, thread: Thread, *saved: Part | Snapshot) -> None:
+        """Note who wrote the items that were read, and report those that an earlier version took and this one would not."""
+        mark(thread.log, *saved)
+        for each in saved:
+            for item in each.items:
+                if problem := kept_problem(item):
+                    report = self._engine.stack.state.diagnostic
+                    report(f"thread {thread.thread_id!r}", "load", KeptItem(f"It was kept as it is stored. {problem}"))
+
     def _remember(self, thread_id: str, parts: Iterable[Part]) -> None:
         """Note the turns that were read from storage, so that one can go back to them."""
         for part in parts:
@@ -391,6 +400,10 @@ class DurableThreads(Threads):
         self.drop(thread.thread_id)
         if thread.waiting:
             self.by_id[thread.thread_id] = thread
+
+
+class KeptItem(Warning):
+    """A saved thread holds an item that is not as its type must be."""
 
 
 class _SavedThread(NamedTuple):
