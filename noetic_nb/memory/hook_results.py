@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
+from noetic_nb.arguments import closest
 from noetic_nb.memory.layer import MemoryLayer
+from noetic_nb.memory.steering_decision import SteeringDecision
 from noetic_nb.quick_records import NamedTuple
 
-__all__ = ["UNSET", "RerenderRequest", "field_of", "rerender_request", "state_of"]
+__all__ = ["UNSET", "MisnamedResult", "RerenderRequest", "field_of", "misnamed", "rerender_request", "state_of"]
 
 
 class _Unset:
@@ -40,6 +42,41 @@ _CAMEL: Final = {
     "outcome": "outcome",
     "faults": "faults",
     "rule_ids": "ruleIds",
+}
+
+
+_DECIDED: Final = (
+    "decision",
+    "state",
+    "stop",
+    "outcome",
+    "faults",
+    "rules_ms",
+    "action",
+    "guidance",
+    "rule_ids",
+    "matched",
+)
+_APPENDED: Final = ("items", "state", "rerender", "timing", "scope", "stop")
+FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "init": ("state", "stop"),
+    "recall": ("items", "token_count", "state", "rerender", "timing", "scope", "stop"),
+    "store": ("state", "stop"),
+    "on_spawn": ("child_state", "items", "stop"),
+    "on_return": ("parent_state", "result", "stop"),
+    "on_complete": ("state", "stop"),
+    "on_item_append": _APPENDED,
+    "project_history": ("items", "stop"),
+    "on_tool_outcome": ("state", "stop"),
+    "on_model_outcome": ("state", "stop"),
+    "on_hook_failure": ("state", "rule_ids", "stop"),
+    "before_tool_call": _DECIDED,
+    "after_model_call": _DECIDED,
+    "function": ("result", "state"),
+}
+"""The fields of what hooks, and functions of layers, return; those that are not here return nothing."""
+_SPELLINGS: Final = {
+    hook: frozenset([*names, *[_CAMEL.get(name, name) for name in names]]) for hook, names in FIELDS.items()
 }
 
 
@@ -83,6 +120,39 @@ def state_of(result: Any, *, hook: str) -> Any:
     (1, UNSET)
     """
     return result.get("state", UNSET) if type(result) is dict else field_of(result, "state", hook=hook)
+
+
+class MisnamedResult(Warning):
+    """A hook or a function of a layer returned something under a name that nobody reads."""
+
+
+def misnamed(result: Any, hook: str, source: str) -> MisnamedResult | None:
+    """Return a warning about what a result has under names that are no field of it, None where it has no such names.
+
+    `hook` is one of `FIELDS`, `source` says whose result it is. Of a record only that it has no field at all can be a mistake.
+
+    Examples
+    --------
+    >>> print(misnamed({"stat": 1}, "store", "`store` of layer 'notes'"))
+    `store` of layer 'notes' returned 'stat', which is not read. Did you mean 'state'? Its fields are 'state' and 'stop'.
+    >>> misnamed({"state": 1}, "store", "`store` of layer 'notes'")
+    """
+    spellings = _SPELLINGS.get(hook)
+    if spellings is None or result is None or isinstance(result, str | SteeringDecision):
+        return None
+    if isinstance(result, Mapping):
+        if result.keys() <= spellings:  # nearly always
+            return None
+        found = [name for name in result if name not in spellings]
+    elif any(hasattr(result, name) for name in spellings):
+        return None
+    else:
+        found = [type(result).__name__]
+    known = FIELDS[hook]
+    hints = [hint for name in found if (hint := closest(name, known))]
+    fields = f"{', '.join(map(repr, known[:-1]))} and {known[-1]!r}"
+    said = " ".join([*hints, f"Its fields are {fields}."])
+    return MisnamedResult(f"{source} returned {', '.join(map(repr, found))}, which is not read. {said}")
 
 
 class RerenderRequest(NamedTuple):

@@ -14,7 +14,7 @@ from noetic_nb.events import EventSink
 from noetic_nb.items import ItemRegistry
 from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.memory.execution_context import ExecutionContext
-from noetic_nb.memory.hook_results import UNSET, state_of
+from noetic_nb.memory.hook_results import UNSET, misnamed, state_of
 from noetic_nb.memory.hook_timeout import HookTimeout, Unfinished, begun, call_apart
 from noetic_nb.memory.hook_traces import HookTraces
 from noetic_nb.memory.layer import DEFAULT_TIMEOUTS_MS, MemoryLayer
@@ -102,6 +102,12 @@ class HookRunner:
             self._stops.setdefault(ctx.execution_id, stop)
             self.has_stops = True
 
+    def check_names(self, result: Any, layer: MemoryLayer, hook: str, ctx: ExecutionContext) -> None:
+        """Report what a hook returned under names that are not read."""
+        warning = misnamed(result, hook, f"`{hook}` of layer {layer.id!r}")
+        if warning is not None:
+            self.state.report(ctx.execution_id, layer.id, hook, warning)
+
     def take_stop(self, execution_id: str) -> Stop | None:
         """Return the stop that a hook of an execution returned, once."""
         stop = self._stops.pop(execution_id, None)
@@ -182,6 +188,7 @@ class HookRunner:
             outcome.value = value if read is None else read(value)
             if value is not None and type(value) is not str and (type(value) is not dict or "stop" in value):
                 self.collect_stop(value, ctx)
+            self.check_names(value, layer, hook, ctx)
         except Exception as exc:
             self._fail(outcome, exc, layer, hook, ctx)
         finally:
@@ -221,6 +228,7 @@ class HookRunner:
                 value = begun(value, _STORE_LIMIT)
             if type(value) is dict and "stop" not in value:
                 state = value.get("state", UNSET)
+                self.check_names(value, layer, "store", ctx)
             elif type(value) is Unfinished:
                 waiting = value.finish(layer.id, "store", _STORE_LIMIT)
                 begun_at = None if notes is None else start
@@ -229,6 +237,7 @@ class HookRunner:
                 state = _STATE_STORED(value)
                 if value is not None:
                     self.collect_stop(value, ctx)
+                self.check_names(value, layer, "store", ctx)
         except Exception as exc:
             outcome = Outcome()
             self._fail(outcome, exc, layer, "store", ctx)
@@ -266,6 +275,7 @@ class HookRunner:
             outcome.value = value if read is None else read(value)
             if value is not None:
                 self.collect_stop(value, ctx)
+            self.check_names(value, layer, hook, ctx)
         except Exception as exc:
             self._fail(outcome, exc, layer, hook, ctx)
         finally:

@@ -270,6 +270,7 @@ class Recaller:
     def _understood(self, layer: MemoryLayer, params: RecallParams, value: Any) -> _Recalled:
         recalled = self._read(layer, params, value)
         self._runner.collect_stop(value, params.ctx)
+        self._runner.check_names(value, layer, "recall", params.ctx)
         return recalled
 
     def _take(self, layer: MemoryLayer, params: RecallParams, recalled: _Recalled, again: bool) -> RecallEntry | None:

@@ -11,7 +11,7 @@ from pydantic import RootModel, TypeAdapter, ValidationError
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer
-from noetic_nb.memory.hook_results import UNSET, field_of
+from noetic_nb.memory.hook_results import UNSET, field_of, misnamed
 from noetic_nb.memory.layer_functions import LayerFunction
 from noetic_nb.models.client import ToolSpec
 from noetic_nb.runtime.context.protocols import Execution
@@ -68,6 +68,8 @@ def function_tool(
         async with lock:  # read, change, write: two calls at once would lose one change
             state = stack.state.copy_of(ctx.id, layer.id, name)
             value = await awaited(declared.execute(root, state, hook_context(ctx)))
+            if (warning := misnamed(value, "function", f"The function {full_name!r}")) is not None:
+                stack.state.report(ctx.id, layer.id, name, warning)
             result = field_of(value, "result", hook=name)
             state = field_of(value, "state", hook=name)
             checked = _checked(declared, None if result is UNSET else result, full_name)

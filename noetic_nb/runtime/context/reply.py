@@ -10,6 +10,7 @@ from noetic_nb.cards import Card, with_card
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import Item
 from noetic_nb.markup import plain_line
+from noetic_nb.memory.hook_results import MisnamedResult
 from noetic_nb.memory.lifecycle import LayerIdle
 from noetic_nb.memory.recall import BudgetOverrun, MiscountedTokens
 from noetic_nb.models.client import FinishReason, Usage
@@ -25,6 +26,7 @@ WARNING_CODES: Final[Mapping[str, str]] = MappingProxyType(
         "over_budget": "A request was larger than the token budget and was sent all the same.",
         "text_redacted": "A text that was read holds a placeholder where a secret had been removed.",
         "layer_failed": "A hook of a layer raised, ran out of time, or returned what cannot be read; it changed nothing.",
+        "layer_result": "A hook or function of a layer returned something under a name that is not read.",
         "layer_idle": "A layer took no part in the turn, as its `init` returned no state.",
         "recall_failed": "What a layer remembers could not be recalled, so the model was not sent it.",
         "recall_cut": "A layer recalled more than its budget; the rest was left out.",
@@ -72,6 +74,7 @@ _BY_ERROR: Final[tuple[tuple[type[BaseException], str], ...]] = (
     (BudgetOverrun, "recall_cut"),
     (MiscountedTokens, "tokens_miscounted"),
     (LayerIdle, "layer_idle"),
+    (MisnamedResult, "layer_result"),
 )
 
 
