@@ -6,6 +6,11 @@ loaded when it is first used, so that importing the library costs next to nothin
 
 from noetic_nb.lazy import attach
 
-__getattr__, __dir__, __all__ = attach(__name__, __file__, modules=frozenset({"memory", "steering"}))
+__getattr__, __dir__, __all__ = attach(
+    __name__,
+    __file__,
+    modules=frozenset({"memory", "steering"}),
+    rooms=frozenset({"lab", "plots", "widgets"}),
+)
 
 __version__ = "0.1.0"

@@ -1,4 +1,7 @@
+from . import lab as lab
+from . import plots as plots
 from . import tokenizers as tokenizers
+from . import widgets as widgets
 from .errors import NoeticConfigError as NoeticConfigError
 from .errors import NoeticError as NoeticError
 from .errors import innermost as innermost

@@ -21,6 +21,11 @@ from noetic_nb.redact import REDACTED, redact, redact_text
 
 __all__ = ["ErrorKind", "ItemValidationError", "NoeticConfigError", "NoeticError", "innermost"]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 ErrorKind: TypeAlias = Literal[
     "step_failed",
     "llm_refused",

@@ -50,6 +50,11 @@ __all__ = [
     "Where",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 HookName: TypeAlias = Literal[
     "init",
     "recall",

@@ -20,7 +20,12 @@ __all__ = ["attach", "make_callable", "moved_names"]
 
 
 def attach(
-    package: str, file: str, *, also: Mapping[str, str] | None = None, modules: frozenset[str] = frozenset()
+    package: str,
+    file: str,
+    *,
+    also: Mapping[str, str] | None = None,
+    modules: frozenset[str] = frozenset(),
+    rooms: frozenset[str] = frozenset(),
 ) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
     """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package from its stub.
 
@@ -34,6 +39,8 @@ def attach(
         Names from other packages, each with the module that has it: a stub for `lazy_loader` holds relative imports only.
     modules : frozenset of str
         Names that are subpackages at run time although the stub says functions: see `make_callable`.
+    rooms : frozenset of str
+        Subpackages that completion offers and ``import *`` does not load.
 
     Returns
     -------
@@ -61,7 +68,7 @@ def attach(
     >>> "estimate_tokens" in names
     True
     """
-    from_stub, listed, names = attach_stub(package, file)
+    from_stub, _, names = attach_stub(package, file)
     _pickle_by_name(package)
     elsewhere = dict(also or {})
     unknown = moved_names(package)
@@ -81,7 +88,8 @@ def attach(
         except AttributeError as exc:
             raise _with_hint(exc, name, [*names, *elsewhere]) from None
 
-    return __getattr__, listed, sorted({*names, *elsewhere})
+    public = {*names, *elsewhere} - rooms
+    return __getattr__, lambda: sorted(public | rooms), sorted(public)
 
 
 def _with_hint(error: AttributeError, name: str, names: list[str]) -> AttributeError:

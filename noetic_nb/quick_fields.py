@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from types import NoneType, UnionType
@@ -21,7 +22,7 @@ from pydantic.types import AllowInfNan
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["made_quickly"]
+__all__ = ["RecordType", "made_quickly"]
 
 _PLAIN: Final = frozenset({int, float, bool, NoneType})
 # Read as often as one likes; others that are gone through, an iterator for instance, are spent by the first who does.
@@ -35,6 +36,7 @@ _CONFIG: Final = frozenset(
 )  # fmt: skip
 # Records of a class after which its schema is built all the same: it is quicker for each of them.
 _FEW: Final = 32
+_INSTANCE_FIELD: Final = re.compile(r"InstanceField\[(\w+)\]")
 
 
 def made_quickly(record: BaseModel, data: Mapping[str, Any]) -> bool:
@@ -106,6 +108,52 @@ def _values(cls: type[BaseModel], data: Mapping[str, Any]) -> dict[str, Any] | N
             return None
         values[name] = value
     return values
+
+
+class RecordType(type(BaseModel)):  # type: ignore[misc]  # its class is private to pydantic
+    """The class of record classes whose constructor takes ``**data``: their signature lists the fields.
+
+    Examples
+    --------
+    >>> class Point(BaseModel, metaclass=RecordType):
+    ...     x: int
+    ...     y: int = 0
+    ...     def __init__(self, **data):
+    ...         super().__init__(**data)
+    >>> inspect.signature(Point)
+    <Signature (*, x: 'int', y: 'int' = 0)>
+    """
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        fields: Mapping[str, FieldInfo] = cls.model_fields
+        written = {name: kind for base in reversed(cls.__mro__) for name, kind in _written(base).items()}
+        return inspect.Signature(
+            [
+                inspect.Parameter(
+                    name,
+                    inspect.Parameter.KEYWORD_ONLY,
+                    default=inspect.Parameter.empty
+                    if field.is_required()
+                    else field.get_default(call_default_factory=True, validated_data={}),
+                    annotation=written.get(name, field.annotation),
+                )
+                for name, field in fields.items()
+            ]
+        )
+
+    @__signature__.setter
+    def __signature__(cls, value: object) -> None:
+        """Ignore the signature that pydantic sets once the schema is built: it is that of ``**data``."""
+
+
+def _written(cls: type) -> Mapping[str, str]:
+    """Return the types of fields as they are written, which reads better than what becomes of them."""
+    kinds = inspect.get_annotations(cls)
+    return {
+        name: _INSTANCE_FIELD.sub(r"\1", kind if isinstance(kind, str) else inspect.formatannotation(kind))
+        for name, kind in kinds.items()
+    }
 
 
 class _Known:

@@ -34,3 +34,7 @@ __all__ = [
 ]
 
 __getattr__ = moved_names(__name__)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

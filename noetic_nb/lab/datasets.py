@@ -42,6 +42,11 @@ __all__ = [
     "telecom",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 DATA: Final = Path(__file__).with_name("data")
 """The folder of the packaged data."""
 

@@ -5,3 +5,7 @@ from noetic_nb.lessons.grading import grade
 from noetic_nb.lessons.verdicts import EXERCISES, check
 
 __all__ = ["EXERCISES", "Exercise", "Verdict", "check", "grade"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

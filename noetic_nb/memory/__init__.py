@@ -73,3 +73,7 @@ __all__ = [
 
 make_callable(__name__, memory)
 __getattr__ = moved_names(__name__)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -19,7 +19,7 @@ from noetic_nb.events import ItemFate
 from noetic_nb.items import Item, item_tokens, parse_item
 from noetic_nb.items.build import unresolved_positions
 from noetic_nb.items.log import ItemView
-from noetic_nb.quick_fields import made_quickly
+from noetic_nb.quick_fields import RecordType, made_quickly
 from noetic_nb.quick_records import NamedTuple
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
@@ -30,7 +30,7 @@ Order: TypeAlias = Literal["slot", "cache"]
 
 
 @with_card
-class ProjectionPolicy(BaseModel):
+class ProjectionPolicy(BaseModel, metaclass=RecordType):
     """How much may be sent, and what happens to what does not fit.
 
     Raises

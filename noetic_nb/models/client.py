@@ -17,6 +17,7 @@ from noetic_nb.arguments import closest, explained
 from noetic_nb.cards import with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import Item
+from noetic_nb.quick_fields import RecordType
 from noetic_nb.quick_records import NamedTuple, dataclass
 
 __all__ = [
@@ -89,7 +90,7 @@ class TokenLogprob(NamedTuple):
 
 
 @with_card
-class ModelParams(BaseModel):
+class ModelParams(BaseModel, metaclass=RecordType):
     """Sampling parameters; what is None is left to the provider."""
 
     # Unknown names are refused: a parameter with a slip of the pen would be ignored in silence. Built with the first

@@ -19,3 +19,7 @@ from noetic_nb.redact.secret_names import is_secret_name
 __all__ = [
     "MARGIN", "REDACTED", "Redaction", "clip_data", "is_secret_name", "redact", "redact_head", "redact_text", "safe_logger",
 ]  # fmt: skip
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

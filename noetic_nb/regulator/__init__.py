@@ -71,3 +71,7 @@ def __getattr__(name: str) -> object:
     if name in _MOVED:
         raise ImportError(f"{__name__}.{name} has moved. Given: {name!r}. Use {_MOVED[name]}.", name=__name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

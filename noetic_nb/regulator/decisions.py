@@ -35,6 +35,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 @dataclass(frozen=True, slots=True)
 class CostCapReached:
     """A budget is spent and recent answers are poor; the first two numbers are in `currency`."""

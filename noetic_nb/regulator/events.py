@@ -35,6 +35,11 @@ __all__ = [
     "to_dict",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 U32_MAX: Final = 2**32 - 1
 U64_MAX: Final = 2**64 - 1
 """Largest integers of the original's events and snapshots; larger ones could not be written by every JSON writer either."""

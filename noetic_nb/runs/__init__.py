@@ -8,3 +8,7 @@ from noetic_nb.runs.run import Run
 __all__ = ["Recorder", "Run", "load_run", "record"]
 
 __getattr__ = moved_names(__name__)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

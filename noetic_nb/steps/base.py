@@ -13,7 +13,7 @@ from noetic_nb.arguments import closest, explained
 from noetic_nb.cards import Card, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory.layer import MemoryLayer
-from noetic_nb.quick_fields import made_quickly
+from noetic_nb.quick_fields import RecordType, made_quickly
 from noetic_nb.quick_records import NamedTuple
 
 __all__ = ["Frozen", "InstanceField", "Requirement", "StepRecord"]
@@ -41,7 +41,7 @@ else:
 
 
 @with_card
-class Frozen(BaseModel):
+class Frozen(BaseModel, metaclass=RecordType):
     """A frozen record; unknown keys are errors; keys in snake_case or camelCase.
 
     Raises

@@ -23,3 +23,7 @@ __all__ = [
     "check_storage",
     "drive_loop",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -405,14 +405,42 @@ def test_every_public_name_of_the_shop_window_is_listed_and_real() -> None:
     source = ast.parse((PACKAGE / "__init__.pyi").read_text(encoding="utf-8"))
     for_readers = {alias.name for node in ast.walk(source) if isinstance(node, ast.ImportFrom) for alias in node.names}
 
+    rooms = {"lab", "plots", "widgets"}  # offered by completion; `import *` must not load Jupyter
     assert len(set(nn.__all__)) == len(nn.__all__)
-    assert set(nn.__all__) == for_readers == set(dir(nn))
+    assert not rooms & set(nn.__all__)
+    assert set(nn.__all__) | rooms == for_readers == set(dir(nn))
     assert all(getattr(nn, name) is not None for name in nn.__all__)
     assert {name for name in nn.__all__ if isinstance(getattr(nn, name), ModuleType)} == {
         "memory",
         "steering",
         "tokenizers",
     }
+
+
+def test_rooms_of_the_library_are_there_after_the_import_and_loaded_when_used() -> None:
+    code = "import sys, noetic_nb as nn; print('noetic_nb.lab' in sys.modules, nn.lab, nn.plots, nn.widgets)"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.startswith("False <module 'noetic_nb.lab'")
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        *("noetic_nb.lab.datasets", "noetic_nb.errors", "noetic_nb.events", "noetic_nb.regulator.events"),
+        *[
+            f"noetic_nb.{path.parent.name}"
+            for path in sorted(PACKAGE.glob("*/__init__.py"))
+            if "__all__" in path.read_text(encoding="utf-8")
+        ],
+    ],
+)
+def test_completion_offers_public_names_only(module: str) -> None:
+    found = import_module(module)
+
+    rooms = {"lab", "plots", "widgets"} if found is nn else set()
+    assert {name for name in dir(found) if not name.startswith("_")} == set(found.__all__) | rooms
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Records made without a schema are those that pydantic makes, and what it refuses is refused in the same words."""
 
+import inspect
 import math
 import subprocess
 import sys
@@ -7,6 +8,8 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from IPython.core.completer import provisionalcompleter
+from IPython.core.interactiveshell import InteractiveShell
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 import noetic_nb as nn
@@ -15,6 +18,7 @@ from noetic_nb.memory.projection import ProjectionPolicy
 from noetic_nb.quick_fields import made_quickly
 from noetic_nb.runtime.config.config import AgentConfig
 from noetic_nb.runtime.durability.checkpoints import Checkpoints
+from noetic_nb.steering import SteeringRule
 from noetic_nb.steps import records
 from noetic_nb.steps.base import Frozen
 from noetic_nb.steps.loop_predicates import Any_, MaxCost, MaxSteps
@@ -178,3 +182,25 @@ def test_a_limit_that_is_not_known_is_left_to_pydantic():
     assert not made_quickly(Named.__new__(Named), {"name": "b"})
     with pytest.raises(ValidationError):
         Named(name="b")
+
+
+@pytest.mark.parametrize("kind", [*KINDS, nn.ModelParams, nn.Limits, SteeringRule])
+def test_the_signature_of_a_record_lists_its_fields(kind: type[BaseModel]) -> None:
+    def parameters() -> list[tuple[str, bool]]:
+        return [(one.name, one.default is one.empty) for one in inspect.signature(kind).parameters.values()]
+
+    fields = [(name, field.is_required()) for name, field in kind.model_fields.items()]
+    assert parameters() == fields
+    kind.model_rebuild(force=True)  # pydantic sets a signature of its own here
+
+    assert parameters() == fields
+
+
+def test_the_most_used_constructor_completes() -> None:
+    shell = InteractiveShell()
+    shell.run_cell("import noetic_nb as nn")
+
+    with provisionalcompleter():
+        found = [one.text for one in shell.Completer.completions("nn.AgentConfig(force", 20)]
+
+    assert found == ["force_atomic_recall="]

@@ -15,6 +15,7 @@ from pydantic.alias_generators import to_camel
 from noetic_nb.cards import Card, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.names import nearest
+from noetic_nb.quick_fields import RecordType
 from noetic_nb.quick_records import dataclass
 
 __all__ = [
@@ -48,7 +49,7 @@ _POINTS: Final = {
 
 
 @with_card
-class _Frozen(BaseModel):
+class _Frozen(BaseModel, metaclass=RecordType):
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
