@@ -1,13 +1,14 @@
 """Where a value was first written: by the user, by a tool, by a layer, or by the model itself.
 
-Texts are read once, in the order in which they were sent, and split into tokens; a value is found by its rarest token, so
-that a look does not grow with the conversation. What nobody wrote counts as the model's own, which is trusted least.
+Texts are read once, in the order in which they were sent, and split into values; a value is found by the rarest of its parts,
+so that a look does not grow with the conversation. What nobody wrote counts as the model's own, which is trusted least.
 """
 
 from __future__ import annotations
 
+import threading
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from typing import Any, Final, Literal
 
@@ -25,8 +26,8 @@ OriginKind = Literal["user", "system", "layer", "tool", "model"]
 _RANK: Final = {"user": 0, "system": 1, "layer": 2, "tool": 3, "model": 4}
 
 MAX_KEPT: Final = 4_096
-# Texts that are looked through one by one: to note where each of their tokens stands would take longer.
-MAX_SCANNED: Final = 32
+# Rules in threads ask at the same time as others; a text must not be noted twice.
+_INDEXING: Final = threading.Lock()
 
 
 class Origin(NamedTuple):
@@ -73,23 +74,49 @@ def least_trusted(origins: Iterable[Origin]) -> Origin:
     return max(origins, key=lambda origin: _RANK[origin.kind], default=_NOTHING)
 
 
-def members(value: Any) -> Iterator[Any]:
-    """Yield what a value holds, all the way down: the members of lists and the values of mappings; nothing for None and ''.
+def members(value: Any, names: Collection[str] | None = None) -> Iterator[Any]:
+    """Yield what a value holds, all the way down: the members of lists, the values of mappings and their keys.
+
+    Keys that are in `names`, those of a schema, are the author's and left out; so is what holds nothing, None and ''.
 
     Examples
     --------
-    >>> list(members({"to": ["a@b.c", ""], "n": 3, "cc": None}))
-    ['a@b.c', 3]
+    >>> list(members({"to": ["a@b.c", ""], "n": 3, "cc": None}, {"to", "n", "cc"})), list(members({"x": 1}))
+    (['a@b.c', 3], ['x', 1])
     """
     waiting = [value]
     while waiting:
         found = waiting.pop()
         if isinstance(found, Mapping):
-            waiting += reversed(list(found.values()))
+            for key, inner in reversed(list(found.items())):
+                waiting.append(inner)
+                if names is None or key not in names:
+                    waiting.append(key)
         elif isinstance(found, Sequence | set | frozenset) and not isinstance(found, str | bytes):
             waiting += reversed(list(found))
         elif found is not None and found != "":
             yield found
+
+
+def names_in(schema: Any) -> frozenset[str]:
+    """Return the names of all properties in a JSON schema, wherever they stand.
+
+    Examples
+    --------
+    >>> sorted(names_in({"properties": {"who": {"$ref": "#/$defs/Who"}}, "$defs": {"Who": {"properties": {"email": {}}}}}))
+    ['email', 'who']
+    """
+    found: set[str] = set()
+    waiting = [schema]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Mapping):
+            properties = part.get("properties")
+            found.update(properties if isinstance(properties, Mapping) else ())
+            waiting += part.values()
+        elif isinstance(part, list | tuple):
+            waiting += part
+    return frozenset(found)
 
 
 class Source:
@@ -119,11 +146,11 @@ class Source:
 
     def is_echo(self, needle: Needle) -> bool:
         """Tell whether the tool was given the value it returned: then it vouches for nothing."""
-        return self.args is not None and needle.is_in(searched(self.args))
+        return self.args is not None and needle.is_echoed(searched(self.args))
 
 
 class OriginIndex:
-    """Texts in the order in which they were sent, and where each of their tokens stands.
+    """Texts in the order in which they were sent, and where each of their values stands.
 
     Examples
     --------
@@ -134,7 +161,7 @@ class OriginIndex:
     ('user', 'user', 'iban')
     """
 
-    __slots__ = ("_calls", "_indexed", "_kept", "_kept_sets", "_postings", "_sources", "read")
+    __slots__ = ("_calls", "_indexed", "_kept", "_postings", "_sources", "read")
 
     def __init__(self) -> None:
         self._sources: list[Source] = []
@@ -143,7 +170,6 @@ class OriginIndex:
         self._calls: dict[Any, tuple[str, str]] = {}
         # What was found stays the first; what was not is looked for in what came since.
         self._kept: dict[Needle, tuple[int | None, int]] = {}
-        self._kept_sets: dict[int, set[int]] = {}
         self.read = 0
         """How many items of its log it has."""
 
@@ -159,17 +185,12 @@ class OriginIndex:
         self._sources.append(source)
 
     def _index(self) -> None:
-        """Note where each token of the texts that came since stands."""
-        postings = self._postings
-        for number in range(self._indexed, len(self._sources)):
-            text = self._sources[number].text
-            for token in {*text.tokens, *text.marks}:
-                known = postings.get(token)
-                if known is None:
-                    postings[token] = [number]
-                else:
-                    known.append(number)
-        self._indexed = len(self._sources)
+        """Note where each value of the texts that came since stands."""
+        with _INDEXING:
+            for number in range(self._indexed, len(self._sources)):
+                for key in self._sources[number].text.keys:
+                    self._postings.setdefault(key, []).append(number)
+                self._indexed = number + 1
 
     def add_item(self, item: Item, position: int, origin: Origin | None = None, *, is_child: bool = False) -> None:
         """Add an item of a log: `origin` where it is not what its role says."""
@@ -217,9 +238,7 @@ class OriginIndex:
         needle = needle_of(value)
         found, seen = self._kept.get(needle, (None, 0))
         if found is None and seen < len(self._sources):
-            found = next(self._numbers(needle, seen, spaced=False), None)
-            # Only what stands before it can still be the first.
-            found = next(self._spaced(needle, seen, found), found)
+            found = next(self._numbers(needle, seen), None)
             if len(self._kept) >= MAX_KEPT:
                 self._kept.pop(next(iter(self._kept)))
             self._kept[needle] = (found, len(self._sources))
@@ -230,76 +249,20 @@ class OriginIndex:
         source = self.first_source(value)
         return None if source is None else origin_in(source, value)
 
-    def _numbers(self, needle: Needle, start: int, *, spaced: bool = True) -> Iterator[int]:
+    def _numbers(self, needle: Needle, start: int) -> Iterator[int]:
         """Yield the numbers of the texts that hold a value, each once."""
-        sources = self._sources
-        if len(sources) <= MAX_SCANNED:
-            for number in range(start, len(sources)):
-                text = sources[number].text
-                if needle.is_in(text) if spaced else needle.is_plainly_in(text):
-                    yield number
-            return
         self._index()
-        postings = self._postings
-        routes: list[Iterable[int]] = [postings[mark] for mark in needle.marks if mark in postings]
-        if needle.tokens:
-            # The rarest token names the fewest texts; where one is missing there is nothing to look at.
-            lists = [postings.get(token, ()) for token in needle.tokens]
-            rarest = min(lists, key=len)
-            joined = needle.joined
-            later = rarest[bisect_left(rarest, start) :]
-            routes.append(number for number in later if joined in sources[number].text.joined)
-            if spaced:
-                routes.append(self._spaced(needle))
+        routes: list[list[int]] = []
+        for option in needle.options:
+            # The rarest part names the fewest texts; where one is missing there is nothing to look at.
+            rarest = min([self._postings.get(key, []) for key in option], key=len)
+            routes.append(rarest[bisect_left(rarest, start) :])
         last = -1
         for number in merge(*routes):
-            if number > last and number >= start:
+            if number > last:
                 last = number
-                yield number
-
-    def _spaced(self, needle: Needle, start: int = 0, stop: int | None = None) -> Iterator[int]:
-        """Yield where a value stands with other spaces or marks in it: DE89 3704 for DE893704."""
-        if needle.pattern is None or (stop is not None and stop <= start):
-            return
-        if len(self._sources) <= MAX_SCANNED:
-            for number in range(start, len(self._sources) if stop is None else stop):
-                if needle.is_spaced_in(self._sources[number].text):
+                if needle.is_in(self._sources[number].text):
                     yield number
-            return
-        self._index()
-        squeezed, postings = needle.squeezed, self._postings
-        cuts = range(1, len(squeezed))
-        # Its first token is a beginning of the value, its last one an end.
-        heads = [postings[head] for cut in cuts if (head := squeezed[:cut]) in postings]
-        tails = [postings[tail] for cut in cuts if (tail := squeezed[cut:]) in postings]
-        if squeezed in postings:  # a value in parts that stands there in one
-            heads.append(postings[squeezed])
-            tails.append(postings[squeezed])
-        if not heads or not tails:
-            return
-        found: set[int] = set()
-        ends = [self._as_set(numbers) for numbers in tails]
-        for numbers in heads:
-            starts = self._as_set(numbers)
-            found.update(*[starts & end for end in ends])
-        for number in sorted(found):
-            if number < start:
-                continue
-            if stop is not None and number >= stop:
-                return
-            if needle.is_spaced_in(self._sources[number].text):
-                yield number
-
-    def _as_set(self, numbers: list[int]) -> set[int]:
-        # Kept, as the lists of common words are long, and every look that begins with one goes through it.
-        kept = self._kept_sets.get(id(numbers))
-        if kept is None:
-            if len(self._kept_sets) >= MAX_KEPT:
-                self._kept_sets.clear()
-            kept = self._kept_sets[id(numbers)] = set(numbers)
-        elif len(kept) != len(numbers):
-            kept.update(numbers[len(kept) :])
-        return kept
 
 
 def origin_in(source: Source, value: Any) -> Origin:

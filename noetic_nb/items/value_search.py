@@ -1,6 +1,7 @@
-"""Values found in texts: escapes read, one form of every letter, number and date.
+"""Values found in texts: a text is split once into words, addresses, paths, numbers and the like, and those are compared.
 
-A value with other spaces or marks in it is the same value: DE89 3704 is DE893704.
+Signs belong to a value: ``notes/..`` is not ``notes``, and the words of a sentence form no address. What may differ is how a
+value is written: letters without case, an account number in groups, a number with its unit, a date, an address of the web.
 """
 
 from __future__ import annotations
@@ -8,52 +9,73 @@ from __future__ import annotations
 import datetime
 import re
 import unicodedata
-from collections.abc import Iterator
-from decimal import Decimal, InvalidOperation
+from collections.abc import Iterable
+from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
+from noetic_nb.items.value_forms import GLUE, is_amount, marks_of, number_mark, without_dates
 from noetic_nb.late_pattern import late_pattern
 
-__all__ = ["Needle", "SearchedText", "needle_of", "searched", "value_text"]
+__all__ = ["Needle", "SearchedText", "hidden_character", "needle_of", "searched", "value_text"]
 
-# Below this many characters two tokens that stand beside each other are not one value: "a b" is not "ab".
-MIN_JOINED: Final = 6
-# What people write in groups is short: account numbers, cards, telephone numbers.
-MAX_JOINED: Final = 64
-# Beyond these a number is an identifier, and its digits are what counts.
-MAX_DIGITS: Final = 30
 # Some ten bytes a character: at most 80 MB are kept, and far less of texts as they are.
 MAX_KEPT_LENGTH: Final = 4_000
+# Reading takes about a second per million characters; what stands behind that vouches for nothing.
+MAX_READ: Final = 1_000_000
 # Scripts without spaces have one token a character, so that a value is found beside its neighbours.
 _UNSPACED: Final = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
-_TOKEN: Final = late_pattern(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
-_ESCAPE: Final = late_pattern(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|\n[ \t]*(?:\\ )?|[nrtbf0 ]|([\"'\\/]))")
-# Not inside an identifier, a date or a time: 04 of 2022-03-04 is no number anybody wrote.
-_NUMBER: Final = late_pattern(
-    r"(?<![^\W_])(?<!\d[-.,:/])-?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+,\d{1,2}(?!\d)|\d+(?:\.\d+)?)(?![^\W_])(?![-.,:/]\d)"
+_SIGNS: Final = r"\"`()\[\]{}<>|;,:=—–、。，：；！？（）「」『』《》،؛؟«»„“”"
+_PIECE: Final = late_pattern(
+    r"(?P<url>(?:[a-z][a-z0-9+.-]{1,20}://|www\.|(?:[\w-]+\.)+[a-z]{2,}[/?])[^\s\"<>`{}|^\[\]]*)"
+    rf"|(?P<wide>[{_UNSPACED}])|(?P<sign>[{_SIGNS}])"
+    rf"|(?P<word>(?:[a-z]:(?=[\\/]))?(?:[^\s{_SIGNS}{_UNSPACED}]|(?<=\d)[,:](?=\d))+)"
 )
-_MONTHS: Final = {
-    name: number
-    for number, names in enumerate(
-        ("january jan", "february feb", "march mar", "april apr", "may", "june jun", "july jul", "august aug",
-         "september sep sept", "october oct", "november nov", "december dec"), 1
-    )
-    for name in names.split()
-}  # fmt: skip
-_MONTHS_BEGIN: Final = tuple({name[:3] for name in _MONTHS})
-_MONTH: Final = "|".join(sorted(_MONTHS, key=len, reverse=True))
-_ISO: Final = late_pattern(r"(?<!\d)(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:[t ,]+(\d{1,2}):(\d{2}))?(?!\d)")
-_SLASHED: Final = late_pattern(r"(?<![\d/.-])(\d{1,2})[/.-](\d{1,2})[/.-](\d{4})(?!\d)")
-_DAY_FIRST: Final = late_pattern(rf"(?<!\d)(\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?({_MONTH})\b\.?,?\s+(\d{{4}})(?!\d)")
-_MONTH_FIRST: Final = late_pattern(rf"\b({_MONTH})\b\.?\s+(\d{{1,2}})(?:st|nd|rd|th)?,?\s+(\d{{4}})(?!\d)")
+_ESCAPE: Final = late_pattern(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|\n[ \t]*(?:\\ )?|[nrtbf0 ]|([\"'\\/]))")
+_EMPHASIS: Final = late_pattern(r"(?<![^\s(\"])(\*{1,3}|_{1,3})(?=[^\s*_])(.+?)(?<=[^\s*_])\1(?![\w*])")
+_LEANING: Final = late_pattern(r"(?<=\w)'(?=\w)")
+_HYPHENS: Final = str.maketrans({"\u2010": "-", "\u2011": "-", "–": "-"})
+_FOLDED: Final = str.maketrans({"’": "'", "‘": "'", "‛": "'", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "−": "-"})
+_TRAILING: Final = ".!?…'"
+_URL: Final = late_pattern(r"(?:(https?)://)?(www\.)?((?:[\w-]+\.)+[a-z]{2,}|localhost)(:\d+)?([/?#].*)?")
+_ADDRESS: Final = late_pattern(r"[^\s@]+@[^\s@]+\.[^\s@]+")
+# Endings of files that are also endings of hosts: `readme.md` names no page.
+_FILE_ENDINGS: Final = frozenset("md sh py rs pl so zip mov app ps cc js ts go".split())
+_VISIBLE: Final = frozenset("\t\n")
+# Letters and marks that are drawn as nothing.
+_BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
+_JOINERS: Final = "\u200c\u200d"
 
 
-def _plain(text: str) -> str:
-    """Return a text as it is compared: escapes of JSON and YAML read, one form of every letter, no capitals."""
-    if "\\" in text:
-        text = _ESCAPE.sub(_unescaped, text)
-    return text.casefold() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
+def hidden_character(text: str) -> str | None:
+    """Return the first character of a text that nobody sees and that is no newline, tab, or joiner in its place.
+
+    Examples
+    --------
+    >>> hidden_character("ann\u200b@x.org"), hidden_character("a\tb\n")
+    ('\u200b', None)
+    """
+    if text.isprintable() and text.isascii():
+        return None
+    for place, sign in enumerate(text):
+        if sign.isascii() and (sign.isprintable() or sign in _VISIBLE or text.startswith("\r\n", place)):
+            continue
+        kind = unicodedata.category(sign)
+        if sign in _JOINERS or "\ufe00" <= sign <= "\ufe0f":
+            # Emoji and Persian need them, between two signs that they join or shape.
+            before, after = text[place - 1 : place], text[place + 1 : place + 2]
+            if sign == "\ufe0f" and before and (not before.isalpha() or not before.isascii()) and not before.isspace():
+                continue
+            if sign in _JOINERS and _is_joined(before) and _is_joined(after):
+                continue
+            return sign
+        if kind in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp") or sign in _BLANK or "\U000e0000" <= sign <= "\U000e0fff":
+            return sign
+    return None
+
+
+def _is_joined(sign: str) -> bool:
+    return bool(sign) and not sign.isascii() and (sign == "\ufe0f" or unicodedata.category(sign)[0] in "LMS")
 
 
 def _unescaped(match: re.Match[str]) -> str:
@@ -61,68 +83,141 @@ def _unescaped(match: re.Match[str]) -> str:
     return chr(int(code, 16)) if code else match.group(3) or " "
 
 
-def _number(text: str) -> str | None:
-    """Return a number in its one form, None where it is none."""
-    head, comma, tail = text.rpartition(",")
-    plain = f"{head}.{tail}" if comma and len(tail) < 3 else text.replace(",", "")
-    if len(plain) > MAX_DIGITS:
-        return None
-    try:
-        number = Decimal(plain)
-    except InvalidOperation:
-        return None
-    if not number.is_finite() or abs(number.adjusted()) > MAX_DIGITS:
-        return None
-    return f"#{number.normalize() + 0:f}"
+def _same_case(text: str) -> str:
+    text = text.translate(_FOLDED)
+    return text.lower() if text.isascii() else unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
 
 
-def _date(year: str, month: str | int, day: str) -> str | None:
-    try:
-        return f"@{datetime.date(int(year), int(month), int(day))}"
-    except ValueError:
-        return None
+def _forms(text: str) -> list[str]:
+    """Return a text in the forms in which a value may stand in it: as it is, escapes read, in plain letters, unmarked."""
+    forms = [text]
+    if "\\" in text:
+        forms.append(_ESCAPE.sub(_unescaped, text))
+    if not text.isascii():
+        forms += [unicodedata.normalize("NFKC", form).translate(_HYPHENS) for form in tuple(forms)]
+    forms = list(dict.fromkeys(map(_same_case, forms)))
+    # Without emphasis, and without what leans on a name: Ann's, l'Oréal.
+    plain = _EMPHASIS.sub(r"\2", forms[-1]) if "*" in text or "_" in text else forms[-1]
+    plain = _LEANING.sub(" ' ", plain)
+    return forms if plain == forms[-1] else [*forms, plain]
 
 
-def _dates(text: str) -> Iterator[str | None]:
-    for year, month, day, hour, minute in _ISO.findall(text):
-        yield (found := _date(year, month, day))
-        if hour and found:
-            yield f"{found} {int(hour):02d}:{minute}"
-    for first, second, year in _SLASHED.findall(text):
-        # 01/02/2024 is the first of February or the second of January: both were written.
-        yield _date(year, second, first)
-        yield _date(year, first, second)
-    # Looking for twelve words is a tenth of the work of the expressions that begin with them.
-    if not any(month in text for month in _MONTHS_BEGIN):
+def _tokens(text: str) -> list[str]:
+    """Split a text, in one case, into values and signs."""
+    found: list[str] = []
+    for match in _PIECE.finditer(text):
+        piece = match.group()
+        kind = match.lastgroup
+        if kind == "word" or kind == "url":
+            _split(piece, kind == "url", found)
+        elif kind == "wide":
+            found.append(piece)
+        else:
+            start, end = match.span()
+            glued = start and end < len(text) and not text[start - 1].isspace() and not text[end].isspace()
+            found.append(GLUE + piece if glued else piece)
+    return found
+
+
+def _split(piece: str, is_url: bool, found: list[str]) -> None:
+    """Take off a word what belongs to the sentence."""
+    core = piece.lstrip("'¿¡") if piece[0] in "'¿¡" else piece
+    core = core.rstrip(_TRAILING)
+    if is_url:
+        core = core.rstrip(_TRAILING + ",;:") 
+        if core.endswith(")") and "(" not in core:
+            core = core.rstrip(").,;:!?'")
+    elif core[-1:] in ("/", "\\"):  # `notes/..` is not `notes`
+        core = piece.lstrip("'¿¡")
+        if core.endswith(("/.", "\\.")):
+            core = core[:-1]
+    if not core or not any(map(str.isalnum, core)):
+        found.append(piece)
         return
-    for day, month, year in _DAY_FIRST.findall(text):
-        yield _date(year, _MONTHS[month], day)
-    for month, day, year in _MONTH_FIRST.findall(text):
-        yield _date(year, _MONTHS[month], day)
+    start = piece.index(core)
+    if start:
+        found.append(piece[:start])
+    tail = piece[start + len(core) :]
+    if core[0] in "@#" and core[1:2].isalnum():
+        found.append(core[0] + GLUE)
+        core = core[1:]
+    if "," in core and not is_url and not is_amount(core):
+        for place, part in enumerate(core.split(",")):
+            found += [GLUE + ","] * (place > 0)
+            _split(part, False, found)
+    elif "/" in core or "\\" in core:
+        while core.startswith("./"):
+            core = core[2:]
+        found.append(core.rstrip("/\\") or core)
+    else:
+        found.append(core)
+    if tail:
+        found.append(GLUE + tail)
+
+
+def _url_marks(token: str) -> tuple[list[str], str] | None:
+    """Return what an address of the web vouches for, and as what it is looked for; None for anything else."""
+    match = _URL.fullmatch(token)
+    if match is None:
+        return None
+    scheme, www, host, port, path = match.groups()
+    if not (scheme or www or path) and host.rpartition(".")[2] in _FILE_ENDINGS:
+        return None
+    if port == {"http": ":80", "https": ":443"}.get(scheme or ""):
+        port = None
+    page = f"{host}{port or ''}{(path or '').rstrip('/')}"
+    # The same page over an encrypted connection is the same page, and not the other way round.
+    schemes = ["https:", ""] if scheme == "https" else ["http:", "https:", ""]
+    return [f"/{each}{page}" for each in schemes], f"/{scheme + ':' if scheme else ''}{page}"
+
+
+def _url_tokens(tokens: Iterable[str]) -> Iterable[str]:
+    return [token for token in tokens if ("." in token or "://" in token) and not token[0].isdigit() and "@" not in token]
 
 
 class SearchedText:
-    """A text as it is searched: its tokens in order, and the numbers and dates in it."""
+    """A text as it is searched: its tokens in order, and the values in it that may be written in another way."""
 
-    __slots__ = ("_marks", "_plain", "joined", "squeezed", "tokens")
+    __slots__ = ("joined", "keys", "squeezed", "tokens", "whole")
 
     def __init__(self, text: str) -> None:
-        plain = self._plain = _plain(text)
-        self.tokens = _TOKEN.findall(plain)
-        self.joined = f" {' '.join(self.tokens)} "
-        self.squeezed = "".join(self.tokens)
-        self._marks: frozenset[str] | None = None
+        lists: list[list[str]] = []
+        keys: set[str] = set()
+        whole: set[str] = set()
+        for form in _forms(text[:MAX_READ]):
+            tokens = _tokens(form)
+            lists.append(tokens)
+            keys.update(tokens)
+            found, alone = _marks(form, tokens)
+            keys |= found
+            whole |= {mark for option in alone for mark in option if len(option) == 1}
+        self.tokens = lists[0]
+        # No value reaches from one form into the next.
+        self.joined = "\0".join([f" {' '.join(tokens)} " for tokens in lists])
+        self.keys = frozenset(keys)
+        """Its tokens and the other forms of values."""
+        self.whole = frozenset(whole)
+        """What all of it is, in other forms."""
+        self.squeezed = "".join(filter(str.isalnum, self.joined))
 
-    @property
-    def marks(self) -> frozenset[str]:
-        """Its numbers and dates, in their one form: read when one is looked for."""
-        if self._marks is None:
-            plain = self._plain
-            # Most tokens are words: without a digit there is neither a number nor a date.
-            has_digits = any(digit in plain for digit in "0123456789")
-            found = {*map(_number, _NUMBER.findall(plain)), *_dates(plain)} if has_digits else ()
-            self._marks = frozenset([mark for mark in found if mark])
-        return self._marks
+
+def _marks(form: str, tokens: list[str]) -> tuple[set[str], list[frozenset[str]]]:
+    """Return the other forms of the values in a text, and those of all of it."""
+    text, dates = without_dates(form)
+    left = tokens if text == form else _tokens(text)
+    marks = marks_of(left)
+    found = {mark for readings in dates for mark in readings} | marks.keys()
+    for token in _url_tokens(tokens):
+        known = _url_marks(token)
+        found.update(known[0] if known else ())
+    end = len(left) - 1
+    while end > 0 and left[end][0] == GLUE:  # the end of a sentence
+        end -= 1
+    alone = [frozenset({mark}) for mark, span in marks.items() if span == (0, end)]
+    if dates and len(dates) >= len(left):
+        first, *others = dates
+        alone += [frozenset({mark, *[other for each in others for other in each[:1]]}) for mark in first]
+    return found, alone
 
 
 def searched(text: str) -> SearchedText:
@@ -134,60 +229,80 @@ _searched: Final = lru_cache(maxsize=2_048)(SearchedText)
 
 
 class Needle:
-    """A value that is looked for."""
+    """A value that is looked for: any of its `options`, each a set of keys that all stand in a text."""
 
-    __slots__ = ("is_whole", "joined", "marks", "pattern", "squeezed", "tokens")
+    __slots__ = ("options", "phrase", "squeezed", "tokens")
 
     def __init__(self, value: Any) -> None:
         text = value_text(value)
-        plain = _plain(text).strip()
-        self.tokens = _TOKEN.findall(plain)
-        self.joined = f" {' '.join(self.tokens)} "
-        self.squeezed = "".join(self.tokens)
-        self.pattern: re.Pattern[str] | None = None
-        marks: set[str | None] = set()
-        is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-        if (whole := _NUMBER.fullmatch(plain)) and (is_number or not re.match(r"-?0\d", plain)):
-            marks.add(_number(whole.group()))
-        elif is_number:
-            marks.add(_number(plain))
-        times = {found for found in _dates(plain) if found}
-        # A text that only mentions a date is not that date.
-        if times and any(regex.fullmatch(_WITHOUT_ZONE.sub("", plain)) for regex in _WHOLE_DATES):
-            timed = {found for found in times if " " in found}
-            marks |= timed or times
-        self.marks = frozenset([mark for mark in marks if mark])
-        if is_number and len(self.squeezed) < MIN_JOINED:
-            self.tokens = []  # 50 is a number only: it must not be found in 12-50
-        self.is_whole = bool(self.tokens or self.marks)
-        if MIN_JOINED <= len(self.squeezed) <= MAX_JOINED and self.tokens:
-            self.pattern = re.compile(" " + " ?".join(map(re.escape, self.squeezed)) + " ")
+        self.tokens: list[str] = []
+        self.phrase = ""
+        self.squeezed = ""
+        self.options: tuple[frozenset[str], ...] = ()
+        # Half a value of a signs nobody sees, or of signs alone, was written by nobody.
+        if hidden_character(text) is None:
+            is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+            form = _same_case(text).strip()
+            self.squeezed = "".join(filter(str.isalnum, form))
+            found = self._number(str(value) if is_number else "") if is_number else self._text(form)
+            self.options = tuple(dict.fromkeys(found))
+
+    def _number(self, text: str) -> list[frozenset[str]]:
+        mark = number_mark(text)
+        digits = value_text(Decimal(text)) if mark is None else mark[1:]
+        # A card or an account that a schema takes for a number.
+        grouped = [frozenset({f"={digits}"}), frozenset({digits})] if digits.isdecimal() and len(digits) >= 6 else []
+        return [*([frozenset({mark})] if mark else []), *grouped]
+
+    def _text(self, form: str) -> list[frozenset[str]]:
+        if form.startswith("mailto:") and _ADDRESS.fullmatch(form[7:]) and "?" not in form:
+            form = form[7:]
+        tokens = _tokens(form)
+        if len(tokens) > 2 and tokens[-1][0] == GLUE and tokens[-1][1:].strip(".!?…") == "":
+            tokens.pop()  # the end of a sentence
+        if len(tokens) == 2 and tokens[0] == f"#{GLUE}":
+            del tokens[0]
+        # Signs alone stand in every text.
+        if all(token.isascii() and not any(map(str.isalnum, token)) for token in tokens):
+            return []
+        self.tokens = tokens
+        found = [frozenset(tokens)]
+        if len(tokens) > 1:
+            self.phrase = f" {' '.join(tokens)} "
+        _, alone = _marks(form, tokens)
+        for option in alone:
+            mark = next(iter(option))
+            # Digits in groups are the same in the same groups; with a country in front they are one number.
+            if mark[0] != "=" or not mark[1:].isdecimal():
+                found.append(option)
+            if mark[0] == "=":
+                found.append(frozenset({mark[1:]}))
+        if len(tokens) == 1:
+            if (url := _url_marks(tokens[0])) is not None and "@" not in tokens[0]:
+                found.append(frozenset({url[1]}))
+            if tokens[0].lstrip("+").isalnum() and any(map(str.isdecimal, tokens[0])):
+                found.append(frozenset({f"={tokens[0]}"}))
+        addresses = [token for token in tokens if token.strip(GLUE) not in (",", ";")]
+        if len(addresses) > 1 and all(map(_ADDRESS.fullmatch, addresses)):
+            found.append(frozenset(addresses))
+        return found
 
     def is_in(self, text: SearchedText) -> bool:
         """Tell whether a text holds the value."""
-        return self.is_plainly_in(text) or (bool(self.tokens) and self.is_spaced_in(text))
-
-    def is_plainly_in(self, text: SearchedText) -> bool:
-        """Tell whether a text holds the value with the same spaces and marks in it."""
-        if self.tokens and self.joined in text.joined:
-            return True
-        return bool(self.marks) and not self.marks.isdisjoint(text.marks)
-
-    def is_spaced_in(self, text: SearchedText) -> bool:
-        """Tell whether a text holds the value with other spaces and marks in it."""
-        if self.pattern is None or self.squeezed not in text.squeezed:
-            return False
-        return self.pattern.search(text.joined) is not None
+        for place, option in enumerate(self.options):
+            if option <= text.keys and (place or not self.phrase or self.phrase in text.joined):
+                return True
+        return False
 
     def equals(self, text: SearchedText) -> bool:
         """Tell whether a text is the value, and nothing beside it."""
-        if self.tokens and "".join(text.tokens) == self.squeezed:
+        if self.tokens and text.tokens == self.tokens:
             return True
-        return bool(self.marks) and not self.marks.isdisjoint(text.marks) and len(text.marks) == 1
+        return any(option <= text.whole or (len(text.tokens) == 1 and option <= text.keys) for option in self.options)
 
-
-_WITHOUT_ZONE: Final = late_pattern(r"(?::\d{2}(?:\.\d+)?)?(?:z|[+-]\d{2}:?\d{2})?$")
-_WHOLE_DATES: Final = (_ISO, _SLASHED, _DAY_FIRST, _MONTH_FIRST)
+    def is_echoed(self, text: SearchedText) -> bool:
+        """Tell whether a text may hold the value in any writing: letters and digits alone are compared."""
+        return self.is_in(text) or (len(self.squeezed) >= 6 and self.squeezed in text.squeezed)
 
 
 def value_text(value: Any) -> str:

@@ -1,0 +1,398 @@
+"""Numbers, amounts, dates, times and grouped identifiers in a text, each in one form: ``#50 eur``, ``@2022-03-01``, ``=4111…``.
+
+Which words name a number is a table, and not a grammar: a word that means something else in another language is left out.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Final
+
+from noetic_nb.late_pattern import late_pattern
+
+__all__ = ["GLUE", "is_amount", "marks_of", "number_mark", "without_dates"]
+
+Marks = dict[str, tuple[int, int]]
+"""Each mark with the first and the last of the tokens that it was read from."""
+
+GLUE: Final = "\u203f"
+"""Stands before a sign that has no space on either side, and behind one at the beginning of a word."""
+
+# Below this many digits, groups that stand beside each other are numbers and no identifier.
+MIN_JOINED: Final = 6
+# Account numbers, cards and telephone numbers are shorter.
+MAX_JOINED: Final = 34
+# Beyond these a number is an identifier, and its digits are what counts.
+MAX_DIGITS: Final = 30
+# Stands where a date or a time was read: its parts are no amounts.
+_READ: Final = "\ue000"
+
+
+def _table(text: str) -> dict[str, int]:
+    """Return the words of ``1 one un; 2 two`` with their numbers."""
+    return {word: int(number) for line in text.split(";") for number, *words in [line.split()] for word in words}
+
+
+_MONTHS: Final = _table(
+    "1 january jan januar janvier enero gennaio janeiro januari; 2 february feb februar février fevrier febrero febbraio "
+    "fevereiro februari; 3 march mar märz maerz mars marzo março maart; 4 april apr avril abril aprile; 5 may mai mayo maggio "
+    "maio mei; 6 june jun juni juin junio giugno junho; 7 july jul juli juillet julio luglio julho; 8 august aug août aout "
+    "agosto augustus; 9 september sep sept septembre septiembre settembre setembro; 10 october oct oktober octobre octubre "
+    "ottobre outubro; 11 november nov novembre noviembre novembro; 12 december dec dezember dez décembre diciembre dicembre "
+    "dezembro"
+)
+_MONTH: Final = "|".join(sorted(_MONTHS, key=len, reverse=True))
+_MONTHS_BEGIN: Final = tuple({name[:3] for name in _MONTHS})
+# Not "once", "due", "elf", "cent" and their like: English words that are numbers elsewhere.
+_NUMBER_WORDS: Final = _table(
+    "0 zero null zéro cero; 1 one eins uno; 2 two zwei deux dos; 3 three drei trois tres; 4 four vier quatre cuatro; "
+    "5 five fünf cinq cinco; 6 six sechs seis; 7 seven sieben siete; 8 eight acht huit ocho; 9 nine neun neuf nueve; "
+    "10 ten zehn diez; 11 eleven onze; 12 twelve zwölf douze doce; 13 thirteen dreizehn treize trece; 14 fourteen vierzehn "
+    "quatorze catorce; 15 fifteen fünfzehn quinze quince; 16 sixteen sechzehn seize dieciséis; 17 seventeen siebzehn diecisiete; "
+    "18 eighteen achtzehn dieciocho; 19 nineteen neunzehn diecinueve; 20 twenty zwanzig vingt veinte; 30 thirty dreißig "
+    "dreissig trente treinta; 40 forty vierzig quarante cuarenta; 50 fifty fünfzig cinquante cincuenta; 60 sixty sechzig "
+    "soixante sesenta; 70 seventy siebzig setenta; 80 eighty achtzig ochenta; 90 ninety neunzig noventa"
+)
+_SCALES: Final = _table(
+    "100 hundred hundert cien ciento; 1000 k thousand tausend mille mil; 1000000 million millionen millones mio; "
+    "1000000000 billion milliarde milliarden mrd"
+)
+_JOINED_SCALES: Final = ("tausend", "hundert")
+_UNITS: Final = {
+    alias: names.split()[0]
+    for names in (
+        "eur € euro euros евро", "usd $ us$ dollar dollars dólares", "gbp £ pound pounds", "jpy ¥ yen 円", "chf fr. franken francs", "cny 元 yuan",
+        "inr ₹ rupees", "% percent prozent pourcent", "h hour hours hr hrs stunden", "min mins minute minutes minuten",
+        "s sec secs second seconds sekunden", "day days tage", "kg kilo kilos kilogram kilograms", "g gram grams", "mg",
+        "lb lbs", "km kilometers kilometres", "m meter meters", "cm", "mm", "mi mile miles", "l liter liters litres", "ml",
+        "gb", "mb", "kb", "x", "st", "nd", "rd", "th",
+    )
+    for alias in names.split()
+}  # fmt: skip
+_CURRENCIES: Final = frozenset({"eur", "usd", "gbp", "chf"})
+_ORDINALS: Final = frozenset({"st", "nd", "rd", "th"})
+
+_PLAIN_NUMBER: Final = (
+    r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?|[1-9]\d{0,2}(?:\.\d{3})+,\d+|[1-9]\d{0,2}(?:\.\d{3}){2,}"
+    r"|[1-9]\d{0,2}(?:'\d{3})+(?:\.\d+)?|\d+,\d{1,2}|\d*\.\d+|\d+"
+)
+_AMOUNT: Final = late_pattern(
+    rf"(-?)([$€£¥₹]|us\$|eur|usd|gbp|chf)?(-?)({_PLAIN_NUMBER})({'|'.join(map(re.escape, sorted([*_UNITS, 'k'], key=len, reverse=True)))})?"
+    r"(?:\.-{1,2})?(?:/[^\W\d_]+)?"
+)
+_SPACED: Final = late_pattern(
+    r"(?<![\w.,/+-])(?P<cur>[$€£¥] ?)?([1-9]\d{0,2}(?:[ \u00a0\u202f]\d{3})+)(,\d{1,2}|\.\d{1,2})?(?![\w.,]*\d)(?P<unit>\s?(?:[$€£¥]|eur|usd|chf)\b)?"
+)
+_ISO: Final = late_pattern(r"(?<!\d)(\d{4})(?:[-/.](\d{1,2})[-/.](\d{1,2})|年(\d{1,2})月(\d{1,2})日)(?!\d)")
+_SLASHED: Final = late_pattern(r"(?<![\d/.-])(\d{1,2})[/.-](\d{1,2})[/.-](\d{4}|\d{2})(?![\d/-]|\.\d)")
+_NAMED: Final = late_pattern(
+    rf"(?<!\d)(\d{{1,2}})(?:st|nd|rd|th|er|º|\.)?[\s-]+(?:of\s+|de\s+)?({_MONTH})\b\.?,?[\s-]+(?:del?\s+)?(\d{{4}})(?!\d)"
+    rf"|\b({_MONTH})\b\.?\s+(\d{{1,2}})(?:st|nd|rd|th)?,?\s+(\d{{4}})(?!\d)"
+)
+_TIME: Final = late_pattern(
+    r"(?<![\w:.])t?(\d{1,2}):(\d{2})(?::\d{2}(?:\.\d+)?)?(?:z|[+-]\d{2}:?\d{2})?(?:\s?([ap])\.?m\b\.?)?(?!\w|:\d)"
+    r"|(?<![\w:.])(\d{1,2})\s?([ap])\.?m\b\.?|(?<![\w:.])(\d{1,2})(?:[:.](\d{2}))?\suhr\b|(?<![\w:.])(\d{1,2})h(\d{2})(?!\w)"
+)
+_GROUPED: Final = late_pattern(r"\+?\d+(?:[-./]\d+)*")
+_DOTTED: Final = late_pattern(r"\d{3}\.\d{3}\.\d{4}")
+_IBAN_PART: Final = late_pattern(r"[a-z0-9]{1,4}")
+
+
+def number_mark(text: str) -> str | None:
+    """Return a plain number in its one form, None where it is none.
+
+    Examples
+    --------
+    >>> number_mark("1234.50"), number_mark("1e3"), number_mark("ten")
+    ('#1234.5', '#1000', None)
+    """
+    if len(text) > MAX_DIGITS:
+        return None
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return None
+    if not number.is_finite() or abs(number.adjusted()) > MAX_DIGITS:
+        return None
+    return f"#{number.normalize() + 0:f}"
+
+
+def _date(year: str, month: str | int, day: str) -> str | None:
+    try:
+        return f"@{datetime.date(int(year) + 2_000 * (len(year) == 2), int(month), int(day))}"
+    except ValueError:
+        return None
+
+
+def _time(match: re.Match[str]) -> str | None:
+    hour, minute, half, hour_only, half_only, uhr, uhr_minute, h, h_minute = match.groups()
+    number, half = int(hour or hour_only or uhr or h), half or half_only
+    if half:
+        if not 1 <= number <= 12:
+            return None
+        number = number % 12 + 12 * (half == "p")
+    minute = minute or uhr_minute or h_minute or "00"
+    return f"@{number:02d}:{int(minute):02d}" if number < 24 and int(minute) < 60 else None
+
+
+def without_dates(text: str) -> tuple[str, list[tuple[str, ...]]]:
+    """Return a text with its dates and times taken out, and the readings of each: 01/02/2024 has two.
+
+    Examples
+    --------
+    >>> without_dates("due on march 5th, 2024")[1]
+    [('@2024-03-05',)]
+    """
+    found: list[tuple[str, ...]] = []
+
+    def take(match: re.Match[str], *readings: str | None) -> str:
+        known = tuple(dict.fromkeys([each for each in readings if each]))
+        if not known:
+            return match.group()
+        found.append(known)
+        return f" {_READ} "
+
+    def iso(match: re.Match[str]) -> str:
+        year, *parts = match.groups()
+        month, day = [part for part in parts if part]
+        return take(match, _date(year, month, day))
+
+    def slashed(match: re.Match[str]) -> str:
+        # 01/02/2024 is the first of February or the second of January: both were written.
+        first, second, year = match.groups()
+        return take(match, _date(year, second, first), _date(year, first, second))
+
+    def named(match: re.Match[str]) -> str:
+        day, month, year, other_month, other_day, other_year = match.groups()
+        return take(match, _date(year or other_year, _MONTHS[month or other_month], day or other_day))
+
+    if not any(map(str.isdigit, text)):
+        return text, found
+    text = _SLASHED.sub(slashed, _ISO.sub(iso, text))
+    # Looking for a few words is a tenth of the work of the expression that begins with them.
+    if any(month in text for month in _MONTHS_BEGIN):
+        text = _NAMED.sub(named, text)
+    text = _TIME.sub(lambda match: take(match, _time(match)), text)
+    return _SPACED.sub(_closed, text), found
+
+
+def _closed(match: re.Match[str]) -> str:
+    """Write 1 234,50 without its space, where a fraction or a currency says that it is one number."""
+    number, fraction = match.group(2), match.group(3)
+    if not (fraction or match.group("cur") or match.group("unit")):
+        return match.group()
+    return match.group().replace(number, re.sub(r"\s", "", number), 1).replace(fraction or "\0", (fraction or "").replace(",", "."))
+
+
+def marks_of(tokens: Sequence[str]) -> Marks:
+    """Return the numbers, amounts and grouped identifiers among the tokens of a text without dates.
+
+    Examples
+    --------
+    >>> sorted(marks_of(["pay", "fifty", "euros"])), sorted(marks_of(["4111", "1111", "1111"]))
+    (['#50', '#50 eur'], ['=411111111111', '~4111 1111 1111'])
+    """
+    marks: Marks = {}
+    place = 0
+    while place < len(tokens):
+        token = tokens[place]
+        last = place
+        if token == "(" or any(map(str.isdecimal, token)):
+            last = _identifier(tokens, place, marks)
+            if last < 0:
+                last = _number(tokens, place, _amount(token), marks)
+        elif token in _NUMBER_WORDS or token in _SCALES or "-" in token or "und" in token or "tausend" in token:
+            words, value = _spoken(tokens, place)
+            if words:
+                last = _number(tokens, place, (value, None), marks, place + words - 1)
+        place = last + 1
+    return marks
+
+
+def is_amount(token: str) -> bool:
+    """Tell whether a word is one number, perhaps with its unit.
+
+    Examples
+    --------
+    >>> is_amount("$1,234.50"), is_amount("1,2,3")
+    (True, False)
+    """
+    return _AMOUNT.fullmatch(token) is not None
+
+
+def _amount(token: str) -> tuple[Decimal, str | None] | None:
+    match = _AMOUNT.fullmatch(token)
+    if match is None:
+        return None
+    sign, currency, other_sign, digits, unit = match.groups()
+    if len(digits) > MAX_DIGITS or (digits[0] == "0" and digits[1:2].isdecimal()):
+        return None  # leading zeros are an identifier's
+    head, comma, tail = digits.replace("'", "").rpartition(",")
+    if comma and (len(tail) < 3 or "." in head):
+        digits = f"{head.replace('.', '')}.{tail}"
+    elif digits.count(".") > 1:
+        digits = digits.replace(".", "")
+    digits = digits.replace(",", "").replace("'", "")
+    value = Decimal(digits)
+    if unit == "k":
+        value, unit = value * 1_000, None
+    return -value if sign or other_sign else value, _UNITS.get(currency or unit or "")
+
+
+def _number(
+    tokens: Sequence[str], first: int, found: tuple[Decimal, str | None] | None, marks: Marks, last: int | None = None
+) -> int:
+    """Note a number and the unit beside it; returns the last token that belongs to it."""
+    last = first if last is None else last
+    if found is None:
+        return last
+    value, unit = found
+    while last + 1 < len(tokens) and tokens[last + 1] in _SCALES:
+        last += 1
+        value *= _SCALES[tokens[last]]
+    begin = first
+    if unit is None and last + 1 < len(tokens) and (unit := _UNITS.get(tokens[last + 1])) is not None:
+        last += 1
+    elif unit is None and first and (unit := _UNITS.get(tokens[first - 1])) is not None:
+        begin = first - 1
+    mark = number_mark(str(value))
+    if unit == "%" and mark is not None:
+        marks[number_mark(str(value / 100)) or mark] = (first, first - 1)
+    # 1.000 € is a thousand where a comma stands before cents, and one where a point does: both were written.
+    if unit in _CURRENCIES and value.as_tuple().exponent == -3 and (thousand := number_mark(str(value * 1_000))):
+        marks[thousand] = (first, first - 1)
+        marks[f"{thousand} {unit}"] = (begin, last)
+    if mark is not None:
+        has_unit = unit is not None and unit not in _ORDINALS
+        marks[mark] = (first, last) if not has_unit else (first, first - 1)
+        if has_unit:
+            marks[f"{mark} {unit}"] = (begin, last)
+    return last
+
+
+def _spoken(tokens: Sequence[str], first: int) -> tuple[int, Decimal]:
+    """Return how many tokens from a place on name one number, and that number; none where they do not."""
+    total = current = 0
+    count = read = 0
+    is_open = True  # whether a smaller number may follow
+    for token in tokens[first:]:
+        read += 1
+        parts = _parts(token)
+        if parts is None:
+            if token == "and" and count:
+                continue
+            break
+        for value in parts:
+            if value in _SCALES.values():
+                if value == 100:
+                    current = (current or 1) * value
+                else:
+                    total, current = total + (current or 1) * value, 0
+                is_open = True
+            elif not is_open or (current % 100 and not (current % 100 >= 20 > current % 10 + 10 and value < 10)):
+                return count, Decimal(total + current)
+            else:
+                current += value
+        count = read
+    return count, Decimal(total + current)
+
+
+def _parts(token: str) -> list[int] | None:
+    """Return the numbers that a word names: twenty-five, fünfundzwanzig."""
+    value = _NUMBER_WORDS.get(token) or _SCALES.get(token)
+    if value is not None or token in _NUMBER_WORDS:
+        return [value or 0]
+    for scale in _JOINED_SCALES:
+        before, found, after = token.partition(scale)
+        if found:
+            head, tail = _parts({"ein": "eins"}.get(before, before)) if before else [], _parts(after) if after else []
+            return None if head is None or tail is None else [*head, _SCALES[scale], *tail]
+    tens, hyphen, ones = token.partition("-")
+    if not hyphen:
+        ones, _, tens = token.partition("und")
+        ones = {"ein": "eins"}.get(ones, ones)
+    big, small = _NUMBER_WORDS.get(tens, 0), _NUMBER_WORDS.get(ones, 0)
+    return [big, small] if big >= 20 and 0 < small < 10 else None
+
+
+def _identifier(tokens: Sequence[str], first: int, marks: Marks) -> int:
+    """Note an identifier written in groups; returns its last token where its groups are no numbers of their own, else -1."""
+    found = _account(tokens, first) or _digits(tokens, first)
+    if found is None:
+        return -1
+    groups, last, is_only = found
+    joined = "".join(groups)
+    if not MIN_JOINED <= len(joined.lstrip("+")) <= MAX_JOINED:
+        return -1
+    marks[f"={joined}"] = marks[f"~{' '.join(groups)}"] = (first, last)
+    if joined[0] == "+":
+        marks[f"={joined[1:]}"] = (first, first - 1)
+    elif joined.startswith("00"):
+        marks[f"=+{joined[2:]}"] = (first, first - 1)
+    return last if is_only else -1
+
+
+def _account(tokens: Sequence[str], first: int) -> tuple[list[str], int, bool] | None:
+    """Read an account number in groups of four: DE89 3704 0044."""
+    groups = tokens[first].split("-")
+    if not (len(groups[0]) == 4 and groups[0][:2].isalpha() and groups[0].isascii() and groups[0][2:].isdecimal()):
+        return None
+    ends = [len(groups)]
+    last = first
+    while last + 1 < len(tokens) and len(groups[-1]) == 4 and _IBAN_PART.fullmatch(part := tokens[last + 1]):
+        # Letters alone are the bank's, right behind the country; any other word is the next of the sentence.
+        if part.isalpha() and not (len(groups) == 1 and len(part) == 4 and tokens[last + 2 : last + 3] and tokens[last + 2][0].isdigit()):
+            break
+        last += 1
+        groups.append(part)
+        ends.append(len(groups))
+        if _is_valid("".join(groups)):  # an amount may follow
+            break
+    if not all(map(_IBAN_PART.fullmatch, groups)) or len(groups) < 2:
+        return None
+    return groups, last, True
+
+
+def _is_valid(account: str) -> bool:
+    """Tell whether the check digits of an account number are right (ISO 13616)."""
+    return len(account) >= 15 and int("".join([str(int(sign, 36)) for sign in account[4:] + account[:4]])) % 97 == 1
+
+
+def _digits(tokens: Sequence[str], first: int) -> tuple[list[str], int, bool] | None:
+    """Read digits in groups: a card, a telephone number."""
+    groups: list[str] = []
+    last, place, in_parentheses = first - 1, first, False
+    lead = next((token for token in tokens[first : first + 2] if token != "("), "")[:1]
+    for place in range(first, len(tokens)):
+        token = tokens[place]
+        if token in ("(", ")", f"{GLUE}(", f"{GLUE})"):
+            in_parentheses = token[-1] == "("
+            continue
+        if not _GROUPED.fullmatch(token) or ("/" in token and lead not in ("+", "0")):
+            break
+        # 555.123.4567 is no version and no address of a machine.
+        if "." in token and lead != "+" and not _DOTTED.fullmatch(token):
+            break
+        if token[0] == "+" and groups:
+            break
+        if token == "0" and in_parentheses and groups:  # +49 (0) 170
+            continue
+        sign = "+" if token[0] == "+" else ""
+        parts = re.split(r"[-./]", token.lstrip("+"))
+        groups += [sign + parts[0], *parts[1:]]
+        last = place
+    if len(groups) < 2:
+        return None
+    digits = sum(map(len, groups))
+    is_only = (
+        lead == "+"
+        or tokens[first] == "("
+        or any(len(group) > 1 and group[0] == "0" for group in groups)
+        or "-" in tokens[first]
+        or "." in tokens[first]
+        or (len(groups) > 2 and digits >= 9)
+    )
+    return groups, last, is_only
