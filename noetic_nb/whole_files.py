@@ -1,12 +1,14 @@
-"""Files that are written whole or not at all: bytes, text, and JSON that says which form it has.
+"""Files that are written whole or not at all, and files that are read: bytes, text, and JSON that says which form it has.
 
 Readable by their owner alone, as what people said may be in them.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
@@ -17,7 +19,32 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.ids import SYSTEM_IDS
 from noetic_nb.owner_only import owner_only
 
-__all__ = ["read_form", "save_form", "whole_file", "write_whole"]
+__all__ = ["read_form", "regular_file", "save_form", "whole_file", "write_whole"]
+
+
+def regular_file(path: str | PathLike[str], max_bytes: int | None = None) -> BinaryIO:
+    """Open a file to be read, once it is known to be a regular file of limited size: a pipe would hang, a device may never end.
+
+    Raises
+    ------
+    OSError
+        As `open` does; ``EINVAL`` where it is no regular file, ``EFBIG`` where it is larger than `max_bytes`.
+
+    Examples
+    --------
+    >>> regular_file(os.devnull)
+    Traceback (most recent call last):
+    ...
+    OSError: [Errno 22] it is not a regular file: '/dev/null'
+    """
+    about = os.stat(path)
+    if stat.S_ISDIR(about.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(about.st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    if max_bytes is not None and about.st_size > max_bytes:
+        raise OSError(errno.EFBIG, f"it holds more than {max_bytes:,} bytes", str(path))
+    return open(path, "rb")
 
 
 @contextmanager
@@ -104,7 +131,8 @@ def read_form(path: str | PathLike[str], form: str) -> dict[str, Any]:
     OSError, ValueError, LookupError, TypeError
         Where there is no such file, or it has another form.
     """
-    data: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+    with regular_file(path) as file:
+        data: dict[str, Any] = json.loads(file.read())
     if data["form"] != form:
         raise ValueError(f"the form is {data['form']!r}")
     return data

@@ -19,7 +19,8 @@ from noetic_nb.long_work import Progress, Work
 from noetic_nb.quick_records import dataclass
 from noetic_nb.runs import Run
 from noetic_nb.runs.events.event_codec import SCHEMA
-from noetic_nb.runs.load import MAX_LINE_BYTES, load_run
+from noetic_nb.runs.load import MAX_BYTES, MAX_LINE_BYTES, load_run
+from noetic_nb.whole_files import regular_file
 
 __all__ = ["Failed", "import_run", "import_runs", "run_from_messages"]
 
@@ -108,7 +109,7 @@ def _read(path: Path | None, read: Callable[[], Run], index: int | None) -> Run:
 def _is_own(path: Path) -> bool:
     """Tell whether a file begins as `Run.save` writes it; damage is found when it is read."""
     try:
-        with gzip.open(path) as file:
+        with regular_file(path, MAX_BYTES) as raw, gzip.GzipFile(fileobj=raw) as file:
             # The head of a run holds its system prompt, so the name of the schema may stand far behind the start.
             return file.peek(16).startswith(_OWN_START) and f'"schema":"{SCHEMA}"'.encode() in file.readline(
                 MAX_LINE_BYTES

@@ -22,7 +22,7 @@ from noetic_nb.models.client import ModelRequest, ModelResponse, TokenLogprob, U
 from noetic_nb.models.model_errors import refused
 from noetic_nb.quick_records import dataclass
 from noetic_nb.redact import REDACTED, Redaction
-from noetic_nb.whole_files import whole_file
+from noetic_nb.whole_files import regular_file, whole_file
 
 __all__ = ["Entry", "Tape", "TapeSecrets", "content_of", "differences", "read_cassette", "write_cassette"]
 
@@ -252,7 +252,8 @@ def read_cassette(path: Path) -> Tape:
         ``storage_failed`` if it cannot be read at all.
     """
     try:
-        lines = path.read_bytes().splitlines()
+        with regular_file(path) as file:
+            lines = file.read().splitlines()
     except OSError as exc:
         raise NoeticError(
             "storage_failed", f"The tape {path.name!r} cannot be read: {exc.strerror}", path=str(path)

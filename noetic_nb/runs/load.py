@@ -5,6 +5,7 @@ Nothing that is read is executed, and a file cannot make the reader use more mem
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import os
@@ -22,6 +23,7 @@ from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.events.event_codec import SCHEMA, SCHEMA_VERSION, WireError, parse_event
 from noetic_nb.runs.events.payload import from_wire, parse_json
 from noetic_nb.runs.run import Run
+from noetic_nb.whole_files import regular_file
 
 __all__ = ["MAX_BYTES", "MAX_LINE_BYTES", "Part", "RunFile", "load_run", "member_ends", "read_gzip", "read_run"]
 
@@ -80,7 +82,7 @@ class _File:
 
     def unpacked(self) -> Iterator[bytes]:
         try:
-            with gzip.open(self.path, "rb") as packed:
+            with regular_file(self.path, self.max_bytes) as raw, gzip.GzipFile(fileobj=raw) as packed:
                 yield from self.lines(packed)
         except FileNotFoundError as error:
             self.fail("there is no such file.", "Check the path.", error)
@@ -93,7 +95,9 @@ class _File:
         except zlib.error as error:
             self.fail(f"its compressed data is damaged ({error}).", "Copy or download it again.", error)
         except OSError as error:
-            self.fail(f"{error.strerror or error}.", "Check the path and its permissions.", error)
+            hint = "Pass a larger max_bytes if you trust it."
+            is_large = error.errno == errno.EFBIG
+            self.fail(f"{error.strerror or error}.", hint if is_large else "Check the path and its permissions.", error)
 
     def _is_unfinished(self) -> bool:
         """Tell whether the file is whole but for a last part, as the kill of a process that saves a run leaves it."""

@@ -17,6 +17,7 @@ from typing import Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.tokenizers.encodings import ENCODINGS, Encoding
+from noetic_nb.whole_files import regular_file
 
 __all__ = ["CACHE_VARIABLE", "find_ranks", "ranks_in", "read_rank_file"]
 
@@ -38,7 +39,8 @@ def read_rank_file(path: str | os.PathLike[str]) -> tuple[bytes, str]:
         ``MISSING_RANKS`` where it cannot be read.
     """
     try:
-        content = Path(path).read_bytes()
+        with regular_file(path) as file:
+            content = file.read()
         if content[:2] == b"\x1f\x8b":
             content = gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as exc:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 from typing import Any
 
 from noetic_nb.cli.command import FINDINGS, FINE, Command
 from noetic_nb.cli.output import Output
 from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.whole_files import regular_file
 
 __all__ = ["CHECK"]
 
@@ -28,7 +28,8 @@ def _finding(path: str, kind: str, level: str, text: str) -> dict[str, str]:
 def _data(path: str) -> Any:
     """Return a file as JSON data, None where it is none."""
     try:
-        return json.loads(Path(path).read_bytes())
+        with regular_file(path) as file:
+            return json.loads(file.read())
     except (OSError, ValueError, RecursionError):
         return None
 

@@ -10,6 +10,7 @@ from noetic_nb.cli.command import FINDINGS, FINE, Command
 from noetic_nb.cli.output import Output
 from noetic_nb.cli.run_arguments import add_sources, runs_of
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.whole_files import regular_file
 
 __all__ = ["LINT"]
 
@@ -26,7 +27,7 @@ def _tools(path: str | None) -> Any:
     if path is None:
         return ()
     try:
-        with open(path, encoding="utf-8") as file:
+        with regular_file(path) as file:
             found = json.load(file)
     except (OSError, ValueError, RecursionError) as error:
         raise NoeticConfigError(

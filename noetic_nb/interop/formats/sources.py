@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.items.json_text import parsed_json
 from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.load import MAX_BYTES, MAX_LINE_BYTES, read_gzip
+from noetic_nb.whole_files import regular_file
 
 __all__ = ["ZIP", "Document", "documents", "read_bytes", "read_document", "record", "refused"]
 
@@ -104,22 +106,19 @@ def read_document(path: Path, max_bytes: int = MAX_BYTES) -> Document:
 def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
     """Return the content of a file, unpacked where it is gzipped; of a ZIP file only the start."""
     try:
-        with path.open("rb") as file:
-            start = file.peek(4)[:4]
+        with regular_file(path, max_bytes) as file:
+            start = file.read(4)
             content = start
             if start[:2] != _GZIP and start != ZIP:
-                # Its size first, as memory for the most that a file may hold is slow to get.
-                content = file.read(min(os.fstat(file.fileno()).st_size, max_bytes))
-                content += file.read(max_bytes + 1 - len(content))
+                # No more than its size, as memory for the most that a file may hold is slow to get.
+                content += file.read(os.fstat(file.fileno()).st_size)
     except OSError as error:
-        raise refused(Document(None, path), error.strerror or str(error)) from error
-    # By content, not by name: files are often renamed on their way.
-    if start[:2] == _GZIP:
-        content = read_gzip(path, max_bytes=max_bytes)
-    if len(content) > max_bytes:
         hint = "The loaders of lab.datasets take a larger max_bytes, if you trust it."
-        raise refused(Document(None, path), f"it holds more than {max_bytes:,} bytes", hint=hint)
-    return content
+        raise refused(
+            Document(None, path), error.strerror or str(error), hint=hint if error.errno == errno.EFBIG else ""
+        ) from error
+    # By content, not by name: files are often renamed on their way.
+    return read_gzip(path, max_bytes=max_bytes) if start[:2] == _GZIP else content
 
 
 def _parsed(content: bytes, path: Path | None) -> Document:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from noetic_nb.errors import NoeticError
 from noetic_nb.interop.formats.sources import Document, record
 from noetic_nb.interop.spans.own_spans import is_own, run_of_own
-from noetic_nb.interop.spans.span_files import is_container, read_records
+from noetic_nb.interop.spans.span_files import is_container, read_records, records_of
 from noetic_nb.interop.spans.span_messages import parsed
 from noetic_nb.interop.spans.span_record import LogRecord, Span, log_record, span_record
 from noetic_nb.interop.spans.span_run import run_of_execution
@@ -21,6 +21,7 @@ from noetic_nb.interop.spans.span_tree import Conversation, conversations, execu
 from noetic_nb.long_work import counted
 from noetic_nb.runs import Run
 from noetic_nb.runs.load import MAX_BYTES
+from noetic_nb.whole_files import regular_file
 
 __all__ = ["FORMATS", "is_span_file", "looks_like", "read", "run_readers", "runs_from_spans"]
 
@@ -39,7 +40,7 @@ _NO_PLACE: Final = frozenset(
 def is_span_file(path: Path) -> bool:
     """Tell whether a file begins as those that hold spans; damage is found when it is read."""
     try:
-        with path.open("rb") as file:
+        with regular_file(path, MAX_BYTES) as file:
             head = file.read(_HEAD)
         if head[:2] == b"\x1f\x8b":
             head = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, _HEAD)
@@ -65,7 +66,9 @@ def _holds_spans(value: Any) -> bool:
 def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
     """Yield what reads each run of a document."""
     data = document.data
-    yield from run_readers([record(document, place) for place in range(len(data))] if document.by_line else data)
+    if document.by_line:
+        data = [record(document, place) for place in range(len(data))]
+    yield from _runs(records_of(data), ())
 
 
 def runs_from_spans(spans_or_path: Any, *, logs: Iterable[Any] | str | PathLike[str] = ()) -> tuple[Run, ...]:
@@ -109,9 +112,13 @@ def run_readers(
     source: Any, *, logs: Iterable[Any] | str | PathLike[str] = (), max_bytes: int = MAX_BYTES
 ) -> Iterator[Callable[[], Run]]:
     """Yield what reads each run of a source."""
+    yield from _runs(read_records(source, max_bytes=max_bytes), read_records(logs, max_bytes=max_bytes) if logs else ())
+
+
+def _runs(given: Iterable[tuple[str, Any]], logs: Iterable[tuple[str, Any]]) -> Iterator[Callable[[], Run]]:
     spans: list[Span] = []
     records: list[LogRecord] = []
-    for kind, value in counted(read_records(source, max_bytes=max_bytes), "spans"):
+    for kind, value in counted(given, "spans"):
         if kind == "log":
             found = log_record(value)
             if found is not None:
@@ -126,7 +133,7 @@ def run_readers(
                 index=len(spans),
             )
         spans.append(span)
-    for _, value in read_records(logs, max_bytes=max_bytes) if logs else ():
+    for _, value in logs:
         found = log_record(value)
         if found is not None:
             records.append(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import json
@@ -13,8 +14,9 @@ from typing import Any, Final, NoReturn
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.runs.load import MAX_BYTES
+from noetic_nb.whole_files import regular_file
 
-__all__ = ["is_container", "read_records"]
+__all__ = ["is_container", "read_records", "records_of"]
 
 # Large enough that a span that is cut by the end of a piece, and read twice, is one of thousands.
 _PIECE: Final = 1 << 20
@@ -51,24 +53,35 @@ _TOO_LARGE: Final = (
 def read_records(source: Any, *, max_bytes: int = MAX_BYTES) -> Iterator[tuple[str, Any]]:
     """Yield ``("span", value)`` and ``("log", value)`` of a path, JSON text, a document or an iterable of spans.
 
+    Only text that is given here may name a file: what stands in a file or a document is data (`records_of`).
+
     Raises
     ------
     NoeticError
         ``invalid_run_file``, with the place, for what is damaged, cut off or too large.
     """
-    if isinstance(source, str) and source.lstrip()[:1] in ("{", "["):
-        yield from _Text(io.StringIO(source), "The source", None, max_bytes).records()
-    elif isinstance(source, bytes | bytearray):
-        yield from read_records(bytes(source).decode("utf-8", "replace"), max_bytes=max_bytes)
-    elif isinstance(source, str | os.PathLike):
+    if isinstance(source, os.PathLike) or (isinstance(source, str) and not _is_json(source)):
         yield from _file(Path(source), max_bytes)
     else:
-        yield from _given(source, _SPANS, 0)
+        yield from records_of(source, max_bytes=max_bytes)
+
+
+def records_of(data: Any, *, max_bytes: int = MAX_BYTES) -> Iterator[tuple[str, Any]]:
+    """Yield the records of JSON text, a document or an iterable of spans, as `read_records` does; no file is opened."""
+    if isinstance(data, str | bytes | bytearray):
+        text = data if isinstance(data, str) else bytes(data).decode("utf-8", "replace")
+        yield from _Text(io.StringIO(text), "The source", None, max_bytes).records()
+    else:
+        yield from _given(data, _SPANS, 0)
+
+
+def _is_json(text: str) -> bool:
+    return text.lstrip()[:1] in ("{", "[")
 
 
 def _file(path: Path, max_bytes: int) -> Iterator[tuple[str, Any]]:
     try:
-        with path.open("rb") as file:
+        with regular_file(path, max_bytes) as file:
             is_packed = file.read(2) == _GZIP
             file.seek(0)
             raw: Any = gzip.GzipFile(fileobj=file) if is_packed else file
@@ -76,15 +89,18 @@ def _file(path: Path, max_bytes: int) -> Iterator[tuple[str, Any]]:
                 yield from _Text(text, repr(str(path)), str(path), max_bytes).records()
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
         what = getattr(error, "strerror", None) or str(error)
-        raise NoeticError("invalid_run_file", f"{str(path)!r} cannot be read: {what}", path=str(path)) from error
+        hint = _TOO_LARGE if isinstance(error, OSError) and error.errno == errno.EFBIG else ""
+        raise NoeticError(
+            "invalid_run_file", f"{str(path)!r} cannot be read: {what}", hint=hint, path=str(path)
+        ) from error
 
 
 def _given(value: Any, kind: str, depth: int) -> Iterator[tuple[str, Any]]:
     """Yield the records of parsed documents and live objects."""
     if depth > _DEEPEST:
         return
-    if isinstance(value, str | bytes | bytearray):  # what `to_json` of a span returns
-        yield from read_records(value)
+    if isinstance(value, str) and _is_json(value):  # what `to_json` of a span returns
+        yield from records_of(value)
     elif isinstance(value, Mapping) and not is_container(value):
         yield ("log" if kind in _LOGS else "span"), value
     elif isinstance(value, Mapping):
@@ -93,7 +109,7 @@ def _given(value: Any, kind: str, depth: int) -> Iterator[tuple[str, Any]]:
                 yield from _given(inner, key, depth + 1)
     elif hasattr(value, "get_span_context"):
         yield "span", value
-    elif isinstance(value, Iterable):
+    elif isinstance(value, Iterable) and not isinstance(value, str | bytes | bytearray):
         for each in value:
             yield from _given(each, kind, depth + 1)
     else:

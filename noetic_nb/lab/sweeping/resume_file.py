@@ -12,10 +12,19 @@ from typing import Any, Final, Self
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.lab.sweeping.measured_runs import Measured
+from noetic_nb.whole_files import regular_file
 
 __all__ = ["ResumeFile"]
 
 FORM: Final = "noetic_nb sweep 1"
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with regular_file(path) as file:
+            return file.read()
+    except FileNotFoundError:
+        return b""
 
 
 class ResumeFile:
@@ -44,7 +53,7 @@ class ResumeFile:
         header = {"form": FORM, "digest": digest}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            data = self.path.read_bytes() if self.path.exists() else b""
+            data = _content(self.path)
             self.rows, whole = self._read(data, header)
             self._file = open(self.path, "r+b" if data else "wb")  # noqa: SIM115
             self._file.seek(whole)

@@ -18,6 +18,7 @@ from noetic_nb.steering.rulebook.rulebook import RuleBook
 from noetic_nb.steering.rules.file_schema import JudgeData, RuleData, RuleFile
 from noetic_nb.steering.rules.rule import SteeringRule
 from noetic_nb.steering.rules.yaml_text import dump_yaml, parse_yaml
+from noetic_nb.whole_files import regular_file
 
 __all__ = ["dump_rules", "is_own_file", "load_rules", "parse_rules", "save_rules"]
 
@@ -116,7 +117,7 @@ def load_rules(path: str | PathLike[str], *, functions: Functions | None = None)
     kind = _format_of(source)
     try:
         # One byte more than is allowed is enough to see that a file is too large.
-        with source.open("rb") as file:
+        with regular_file(source) as file:
             content = file.read(MAX_BYTES + 1)
     except OSError as exc:
         _refuse(str(source), exc.strerror or str(exc), "Look at the path.", exc)
