@@ -1,7 +1,8 @@
 """Whose calls count together: a session of another agent, found by a context variable.
 
 Frameworks run each tool call in a task, or a thread, of its own, whose changes of context variables its siblings never see.
-So a default session belongs to the whole tree of tasks, that is to the event loop whose root they have in common.
+So a default session belongs to the whole tree of tasks, that is to the event loop whose root they have in common, with the
+threads in which that loop runs synchronous tools.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar, Token
 from typing import Any, Final
 
+from noetic_nb.errors import NoeticConfigError
 from noetic_nb.ids import SYSTEM_IDS
 from noetic_nb.nested_loop import running_loop
 
@@ -90,32 +93,70 @@ def guard_session(thread_id: str | None = None) -> GuardSession:
 
 
 class _Defaults:
-    """The sessions of those who opened none: one an event loop, shared with what runs beside it without a loop."""
+    """The sessions of those who opened none: one an event loop, shared with its threads and with what runs beside it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._session = GuardSession()
-        self._owner: weakref.ref[asyncio.AbstractEventLoop] | None = None
-        self._others: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, GuardSession] = weakref.WeakKeyDictionary()
+        # Loops, and the pools of threads of loops that were not seen themselves: the one that has `_session`, and others.
+        self._owner: weakref.ref[Any] | None = None
+        self._others: weakref.WeakKeyDictionary[Any, GuardSession] = weakref.WeakKeyDictionary()
 
     def session(self) -> GuardSession:
-        loop = running_loop()
+        home = running_loop() or _loop_of_thread() or _pool_of_thread()
         with self._lock:
-            owner: Any = None if self._owner is None else self._owner()
-            if owner is not None and owner is loop:
-                return self._session
-            if loop is not None and loop in self._others:
-                return self._others[loop]
-            if self._owner is not None and (owner is None or owner.is_closed()):
+            owner = None if self._owner is None else self._owner()
+            if self._owner is not None and (owner is None or _is_over(owner)):
                 # That tree has ended: what comes now is another conversation.
                 self._session, self._owner, owner = GuardSession(), None, None
-            if loop is None:
-                # A tool that a framework runs in a thread belongs to the agent beside it, whose history it must not escape.
+            alive = [one for one in (owner, *self._others) if one is not None and not _is_over(one)]
+            known = next((one for one in alive if home is not None and _is_same(one, home)), None)
+            if known is None and home is not None and (not isinstance(home, ThreadPoolExecutor) or _is_default(home)):
+                if owner is not None:
+                    return self._others.setdefault(home, GuardSession())
+                self._owner = weakref.ref(home)
                 return self._session
-            if owner is None:
-                self._owner = weakref.ref(loop)
-                return self._session
-            return self._others.setdefault(loop, GuardSession())
+            if known is None and len(alive) > 1:
+                raise NoeticConfigError(
+                    "SEVERAL_SESSIONS",
+                    "A guarded tool was called in a thread that may belong to any of several event loops.",
+                    given=threading.current_thread().name,
+                    hint="Open a session around each conversation: with nn.guard_session(): ...",
+                )
+            # A thread that nothing is known of belongs to the agent beside it, whose history it must not escape.
+            known = known or (alive[0] if alive else None)
+            return self._session if known is owner else self._others[known]
+
+
+def _loop_of_thread() -> Any:
+    """Return the loop that a thread of anyio works for."""
+    loop = getattr(threading.current_thread(), "loop", None)
+    return loop if isinstance(loop, asyncio.AbstractEventLoop) else None
+
+
+def _pool_of_thread() -> Any:
+    """Return the pool that a thread belongs to; Python keeps it among the arguments of the thread's function."""
+    first = next(iter(getattr(threading.current_thread(), "_args", None) or ()), None)
+    pool = first() if isinstance(first, weakref.ref) else None
+    return pool if isinstance(pool, ThreadPoolExecutor) else None
+
+
+def _is_default(pool: ThreadPoolExecutor) -> bool:
+    """Tell whether a pool was made by a loop for its own threads; another one may serve several."""
+    return getattr(pool, "_thread_name_prefix", "") == "asyncio"
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Tell whether two are the same loop, or a loop and its own threads."""
+    return one is other or other is _default_pool(one) or one is _default_pool(other)
+
+
+def _default_pool(loop: Any) -> Any:
+    return getattr(loop, "_default_executor", None)
+
+
+def _is_over(home: Any) -> bool:
+    return bool(home._shutdown if isinstance(home, ThreadPoolExecutor) else home.is_closed())
 
 
 _DEFAULTS: Final = _Defaults()
