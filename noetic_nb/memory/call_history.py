@@ -34,15 +34,18 @@ class Place:
         Whether it was let through.
     behind : tuple of int
         The numbers of the calls before it that had not ended when its decision began.
+    resumes : Place, optional
+        The call of a process that has ended which this one makes once more: for a rule it is the same call.
     """
 
-    __slots__ = ("behind", "call", "number", "started")
+    __slots__ = ("behind", "call", "number", "resumes", "started")
 
     def __init__(self, number: int, call: PastCall, *, started: bool = False, behind: tuple[int, ...] = ()) -> None:
         self.number = number
         self.call = call
         self.started = started
         self.behind = behind
+        self.resumes: Place | None = None
 
 
 class CallsSoFar(tuple[PastCall, ...]):
@@ -97,8 +100,11 @@ class CallHistory:
         return place
 
     def start(self, place: Place) -> None:
-        """Note that a call was let through."""
+        """Note that a call was let through; the one that it makes once more stays as this one."""
         place.started = True
+        if place.resumes is not None:
+            self.give_back(place.resumes)
+            place.resumes = None
         self.version += 1
 
     def settle(self, place: Place, status: str, output: str | None) -> None:
@@ -127,11 +133,12 @@ class CallHistory:
         places = self._places
         if own is None:
             found = CallsSoFar(self._calls)
-        elif places and places[-1] is own:
+        elif places and places[-1] is own and own.resumes is None:
             found = CallsSoFar(self._calls[:-1])
         else:
-            number = own.number
-            found = CallsSoFar([one.call for one in places if one.number < number or (one.started and one is not own)])
+            number, hidden = own.number, (own, own.resumes)
+            seen = [one for one in places if (one.number < number or one.started) and one not in hidden]
+            found = CallsSoFar([one.call for one in seen])
         found._history, found._own, found._version = self, own, self.version
         return found
 

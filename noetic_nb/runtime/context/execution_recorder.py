@@ -2,19 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from noetic_nb.items import Item
 from noetic_nb.items.origins import Origin
+from noetic_nb.memory.call_history import Place
 from noetic_nb.models.client import Usage
+from noetic_nb.quick_records import dataclass
 from noetic_nb.runtime.context.protocols import StepValue, TurnRecorder
 from noetic_nb.steps import LoopStep, Step
 
-__all__ = ["ChildState", "ExecutionRecorder"]
+__all__ = ["BegunCall", "ChildState", "ExecutionRecorder"]
 
 C = TypeVar("C", contravariant=True)
 S = TypeVar("S")
+
+
+@dataclass(slots=True, eq=False)
+class BegunCall:
+    """A tool call that may have had its effect before its end is in storage.
+
+    Attributes
+    ----------
+    key : str
+        Where it is written.
+    path : str
+        The step that makes it.
+    number : int or None
+        Which call of this step it is, as its idempotency key says; None where the tool does not know that key.
+    place : Place
+        Where it stands in the history of the tree.
+    is_left : bool
+        Whether a process that has ended began it, and it was not made once more since.
+    """
+
+    key: str
+    path: str
+    number: int | None
+    place: Place
+    is_left: bool = False
 
 
 class ChildState(Protocol[C]):
@@ -82,6 +109,15 @@ class ExecutionRecorder(Protocol[C, S]):
 
     async def iteration_failed(self, loop: S, definition: LoopStep, iteration: int, answer: str) -> None:
         """Write how a failed iteration was dealt with."""
+
+    def begun_before(self, path: str, name: str, args: Mapping[str, Any]) -> BegunCall | None:
+        """Return the call that a process which has ended began at a step with these arguments, and did not finish."""
+
+    def numbers_taken(self, path: str) -> Collection[int | None]:
+        """Return which numbers calls of a step have that a process began and did not finish."""
+
+    def call_begins(self, path: str, number: int | None, place: Place, again: BegunCall | None) -> Awaitable[object]:
+        """Write that a call is about to be made, be it `again`: until its end is written it may have had its effect."""
 
     def child(self, ctx: C, *, is_beside: bool) -> ExecutionRecorder[C, S]:
         """Return the record of a child that is about to begin."""

@@ -34,6 +34,7 @@ WARNING_CODES: Final[Mapping[str, str]] = MappingProxyType(
         "rule_failed": "A rule could not be evaluated; the policy for failing rules decided instead.",
         "state_not_saved": "The state of a layer could not be written to storage.",
         "not_saved": "The turn is not in the storage of checkpoints.",
+        "call_unfinished": "A tool call had begun when the process ended. It may have run, and counts in rules.",
         "state_conflict": "The state of a layer replaced what another execution had written meanwhile.",
         "state_large": "State that is copied or written again and again has grown beyond 10 MiB.",
         "summary_failed": "Old messages were left out without the summary that should stand for them.",

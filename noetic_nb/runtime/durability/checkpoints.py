@@ -16,12 +16,17 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 from pydantic import Field, field_validator
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.items import thaw
+from noetic_nb.items.json_text import compact_json
+from noetic_nb.markup import plain_line
 from noetic_nb.memory import LayerStack, MemoryLayer
+from noetic_nb.redact import redact_text
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
-from noetic_nb.runtime.durability.damage import is_damage
+from noetic_nb.runtime.context.execution_recorder import BegunCall
+from noetic_nb.runtime.durability.damage import count, is_damage
 from noetic_nb.runtime.durability.execution_record import ExecutionRecord
-from noetic_nb.runtime.durability.snapshot import ChildSnapshot, Snapshot, noticing_checkpoint
+from noetic_nb.runtime.durability.snapshot import ChildSnapshot, Snapshot, noticing_checkpoint, past_call
 from noetic_nb.runtime.durability.step_entry import check_entry
 from noetic_nb.runtime.durability.thread_log import ThreadStore, part_key
 from noetic_nb.runtime.durability.thread_writer import ThreadWriter, execution_prefix, snapshot_key
@@ -39,6 +44,8 @@ OnError: TypeAlias = Literal["raise", "warn"]
 # docs/behaviour/durability.md, "Constants".
 MAX_ENTRY_BYTES: Final = 128 * 1024
 MAX_ENTRIES: Final = 1_000
+# Characters of a call's arguments in a warning.
+_MOST_SHOWN: Final = 200
 
 
 class Checkpoints(Frozen):
@@ -162,6 +169,9 @@ class Checkpoints(Frozen):
         assert isinstance(record, ExecutionRecord)
         with noticing_checkpoint(snapshot.execution_id):
             await _read_turn(record.turn, snapshot)
+        for one in record.turn.begun:
+            if one.is_left:
+                ctx.warn("call_unfinished", _unfinished(one))
         stack = self.stack
         assert stack is not None
         await load_states(ctx.engine, ctx, stack.layers, snapshot.layers)
@@ -218,6 +228,9 @@ async def _read_turn(turn: TurnState[ExecutionRecord], snapshot: Snapshot) -> No
         # Before any of them is begun again: what one of them did counts for all. Earlier versions did not number calls.
         if record.snapshot is not None:
             root.ctx.tree.calls.restore([call for call in record.snapshot.calls if call[0] is not None])
+    for key in sorted(found):
+        if key.split(":")[2] == "begun":
+            _take_call(turn, key, found[key])
     root.ctx.tree.steps = tree_steps
     # Moved back, so that whatever measures the turn counts on from the time it had taken.
     root.ctx.started_ms -= snapshot.elapsed_ms
@@ -246,6 +259,30 @@ def _take_entry(turn: TurnState[ExecutionRecord], entry: JsonValue, number: int,
     else:
         turn.root.start.at_path(entry["path"]).entry = entry
     return True
+
+
+def _take_call(turn: TurnState[ExecutionRecord], key: str, data: JsonValue) -> None:
+    """Put a call that was begun into the history, unless a record knows how it ended: it may have had its effect."""
+    number, call = past_call(*data["call"])
+    path, of_step = data["path"], data["number"]
+    if not isinstance(path, str) or number is None:
+        raise TypeError("a call that was begun has no place")
+    if of_step is not None:
+        count(of_step, "number")
+    calls = turn.root.ctx.tree.calls
+    is_left = all(place.number != number for place in calls)
+    (place,) = calls.restore([(number, call._replace(status="cancelled", output=None))])
+    turn.begun.append(BegunCall(key, path, of_step, place, is_left))
+    turn.next_call = _number(key) + 1
+
+
+def _unfinished(one: BegunCall) -> str:
+    args = plain_line(redact_text(compact_json(thaw(one.place.call.args))), _MOST_SHOWN)
+    again = " Made once more with these arguments, it has the same idempotency key." if one.number is not None else ""
+    return (
+        f"The call of {one.place.call.name!r} with {args} had begun when the process ended. It may have run, so it counts "
+        f"in rules.{again}"
+    )
 
 
 def _number(key: str) -> int:

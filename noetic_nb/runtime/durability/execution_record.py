@@ -17,15 +17,17 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Collection, Iterator, Mapping
 from dataclasses import field
 from typing import Any, Final, TypeVar
 
-from noetic_nb.items import dump_item
+from noetic_nb.items import dump_item, thaw
+from noetic_nb.memory.call_history import PENDING, Place
 from noetic_nb.models.client import Usage
 from noetic_nb.quick_records import dataclass
 from noetic_nb.redact import safe_logger
 from noetic_nb.runtime.context.context import Context
+from noetic_nb.runtime.context.execution_recorder import BegunCall
 from noetic_nb.runtime.context.oversize import Measured, warn_if_large
 from noetic_nb.runtime.durability.late_text import LateText
 from noetic_nb.runtime.durability.snapshot import ChildSnapshot, Spent, noticing_checkpoint
@@ -33,6 +35,7 @@ from noetic_nb.runtime.durability.step_entry import entry_data, is_plain, output
 from noetic_nb.runtime.durability.step_record import StepRecord
 from noetic_nb.runtime.durability.thread_writer import (
     attempt,
+    begun_prefix,
     execution_prefix,
     ledger_prefix,
     write_failed,
@@ -311,6 +314,39 @@ class ExecutionRecord:
             if entry is not None and self.key is not None and not self._is_held(loop):
                 await self._write(definition.id, {**entry, "places": begun}, None, ended=0)
 
+    # -- calls ----------------------------------------------------------------------------------------------------
+
+    def begun_before(self, path: str, name: str, args: Mapping[str, Any]) -> BegunCall | None:
+        """Return the call that a process which has ended began at a step with these arguments, and did not finish."""
+        for one in self.turn.begun:
+            call = one.place.call
+            if one.is_left and one.path == path and one.number is not None and (call.name, call[1]) == (name, args):
+                return one
+        return None
+
+    def numbers_taken(self, path: str) -> Collection[int | None]:
+        """Return which numbers calls of a step have that a process began and did not finish."""
+        return {one.number for one in self.turn.begun if one.path == path}
+
+    async def call_begins(self, path: str, number: int | None, place: Place, again: BegunCall | None) -> None:
+        """Write that a call is about to be made: until its end is written it may have had its effect."""
+        turn = self.turn
+        if not turn.is_open or turn.is_over:
+            return
+        if again is None:
+            again = BegunCall(f"{begun_prefix(turn.execution_id)}{turn.next_call:08d}", path, number, place)
+            turn.next_call += 1
+            turn.begun.append(again)
+        again.place, again.is_left = place, False
+        call = place.call
+        data = {"path": path, "number": number, "call": [call.name, thaw(call.args), *call[2:], place.number]}
+        await timed(self.ctx, attempt(write_together(turn.storage, {again.key: data})))
+
+    def _is_written(self, begun: BegunCall, done: StepRecord) -> bool:
+        """Tell whether a record that is about to be written knows the end of a call, whose step is not run again."""
+        is_inside = f"{begun.path}/".startswith(f"{done.path}/")
+        return is_inside and begun.place.call.status != PENDING and begun.place in self.ctx.calls
+
     # -- children -------------------------------------------------------------------------------------------------
 
     def child(self, ctx: Context, *, is_beside: bool) -> ExecutionRecord:
@@ -442,6 +478,8 @@ class ExecutionRecord:
         if self.unwritten:
             values |= self.unwritten
         values[key] = self._record(key, ended)
+        ended_calls = [] if done is None else [one for one in turn.begun if self._is_written(one, done)]
+        gone += [one.key for one in ended_calls]
         if self.settled:
             gone = [*gone, *[child.key for child in self.settled if child.key is not None]]
         memory, problem = turn.writer.store.memory, None
@@ -458,6 +496,7 @@ class ExecutionRecord:
         if problem is not None:
             return
         turn.is_open = True
+        turn.begun = [one for one in turn.begun if one not in ended_calls]
         if excess > 0:
             del turn.written[:excess]
         self.unwritten.clear()

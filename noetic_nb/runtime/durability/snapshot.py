@@ -18,7 +18,16 @@ from noetic_nb.runtime.durability.damage import MAX_COUNT, amount, count, mappin
 from noetic_nb.runtime.durability.thread_log import read_origins
 from noetic_nb.storage import JsonValue
 
-__all__ = ["USAGE_FIELDS", "VERSION", "ChildSnapshot", "Snapshot", "Spent", "noticing_checkpoint", "place_of"]
+__all__ = [
+    "USAGE_FIELDS",
+    "VERSION",
+    "ChildSnapshot",
+    "Snapshot",
+    "Spent",
+    "noticing_checkpoint",
+    "past_call",
+    "place_of",
+]
 
 # Version 1 held the whole conversation, version 2 nothing of children, what tools had been called, or limits.
 VERSION: Final = 3
@@ -182,7 +191,7 @@ def _fields(data: JsonValue, registry: ItemRegistry) -> dict[str, Any]:
         "steps": count(data["stepCount"], "stepCount", -MAX_COUNT),
         "tree_steps": count(data["treeSteps"], "treeSteps", -MAX_COUNT),
         "tool_calls": count(data["toolCalls"], "toolCalls", -MAX_COUNT),
-        "calls": tuple([_past_call(*call) for call in data["calls"]]),
+        "calls": tuple([past_call(*call) for call in data["calls"]]),
         "query": query,
         "loops": {place: _began(numbers) for place, numbers in mapping(data, "loops").items()},
         "returned": {place: mapping(returned, place) for place in returned},
@@ -198,7 +207,7 @@ def _began(numbers: JsonValue) -> list[float]:
     return [*spent, amount(cost, "cost"), amount(elapsed, "elapsedMs")]
 
 
-def _past_call(
+def past_call(
     name: str,
     args: JsonValue,
     call_id: str,
@@ -207,6 +216,7 @@ def _past_call(
     execution_id: str = "",
     number: int | None = None,  # earlier versions wrote neither
 ) -> tuple[int | None, PastCall]:
+    """Return a tool call as it is stored, and its number in the history of the tree."""
     if not isinstance(name, str) or not isinstance(execution_id, str):
         raise TypeError("a past call has no name")
     if number is not None:

@@ -32,7 +32,15 @@ from noetic_nb.runtime.durability.turn_states import KeptStates, NewStates
 from noetic_nb.storage.adapter import write_together
 from noetic_nb.sync import Begun, leave_hand
 
-__all__ = ["ThreadWriter", "attempt", "execution_prefix", "ledger_prefix", "snapshot_key", "write_failed"]
+__all__ = [
+    "ThreadWriter",
+    "attempt",
+    "begun_prefix",
+    "execution_prefix",
+    "ledger_prefix",
+    "snapshot_key",
+    "write_failed",
+]
 
 # Two harnesses that write one thread in turn get out of each other's way in one or two rounds.
 MAX_ROUNDS: Final = 8
@@ -61,6 +69,11 @@ def snapshot_key(execution_id: str) -> str:
 def ledger_prefix(execution_id: str) -> str:
     """Return what the keys of an execution's ledger begin with."""
     return f"execution:{execution_id}:ledger:"
+
+
+def begun_prefix(execution_id: str) -> str:
+    """Return what the keys of an execution's calls begin with that were begun and have not ended."""
+    return f"execution:{execution_id}:begun:"
 
 
 async def attempt(writing: Awaitable[None]) -> Exception | None:

@@ -39,7 +39,7 @@ class TurnRecord(TurnState[ExecutionRecord]):
         writer = self.writer
         self.is_over = True  # before anything is awaited: steps left behind must not write after the deletion below
         if self.is_turn:
-            writer.end(self.execution_id, [*self.written, *self.child_keys])
+            writer.end(self.execution_id, [*self.written, *self.child_keys, *[call.key for call in self.begun]])
 
         if writer.store.is_immediate:  # nothing can come in between
             await self._keep()

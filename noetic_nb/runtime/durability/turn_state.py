@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import Generic, TypeVar
 
 from noetic_nb.quick_records import dataclass
+from noetic_nb.runtime.context.execution_recorder import BegunCall
 from noetic_nb.runtime.durability.step_record import StepRecord
 from noetic_nb.runtime.durability.thread_writer import ThreadWriter
 from noetic_nb.storage import StorageAdapter
@@ -41,6 +42,8 @@ class TurnState(ABC, Generic[E]):
         The child executions, by where they began.
     loops : dict of StepRecord to list of float
         What had been spent when each loop that is under way began: tokens, dollars, milliseconds of the turn.
+    begun : list of BegunCall
+        Calls that were begun and whose end is not written.
     again : set of StepRecord
         Steps that have ended and will be run again.
     problem : Exception or None
@@ -65,6 +68,8 @@ class TurnState(ABC, Generic[E]):
     written: list[str] = field(default_factory=list, init=False)
     child_keys: list[str] = field(default_factory=list, init=False)
     next_child: int = 0
+    begun: list[BegunCall] = field(default_factory=list, init=False)
+    next_call: int = 0
     children: dict[StepRecord, E] = field(default_factory=dict, init=False)
     loops: dict[StepRecord, list[float]] = field(default_factory=dict, init=False)
     again: set[StepRecord] = field(default_factory=set, init=False)

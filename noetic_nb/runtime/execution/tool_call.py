@@ -23,6 +23,7 @@ from noetic_nb.memory.call_history import PENDING, Place
 from noetic_nb.quick_records import NamedTuple
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
+from noetic_nb.runtime.context.execution_recorder import BegunCall
 from noetic_nb.runtime.context.protocols import Enforcing, SteeredExecution
 from noetic_nb.runtime.context.step_errors import TurnStopped, error_text, typed_text
 from noetic_nb.runtime.execution.approval import NO_APPROVAL, approval
@@ -66,17 +67,11 @@ class ToolCallContext:
 
     __slots__ = ("_ctx", "call_id", "idempotency_key")
 
-    def __init__(self, ctx: Context, call_id: str) -> None:
+    def __init__(self, ctx: Context, call_id: str, number: int | None) -> None:
         self._ctx = ctx
         self.call_id = call_id
-        if ctx.record is None:
-            self.idempotency_key = f"{ctx.id}:{call_id}"
-        else:
-            # Paths are counted only while steps are watched, as they are wherever an execution can be resumed. A child
-            # that is begun again has another id; its place is the same.
-            place, counts = ctx.place, ctx.tree.occurrences
-            number = counts[f"{place}/"] = counts.get(f"{place}/", 0) + 1
-            self.idempotency_key = f"{ctx.root.id}:{place}:{number}"
+        # A child that is begun again has another id; its place is the same.
+        self.idempotency_key = f"{ctx.id}:{call_id}" if number is None else f"{ctx.root.id}:{ctx.place}:{number}"
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ctx, name)
@@ -91,6 +86,23 @@ class ToolCallContext:
 def own_context(ctx: Context | ToolCallContext) -> Context:
     """Return the execution itself, which steps are run in and told apart by."""
     return ctx._ctx if isinstance(ctx, ToolCallContext) else ctx
+
+
+def _numbered(ctx: Context, again: BegunCall | None) -> int | None:
+    """Return which call of its step this is, the same as before for one that is made once more; None where nobody counts.
+
+    Paths are counted only while steps are watched, as they are wherever an execution can be resumed.
+    """
+    if ctx.record is None:
+        return None
+    if again is not None:
+        return again.number
+    path, counts = ctx.place, ctx.tree.occurrences
+    taken, number = ctx.record.numbers_taken(path), counts.get(f"{path}/", 0) + 1
+    while number in taken:
+        number += 1
+    counts[f"{path}/"] = number
+    return number
 
 
 def denial_text(decision: SteeringDecision) -> str:
@@ -154,6 +166,10 @@ async def call_tool(
     place = _place(ctx, tool.name, args, call_id)
     if hook_ctx is None and engine.stack.hooks:
         hook_ctx = engine.hook_context(ctx)
+    again = None
+    if ctx.record is not None and tool.wants_context:  # which is how it gets its idempotency key
+        again = ctx.record.begun_before(ctx.place, tool.name, args)
+        place.resumes = None if again is None else again.place
     if tool.needs_approval or "before_tool_call" in engine.stack.hooks:
         try:
             now = partial(tool.shown, values) if may_change(values) else None
@@ -171,7 +187,12 @@ async def call_tool(
     # Only now: the time a person takes to approve is not the tool's.
     start = engine.clock.monotonic_ms()
     try:
-        end = await _run(engine, tool, values, ctx, call_id)
+        number = _numbered(ctx, again) if tool.wants_context else None
+        if ctx.record is not None and "before_tool_call" in engine.stack.hooks:
+            # Written first: were the process killed now, the call would count when the turn is resumed.
+            await ctx.record.call_begins(ctx.place, number, place, again)
+            ctx.check_abort()
+        end = await _run(engine, tool, values, ctx, call_id, number)
     except BaseException as exc:  # it may have had its effect, so it keeps its place
         ctx.tree.calls.settle(place, "error" if isinstance(exc, Exception) and not ctx.aborted else "cancelled", None)
         raise
@@ -266,8 +287,10 @@ def _error_type(error: BaseException | None) -> str | None:
     return None if error is None else type(error).__name__
 
 
-async def _run(engine: Engine, tool: Tool, values: Mapping[str, Any], ctx: Context, call_id: str) -> CallEnd:
-    seen = ToolCallContext(ctx, call_id) if tool.wants_context else None
+async def _run(
+    engine: Engine, tool: Tool, values: Mapping[str, Any], ctx: Context, call_id: str, number: int | None
+) -> CallEnd:
+    seen = ToolCallContext(ctx, call_id, number) if tool.wants_context else None
 
     def report(piece: Any) -> None:
         if engine.sink is not None:
