@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from noetic_nb.items.build import item_text
 from noetic_nb.items.item import Item
 from noetic_nb.items.text_fields import leaves
-from noetic_nb.items.value_search import Needle, SearchedText, needle_of, searched
+from noetic_nb.items.value_search import MAX_READ, Needle, SearchedText, needle_of, searched
 from noetic_nb.quick_records import NamedTuple
 
 __all__ = ["MODEL", "Origin", "OriginIndex", "Provenance", "Source", "least_trusted", "members"]
@@ -75,13 +75,13 @@ def least_trusted(origins: Iterable[Origin]) -> Origin:
 
 
 def members(value: Any, names: Collection[str] | None = None) -> Iterator[Any]:
-    """Yield what a value holds, all the way down: the members of lists, the values of mappings and their keys.
+    """Yield what a value holds, all the way down: the members of lists and the values of mappings; nothing for None and ''.
 
-    Keys that are in `names`, those of a schema, are the author's and left out; so is what holds nothing, None and ''.
+    With `names`, the properties of a schema, the keys that are none of them are members too.
 
     Examples
     --------
-    >>> list(members({"to": ["a@b.c", ""], "n": 3, "cc": None}, {"to", "n", "cc"})), list(members({"x": 1}))
+    >>> list(members({"to": ["a@b.c", ""], "n": 3, "cc": None}, {"to", "n", "cc"})), list(members({"x": 1}, ()))
     (['a@b.c', 3], ['x', 1])
     """
     waiting = [value]
@@ -90,7 +90,7 @@ def members(value: Any, names: Collection[str] | None = None) -> Iterator[Any]:
         if isinstance(found, Mapping):
             for key, inner in reversed(list(found.items())):
                 waiting.append(inner)
-                if names is None or key not in names:
+                if names is not None and key not in names:
                     waiting.append(key)
         elif isinstance(found, Sequence | set | frozenset) and not isinstance(found, str | bytes):
             waiting += reversed(list(found))
@@ -122,17 +122,24 @@ def names_in(schema: Any) -> frozenset[str]:
 class Source:
     """A text that was sent, and who wrote it."""
 
-    __slots__ = ("_leaves", "args", "at", "index", "origin", "raw", "text")
+    __slots__ = ("_leaves", "_text", "args", "at", "index", "origin", "raw")
 
     def __init__(self, raw: str, origin: Origin, at: int, args: str | None) -> None:
         self.raw = raw
-        self.text = searched(raw)
+        self._text: SearchedText | None = None
         self.origin = origin
         self.at = at
         self.args = args
         """What the tool was called with."""
         self.index = 0
         self._leaves: list[tuple[str | None, SearchedText]] | None = None
+
+    @property
+    def text(self) -> SearchedText:
+        """The text as it is searched, read when a value is looked for."""
+        if self._text is None:
+            self._text = searched(self.raw)
+        return self._text
 
     def fields(self, needle: Needle) -> tuple[list[str], list[str]]:
         """Return the keys whose value is the one looked for, and those whose value only holds it."""
@@ -178,11 +185,16 @@ class OriginIndex:
 
     def add(self, text: str, origin: Origin, *, at: int = 0, args: str | None = None) -> None:
         """Add a text after all others; `at` is where its log stood, `args` what the tool was called with."""
-        source = Source(text, origin, at, args)
-        if not source.text.tokens:
+        if not text or text.isspace():
             return
+        source = Source(text, origin, at, args)
         source.index = len(self._sources)
         self._sources.append(source)
+
+    @property
+    def unread(self) -> int:
+        """How many characters the next look has to read first."""
+        return sum([min(len(source.raw), MAX_READ) for source in self._sources[self._indexed :]])
 
     def _index(self) -> None:
         """Note where each value of the texts that came since stands."""
@@ -315,9 +327,11 @@ class Provenance:
         A child's values keep the origin that they have in its parent.
     until : int, optional
         Texts that were added at this place or later are not looked at: a call of a recorded run.
+    schema : mapping, optional
+        JSON Schema of the tool's arguments. The names of its properties are its author's; other keys are values.
     """
 
-    __slots__ = ("before", "beside", "log", "parent", "until")
+    __slots__ = ("before", "beside", "log", "parent", "schema", "until")
 
     def __init__(
         self,
@@ -326,20 +340,34 @@ class Provenance:
         beside: OriginIndex,
         parent: Provenance | None = None,
         until: int | None = None,
+        schema: Mapping[str, Any] | None = None,
     ) -> None:
         self.log, self.before, self.beside, self.parent, self.until = log, before, beside, parent, until
+        self.schema = schema
 
-    def origin(self, value: Any) -> Origin:
+    @property
+    def unread(self) -> int:
+        """How many characters the next look has to read first."""
+        above = 0 if self.parent is None else self.parent.unread
+        return above + self.before.unread + self.log.unread + self.beside.unread
+
+    def origin(self, value: Any, names: Collection[str] = ()) -> Origin:
         """Return who wrote a value first: of a list or a mapping, the origin of its members that is trusted least."""
-        return least_trusted(map(self._of, members(value)))
+        return least_trusted(self.origins(value, names))
 
-    def origins(self, value: Any) -> tuple[Origin, ...]:
-        """Return the origin of every member of a value, in order; of a text or a number, one."""
-        return tuple(map(self._of, members(value)))
+    def origins(self, value: Any, names: Collection[str] = ()) -> tuple[Origin, ...]:
+        """Return the origin of every member of a value, in order; `names` are no values where the schema is not known."""
+        return tuple(map(self._of, self._members(value, names)))
 
-    def vouched(self, value: Any, trusted: Iterable[str] = ("user",)) -> bool:
+    def vouched(self, value: Any, trusted: Iterable[str] = ("user",), names: Collection[str] = ()) -> bool:
         """Tell whether somebody who is trusted wrote every member of a value, be it first or later."""
-        return all(any(vouches(source, member, trusted) for source in self._all(member)) for member in members(value))
+        return all(
+            any(vouches(source, member, trusted) for source in self._all(member))
+            for member in self._members(value, names)
+        )
+
+    def _members(self, value: Any, names: Collection[str]) -> Iterator[Any]:
+        return members(value, names if self.schema is None else names_in(self.schema))
 
     def _all(self, value: Any) -> Iterator[Source]:
         if self.parent is not None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from noetic_nb.late_pattern import late_pattern
 
-__all__ = ["GLUE", "is_amount", "marks_of", "number_mark", "without_dates"]
+__all__ = ["GLUE", "MIN_JOINED", "is_amount", "marks_of", "number_mark", "without_dates"]
 
 Marks = dict[str, tuple[int, int]]
 """Each mark with the first and the last of the tokens that it was read from."""
@@ -96,7 +96,9 @@ _TIME: Final = late_pattern(
     r"(?<![\w:.])t?(\d{1,2}):(\d{2})(?::\d{2}(?:\.\d+)?)?(?:z|[+-]\d{2}:?\d{2})?(?:\s?([ap])\.?m\b\.?)?(?!\w|:\d)"
     r"|(?<![\w:.])(\d{1,2})\s?([ap])\.?m\b\.?|(?<![\w:.])(\d{1,2})(?:[:.](\d{2}))?\suhr\b|(?<![\w:.])(\d{1,2})h(\d{2})(?!\w)"
 )
+_DIGIT: Final = late_pattern(r"\d")
 _GROUPED: Final = late_pattern(r"\+?\d+(?:[-./]\d+)*")
+_GROUP_FOLLOWS: Final = late_pattern(rf"\d|{GLUE}?[()]")
 _DOTTED: Final = late_pattern(r"\d{3}\.\d{3}\.\d{4}")
 _IBAN_PART: Final = late_pattern(r"[a-z0-9]{1,4}")
 
@@ -169,7 +171,7 @@ def without_dates(text: str) -> tuple[str, list[tuple[str, ...]]]:
         day, month, year, other_month, other_day, other_year = match.groups()
         return take(match, _date(year or other_year, _MONTHS[month or other_month], day or other_day))
 
-    if not any(map(str.isdigit, text)):
+    if _DIGIT.search(text) is None:
         return text, found
     text = _SLASHED.sub(slashed, _ISO.sub(iso, text))
     # Looking for a few words is a tenth of the work of the expression that begins with them.
@@ -199,16 +201,19 @@ def marks_of(tokens: Sequence[str]) -> Marks:
     place = 0
     while place < len(tokens):
         token = tokens[place]
-        last = place
-        if token == "(" or any(map(str.isdecimal, token)):
-            last = _identifier(tokens, place, marks)
-            if last < 0:
-                last = _number(tokens, place, _amount(token), marks)
-        elif token in _NUMBER_WORDS or token in _SCALES or "-" in token or "und" in token or "tausend" in token:
-            words, value = _spoken(tokens, place)
-            if words:
-                last = _number(tokens, place, (value, None), marks, place + words - 1)
-        place = last + 1
+        if token.isalpha():  # as most are
+            named = token in _NUMBER_WORDS or token in _SCALES or "und" in token or "tausend" in token
+            words, value = _spoken(tokens, place) if named else (0, Decimal())
+            place = _number(tokens, place, place + max(words, 1) - 1, (value, None) if words else None, marks) + 1
+        elif token == "(" or _DIGIT.search(token):
+            end, is_only = _identifier(tokens, place, marks)
+            while place <= end and not is_only:
+                place = _number(tokens, place, place, _amount(tokens[place]), marks) + 1
+            place = max(place, end + 1)
+        elif "-" in token and (words := _spoken(tokens, place))[0]:
+            place = _number(tokens, place, place + words[0] - 1, (words[1], None), marks) + 1
+        else:
+            place += 1
     return marks
 
 
@@ -243,10 +248,9 @@ def _amount(token: str) -> tuple[Decimal, str | None] | None:
 
 
 def _number(
-    tokens: Sequence[str], first: int, found: tuple[Decimal, str | None] | None, marks: Marks, last: int | None = None
+    tokens: Sequence[str], first: int, last: int, found: tuple[Decimal, str | None] | None, marks: Marks
 ) -> int:
     """Note a number and the unit beside it; returns the last token that belongs to it."""
-    last = first if last is None else last
     if found is None:
         return last
     value, unit = found
@@ -318,21 +322,18 @@ def _parts(token: str) -> list[int] | None:
     return [big, small] if big >= 20 and 0 < small < 10 else None
 
 
-def _identifier(tokens: Sequence[str], first: int, marks: Marks) -> int:
-    """Note an identifier written in groups; returns its last token where its groups are no numbers of their own, else -1."""
-    found = _account(tokens, first) or _digits(tokens, first)
-    if found is None:
-        return -1
-    groups, last, is_only = found
+def _identifier(tokens: Sequence[str], first: int, marks: Marks) -> tuple[int, bool]:
+    """Note an identifier in groups; returns the last of them, and whether they are no numbers of their own."""
+    groups, last, is_only = _account(tokens, first) or _digits(tokens, first)
     joined = "".join(groups)
-    if not MIN_JOINED <= len(joined.lstrip("+")) <= MAX_JOINED:
-        return -1
+    if len(groups) < 2 or not MIN_JOINED <= len(joined.lstrip("+")) <= MAX_JOINED:
+        return max(first, last), False
     marks[f"={joined}"] = marks[f"~{' '.join(groups)}"] = (first, last)
     if joined[0] == "+":
         marks[f"={joined[1:]}"] = (first, first - 1)
     elif joined.startswith("00"):
         marks[f"=+{joined[2:]}"] = (first, first - 1)
-    return last if is_only else -1
+    return last, is_only
 
 
 def _account(tokens: Sequence[str], first: int) -> tuple[list[str], int, bool] | None:
@@ -342,7 +343,7 @@ def _account(tokens: Sequence[str], first: int) -> tuple[list[str], int, bool] |
         return None
     ends = [len(groups)]
     last = first
-    while last + 1 < len(tokens) and len(groups[-1]) == 4 and _IBAN_PART.fullmatch(part := tokens[last + 1]):
+    while len(groups) < 9 and last + 1 < len(tokens) and len(groups[-1]) == 4 and _IBAN_PART.fullmatch(part := tokens[last + 1]):
         # Letters alone are the bank's, right behind the country; any other word is the next of the sentence.
         if part.isalpha() and not (len(groups) == 1 and len(part) == 4 and tokens[last + 2 : last + 3] and tokens[last + 2][0].isdigit()):
             break
@@ -361,8 +362,10 @@ def _is_valid(account: str) -> bool:
     return len(account) >= 15 and int("".join([str(int(sign, 36)) for sign in account[4:] + account[:4]])) % 97 == 1
 
 
-def _digits(tokens: Sequence[str], first: int) -> tuple[list[str], int, bool] | None:
+def _digits(tokens: Sequence[str], first: int) -> tuple[list[str], int, bool]:
     """Read digits in groups: a card, a telephone number."""
+    if tokens[first].isdecimal() and not (first + 1 < len(tokens) and _GROUP_FOLLOWS.match(tokens[first + 1])):
+        return [tokens[first]], first, False
     groups: list[str] = []
     last, place, in_parentheses = first - 1, first, False
     lead = next((token for token in tokens[first : first + 2] if token != "("), "")[:1]
@@ -384,8 +387,6 @@ def _digits(tokens: Sequence[str], first: int) -> tuple[list[str], int, bool] | 
         parts = re.split(r"[-./]", token.lstrip("+"))
         groups += [sign + parts[0], *parts[1:]]
         last = place
-    if len(groups) < 2:
-        return None
     digits = sum(map(len, groups))
     is_only = (
         lead == "+"

@@ -14,15 +14,15 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
-from noetic_nb.items.value_forms import GLUE, is_amount, marks_of, number_mark, without_dates
+from noetic_nb.items.value_forms import GLUE, MIN_JOINED, is_amount, marks_of, number_mark, without_dates
 from noetic_nb.late_pattern import late_pattern
 
 __all__ = ["Needle", "SearchedText", "hidden_character", "needle_of", "searched", "value_text"]
 
 # Some ten bytes a character: at most 80 MB are kept, and far less of texts as they are.
 MAX_KEPT_LENGTH: Final = 4_000
-# Reading takes about a second per million characters; what stands behind that vouches for nothing.
-MAX_READ: Final = 1_000_000
+# A longer text is read to here, and what stands behind vouches for nothing.
+MAX_READ: Final = 500_000
 # Scripts without spaces have one token a character, so that a value is found beside its neighbours.
 _UNSPACED: Final = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
 _SIGNS: Final = r"\"`()\[\]{}<>|;,:=—–、。，：；！？（）「」『』《》،؛؟«»„“”"
@@ -33,6 +33,7 @@ _PIECE: Final = late_pattern(
 )
 _ESCAPE: Final = late_pattern(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|\n[ \t]*(?:\\ )?|[nrtbf0 ]|([\"'\\/]))")
 _EMPHASIS: Final = late_pattern(r"(?<![^\s(\"])(\*{1,3}|_{1,3})(?=[^\s*_])(.+?)(?<=[^\s*_])\1(?![\w*])")
+_NO_LETTERS: Final = late_pattern(r"[\W_]+")
 _LEANING: Final = late_pattern(r"(?<=\w)'(?=\w)")
 _HYPHENS: Final = str.maketrans({"\u2010": "-", "\u2011": "-", "–": "-"})
 _FOLDED: Final = str.maketrans({"’": "'", "‘": "'", "‛": "'", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "−": "-"})
@@ -108,7 +109,9 @@ def _tokens(text: str) -> list[str]:
     for match in _PIECE.finditer(text):
         piece = match.group()
         kind = match.lastgroup
-        if kind == "word" or kind == "url":
+        if kind == "word" and piece.isalnum():  # as most are
+            found.append(piece)
+        elif kind == "word" or kind == "url":
             _split(piece, kind == "url", found)
         elif kind == "wide":
             found.append(piece)
@@ -178,7 +181,7 @@ def _url_tokens(tokens: Iterable[str]) -> Iterable[str]:
 class SearchedText:
     """A text as it is searched: its tokens in order, and the values in it that may be written in another way."""
 
-    __slots__ = ("joined", "keys", "squeezed", "tokens", "whole")
+    __slots__ = ("joined", "keys", "tokens", "whole")
 
     def __init__(self, text: str) -> None:
         lists: list[list[str]] = []
@@ -198,7 +201,6 @@ class SearchedText:
         """Its tokens and the other forms of values."""
         self.whole = frozenset(whole)
         """What all of it is, in other forms."""
-        self.squeezed = "".join(filter(str.isalnum, self.joined))
 
 
 def _marks(form: str, tokens: list[str]) -> tuple[set[str], list[frozenset[str]]]:
@@ -231,19 +233,17 @@ _searched: Final = lru_cache(maxsize=2_048)(SearchedText)
 class Needle:
     """A value that is looked for: any of its `options`, each a set of keys that all stand in a text."""
 
-    __slots__ = ("options", "phrase", "squeezed", "tokens")
+    __slots__ = ("options", "phrase", "plain", "tokens")
 
     def __init__(self, value: Any) -> None:
         text = value_text(value)
         self.tokens: list[str] = []
-        self.phrase = ""
-        self.squeezed = ""
+        self.phrase = self.plain = ""
         self.options: tuple[frozenset[str], ...] = ()
         # Half a value of a signs nobody sees, or of signs alone, was written by nobody.
         if hidden_character(text) is None:
             is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-            form = _same_case(text).strip()
-            self.squeezed = "".join(filter(str.isalnum, form))
+            form = self.plain = _same_case(text).strip()
             found = self._number(str(value) if is_number else "") if is_number else self._text(form)
             self.options = tuple(dict.fromkeys(found))
 
@@ -302,7 +302,8 @@ class Needle:
 
     def is_echoed(self, text: SearchedText) -> bool:
         """Tell whether a text may hold the value in any writing: letters and digits alone are compared."""
-        return self.is_in(text) or (len(self.squeezed) >= 6 and self.squeezed in text.squeezed)
+        plain = _NO_LETTERS.sub("", self.plain)
+        return self.is_in(text) or (len(plain) >= MIN_JOINED and plain in _NO_LETTERS.sub("", text.joined))
 
 
 def value_text(value: Any) -> str:

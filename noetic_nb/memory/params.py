@@ -225,7 +225,7 @@ class BeforeToolCallParams(_BeforeToolCall):
         Parameters
         ----------
         value : JSON data, number or date
-            Usually of `tool_args`. It is compared without case, spaces and punctuation, numbers and dates by value.
+            Usually of `tool_args`. Letters are compared without case, signs as they are, numbers and dates by value.
 
         Returns
         -------
@@ -240,16 +240,19 @@ class BeforeToolCallParams(_BeforeToolCall):
         return least_trusted(self.origins(value))
 
     def origins(self, value: Any) -> tuple[Origin, ...]:
-        """Return the origin of every member of a list or mapping, in order; of a text or a number, one."""
+        """Return the origin of every member of a list or mapping, in order; of a text or a number, one.
+
+        The keys of a mapping are members too, except for the properties of the tool's schema.
+        """
         if self.provenance is None:  # nothing is known of what was sent
-            return tuple([MODEL for _ in members(value)])
-        return self.provenance().origins(value)
+            return tuple([MODEL for _ in members(value, self[1])])
+        return self.provenance().origins(value, self[1])
 
     def is_vouched(self, value: Any, trusted: Sequence[str] = ("user",)) -> bool:
         """Tell whether all of a value stands in texts of those who are trusted: ``user``, ``tool``, ``tool.field``."""
         if self.provenance is None:
-            return not any(True for _ in members(value))
-        return self.provenance().vouched(value, trusted)
+            return not any(True for _ in members(value, self[1]))
+        return self.provenance().vouched(value, trusted, self[1])
 
 
 class _FlatToolCall(BeforeToolCallParams):

@@ -9,6 +9,7 @@ from noetic_nb.events import (
     ChildEnded,
     ChildStarted,
     ItemsAppended,
+    RequestPrepared,
     RunEvent,
     ToolCalled,
     ViewAssembled,
@@ -62,10 +63,11 @@ class RecordedOrigins:
         self._meta = meta
         self._before = OriginIndex()
         self._texts: dict[tuple[str, str], _Texts] = {}
+        self._schemas: dict[str, Mapping[str, Any]] = {}
         self._read_to = -1
 
-    def at(self, where: Where, seq: int) -> Provenance:
-        """Return where values come from, for a call at a place of the run."""
+    def at(self, where: Where, seq: int, tool: str) -> Provenance:
+        """Return where values come from, for a call of a tool at a place of the run."""
         if self._read_to < 0:
             self._read_to = 0
             for text in _instructions(self._meta):
@@ -74,7 +76,9 @@ class RecordedOrigins:
         for place in range(self._read_to, len(self._events)):
             self._read(self._texts, place, self._events[place])
         self._read_to = len(self._events)
-        return _texts_of(self._texts, where).provenance(self._before, seq)
+        found = _texts_of(self._texts, where).provenance(self._before, seq)
+        found.schema = self._schemas.get(tool)
+        return found
 
     def _read(self, known: dict[tuple[str, str], _Texts], seq: int, event: RunEvent) -> None:
         match event:
@@ -88,6 +92,8 @@ class RecordedOrigins:
                     for source in (*ended.log.all(), *ended.beside.all()):
                         if source.origin.kind in ("tool", "layer"):
                             ended.parent.beside.add(source.raw, source.origin, at=seq, args=source.args)
+            case RequestPrepared():
+                self._schemas |= {tool.name: tool.parameters for tool in event.tools}
             case ItemsAppended(where, origin=origin):
                 made_by = {"model": MODEL, "step": MODEL, "layer": Origin("layer")}.get(origin)
                 _texts_of(known, where).add(event.items, seq, made_by)

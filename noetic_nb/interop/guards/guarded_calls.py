@@ -79,8 +79,6 @@ class GuardedTree:
     """What a guard knows of one session: its calls, and the execution that hooks see."""
 
     __slots__ = ("calls", "hook_ctx", "limits", "stop")
-    provenance = None
-    """Nothing is known of what was sent, so no value counts as written by the user."""
 
     def __init__(self, hook_ctx: Callable[[CallHistory], ExecutionContext]) -> None:
         self.calls: CallHistory = SharedHistory()

@@ -156,7 +156,7 @@ class Judging:
     def _tool_called(self, event: ToolCalled) -> None:
         where, past = event.where, self._past_of(event.where)
         args: Any = freeze({}) if event.args is None else freeze(event.args)
-        provenance = partial(self._origins.at, where, len(self._run.events))
+        provenance = partial(self._origins.at, where, len(self._run.events), event.name)
         ctx = self._context(where, event.t_ms)
         params = tool_call_params(
             *(

@@ -291,10 +291,12 @@ class Context:
             self.sent = SentTexts()
         return self.sent
 
-    def provenance(self) -> Provenance:
-        """Return where values come from that were sent so far."""
+    def provenance(self, schema: Mapping[str, Any] | None = None) -> Provenance:
+        """Return where values come from that were sent so far; `schema` is that of the call's arguments."""
         above = None if self.parent is None else self.parent.provenance()
-        return self.noting().provenance(self.item_log, self.first, self.calls, self.id, above)
+        found = self.noting().provenance(self.item_log, self.first, self.calls, self.id, above)
+        found.schema = schema
+        return found
 
     # -- spending -------------------------------------------------------------------------------------------------
 

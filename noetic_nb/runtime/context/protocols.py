@@ -9,7 +9,6 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from noetic_nb.clock import Clock
 from noetic_nb.events import EventSink, Where
 from noetic_nb.items import ItemLog
-from noetic_nb.items.origins import Provenance
 from noetic_nb.late_events import Note, Place
 from noetic_nb.memory import ExecutionContext, LayerStack
 from noetic_nb.memory.call_history import CallHistory
@@ -56,10 +55,6 @@ class SteeredExecution(Protocol):
     @property
     def tree(self) -> TurnTree:
         """What it shares with its descendants."""
-
-    @property
-    def provenance(self) -> Callable[[], Provenance] | None:
-        """Reads what was sent so far; None where nobody knows."""
 
     def report_problem(self, code: str, source: str, hook: str, error: BaseException) -> None:
         """Report an error that does not end the turn."""

@@ -17,6 +17,7 @@ from noetic_nb.items.frozen import frozen_or_none
 from noetic_nb.items.json_form import json_form
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.items.kept_data import frozen_data
+from noetic_nb.items.origins import Provenance
 from noetic_nb.late_events import event_of
 from noetic_nb.memory import ExecutionContext, PastCall, SteeringAction, SteeringDecision
 from noetic_nb.memory.call_history import PENDING, Place
@@ -174,7 +175,16 @@ async def call_tool(
         try:
             now = partial(tool.shown, values) if may_change(values) else None
             refused = await steer_call(
-                engine, ctx, hook_ctx, place, args, raw, values, now, needs_approval=tool.needs_approval
+                engine,
+                ctx,
+                hook_ctx,
+                place,
+                args,
+                raw,
+                values,
+                now,
+                needs_approval=tool.needs_approval,
+                provenance=partial(ctx.provenance, tool.spec.parameters),
             )
             ctx.check_abort()  # a person may have taken long to approve
         except BaseException:
@@ -231,6 +241,7 @@ async def steer_call(
     now: Callable[[], Any] | None,
     *,
     needs_approval: bool,
+    provenance: Callable[[], Provenance] | None = None,
 ) -> CallEnd | None:
     """Return how the call ended if it must not be made, None where it may.
 
@@ -255,7 +266,7 @@ async def steer_call(
             call_id=place.call.call_id,
             history=ctx.tree.calls.so_far(place),
             raw_args=raw,
-            provenance=ctx.provenance,
+            provenance=provenance,
             tool_values=values,
         )
         # Before the decision itself: a turn that ends needs no answer for the model.

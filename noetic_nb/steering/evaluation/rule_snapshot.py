@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 from noetic_nb.memory.steering_decision import SteeringDecision
 from noetic_nb.names import skeleton
 from noetic_nb.quick_records import dataclass
-from noetic_nb.steering.predicates.bindings import Bindings, Params
+from noetic_nb.steering.predicates.bindings import MAX_AT_ONCE, Bindings, Params
 from noetic_nb.steering.predicates.conditions import compiled, context_type
 from noetic_nb.steering.predicates.in_thread import in_thread
 from noetic_nb.steering.predicates.sequence_rules import check_sequence
@@ -77,7 +77,11 @@ class PreparedRules(NamedTuple):
                         break
                 elif program is not None:
                     if context is None:
-                        context = Bindings(params, self.needs).context(context_type())
+                        bindings = Bindings(params, self.needs)
+                        if bindings.weight > MAX_AT_ONCE:  # perhaps not here
+                            found = Asked(place)
+                            break
+                        context = bindings.context(context_type())
                     if (value := program(context)) is not False:
                         # What is neither is an error, which is raised where the rule is evaluated.
                         found = Asked(place, True if value is True else None)

@@ -9,11 +9,18 @@ from noetic_nb.items import thaw
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, PastCall
 from noetic_nb.steering.predicates.cel_names import ORIGIN
 
-__all__ = ["Bindings", "origins_of", "values_of"]
+__all__ = ["MAX_AT_ONCE", "MAX_ONCE_THROUGH", "Bindings", "origins_of", "values_of", "weight", "work_of"]
 
 # The last so many calls, and the head of what each returned: a condition sees enough, and costs the same in a long run.
 MAX_HISTORY: Final = 200
 MAX_OUTPUT: Final = 2_000
+# What is compared or evaluated at once, on the loop: some 50 ms. A value counts as much as the characters it is worth.
+MAX_AT_ONCE: Final = 50_000
+VALUE_WEIGHT: Final = 50
+# Without a loop, an expression looks at each value once.
+MAX_ONCE_THROUGH: Final = 20 * MAX_AT_ONCE
+# Beyond that nothing is judged at all, so that a thread or a process has an end.
+MAX_JUDGED: Final = 100 * MAX_AT_ONCE
 
 Params = BeforeToolCallParams | AfterModelCallParams
 
@@ -55,6 +62,43 @@ def _response(name: str, params: AfterModelCallParams) -> Any:
     }
 
 
+def weight(value: Any) -> int:
+    """Return how much work a value is, in characters.
+
+    Raises
+    ------
+    ValueError
+        Where it is too much.
+
+    Examples
+    --------
+    >>> weight({"to": ["ann", 3]})
+    205
+    """
+    found, waiting = 0, [value]
+    while waiting:
+        part = waiting.pop()
+        found += VALUE_WEIGHT
+        if isinstance(part, str | bytes):
+            found += len(part)
+        elif isinstance(part, Mapping):
+            found += sum(map(len, part))
+            waiting += part.values()
+        elif isinstance(part, list | tuple):
+            waiting += part
+        if found > MAX_JUDGED:
+            raise ValueError("The values are too large to be judged. Make the tool take fewer of them in one call.")
+    return found
+
+
+def work_of(params: Params) -> int:
+    """Return how much work it is to find where the arguments of a call come from, in characters."""
+    unread = 0
+    if isinstance(params, BeforeToolCallParams) and params.provenance is not None:
+        unread = params.provenance().unread
+    return weight(params[1]) + unread
+
+
 def values_of(params: Params, needs: Collection[str]) -> dict[str, Any]:
     """Return what a condition is evaluated on.
 
@@ -93,8 +137,9 @@ def values_of(params: Params, needs: Collection[str]) -> dict[str, Any]:
     return found
 
 
-def origins_of(params: BeforeToolCallParams) -> list[tuple[Any, list[str]]]:
+def origins_of(params: Params) -> list[tuple[Any, list[str]]]:
     """Return every part of a call's arguments with the origins of its members, for a process that cannot ask."""
+    assert isinstance(params, BeforeToolCallParams)
     waiting: list[Any] = [params.tool_args]
     found: list[tuple[Any, list[str]]] = []
     while waiting:
@@ -110,17 +155,29 @@ def origins_of(params: BeforeToolCallParams) -> list[tuple[Any, list[str]]]:
 class Bindings:
     """The values of one evaluation, and the library's form of them; made when the first condition is reached."""
 
-    __slots__ = ("_context", "_needs", "_params")
+    __slots__ = ("_context", "_needs", "_params", "_values", "_weight")
 
     def __init__(self, params: Params, needs: Collection[str]) -> None:
         self._params = params
         self._needs = needs
+        self._values: dict[str, Any] | None = None
+        self._weight: int | None = None
         self._context: Any = None
+
+    @property
+    def weight(self) -> int:
+        """How much work its conditions are, in characters; of the history, which is short, the arguments count."""
+        if self._weight is None:
+            values = self._values = values_of(self._params, self._needs)
+            calls = [call["args"] for call in values.get("history", ()) if "args" in call]
+            parts = (values.get("tool", {}).get("args"), values.get("response"), calls)
+            self._weight = weight(parts) + (work_of(self._params) if ORIGIN in self._needs else 0)
+        return self._weight
 
     def context(self, make: Callable[[dict[str, Any]], Any]) -> Any:
         """Return the context, made once."""
         if self._context is None:
-            self._context = make(values_of(self._params, self._needs))
+            self._context = make(values_of(self._params, self._needs) if self._values is None else self._values)
             if ORIGIN in self._needs:
                 params: BeforeToolCallParams = self._params  # type: ignore[assignment]
                 self._context.add_function("origin", lambda value: params.origin(value).text)

@@ -86,6 +86,8 @@ class Analysis:
     needs: frozenset[str]
     nested: bool
     """Whether a comprehension stands inside another: its time is a product, not a sum."""
+    loops: bool = False
+    """Whether there is a comprehension."""
 
 
 @dataclass(slots=True)
@@ -142,7 +144,7 @@ class _Reader:
         self.tokens = list(cel_tokens(text))
         self.needs: set[str] = set()
         self.open: list[_Open] = []
-        self.nested = False
+        self.nested = self.loops = False
         self.calls = False  # whether what was just read is a list of calls
 
     def mark(self, at: int) -> str:
@@ -165,7 +167,7 @@ class _Reader:
                 self.calls = closed.keeps
             elif value != ".":
                 self.calls = False
-        return Analysis(frozenset(self.needs), self.nested)
+        return Analysis(frozenset(self.needs), self.nested, self.loops)
 
     def all_of(self, root: str) -> None:
         self.needs |= {f"{root}.{name}" for name in VARIABLES[root]}
@@ -181,6 +183,7 @@ class _Reader:
             and self.mark(at + 2) == ","
         ):
             # Two of them multiply their times; three over a long history take hours.
+            self.loops = True
             self.nested = self.nested or any(frame.variable is not None for frame in self.open)
             self.open.append(_Open(self.mark(at + 1), self.calls, self.calls and name == "filter"))
             self.calls = False

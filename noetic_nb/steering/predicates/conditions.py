@@ -1,13 +1,13 @@
 """Conditions in CEL: data that can be saved, shared and loaded safely, and that can neither read a clock nor act.
 
 Evaluating one holds the interpreter, so no limit in this process could stop it. What may take long (comprehensions inside
-each other, long expressions) therefore runs in a process of its own, which can be ended.
+each other, long expressions, large values) therefore runs in a process of its own, which can be ended.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -15,10 +15,18 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.memory.steering_decision import SteeringAction, SteeringDecision
 from noetic_nb.quick_records import dataclass
-from noetic_nb.steering.predicates.bindings import Bindings, Params, origins_of, values_of
+from noetic_nb.steering.predicates.bindings import (
+    MAX_AT_ONCE,
+    MAX_ONCE_THROUGH,
+    Bindings,
+    Params,
+    origins_of,
+    values_of,
+)
 from noetic_nb.steering.predicates.cel_names import ORIGIN, VARIABLES, Analysis, analyse, does_not_compile
 from noetic_nb.steering.predicates.cel_process import CelProcess
 from noetic_nb.steering.predicates.guidance_template import Guidance
+from noetic_nb.steering.predicates.in_thread import in_thread
 from noetic_nb.steering.predicates.matched_text import matched_text
 from noetic_nb.steering.rules.rule import SteeringRule
 
@@ -142,19 +150,19 @@ def _compile(rule: SteeringRule) -> Condition:
     assert text is not None
     analysis = _checked(rule, text)
     decide = _outcome(rule)
+    process = CelProcess(text)
+
+    async def in_process(params: Params, _: Bindings) -> bool:
+        origins = await in_thread(origins_of, params, name=rule.id) if ORIGIN in analysis.needs else ()
+        value = await process.evaluate(values_of(params, analysis.needs), origins)
+        if type(value) is not bool:
+            raise _not_a_boolean(rule.id, value)
+        return value
+
     if rule.isolate == "process":
-        process = CelProcess(text)
         failure = process.compile_error()
         if failure is not None:
             raise _syntax_error(rule.id, failure)
-
-        async def in_process(params: Params, _: Bindings) -> bool:
-            origins = origins_of(params) if ORIGIN in analysis.needs else ()  # type: ignore[arg-type]
-            value = await process.evaluate(values_of(params, analysis.needs), origins)
-            if type(value) is not bool:
-                raise _not_a_boolean(rule.id, value)
-            return value
-
         # It needs nothing bound here: the values are sent to the process.
         return Condition(frozenset(), in_process, decide)
     try:
@@ -162,8 +170,11 @@ def _compile(rule: SteeringRule) -> Condition:
     except ValueError as exc:
         raise _syntax_error(rule.id, exc) from exc
     execute, make = program.execute, context_type()
+    most = MAX_AT_ONCE if analysis.loops or ORIGIN in analysis.needs else MAX_ONCE_THROUGH
 
-    def inline(_: Params, bindings: Bindings) -> bool:
+    def inline(params: Params, bindings: Bindings) -> bool | Awaitable[bool]:
+        if bindings.weight > most:
+            return in_process(params, bindings)
         value = execute(bindings.context(make))
         if value is True or value is False:
             return bool(value)

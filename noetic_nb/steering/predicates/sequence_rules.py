@@ -7,13 +7,16 @@ effect. For *only after*, what came before must have succeeded.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any, Final
 
 from noetic_nb.memory.steering_decision import SteeringAction, SteeringDecision
+from noetic_nb.items.origins import members
+from noetic_nb.items.value_search import hidden_character, value_text
 from noetic_nb.names import skeleton
-from noetic_nb.steering.predicates.bindings import Params
+from noetic_nb.steering.predicates.bindings import MAX_AT_ONCE, Params, work_of
 from noetic_nb.steering.predicates.guidance_template import Guidance
+from noetic_nb.steering.predicates.in_thread import in_thread
 from noetic_nb.steering.rules.rule import SequenceRule, SteeringRule
 
 __all__ = ["check_sequence", "describe_sequence", "sequence_rule"]
@@ -90,8 +93,12 @@ def sequence_rule(
     )
 
 
-def check_sequence(rule: SteeringRule, sequence: SequenceRule, params: Params) -> SteeringDecision | None:
+def check_sequence(
+    rule: SteeringRule, sequence: SequenceRule, params: Params
+) -> SteeringDecision | Awaitable[SteeringDecision | None] | None:
     """Return the decision on a call that violates a sequence rule, None on one that does not.
+
+    Many values, or long texts, are compared in a thread: the decision has to be awaited then, and the loop goes on.
 
     Parameters
     ----------
@@ -103,6 +110,8 @@ def check_sequence(rule: SteeringRule, sequence: SequenceRule, params: Params) -
         The call; its `history` is read whole, however long it is.
     """
     if sequence.kind == "only_from_user":
+        if work_of(params) > MAX_AT_ONCE:
+            return in_thread(_check_origins, rule, sequence, params, name=rule.id)
         return _check_origins(rule, sequence, params)
     # Names are compared by what a reader sees, as rules are looked up: a look-alike tool counts as the tool.
     # Counted by name first: a thread has a thousand calls of a few tools.
@@ -127,17 +136,23 @@ def check_sequence(rule: SteeringRule, sequence: SequenceRule, params: Params) -
 def _check_origins(rule: SteeringRule, sequence: SequenceRule, params: Any) -> SteeringDecision | None:
     """Return the decision on a call with a value that neither the user nor anybody trusted wrote."""
     trusted = ("user", *sequence.trust)
-    for name in sequence.args or tuple(params.tool_args):
-        value = _argument(params.tool_args, name)
-        if params.is_vouched(value, trusted):
+    args = params.tool_args
+    for name in sequence.args or tuple(args):
+        # Of all arguments, those that the tool takes under any name are named by the model.
+        value = _argument(args, name) if sequence.args else {name: args[name]}
+        texts = map(value_text, members(value, args))
+        hidden = next(filter(None, map(hidden_character, texts)), None)
+        if hidden is None and params.is_vouched(value, trusted):
             continue
         if rule.guidance is not None:
             text = Guidance(rule.id, rule.guidance).fill(params)
         else:
             # The tool's name, not its words: what it wrote may be what the attacker wants the model to read.
+            fault = f"comes from {params.origin(value)}"
+            if hidden is not None:
+                fault = f"holds a character that nobody sees (U+{ord(hidden):04X})"
             text = (
-                f"{describe_sequence(rule, sequence)} The {name} of this call comes from {params.origin(value)}. "
-                "Ask the user, or go on without it."
+                f"{describe_sequence(rule, sequence)} The {name} of this call {fault}. Ask the user, or go on without it."
             )
         return SteeringDecision(SteeringAction(rule.action or "deny"), text, (rule.id,))
     return None

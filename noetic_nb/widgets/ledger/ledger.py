@@ -110,7 +110,7 @@ class _Origins:
         seqs = None if numbers is None else numbers.seqs
         if self._known is None or seqs is not self._seqs:  # turns were dropped: what it has read stands elsewhere now
             self._known, self._seqs = RecordedOrigins(self._run.events, getattr(self._run, "meta", {})), seqs
-        return self._known.at(decided.where, place)
+        return self._known.at(decided.where, place, decided.tool_name or "")
 
 
 def _rule_texts(run: RunLike) -> Mapping[str, str]:

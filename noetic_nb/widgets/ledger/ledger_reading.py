@@ -263,7 +263,7 @@ class LedgerReading(Reading):
         known = self._origins(event, entry.seq)
         if known is None:
             return []
-        return [plain(known.origin(value).text) for value in event.args.values()]
+        return [plain(known.origin(value, event.args).text) for value in event.args.values()]
 
     def to_html(self) -> str:
         """Return the table as HTML without scripts."""

@@ -144,13 +144,13 @@ class Causes:
         self._read()
         if self._origins is None:
             self._origins = RecordedOrigins(self._run.events, getattr(self._run, "meta", {}))
-        known = self._origins.at(event.where, place)
+        known = self._origins.at(event.where, place, event.tool_name or "")
         rows = []
         args = dict(list((event.args or {}).items())[:_ARGUMENTS])
         # A value may be a secret by its name alone. Of each more is read than is shown, so that it is cut where it is shown.
         shown = redact({name: clip_data(value, 2 * MARGIN)[0] for name, value in args.items()}).values()
         for (name, value), clean in zip(args.items(), shown, strict=True):
-            origin = known.origin(value)
+            origin = known.origin(value, args)
             rows.append(
                 {
                     "name": plain(name),
