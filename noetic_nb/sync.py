@@ -22,7 +22,7 @@ from noetic_nb.nested_loop import run_nested, running_loop
 from noetic_nb.redact import safe_logger
 from noetic_nb.worker_threads import has_threads
 
-__all__ = ["LOOP_NEEDED", "Begun", "Steps", "awaited", "drive", "leave_hand", "protected", "run_sync", "stepped"]
+__all__ = ["LOOP_NEEDED", "Begun", "Steps", "awaited", "begun_anew", "drive", "leave_hand", "protected", "run_sync", "stepped"]
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Awaitable[Any], Any, T]
@@ -212,6 +212,8 @@ async def _rest(coroutine: Coroutine[Any, Any, T], waiting: Any = _NOTHING_YET) 
 class Begun:
     """Goes on with a coroutine that was begun elsewhere; `await` takes only fresh ones.
 
+    A `GeneratorExit` that the coroutine raises by itself is a `RuntimeError`: nobody is closing it.
+
     Parameters
     ----------
     steps : coroutine
@@ -235,6 +237,7 @@ class Begun:
         send, throw = steps.send, steps.throw
         if self._context is not None:
             send, throw = partial(self._context.run, send), partial(self._context.run, throw)
+        closing: BaseException | None = None
         try:
             if waiting is _NOTHING_YET:
                 waiting = send(None)
@@ -242,11 +245,21 @@ class Begun:
                 try:
                     sent = yield waiting
                 except BaseException as exc:
+                    closing = exc if isinstance(exc, GeneratorExit) else None
                     waiting = throw(exc)
                 else:
                     waiting = send(sent)
         except StopIteration as done:
             return done.value
+        except GeneratorExit as exc:
+            if closing is not None:
+                raise
+            raise RuntimeError(f"GeneratorExit was raised by code that nobody closes: {exc}") from exc
+
+
+def begun_anew(awaitable: Awaitable[T]) -> Begun:
+    """Return what awaits something in such a way that a `GeneratorExit` of its own is an error."""
+    return Begun(_as_coroutine(awaitable))
 
 
 def run_sync(awaitable: Awaitable[T], *, nested: Literal["thread", "patch"] = "thread") -> T:

@@ -154,8 +154,6 @@ def _begin_layer(
         start = runner.clock.monotonic_ms()
         try:
             value = call(params)
-        except GeneratorExit:
-            raise
         except BaseException as exc:
             call = partial(_raise, exc)
         else:
@@ -173,8 +171,6 @@ def _begin_layer(
             call = partial(_same, value)
     try:
         outcome = runner.begin(layer, point, params, ctx, read=_READERS[point], call=call, start=start)
-    except GeneratorExit:
-        raise
     except BaseException as exc:
         return _ended(runner, layer, point, params, ctx, exc, default_on_error)
     if isinstance(outcome, Outcome):

@@ -7,15 +7,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
+from contextlib import suppress
 from types import CoroutineType
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticError
-from noetic_nb.sync import LOOP_NEEDED, Begun, leave_hand
+from noetic_nb.sync import LOOP_NEEDED, Begun, begun_anew, leave_hand
 
-__all__ = ["HookTimeout", "Unfinished", "begun", "call_apart", "call_hook", "is_cancelled"]
+__all__ = ["HookTimeout", "Unfinished", "begun", "call_apart", "call_hook", "cancellations", "is_cancelled"]
 
 _NO_LIMIT: Final = float("inf")
+
+
+def cancellations() -> int:
+    """Return how often the running task was told to end: more after an await than before it means that it is over.
+
+    Examples
+    --------
+    >>> cancellations()
+    0
+    """
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # no loop is running
+        return 0
+    return 0 if task is None else task.cancelling()
 
 
 def is_cancelled() -> bool:
@@ -26,11 +42,7 @@ def is_cancelled() -> bool:
     >>> is_cancelled()
     False
     """
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:  # no loop is running
-        return False
-    return task is not None and task.cancelling() > 0
+    return cancellations() > 0
 
 
 class HookTimeout(NoeticError, TimeoutError):
@@ -54,6 +66,43 @@ class HookTimeout(NoeticError, TimeoutError):
         )
 
 
+class _Steps:
+    """A coroutine under a time limit. One that waits on where its time is over is closed when as much time has passed again."""
+
+    __slots__ = ("_scope", "_seconds", "_steps", "_timer", "ended", "send")
+
+    def __init__(self, steps: Any, scope: asyncio.Timeout, seconds: float) -> None:
+        self._steps = steps
+        self._scope = scope
+        self._seconds = seconds
+        self._timer: asyncio.TimerHandle | None = None
+        self.ended = False
+        self.send = steps.send
+
+    def throw(self, error: BaseException) -> Any:
+        """Let the coroutine take a cancellation, or another error of what it waits for."""
+        if self.ended:
+            with suppress(RuntimeError):  # it waits on again
+                self._steps.close()
+            raise error
+        if self._timer is None and self._scope.expired():
+            task = asyncio.current_task()
+            assert task is not None
+            self._timer = task.get_loop().call_later(self._seconds, self._end, task)
+        return self._steps.throw(error)
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        self.ended = True
+        task.cancel()
+
+    def leave(self) -> None:
+        """Take back what was begun to end the coroutine."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.ended and (task := asyncio.current_task()) is not None:
+            task.uncancel()
+
+
 class _Limited:
     """Drives a coroutine on that has begun to wait; its time runs from here."""
 
@@ -67,19 +116,26 @@ class _Limited:
 
     def __await__(self) -> Generator[Any, Any, Any]:
         # Entered by hand: `async with` cannot stand in a generator that drives another coroutine.
-        scope = asyncio.timeout(self._seconds)
+        scope, before = asyncio.timeout(self._seconds), cancellations()
         yield from scope.__aenter__().__await__()
+        steps = _Steps(self._steps, scope, self._seconds)
+        result, error = None, None
         try:
-            result = yield from Begun(self._steps, self._waiting).__await__()
+            result = yield from Begun(steps, self._waiting).__await__()
         except BaseException as exc:
-            try:
-                # Turns our own cancellation into TimeoutError and leaves every other one alone.
-                yield from scope.__aexit__(type(exc), exc, exc.__traceback__).__await__()
-            except TimeoutError:
-                self.expired = True
-                raise
-            raise
-        yield from scope.__aexit__(None, None, None).__await__()
+            error = exc
+        steps.leave()
+        try:
+            # Turns our own cancellation into TimeoutError and leaves every other one alone.
+            yield from scope.__aexit__(type(error) if error else None, error, None).__await__()
+        except TimeoutError as exc:
+            error = exc
+        # What is over its time is over, whatever it makes of its cancellation; unless somebody else has cancelled it as well.
+        self.expired = scope.expired() and cancellations() <= before
+        if self.expired:
+            raise TimeoutError from error
+        if error is not None:
+            raise error
         return result
 
 
@@ -96,7 +152,7 @@ class Unfinished:
     async def finish(self, layer_id: str, name: str, timeout_ms: float) -> Any:
         """Return what the hook returns in the end; raises `HookTimeout` where it runs out of time."""
         if self._steps is None:
-            return await self._result
+            return await begun_anew(self._result)
         steps, waiting = self._steps, self._waiting
         if waiting is LOOP_NEEDED:  # its time runs from where there is a loop to measure it
             await LOOP_NEEDED

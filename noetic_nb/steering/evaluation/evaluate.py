@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.memory.decision_rows import fault_text
 from noetic_nb.memory.enforcement import FAILED_GUIDANCE
-from noetic_nb.memory.hook_timeout import is_cancelled
+from noetic_nb.memory.hook_timeout import cancellations, is_cancelled
 from noetic_nb.memory.params import BeforeToolCallParams, PastCall
 from noetic_nb.memory.steering_decision import ALLOW, SteeringAction, SteeringDecision, as_decision, most_restrictive
 from noetic_nb.quick_records import dataclass
@@ -22,7 +22,7 @@ from noetic_nb.steering.evaluation.rule_snapshot import Asked, PreparedRule, Rul
 from noetic_nb.steering.predicates.bindings import Bindings, Params
 from noetic_nb.steering.predicates.guidance_template import capped
 from noetic_nb.steering.rules.rule import LLMEval, Point, SteeringRule
-from noetic_nb.sync import awaited
+from noetic_nb.sync import awaited, begun_anew
 
 __all__ = ["Evaluation", "OnError", "OnUnparseable", "Params", "Policy", "RuleFault", "evaluate"]
 
@@ -137,7 +137,7 @@ async def evaluate(
             # The cheap tests come first: this runs for every rule of every call.
             if answer is not None and type(answer) is not SteeringDecision and hasattr(answer, "__await__"):
                 is_stale, result.waited, result.waiting_for = True, True, rule.id
-                answer = await awaited(answer)
+                answer = await _waited(answer)
             if prepared.decide is not None:
                 if not answer:
                     continue  # the condition is not met, so its judge is not consulted either
@@ -170,6 +170,15 @@ async def evaluate(
     return result
 
 
+async def _waited(answer: Awaitable[Any]) -> Any:
+    """Wait for a rule. One that takes its cancellation for something else does not go on, and nor do the rules after it."""
+    before = cancellations()
+    found = await awaited(begun_anew(answer))
+    if cancellations() > before:
+        raise asyncio.CancelledError
+    return found
+
+
 def _name_failed_rules(result: Evaluation) -> None:
     """Record what is allowed although rules failed under the names of these rules."""
     failed = tuple(dict.fromkeys([fault.rule_id for fault in result.faults]))
@@ -178,6 +187,7 @@ def _name_failed_rules(result: Evaluation) -> None:
 
 def _as_error(rule: SteeringRule, error: BaseException, result: Evaluation) -> Exception:
     """Return what a rule raised as an error of the rule, or raise what is to end the program or the task."""
+    # Of a rule's own one has made another error.
     is_closing = isinstance(error, GeneratorExit) and result.waiting_for == rule.id
     # Told apart by the task: a rule may raise `CancelledError` itself, and nobody wants to end anything then.
     is_end = isinstance(error, asyncio.CancelledError) and is_cancelled()
@@ -226,7 +236,7 @@ async def _judged(
         judge_later(rule, judge, params, result)
         return None
     result.waited, result.waiting_for = True, rule.id
-    decision: SteeringDecision | None = await awaited(judge_now(rule, judge, params, result))
+    decision: SteeringDecision | None = await _waited(judge_now(rule, judge, params, result))
     if decision is None:
         # A fault under either policy, so that the ledger shows that this judge decided nothing.
         result.faults += (RuleFault(rule.id, None, "unparseable"),)
