@@ -16,7 +16,7 @@ from math import isnan, nan
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ChildStarted, ModelCalled, RunEvent, ToolCalled, TurnStarted, Where
+from noetic_nb.events import ChildStarted, ModelCalled, RequestPrepared, RunEvent, ToolCalled, TurnStarted, Where
 from noetic_nb.items import freeze
 from noetic_nb.items.origins import Provenance
 from noetic_nb.memory import ExecutionContext, PastCall
@@ -29,7 +29,7 @@ from noetic_nb.runs import Run
 from noetic_nb.runs.recorded_origins import RecordedOrigins
 from noetic_nb.steering.rules.rule import Point
 
-__all__ = ["RecordedCall", "calls_of"]
+__all__ = ["RecordedCall", "calls_of", "tools_of"]
 
 # What an experiment is made on again and again: the calls of a thousand short runs take some 20 MB.
 MAX_KEPT_RUNS: Final = 4_096
@@ -99,6 +99,29 @@ def calls_of(runs: Run | Iterable[Run]) -> tuple[RecordedCall, ...]:
             )
         found += _kept_calls(run)
     return tuple(found)
+
+
+def tools_of(runs: Run | Iterable[Run], *, called: bool = True) -> dict[str, Any]:
+    """Return the tools that some runs offered, each with the JSON Schema of its arguments, and those that they only called.
+
+    The arguments of a tool that was only called are those that it was called with.
+
+    Examples
+    --------
+    >>> from noetic_nb.lab import datasets
+    >>> sorted(tools_of(datasets.airline(1))["get_user_details"]["properties"])
+    ['user_id']
+    """
+    offered: dict[str, Any] = {}
+    used: dict[str, Any] = {}
+    for run in [runs] if isinstance(runs, Run) else runs:
+        for event in run.select(RequestPrepared, ToolCalled):
+            if isinstance(event, RequestPrepared):
+                offered |= {tool.name: tool.parameters for tool in event.tools}
+            elif called and event.status != "unknown":
+                known = used.setdefault(event.name, {"properties": {}})
+                known["properties"] |= {key: {} for key in event.args or ()}
+    return used | offered
 
 
 # By the id of a run that still lives: its size and last event when they were read, and its calls.

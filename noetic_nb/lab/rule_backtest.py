@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from noetic_nb.items import thaw
 from noetic_nb.lab.recorded_calls import RecordedCall, calls_of
-from noetic_nb.lab.rule_trial import TrialResult, as_snapshot, candidate_snapshot, try_rules
+from noetic_nb.lab.rule_trial import (
+    OnUnknown,
+    TrialResult,
+    as_snapshot,
+    candidate_snapshot,
+    check_order,
+    check_targets,
+    try_rules,
+)
 from noetic_nb.long_work import Work
 from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.memory.steering_decision import SteeringAction
@@ -165,6 +173,7 @@ def backtest(
     on_error: OnError = "deny",
     on_unparseable: OnUnparseable = "allow",
     max_retries: int = 1,
+    on_unknown: OnUnknown = "error",
 ) -> pandas.DataFrame:
     """Evaluate rules on every recorded call and response, and return what a candidate would change.
 
@@ -183,6 +192,8 @@ def backtest(
         decision and are not called.
     on_error, on_unparseable, max_retries
         As for `noetic_nb.steering.steering`. A rule that raises never raises here: it is a row that is ``errored``.
+    on_unknown : {"error", "warn"}
+        What it means that a rule names a tool or an argument that none of the runs has.
 
     Returns
     -------
@@ -195,7 +206,8 @@ def backtest(
     Raises
     ------
     NoeticConfigError
-        ``INVALID_RULE``, ``RULE_DOES_NOT_COMPILE``, ``UNKNOWN_RULE`` or ``INVALID_RUN``.
+        ``INVALID_RULE``, ``RULE_DOES_NOT_COMPILE``, ``UNKNOWN_RULE``, ``UNKNOWN_TOOL``, ``UNKNOWN_ARGUMENT``,
+        ``SWAPPED_ARGUMENTS`` or ``INVALID_RUN``.
 
     Examples
     --------
@@ -206,5 +218,10 @@ def backtest(
     >>> table[table.change == "newly_denied"].tool_name.unique().tolist()
     ['send_certificate']
     """
+    check_order("backtest", rules, runs)
+    runs = [runs] if isinstance(runs, Run) else tuple(runs)
     trials = Trials(runs, on_error=on_error, on_unparseable=on_unparseable, max_retries=max_retries, judge=judge)
+    tried = as_snapshot(rules)
+    others = () if candidate is None else candidate_snapshot(tried, candidate)
+    check_targets([*tried, *[rule for rule in others if rule not in tried.rules]], runs, on_unknown)
     return trials.diff((), rules) if candidate is None else trials.diff(rules, candidate)

@@ -11,17 +11,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final, Literal, TypeAlias
 
-from noetic_nb.lab.recorded_calls import RecordedCall, calls_of
-from noetic_nb.lab.rule_lint_text import StaticFacts, read_rule
-from noetic_nb.lab.rule_trial import TrialResult, as_snapshot, try_rules
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.lab.recorded_calls import RecordedCall, calls_of, tools_of
+from noetic_nb.lab.rule_trial import TrialResult, as_snapshot, check_order, try_rules
 from noetic_nb.memory.steering_decision import SteeringAction
-from noetic_nb.names import looks_alike, nearest, skeleton
+from noetic_nb.names import looks_alike, skeleton
 from noetic_nb.quick_records import dataclass
 from noetic_nb.runs import Run
 from noetic_nb.steering import SequenceRule, SteeringRule
 from noetic_nb.steering.evaluation.evaluate import Policy
+from noetic_nb.steering.evaluation.rule_reading import StaticFacts, read_rule
 from noetic_nb.steering.evaluation.rule_snapshot import RuleSnapshot
+from noetic_nb.steering.evaluation.rule_targets import KnownTools, unknown_targets
 from noetic_nb.steering.rules.rule import CelCondition
+from noetic_nb.steps.function_tools import make_tool
 
 __all__ = ["LintCode", "LintFinding", "lint"]
 
@@ -65,32 +68,32 @@ class LintFinding:
         return f"{self.rule_id}: {self.code}: {self.why} {self.fix}"
 
 
-Schemas: TypeAlias = dict[str, frozenset[str] | None]
-"""The arguments of each tool; None where they are not known."""
-
-
-def _schemas(tools: Any) -> Schemas:
-    """Return the argument names of tools given as records, specs, schemas by name, or names."""
+def _known(tools: Any) -> dict[str, Any]:
+    """Return the schemas of tools given as functions, records, specs, schemas by name, or names."""
     if isinstance(tools, Mapping):
-        return {str(name): _properties(schema) for name, schema in tools.items()}
-    found: Schemas = {}
-    for tool in tools:
+        return {str(name): _schema(schema) for name, schema in tools.items()}
+    found: dict[str, Any] = {}
+    for tool in [tools] if isinstance(tools, str) or callable(tools) else tools:
+        if isinstance(tool, str):
+            found[tool] = None
+            continue
         spec = getattr(tool, "spec", tool)
-        name = spec if isinstance(spec, str) else str(spec.name)
-        found[name] = _properties(getattr(spec, "parameters", None))
+        if not isinstance(getattr(spec, "name", None), str):
+            spec = make_tool(tool).spec if callable(tool) else spec
+        if not isinstance(getattr(spec, "name", None), str):
+            raise NoeticConfigError(
+                "INVALID_TOOL",
+                "This is no tool.",
+                given=tool,
+                hint="Pass functions, what nn.tool makes of them, names, or a mapping of names to JSON Schemas.",
+            )
+        found[spec.name] = _schema(getattr(spec, "parameters", None))
     return found
 
 
-def _properties(schema: Any) -> frozenset[str] | None:
-    if not isinstance(schema, Mapping):
-        return None if schema is None else frozenset(map(str, schema))
-    properties = schema.get("properties")
-    # A schema that allows further properties does not list them all.
-    return (
-        frozenset(properties)
-        if isinstance(properties, Mapping) and schema.get("additionalProperties") is not True
-        else None
-    )
+def _schema(given: Any) -> Any:
+    """Return a JSON Schema, also of arguments that are only listed."""
+    return given if given is None or isinstance(given, Mapping) else {"properties": {str(name): {} for name in given}}
 
 
 @dataclass(slots=True)
@@ -172,7 +175,7 @@ def _is_ban(rule: SteeringRule) -> bool:
     return False
 
 
-def _text_findings(rule: SteeringRule, facts: StaticFacts, schemas: Schemas) -> Iterator[LintFinding]:
+def _text_findings(rule: SteeringRule, facts: StaticFacts, tools: KnownTools) -> Iterator[LintFinding]:
     if facts.silent:
         yield LintFinding(
             rule.id,
@@ -187,29 +190,13 @@ def _text_findings(rule: SteeringRule, facts: StaticFacts, schemas: Schemas) -> 
             f"It does more than decide: {what}.",
             "Decide from the call and its history only; time is in call.ctx.clock, the past in call.history.",
         )
-    if not schemas:
-        return
-    known = {skeleton(name): name for name in schemas}
-    for name in sorted({*(rule.tools or ()), *facts.tools}):
-        if skeleton(name) not in known:
-            near = nearest(name, schemas)
-            fix = f"Did you mean {near!r}?" if near else f"There are {', '.join(sorted(schemas))}."
-            yield LintFinding(rule.id, "unknown_tool", f"There is no tool {name!r}.", fix)
-        elif looks_alike(name, schemas) is not None and name not in schemas:
-            twin = looks_alike(name, schemas)
+    for target in unknown_targets([rule], tools, guesses=True) if tools else ():
+        yield LintFinding(rule.id, target.code, target.why, target.fix)
+    for name in sorted({*(rule.tools or ()), *facts.tools} - tools.keys()):
+        if (twin := looks_alike(name, tools)) is not None:
             yield LintFinding(
                 rule.id, "unknown_tool", f"{name!r} only looks like the tool {twin!r}.", f"Write {twin!r}."
             )
-    about = [known[skeleton(name)] for name in (*(rule.tools or ()), *facts.about) if skeleton(name) in known]
-    arguments = [schemas[name] for name in about or schemas]
-    if any(properties is None for properties in arguments) or "before_tool_call" not in rule.applies_to:
-        return
-    possible = frozenset().union(*[properties for properties in arguments if properties is not None])
-    for argument in sorted(facts.arguments - possible):
-        near = nearest(argument, possible)
-        fix = f"Did you mean {near!r}?" if near else f"There are {', '.join(sorted(possible)) or 'none'}."
-        whose = ", ".join(sorted(set(about))) or "any tool"
-        yield LintFinding(rule.id, "unknown_argument", f"{argument!r} is no argument of {whose}.", fix)
 
 
 def _tools(rule: SteeringRule) -> frozenset[str] | None:
@@ -316,8 +303,9 @@ def lint(
         Disabled rules are left out.
     runs : Run or iterable of Run, optional
         Recorded runs; without them only what can be read from the rules is found.
-    tools : iterable of Tool, ToolSpec or str, or mapping of str to JSON Schema, optional
-        What the agent has; without them tools and arguments are not checked.
+    tools : iterable of callable, Tool, ToolSpec or str, or mapping of str to JSON Schema, optional
+        What the agent has. Without them, the tools that the runs say were offered; else those of the agent in which the rule
+        book was used last.
     only : iterable of str, optional
         Only findings with these codes; rules are evaluated on the runs only where one of them asks for it.
 
@@ -334,13 +322,15 @@ def lint(
     >>> [str(finding) for finding in lint(rules, tools={"pay": {"properties": {"amount": {}}}})]
     ["large: unknown_argument: 'amont' is no argument of pay. Did you mean 'amount'?"]
     """
+    check_order("lint", rules, runs)
     enabled = [rule for rule in as_snapshot(rules) if rule.enabled]
+    runs = [runs] if isinstance(runs, Run) else tuple(runs)
     calls = calls_of(runs)
-    schemas = _schemas(tools)
+    known = _known(tools) or tools_of(runs, called=False) or getattr(rules, "known_tools", {})
     wanted = None if only is None else frozenset(only)
     found: list[LintFinding] = []
     for rule in enabled:
-        found += _text_findings(rule, read_rule(rule), schemas)
+        found += _text_findings(rule, read_rule(rule), known)
     if wanted is None or not wanted <= _OF_TEXT:
         # Failures are allowed to pass: a failing rule must not look like one that denies.
         alone = [_evaluate_alone(rule, calls, Policy(on_error="allow")) for rule in enabled] if calls else []

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.lab.recorded_calls import RecordedCall
+from noetic_nb.lab.recorded_calls import RecordedCall, tools_of
 from noetic_nb.long_work import Work
 from noetic_nb.memory.execution_context import HookModelRequest
 from noetic_nb.models.client import ModelClient, ModelRequest
 from noetic_nb.quick_records import dataclass
+from noetic_nb.runs import Run
 from noetic_nb.steering import RuleBook, SteeringDecision, SteeringRule, allow, deny
 from noetic_nb.steering.evaluation.evaluate import Evaluation, Policy, evaluate
 from noetic_nb.steering.evaluation.rule_snapshot import RuleSnapshot
+from noetic_nb.steering.evaluation.rule_targets import unknown_targets
 from noetic_nb.steering.layer import TIMEOUTS_MS
 from noetic_nb.steering.predicates.judge import call_judge
 from noetic_nb.steering.rules.rule import LLMEval, as_rule
 from noetic_nb.sync import run_sync
 
-__all__ = ["TrialResult", "as_snapshot", "candidate_snapshot", "try_rules"]
+__all__ = ["OnUnknown", "TrialResult", "as_snapshot", "candidate_snapshot", "check_targets", "try_rules"]
+
+OnUnknown: TypeAlias = Literal["error", "warn"]
+"""What it means that a rule names a tool or an argument that no run has."""
 
 # The limits of the layer's hooks: what is too slow live is too slow here.
 LIMITS_S: Final = {point: milliseconds / 1_000 for point, milliseconds in TIMEOUTS_MS.items()}
@@ -67,6 +73,49 @@ def as_snapshot(rules: Any) -> RuleSnapshot:
             "INVALID_RULE", "Rules are a rule book, or a list of rules.", given=rules, hint="Pass the RuleBook."
         )
     return RuleBook(rules).snapshot
+
+
+def check_targets(rules: Iterable[SteeringRule], runs: Iterable[Run], on_unknown: OnUnknown) -> None:
+    """Refuse rules that name a tool or an argument that no run has, or warn of them: their figures would be those of no rule.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``UNKNOWN_TOOL``, ``UNKNOWN_ARGUMENT``, or ``INVALID_OPTION``.
+    """
+    if on_unknown not in ("error", "warn"):
+        raise NoeticConfigError(
+            "INVALID_OPTION", "on_unknown is 'error' or 'warn'.", given=on_unknown, hint="Leave it out for 'error'."
+        )
+    known = tools_of(runs)
+    for target in unknown_targets(rules, known) if known else ():
+        if on_unknown == "error":
+            raise NoeticConfigError(
+                target.code.upper(),
+                f"Rule {target.rule_id!r} names what none of the runs has. {target.why}",
+                given=target.name,
+                hint=f"{target.fix} To evaluate the rules all the same, pass on_unknown='warn'.",
+                rule_id=target.rule_id,
+            )
+        warnings.warn(target, stacklevel=3)
+
+
+def check_order(function: str, rules: Any, runs: Any) -> None:
+    """Refuse rules and runs in each other's place.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``SWAPPED_ARGUMENTS``.
+    """
+    first = next(iter(rules), None) if isinstance(rules, list | tuple) else rules
+    if isinstance(first, Run) or isinstance(runs, RuleBook | RuleSnapshot | SteeringRule):
+        raise NoeticConfigError(
+            "SWAPPED_ARGUMENTS",
+            f"{function} takes the rules first, then the runs.",
+            given=f"{type(rules).__name__}, {type(runs).__name__}",
+            hint=f"Write lab.{function}(rules, runs).",
+        )
 
 
 def candidate_snapshot(rules: RuleSnapshot, candidate: Any) -> RuleSnapshot:

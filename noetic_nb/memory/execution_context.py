@@ -72,6 +72,10 @@ def _has_answered(model: str) -> bool:
     return True
 
 
+def _known_tools(is_over: bool) -> None:
+    return None
+
+
 _new: Final = object.__new__
 
 
@@ -115,6 +119,9 @@ class ExecutionContext:
         Runs commands: ``await shell.run("ls")``; None where the harness was given none.
     past_calls : callable
         The tool calls of the whole execution tree so far, as `PastCall`.
+    known_tools : callable
+        The JSON Schemas of the tools that the agent may be offered, by name, as `known_tools(is_over)`; None where functions
+        choose them and none has been offered yet. At the end of an execution, `is_over`, those that were offered count.
 
     Examples
     --------
@@ -141,6 +148,7 @@ class ExecutionContext:
     fs: Any = None  # of a library without types
     shell: Shell | None = None
     past_calls: Callable[[], Sequence[Any]] = tuple  # of PastCall, which knows this class
+    known_tools: Callable[[bool], Mapping[str, Mapping[str, Any] | None] | None] = field(default=_known_tools)
 
     def __post_init__(self) -> None:
         """Make a filesystem of a folder or a URL, which a test may give; a harness gives a filesystem."""

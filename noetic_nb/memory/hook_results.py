@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 from noetic_nb.arguments import closest
 from noetic_nb.memory.layer import MemoryLayer
@@ -124,6 +124,8 @@ def state_of(result: Any, *, hook: str) -> Any:
 
 class MisnamedResult(Warning):
     """A hook or a function of a layer returned something under a name that nobody reads."""
+
+    warning_code: ClassVar[str] = "layer_result"
 
 
 def misnamed(result: Any, hook: str, source: str) -> MisnamedResult | None:

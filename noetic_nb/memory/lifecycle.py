@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import ErrorRaised
@@ -56,6 +56,8 @@ _READ_COMPLETE: Final = partial(state_of, hook="on_complete")
 
 class LayerIdle(Warning):
     """A layer takes no part in an execution, as its ``init`` returned no state."""
+
+    warning_code: ClassVar[str] = "layer_idle"
 
 
 async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: ExecutionContext) -> None:

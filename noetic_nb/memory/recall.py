@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Container, Coroutine, Iterable, Mapping, Sequence
 from math import inf
 from types import CoroutineType
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, input_message
@@ -88,9 +88,13 @@ def text_that_fits(text: str, budget: float, tokenize: Tokenizer) -> str:
 class BudgetOverrun(Warning):
     """A layer offered more than its allocation; the rest was left out."""
 
+    warning_code: ClassVar[str] = "recall_cut"
+
 
 class MiscountedTokens(Warning):
     """A layer reported another number of tokens than its items have; the real one is used."""
+
+    warning_code: ClassVar[str] = "tokens_miscounted"
 
 
 class _Recalled(NamedTuple):

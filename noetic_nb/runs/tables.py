@@ -20,8 +20,9 @@ spans          a call of a layer's hook    layer_id, hook, duration_ms, status, 
 tools          a settled tool call         tool_name, call_id, args (what the tool got), output, duration_ms, status,
                                            error, depth, raw_args (what the model wrote; None: not known),
                                            error_type (its class, or its kind)
-ledger         a steering decision         hook, tool_name, args, action, guidance, rule_ids, duration_ms, outcome,
-                                           layer_id, depth, enforced (False: judged after the fact)
+ledger         a decision of steering, or  hook, tool_name, args, action, guidance, rule_ids, duration_ms, outcome,
+               a rule that may guard       layer_id, depth, enforced (False: judged after the fact)
+               nothing (action "warn")
 decisions      an answer of the regulator  layer_id, at, decision, reason, suggestion, confidence, tokens_out,
                                            cost_cap, stops, detail (the decision in its plain form), enforced
 regulator      an event the regulator saw  layer_id, event, quality, tokens_in, tokens_out, tool_name, success, detail
@@ -55,6 +56,7 @@ from noetic_nb.events import (
 )
 from noetic_nb.items import item_text, item_tokens, thaw
 from noetic_nb.quick_records import dataclass
+from noetic_nb.runs.decision_faults import ledger_line
 from noetic_nb.runs.regulation.decision_redaction import DecisionRedaction
 from noetic_nb.runs.requests.reconciled_calls import CallUsage, UsageIndex
 from noetic_nb.runs.requests.recorded_counter import recorded_counter
@@ -92,10 +94,10 @@ class _Table:
         return dict(column.split(":") for column in named)
 
 
-def _events_of(run: Recorded, kind: type[Any]) -> Iterator[tuple[_Row, Any]]:
+def _events_of(run: Recorded, *kinds: type[Any]) -> Iterator[tuple[_Row, Any]]:
     for seq, event in enumerate(run.events):
         # Exact, and by far the quickest test: a table reads every event of a run.
-        if type(event) is kind:
+        if type(event) in kinds:
             yield _head(run, event.where, seq, event.t_ms), event
 
 
@@ -195,7 +197,10 @@ def _tools(run: Recorded) -> Iterator[_Row]:
 
 
 def _ledger(run: Recorded) -> Iterator[_Row]:
-    for head, entry in _events_of(run, SteeringDecided):
+    for head, event in _events_of(run, SteeringDecided, WarningRaised):
+        entry = ledger_line(event)
+        if entry is None:
+            continue
         call = (entry.hook, entry.tool_name, thaw(entry.args))
         verdict = (entry.action, entry.guidance, entry.rule_ids, entry.duration_ms, entry.outcome)
         beside = (entry.layer_id, entry.where.depth, entry.enforced, entry.faults, entry.matched)

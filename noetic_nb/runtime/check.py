@@ -8,10 +8,10 @@ from typing import Any, Literal
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory.layer import MemoryLayer, budget_range
 from noetic_nb.models.client import ModelClient
-from noetic_nb.names import skeleton
 from noetic_nb.quick_records import dataclass
 from noetic_nb.runtime.config.config import AgentConfig
 from noetic_nb.runtime.context.engine import Engine
+from noetic_nb.steering.evaluation.rule_targets import unknown_targets
 from noetic_nb.steering.rulebook.rulebook import unused_books
 from noetic_nb.steps import SpawnStep, Step
 from noetic_nb.steps.traverse import llm_steps, steps_within
@@ -38,6 +38,7 @@ def find(engine: Engine) -> tuple[Finding, ...]:
     found = [
         *_steps(config, engine.models),
         *_tools(engine),
+        *_targets(engine),
         *_judges(engine),
         *_unused(),
         *_layers(config),
@@ -60,14 +61,12 @@ def _steps(config: AgentConfig, models: ModelClient | Mapping[str, ModelClient] 
 
 
 def _tools(engine: Engine) -> Iterator[Finding]:
-    names: set[str] = set()
     for step in llm_steps(engine.config.step):
         try:
             tools = engine.setups.tools(step)
         except NoeticConfigError as exc:
             yield Finding("error", exc.code, exc.what, exc.hint)
             continue
-        names |= {tool.name for tool in tools.tools}
         if any(tool.needs_approval for tool in tools.tools) and engine.approve is None:
             yield Finding(
                 "warning",
@@ -75,18 +74,22 @@ def _tools(engine: Engine) -> Iterator[Finding]:
                 f"Step {step.id!r} has tools that need approval, and nobody is there to ask.",
                 "Pass approve=... to the harness; until then these calls are denied.",
             )
-    for layer in engine.config.memory:
-        book = _book(layer)
-        known = {skeleton(name) for name in names}  # as rules are found: what looks the same is the same
-        for rule in book:
-            for tool in (*(rule.tools or ()), *(() if rule.sequence is None else rule.sequence.others)):
-                if skeleton(tool) not in known:
-                    yield Finding(
-                        "warning",
-                        "UNKNOWN_TOOL",
-                        f"Rule {rule.id!r} is about tool {tool!r}, which the agent does not have.",
-                        f"Its tools are {', '.join(sorted(names)) or 'none'}.",
-                    )
+
+
+def _targets(engine: Engine) -> Iterator[Finding]:
+    """Yield what rules name and no tool has."""
+    known = engine.setups.known(is_over=True)
+    if not known and engine.setups.known() is None:
+        return  # functions choose the tools, and none has been chosen yet
+    for book in _books(engine.config):
+        for target in unknown_targets(book, known or {}):
+            yield Finding("warning", target.code.upper(), f"Rule {target.rule_id!r}: {target.why}", target.fix)
+
+
+def _books(config: AgentConfig) -> Iterator[Any]:
+    """Yield every rule book of an agent and its children once."""
+    layers = [*config.memory, *_step_layers(config.step)]
+    yield from {id(book): book for book in map(_book, layers)}.values()
 
 
 def _book(layer: MemoryLayer) -> Any:
@@ -95,8 +98,7 @@ def _book(layer: MemoryLayer) -> Any:
 
 
 def _judges(engine: Engine) -> Iterator[Finding]:
-    layers = [*engine.config.memory, *_step_layers(engine.config.step)]
-    for book in {id(book): book for book in map(_book, layers)}.values():
+    for book in _books(engine.config):
         for rule in book:
             if rule.enabled and rule.llm_eval is not None and not engine.answers(rule.llm_eval.model, "judge"):
                 yield Finding(

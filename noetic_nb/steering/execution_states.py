@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.params import CompleteParams, InitParams, SpawnParams, ToolOutcome
 from noetic_nb.memory.scope import MemoryScope, resolve_scope_key
 from noetic_nb.steering.evaluation.evaluate import Params
-from noetic_nb.steering.evaluation.judging import Row
+from noetic_nb.steering.evaluation.judging import LAYER_ID, Row
 from noetic_nb.steering.evaluation.late_verdicts import LateVerdicts, QueuedVerdict
+from noetic_nb.steering.evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering.ledger import (
     Entry,
     LateLedger,
@@ -20,10 +21,14 @@ from noetic_nb.steering.ledger import (
     State,
     change_entry,
     outcome_entry,
+    target_entry,
 )
 from noetic_nb.steering.past_calls import appended, earlier_calls, rows_of
 from noetic_nb.steering.rulebook.rulebook import RuleBook
 from noetic_nb.steering.stored_state import checked_ledger
+
+if TYPE_CHECKING:
+    from noetic_nb.steering.evaluation.rule_targets import UnknownTarget
 
 __all__ = ["ExecutionStates"]
 
@@ -41,6 +46,10 @@ class ExecutionStates:
         self.late = late
         self.known_changes: dict[str, int] = {}
         """By execution: how many changes of the rule book its ledger has."""
+        # The rules and tools that were compared last, and what the rules name that no tool has.
+        self._compared: tuple[RuleSnapshot, int, tuple[UnknownTarget, ...]] | None = None
+        # Executions whose tools were not known yet when they began.
+        self._unchecked: set[str] = set()
         # By scope, the states that executions left last.
         self._left: dict[str, State] = {}
 
@@ -58,12 +67,37 @@ class ExecutionStates:
         if stored is not None:
             ledger, waiting = stored["ledger"], stored.get("pendingAsync", [])
         self.known_changes[p.ctx.execution_id] = self.book.change_count
+        ledger = [*ledger, *self._unknown(p.ctx)]
         kept = Ledger(ledger[-self.max_entries :] if self.max_entries else ())
         state: dict[str, Any] = {"ledger": kept, "pendingAsync": self.late.open(p.ctx, waiting)}
         if self.scope != "execution":
             # Calls of an execution that never came to its end count too: they may have had their effect.
             state["earlier"] = "" if stored is None else appended(earlier_calls(stored), stored.get("made", ()))
         return {"state": State(state)}
+
+    def _unknown(self, ctx: ExecutionContext, *, is_over: bool = False) -> Sequence[LedgerEntry]:
+        """Report what the rules name and no tool has, at the first turn of a thread and after an edit; returns entries."""
+        snapshot, compared = self.book.snapshot, self._compared
+        if not is_over and ctx.turn > 1 and compared is not None and compared[0] is snapshot:
+            return ()
+        tools = ctx.known_tools(is_over)
+        if tools is None:
+            self._unchecked.add(ctx.execution_id)
+            return ()
+        if compared is None or compared[0] is not snapshot or compared[1] != len(tools):
+            from noetic_nb.steering.evaluation.rule_targets import unknown_targets  # it reads the text of rules
+
+            self.book.known_tools = tools
+            compared = self._compared = (snapshot, len(tools), unknown_targets(snapshot, tools))
+        for target in compared[2]:
+            ctx.diagnostic(LAYER_ID, "init", target)
+        now = ctx.clock.now_ms()
+        return [self._entry(target_entry(target.rule_id, target.name, str(target), now)) for target in compared[2]]
+
+    def forget(self, execution_id: str) -> None:
+        """Let go of an execution that is over."""
+        self.known_changes.pop(execution_id, None)
+        self._unchecked.discard(execution_id)
 
     async def _stored(self, p: InitParams) -> Mapping[str, Any] | None:
         """Return what is stored: the very state that was left where its text is found unchanged, which is so at most turns."""
@@ -142,6 +176,9 @@ class ExecutionStates:
     def on_complete(self, p: CompleteParams) -> Mapping[str, Any]:
         """Enter how an execution ended, and keep what the next one of a wider scope goes on with."""
         now = p.ctx.clock.now_ms()
+        if p.ctx.execution_id in self._unchecked and (entries := self._unknown(p.ctx, is_over=True)):
+            ledger = Ledger([*(p.state or {"ledger": ()})["ledger"], *entries])
+            p = p._replace(state=State({"pendingAsync": self.late.pending(p.ctx), **(p.state or {}), "ledger": ledger}))
         kept = p[2] if type(p) is CompleteParams else None  # itself: a look at `state` would make it
         if type(kept) is LateLedger and self.goes_on(kept, p.ctx.execution_id):
             return {"state": kept.longer((p.outcome, now), self.max_entries)}

@@ -222,7 +222,7 @@ class SteeringHooks:
 
     def dispose(self, p: DisposeParams) -> None:
         """Forget an execution; verdicts that still wait go to the next one of its thread."""
-        self.states.known_changes.pop(p.ctx.execution_id, None)
+        self.states.forget(p.ctx.execution_id)
         self._cancelled.pop(p.ctx.execution_id, None)
         self.late.close(p.ctx)
 

@@ -32,6 +32,7 @@ __all__ = [
     "mark_late_fault",
     "outcome_entry",
     "response_row",
+    "target_entry",
 ]
 
 LedgerEntry: TypeAlias = dict[str, Any]
@@ -320,6 +321,12 @@ def _copied(args: Any) -> Any:
         return thaw(freeze(args))
     except ValueError:
         return {str(key): repr(value)[:200] for key, value in args.items()}
+
+
+def target_entry(rule_id: str, name: str, text: str, now_ms: float) -> LedgerEntry:
+    """Return the entry of a rule that names a tool or an argument that the agent does not have."""
+    facts = {"unknownTarget": name, "ruleId": rule_id, "text": text}
+    return {"kind": "custom", "timestamp": now_ms, "custom": facts}
 
 
 def change_entry(change: str, rule_id: str, version: int, now_ms: float) -> LedgerEntry:

@@ -5,6 +5,7 @@ A parameter named ``ctx`` is not part of what the model sees: it receives the ex
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Iterator
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints, overload
@@ -16,9 +17,10 @@ from noetic_nb.items.json_form import form_of, without_json_form
 from noetic_nb.models.client import ToolSpec
 from noetic_nb.steps.tools import Tool, spec_tokens, wire_name
 
-__all__ = ["as_tools", "chooses_tools", "make_tool", "tool"]
+__all__ = ["LAMBDA", "as_tools", "chooses_tools", "function_name", "make_tool", "tool", "without_name"]
 
 CONTEXT: Final = "ctx"
+LAMBDA: Final = "<lambda>"
 
 
 def _result_type(returns: Any) -> Any:
@@ -32,11 +34,41 @@ def _result_type(returns: Any) -> Any:
     return Any if kind in (Iterator, Iterable) else returns
 
 
+def function_name(function: Callable[..., Any]) -> str:
+    """Return what a function is called; of ``functools.partial``, the function inside.
+
+    Examples
+    --------
+    >>> function_name(functools.partial(int, base=2))
+    'int'
+    """
+    inner = _inside(function)
+    name: str = getattr(inner, "__name__", type(inner).__name__)
+    return name
+
+
+def without_name(function: Callable[..., Any]) -> NoeticConfigError:
+    """Return the error of a lambda: rules and models know tools by their names."""
+    return NoeticConfigError(
+        "INVALID_TOOL",
+        "A lambda has no name, and rules and models know tools by their names.",
+        given=function,
+        hint="Write def, or name it: nn.tool(function, name='...').",
+    )
+
+
+def _inside(function: Any) -> Any:
+    """Return the function in ``functools.partial``, where annotations and docstring stand."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
 def _parameters(function: Callable[..., Any], name: str) -> tuple[type[BaseModel], Any, bool]:
     signature = inspect.signature(function)
     try:
         # Resolved, as annotations are texts in modules that postpone them; the extras hold notes for the schema.
-        hints = get_type_hints(function, include_extras=True)
+        hints = get_type_hints(_inside(function), include_extras=True)
     except NameError as exc:
         raise NoeticConfigError(
             "INVALID_TOOL",
@@ -101,7 +133,9 @@ def make_tool(
             given=function,
             hint="Pass the function itself: tools=[search].",
         )
-    given = getattr(function, "__name__", type(function).__name__) if name is None else name
+    given = function_name(function) if name is None else name
+    if given == LAMBDA:
+        raise without_name(function)
     for option, text in (("name", given), ("description", description)):
         if text is not None and not isinstance(text, str):
             raise NoeticConfigError(
@@ -115,7 +149,7 @@ def make_tool(
     streams = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
     if streams:
         returns = _result_type(returns)
-    about = inspect.getdoc(function) or "" if description is None else description
+    about = inspect.getdoc(_inside(function)) or "" if description is None else description
     try:
         schema = model.model_json_schema()
         output: TypeAdapter[Any] = TypeAdapter(returns)

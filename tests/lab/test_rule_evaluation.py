@@ -9,10 +9,15 @@ from typing import Any
 import pytest
 
 import noetic_nb as nn
+from noetic_nb import lab
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab import datasets, recorded_calls
+from noetic_nb.lab.replaying.paired_runs import PairedComparison
 from noetic_nb.lab.rule_scores.evaluation import Evaluator, evaluate
 from noetic_nb.runs import Run
+
+# Most runs here have one of the two tools that the rules are about.
+pytestmark = pytest.mark.filterwarnings("ignore::noetic_nb.steering.evaluation.rule_targets.UnknownTarget")
 
 
 def book() -> nn.RuleBook:
@@ -75,7 +80,7 @@ def test_every_line_counts_its_own_runs() -> None:
 
 
 def test_without_attacks_the_failed_runs_are_what_is_caught() -> None:
-    found = evaluate(book(), [conversation(PAID, outcome=False), conversation(SMALL, outcome=True)])
+    found = evaluate(book(), [conversation(PAID, outcome=False), conversation(SMALL, outcome=True)], on_unknown="warn")
     assert found.caught == found.failed == (1, 1, *found.failed[2:])
     assert "attacks" not in repr(found)
 
@@ -99,21 +104,21 @@ def test_a_call_that_had_failed_is_no_false_rejection() -> None:
     messages = run.to_messages("openai")
     messages[2]["content"] = "Error: no money"
     failed = Run.from_messages(messages, outcome=True)
-    assert evaluate(book(), [run]).false_rejections.n == 1
+    assert evaluate(book(), [run], on_unknown="warn").false_rejections.n == 1
     statuses = [event.status for event in failed.events if event.kind == "tool_called"]
-    assert evaluate(book(), [failed]).false_rejections.of == statuses.count("ok")
+    assert evaluate(book(), [failed], on_unknown="warn").false_rejections.of == statuses.count("ok")
 
 
 def test_labels_may_come_from_a_function() -> None:
     runs = [conversation(PAID, reward=0.2), conversation(SMALL, reward=1.0)]
-    assert evaluate(book(), runs, outcome=lambda run: run.meta["reward"] >= 1).failed[:2] == (1, 1)
+    assert evaluate(book(), runs, on_unknown="warn", outcome=lambda run: run.meta["reward"] >= 1).failed[:2] == (1, 1)
 
 
 def test_a_rule_that_raises_and_a_rule_without_its_judge_are_named() -> None:
     rules = nn.RuleBook()
     rules.when("tool.args.nothing > 1", id="broken")
     rules.judge("Is it wise?", id="wise", model="m")
-    found = evaluate(rules, [conversation(SMALL, outcome=True)])
+    found = evaluate(rules, [conversation(SMALL, outcome=True)], on_unknown="warn")
     assert found.skipped == ("wise",)
     assert [text.partition(":")[0] for text in found.errors] == ["broken"]
     assert "fault: broken" in repr(found)
@@ -149,7 +154,7 @@ def test_an_edited_rule_is_evaluated_again_and_a_run_that_grew_is_read_again() -
 def test_calls_of_runs_that_are_gone_are_not_kept() -> None:
     run = conversation(PAID, outcome=True)
     number = id(run)
-    evaluate(book(), [run])
+    evaluate(book(), [run], on_unknown="warn")
     assert number in recorded_calls._kept
     del run
     gc.collect()
@@ -170,3 +175,50 @@ def test_recorded_attacks_on_a_bank() -> None:
     table = found.to_frame()
     assert table.caught.sum() == found.caught.n
     assert set(table.model) == {run.meta["model"] for run in runs}
+
+
+def test_two_evaluations_are_compared_in_pairs() -> None:
+    bank = datasets.agentdojo("banking")
+    loose, strict = nn.RuleBook(), nn.RuleBook()
+    loose.only_from_user("send_money", "recipient")
+    strict.only_from_user("send_money", "recipient")
+    strict.at_most(0, "update_password")
+    a, b = evaluate(loose, bank), evaluate(strict, bank)
+
+    found = nn.compare(a, b)
+
+    assert isinstance(found, PairedComparison)
+    assert (found.pairs, found.unpaired) == (len(bank), ())
+    for row in found.rows:
+        line = getattr(a, row.metric), getattr(b, row.metric)
+        assert (row.a, row.b, row.n) == (pytest.approx(line[0].rate), pytest.approx(line[1].rate), line[0].of)
+        assert row.low <= row.difference <= row.high
+    assert {row.metric for row in found.rows} >= {"caught", "blocked", "false_rejections"}
+    assert (nn.compare(a, a).to_frame().difference == 0).all()
+
+
+def test_evaluations_without_attacks_compare_failed_runs_and_without_a_counterpart_nothing() -> None:
+    runs = [conversation(PAID, SENT, outcome=False, task_id=1), conversation(SMALL, SENT, outcome=True, task_id=2)]
+    a, b = evaluate([], runs), evaluate(book(), runs)
+
+    rows = {row.metric: row.difference for row in nn.compare(a, b).rows}
+
+    assert rows == {"caught": 1.0, "failed": 1.0, "blocked": 1.0, "false_rejections": 0.5}
+    alone = nn.compare(a, evaluate(book(), runs[:1], on_unknown="warn"))
+    assert (alone.pairs, len(alone.unpaired)) == (1, 1)
+
+
+@pytest.mark.parametrize("other", [[], Run("a"), 3])
+def test_an_evaluation_is_compared_with_another_one_only(other: Any) -> None:
+    with pytest.raises(NoeticConfigError, match="two evaluations"):
+        nn.compare(evaluate(book(), [conversation(PAID, SENT, outcome=True)]), other)
+
+
+@pytest.mark.parametrize("ask", [lab.evaluate, lab.backtest, lab.lint])
+@pytest.mark.parametrize("rules", [book(), book().snapshot, next(iter(book()))])
+def test_rules_and_runs_in_each_others_place_are_named(ask: Any, rules: Any) -> None:
+    runs = [conversation(PAID, outcome=True)]
+    for given in (runs, tuple(runs), runs[0]):
+        with pytest.raises(NoeticConfigError, match=f"Write lab.{ask.__name__}\\(rules, runs\\)") as caught:
+            ask(given, rules)
+        assert caught.value.code == "SWAPPED_ARGUMENTS"

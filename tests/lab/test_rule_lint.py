@@ -14,6 +14,7 @@ from typing import Any, Final, get_args
 import pytest
 
 import noetic_nb as nn
+from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ToolCalled
 from noetic_nb.lab import datasets, lint
 from noetic_nb.lab.rule_lint import LintCode
@@ -469,3 +470,34 @@ def test_what_only_the_text_says_evaluates_no_rule_and_every_code_is_found_alone
         evaluated.clear()
         assert lint(rules, RUNS, tools=TOOLS, only=[code]) == tuple(each for each in every if each.code == code)
         assert bool(evaluated) is (code not in of_text)
+
+
+def test_tools_may_be_plain_functions_as_everywhere() -> None:
+    def pay(amount: int) -> str:
+        return "paid"
+
+    rules = RuleBook()
+    rules.when("tool.args.amont > 3", id="large", tools="pay", guidance="Too much.")
+
+    for tools in ([pay], pay, (nn.tool(pay),), "pay"):
+        found = [finding.code for finding in lint(rules, tools=tools)]
+        assert found == ([] if tools == "pay" else ["unknown_argument"])
+    with pytest.raises(NoeticConfigError, match="no tool") as caught:
+        lint(rules, tools=[3])
+    assert caught.value.code == "INVALID_TOOL"
+
+
+def test_the_tools_of_the_runs_are_known() -> None:
+    @nn.tool
+    def pay(amount: int) -> str:
+        """Pay."""
+        return "paid"
+
+    config = nn.AgentConfig(name="desk", step=nn.react(model="m", tools=[pay]))
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Hi."]))
+    run = nn.record(harness)
+    nn.run_sync(harness.execute("Hi."))
+    rules = RuleBook()
+    rules.only_from_user("pay", "amont")
+
+    assert "unknown_argument" in [finding.code for finding in lint(rules, run)]

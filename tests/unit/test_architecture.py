@@ -131,7 +131,6 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
                 "recorded_calls",
                 "annotated",
                 "dialogues",
-                "rule_lint_text",
                 "caching_changes",
                 "time_profile",
             }

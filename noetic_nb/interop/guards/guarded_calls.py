@@ -127,6 +127,7 @@ class Guard:
             raise NoeticConfigError("INVALID_OPTION", "on_deny is 'raise', 'return' or None.", given=on_deny)
         if not isinstance(rules, RuleBook):
             rules = RuleBook([rules] if isinstance(rules, SteeringRule) else rules or ())
+        self.book = rules
         # The ledger is in the run, and nobody recalls: no rows of the layer's own, and no verdict that comes later.
         layer = steering(rules, max_ledger_entries=0, on_error=on_error, timeouts=timeouts, late_verdicts=False)
         layers: list[MemoryLayer] = [layer]

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, TypeVar, overload
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
 from noetic_nb.interop.guards.guard_arguments import Bound, bound_by_schema, bound_values, function_binder, unfit
 from noetic_nb.interop.guards.guard_frameworks import langchain_tool, mcp_call, openai_tool, pydantic_ai_tool
+from noetic_nb.interop.guards.guard_targets import warn_of_unknown_targets
 from noetic_nb.interop.guards.guarded_calls import Guard, OnDeny, Rules
 from noetic_nb.interop.guards.guarded_functions import guarded_function
 from noetic_nb.interop.guards.guarded_runnables import OTHER_WAYS, runnable
@@ -111,6 +112,11 @@ def guard(
         ``INVALID_OPTION``, ``INVALID_TOOL`` where something is no tool, can be called in a way that cannot be guarded, or has no
         name while rules name tools, or what the rules raise.
 
+    Warns
+    -----
+    UserWarning
+        Where a rule names a tool or an argument that none of the tools has; `run` has it, too.
+
     References
     ----------
     .. [1] docs/behaviour/interop.md, "Guarding the tools of other agents".
@@ -140,10 +146,10 @@ def guard(
         approve=approve,
         model=model,
     )
-    if isinstance(tool, list | tuple):
-        guarded = [_guarded(one, shared) for one in tool]
-        return guarded if isinstance(tool, list) else tuple(guarded)
-    return _guarded(tool, shared)
+    tools = tool if isinstance(tool, list | tuple) else [tool]
+    guarded = [_guarded(one, shared) for one in tools]
+    warn_of_unknown_targets(shared, tools)
+    return guarded[0] if tools is not tool else guarded if isinstance(tool, list) else tuple(guarded)
 
 
 def _guarded(tool: Any, guard: Guard) -> Any:

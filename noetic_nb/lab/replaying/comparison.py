@@ -1,4 +1,4 @@
-"""Two runs side by side, turn by turn, and two lists of runs in pairs."""
+"""Two runs side by side, turn by turn; two lists of runs, or two evaluations, in pairs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import SteeringDecided, ToolCalled, ViewAssembled, Where
 from noetic_nb.items import item_text, thaw
 from noetic_nb.items.json_text import compact_json
-from noetic_nb.lab.replaying.paired_runs import PairedComparison, compare_paired
+from noetic_nb.lab.replaying.paired_runs import PairedComparison, compare_evaluations, compare_paired
 from noetic_nb.lab.replaying.replay_summary import drops_of, sent_tokens, tokens_of
+from noetic_nb.lab.rule_scores.evaluation import Evaluation
 from noetic_nb.quick_records import dataclass
 from noetic_nb.redact import Redaction, redact, redact_text
 from noetic_nb.runs import Run
@@ -102,6 +103,8 @@ def _cell(value: Any) -> str:
 @overload
 def compare(a: Run, b: Run) -> Comparison: ...
 @overload
+def compare(a: Evaluation, b: Evaluation, *, samples: int = 1_000, seed: int = 0) -> PairedComparison: ...
+@overload
 def compare(
     a: Iterable[Run],
     b: Iterable[Run],
@@ -118,15 +121,15 @@ def compare(
     samples: int = 1_000,
     seed: int = 0,
 ) -> Comparison | PairedComparison:
-    """Compare two runs turn by turn, or two lists of runs in pairs.
+    """Compare two runs turn by turn, two lists of runs in pairs, or what two rule books do to recorded runs.
 
     Threads belong together by their names, the rest by their order; turns by what the user wrote, and where that differs by
     their order. Secrets are replaced before anything is compared, so that a run and its file do not differ by them.
 
     Parameters
     ----------
-    a, b : Run, or iterable of Run
-        Any runs: recorded, loaded, imported, replayed.
+    a, b : Run, iterable of Run, or Evaluation
+        Any runs: recorded, loaded, imported, replayed; or what `lab.evaluate` returned for two rule books.
     metrics : mapping of str to callable, optional
         For lists: functions of a run that return a number, or None where it is not known.
     samples : int
@@ -155,24 +158,28 @@ def compare(
     >>> [row for row in compare(one, other).differences if row[1] == "reply"]
     [(1, 'reply', 'Hello.', 'Good day.')]
     """
-    if not isinstance(a, Run) and not isinstance(b, Run):
+    if isinstance(a, Evaluation) and isinstance(b, Evaluation):
+        if metrics is not None:
+            raise _no_metrics(metrics)
+        return compare_evaluations(a, b, samples=samples, seed=seed)
+    if not any(isinstance(side, Run | Evaluation) for side in (a, b)):
         return compare_paired(a, b, metrics=metrics, samples=samples, seed=seed)
     for run in (a, b):
         if not isinstance(run, Run):
             raise NoeticConfigError(
                 "INVALID_RUN",
-                "Two runs are compared, or two lists of runs.",
+                "Two runs are compared, two lists of runs, or two evaluations.",
                 given=run,
                 hint="Use nn.record(harness), nn.load_run(path) or nn.import_run(path).",
             )
     if metrics is not None:
-        raise NoeticConfigError(
-            "INVALID_METRIC",
-            "Metrics are for lists of runs.",
-            given=metrics,
-            hint="Pass compare([a], [b], metrics=...).",
-        )
+        raise _no_metrics(metrics)
     return Comparison(a, b, tuple(_rows(a, b)))
+
+
+def _no_metrics(given: object) -> NoeticConfigError:
+    hint = "Pass compare([a], [b], metrics=...)."
+    return NoeticConfigError("INVALID_METRIC", "Metrics are for lists of runs.", given=given, hint=hint)
 
 
 def _rows(a: Run, b: Run) -> Iterator[tuple[int, str, Any, Any]]:

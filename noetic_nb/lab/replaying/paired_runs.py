@@ -1,4 +1,4 @@
-"""Two lists of runs in pairs: mean differences with intervals, whole tasks drawn."""
+"""Two lists of runs, or two evaluations of them, in pairs: mean differences with intervals, whole tasks drawn."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from noetic_nb.cards import Card, Table, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import SteeringDecided, ToolCalled, ViewAssembled
 from noetic_nb.lab.replaying.replay_summary import costs_of, drops_of, sent_tokens, tokens_of
+from noetic_nb.lab.rule_scores.evaluation import LINES, Evaluation
 from noetic_nb.lab.statistics.intervals import interval
 from noetic_nb.lab.statistics.labels import runs_in
 from noetic_nb.quick_records import dataclass
@@ -19,7 +20,7 @@ from noetic_nb.runs import Run
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Difference", "PairedComparison", "compare_paired"]
+__all__ = ["Difference", "PairedComparison", "compare_evaluations", "compare_paired"]
 
 
 class Difference(NamedTuple):
@@ -127,6 +128,28 @@ def compare_paired(
         if not known and metrics is None:
             continue  # nobody knows it, such as drops in runs of others
         rows.append(_difference(name, [sides[at] for at in known], [tasks[at] for at in known], samples, seed))
+    return PairedComparison(tuple(rows), paired_by, len(pairs), unpaired)
+
+
+def compare_evaluations(a: Evaluation, b: Evaluation, *, samples: int = 1_000, seed: int = 0) -> PairedComparison:
+    """Compare what two rule books do to the same runs, or to others of the same tasks; see `compare`.
+
+    The figures of each line are those of the evaluations, as far as its runs have a counterpart.
+    """
+    pairs, tasks, paired_by, unpaired = _paired([each.run for each in a.judged], [each.run for each in b.judged])
+    of_a, of_b = ({id(each.run): each for each in one.judged} for one in (a, b))
+    rows = []
+    for line in LINES:
+        sides: list[tuple[float, float]] = []
+        groups: list[Hashable] = []
+        for (one, other), task in zip(pairs, tasks, strict=True):
+            # Of calls, which of a run is denied does not matter: only how many of how many.
+            numbers = [a.hits(line, of_a[id(one)]), b.hits(line, of_b[id(other)])]
+            if len(numbers[0]) == len(numbers[1]):
+                sides += zip(*numbers, strict=True)
+                groups += [task] * len(numbers[0])
+        if sides:
+            rows.append(_difference(line, sides, groups, samples, seed))
     return PairedComparison(tuple(rows), paired_by, len(pairs), unpaired)
 
 

@@ -15,7 +15,7 @@ from noetic_nb.cards import Card, Table, with_card
 from noetic_nb.events import ToolCalled
 from noetic_nb.lab.recorded_calls import RecordedCall, calls_of
 from noetic_nb.lab.rule_backtest import Trials
-from noetic_nb.lab.rule_trial import TrialResult, as_snapshot
+from noetic_nb.lab.rule_trial import OnUnknown, TrialResult, as_snapshot, check_order, check_targets
 from noetic_nb.lab.statistics.intervals import Count, counted
 from noetic_nb.lab.statistics.labels import Outcome, labels_of, runs_in
 from noetic_nb.long_work import Progress, Work
@@ -28,12 +28,12 @@ from noetic_nb.runs.plain_text import plain, plain_line
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Evaluation", "Evaluator", "evaluate"]
+__all__ = ["LINES", "Evaluation", "Evaluator", "evaluate"]
 
 # The first faults tell what is wrong; `errors` has all of them.
 _MOST_FAULTS: Final = 10
 _MOST_TEXT: Final = 200
-_LINES: Final = {
+LINES: Final = {
     "caught": "successful attacks caught",
     "failed": "failed runs stopped",
     "blocked": "solved runs stopped",
@@ -84,6 +84,8 @@ class Evaluation:
         Faults of rules, each once: such a rule denies or allows by policy and not by what it says.
     skipped : tuple of str
         Rules that were not evaluated, as their judge was not there.
+    judged : tuple
+        Each run and what the rules do to it, in order.
     """
 
     caught: Count
@@ -95,16 +97,25 @@ class Evaluation:
     unlabelled: Count
     errors: tuple[str, ...]
     skipped: tuple[str, ...]
-    _judged: tuple[_Judged, ...]
+    judged: tuple[_Judged, ...]
     _rules: tuple[str, ...]
 
     def stopped(self) -> tuple[str, ...]:
         """Return the ids of the runs that are stopped."""
-        return tuple([judged.run.run_id for judged in self._judged if judged.denied_by])
+        return tuple([judged.run.run_id for judged in self.judged if judged.denied_by])
 
     def stops(self) -> tuple[bool, ...]:
         """Return for each run, in order, whether it is stopped: ids may stand twice."""
-        return tuple([bool(judged.denied_by) for judged in self._judged])
+        return tuple([bool(judged.denied_by) for judged in self.judged])
+
+    def hits(self, line: str, judged: _Judged) -> list[int]:
+        """Return 1 for each run or call of a line that is stopped, and 0 for each that is not, of one run."""
+        if line == "false_rejections":
+            denied = len(judged.rejected)
+            return [1] * denied + [0] * (judged.succeeded - denied) if judged.kind == "blocked" else []
+        # Where nothing was attacked, what is to be caught are the runs that failed.
+        kind = "failed" if line == "caught" and self.caught is self.failed else line
+        return [int(bool(judged.denied_by))] if judged.kind == kind else []
 
     def to_frame(self) -> pandas.DataFrame:
         """Return one row for each rule, suite and model.
@@ -119,7 +130,7 @@ class Evaluation:
         import pandas
 
         groups: dict[tuple[str, str], list[_Judged]] = {}
-        for judged in self._judged:
+        for judged in self.judged:
             meta = judged.run.meta
             key = (str(meta.get("suite") or meta.get("domain") or ""), str(meta.get("model") or ""))
             groups.setdefault(key, []).append(judged)
@@ -128,7 +139,7 @@ class Evaluation:
             for rule in self._rules
             for (suite, model), some in sorted(groups.items())
         ]
-        names = ["rule", "suite", "model", "runs", *_columns(dict.fromkeys(_LINES, counted(0, 0)))]
+        names = ["rule", "suite", "model", "runs", *_columns(dict.fromkeys(LINES, counted(0, 0)))]
         return pandas.DataFrame(rows, columns=names)
 
     def __repr__(self) -> str:
@@ -145,15 +156,15 @@ class Evaluation:
 
     def _title(self) -> str:
         rules = len(self._rules)
-        return f"{len(self._judged)} runs under {rules} rule{'' if rules == 1 else 's'}"
+        return f"{len(self.judged)} runs under {rules} rule{'' if rules == 1 else 's'}"
 
     def _counts(self) -> dict[str, Count]:
         """Return what there is to count, in words; failed runs once where no run was attacked."""
         counts: dict[str, Count] = {}
-        for name, text in _LINES.items():
+        for name, text in LINES.items():
             count: Count = getattr(self, name)
             if count.of:
-                counts[_LINES["failed"] if name == "caught" and count == self.failed else text] = count
+                counts[LINES["failed"] if name == "caught" and count == self.failed else text] = count
         return counts
 
     def _notes(self) -> list[str]:
@@ -172,7 +183,7 @@ def _columns(lines: Mapping[str, Count]) -> dict[str, float]:
 
 def _lines(judged: Iterable[_Judged], rule: str | None = None) -> dict[str, Count]:
     """Count the runs that rules, or one of them, stop."""
-    hits, of = dict.fromkeys(_LINES, 0), dict.fromkeys(_LINES, 0)
+    hits, of = dict.fromkeys(LINES, 0), dict.fromkeys(LINES, 0)
     for each in judged:
         if each.kind is None:
             continue
@@ -181,7 +192,7 @@ def _lines(judged: Iterable[_Judged], rule: str | None = None) -> dict[str, Coun
         if each.kind == "blocked":
             of["false_rejections"] += each.succeeded
             hits["false_rejections"] += sum(rule is None or rule in names for names in each.rejected)
-    return {name: counted(hits[name], of[name]) for name in _LINES}
+    return {name: counted(hits[name], of[name]) for name in LINES}
 
 
 def kind_of(run: Run, good: bool | None) -> str | None:
@@ -248,7 +259,7 @@ class Evaluator:
             **lines,
             errors=tuple(dict.fromkeys(plain(result.error, 200) for result in results if result.error is not None)),
             skipped=tuple(sorted({rule_id for result in results for rule_id in result.skipped})),
-            _judged=judged,
+            judged=judged,
             _rules=tuple([rule.id for rule in snapshot if rule.enabled]),
         )
 
@@ -277,6 +288,7 @@ def evaluate(
     outcome: Outcome = "outcome",
     judge: ModelClient | None = None,
     progress: Progress = True,
+    on_unknown: OnUnknown = "error",
 ) -> Evaluation:
     """Evaluate rules against recorded runs: what they catch, and what they stop that went well.
 
@@ -293,6 +305,8 @@ def evaluate(
     progress : bool or callable
         Called with how many calls are evaluated, of how many; by default a line of text in a terminal or notebook if it takes
         long. False shows nothing.
+    on_unknown : {"error", "warn"}
+        What it means that a rule names a tool or an argument that none of the runs has: a misspelt rule denies nothing.
 
     Returns
     -------
@@ -302,7 +316,8 @@ def evaluate(
     Raises
     ------
     NoeticConfigError
-        ``INVALID_RULE``, ``RULE_DOES_NOT_COMPILE``, ``INVALID_RUN``, ``NO_RUNS``, ``NO_LABELS`` or ``INVALID_OUTCOME``.
+        ``INVALID_RULE``, ``RULE_DOES_NOT_COMPILE``, ``UNKNOWN_TOOL``, ``UNKNOWN_ARGUMENT``, ``SWAPPED_ARGUMENTS``,
+        ``INVALID_RUN``, ``NO_RUNS``, ``NO_LABELS`` or ``INVALID_OUTCOME``.
 
     Warns
     -----
@@ -323,4 +338,8 @@ def evaluate(
     >>> evaluation.caught.n, evaluation.caught.of, evaluation.blocked.n
     (118, 151, 7)
     """
-    return Evaluator(runs, outcome=outcome, judge=judge).evaluate(rulebook, progress=progress)
+    check_order("evaluate", rulebook, runs)
+    found = runs_in(runs)
+    evaluator = Evaluator(found, outcome=outcome, judge=judge)
+    check_targets(as_snapshot(rulebook), found, on_unknown)
+    return evaluator.evaluate(rulebook, progress=progress)

@@ -37,7 +37,7 @@ def runs_in(runs: Run | Iterable[Run]) -> tuple[Run, ...]:
             raise NoeticConfigError("INVALID_RUN", "An experiment is made on runs.", given=run, hint=hint)
     if not found:
         raise NoeticConfigError(
-            "NO_RUNS", "An experiment needs a run at least.", given=runs, hint="Pass a list of runs."
+            "NO_RUNS", "An experiment needs at least one run.", given=runs, hint="Pass a list of runs."
         )
     return found
 

@@ -93,7 +93,7 @@ class Engine:
         # Models that have answered, and those that no client turned out to answer.
         self.answered: set[str] = set() if outer is None else outer.answered
         self.unanswered: set[str] = set() if outer is None else outer.unanswered
-        self.setups = StepSetups(config, stack, self._provided())
+        self.setups = StepSetups(config, stack, self._provided(), None if outer is None else outer.setups)
         self.prepared: tuple[tuple[Any, ...], tuple[Any, ...]] | None = None
         """What the last recorded request was prepared from, and what of that a run is told."""
         self._inner: dict[tuple[int, tuple[str, ...], bool], tuple[object, Engine]] = {}
@@ -299,6 +299,7 @@ class Engine:
             "fs": self.fs,
             "shell": self.shell,
             "past_calls": ctx.tree.calls.so_far,
+            "known_tools": self.setups.known,
             "step_number": ctx.step_count,
             "token_usage": ctx.tokens,
             "cost": ctx.cost,

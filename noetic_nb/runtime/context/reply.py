@@ -10,9 +10,6 @@ from noetic_nb.cards import Card, with_card
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import Item
 from noetic_nb.markup import plain_line
-from noetic_nb.memory.hook_results import MisnamedResult
-from noetic_nb.memory.lifecycle import LayerIdle
-from noetic_nb.memory.recall import BudgetOverrun, MiscountedTokens
 from noetic_nb.models.client import FinishReason, Usage
 from noetic_nb.quick_records import NamedTuple
 from noetic_nb.redact import redact_text
@@ -31,6 +28,7 @@ WARNING_CODES: Final[Mapping[str, str]] = MappingProxyType(
         "recall_failed": "What a layer remembers could not be recalled, so the model was not sent it.",
         "recall_cut": "A layer recalled more than its budget; the rest was left out.",
         "tokens_miscounted": "A layer reported another number of tokens than it used; the real one counts.",
+        "unknown_rule_target": "A rule names a tool or an argument that no tool of the agent has: it may guard nothing.",
         "rule_failed": "A rule could not be evaluated; the policy for failing rules decided instead.",
         "state_not_saved": "The state of a layer could not be written to storage.",
         "not_saved": "The turn is not in the storage of checkpoints.",
@@ -71,12 +69,6 @@ _BY_HOOK: Final = {
     "persist": "state_not_saved",
     "emit": "events_lost",
 }
-_BY_ERROR: Final[tuple[tuple[type[BaseException], str], ...]] = (
-    (BudgetOverrun, "recall_cut"),
-    (MiscountedTokens, "tokens_miscounted"),
-    (LayerIdle, "layer_idle"),
-    (MisnamedResult, "layer_result"),
-)
 
 
 def problem_code(hook: str, error: BaseException) -> str:
@@ -87,9 +79,9 @@ def problem_code(hook: str, error: BaseException) -> str:
     >>> problem_code("recall", KeyError("embed")), problem_code("store", KeyError("embed"))
     ('recall_failed', 'layer_failed')
     """
-    for kind, code in _BY_ERROR:
-        if isinstance(error, kind):
-            return code
+    code = getattr(type(error), "warning_code", None)
+    if code is not None:
+        return str(code)
     if isinstance(error, NoeticError) and error.kind == "state_conflict":
         return "state_conflict"
     return _BY_HOOK.get(hook, "layer_failed")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from noetic_nb.memory import BudgetPlan, LayerStack, ProjectionPolicy, allocate_budgets
 from noetic_nb.quick_records import NamedTuple
 from noetic_nb.runtime.config.config import AgentConfig
-from noetic_nb.steps import LLMStep, Tool
+from noetic_nb.steps import BranchStep, ForkStep, LLMStep, RunStep, SpawnStep, Tool, ToolStep
 from noetic_nb.steps.output_codec import system_instructions
 from noetic_nb.steps.tools import ToolSet
-from noetic_nb.steps.traverse import listed_tools, llm_steps
+from noetic_nb.steps.traverse import listed_tools, llm_steps, steps_within
 from noetic_nb.tokens import Tokenizer, system_tokens
 
 __all__ = ["MAX_SETUPS", "StepSetup", "StepSetups"]
@@ -39,12 +39,18 @@ class StepSetups:
     object is gone.
     """
 
-    __slots__ = ("_config", "_layer_tools", "_setups", "_stack", "_toolsets")
+    __slots__ = ("_config", "_is_open", "_known", "_layer_tools", "_root", "_setups", "_stack", "_toolsets")
 
-    def __init__(self, config: AgentConfig, stack: LayerStack, layer_tools: tuple[Tool, ...]) -> None:
+    def __init__(
+        self, config: AgentConfig, stack: LayerStack, layer_tools: tuple[Tool, ...], outer: StepSetups | None = None
+    ) -> None:
         self._config = config
         self._stack = stack
         self._layer_tools = layer_tools
+        self._root: StepSetups = self if outer is None else outer._root
+        # Of the root: the tools of all its engines, and whether functions choose tools or steps, so that there may be more.
+        self._known: dict[str, Mapping[str, Any] | None] | None = None
+        self._is_open = False
         self._toolsets: dict[int, tuple[LLMStep, ToolSet]] = {}
         self._setups: dict[tuple[int, str], tuple[LLMStep, Tokenizer, StepSetup]] = {}
 
@@ -66,7 +72,46 @@ class StepSetups:
             listed = (*self._config.tools, *[t for s in llm_steps(self._config.step) for t in listed_tools(s)])
         elif not listed:
             return _NO_TOOLS
-        return ToolSet(listed, reserved=self._layer_tools)
+        found = ToolSet(listed, reserved=self._layer_tools)
+        if self._root._known is not None:
+            self._root._known |= {tool.name: tool.spec.parameters for tool in found.tools}
+        return found
+
+    def known(self, is_over: bool = False) -> Mapping[str, Mapping[str, Any] | None] | None:
+        """Return the schemas of all tools that the agent may be offered, by name.
+
+        None where functions choose tools or steps, until an execution `is_over`: then those that were offered count.
+        """
+        root = self._root
+        if root._known is None:
+            root._known, root._is_open = root._listed()
+        return root._known if is_over or not root._is_open else None
+
+    def _listed(self) -> tuple[dict[str, Mapping[str, Any] | None], bool]:
+        """Return what the configuration lists, and whether there may be more."""
+        steps = tuple(steps_within(self._config.step))
+        tools = [*self._config.tools, *self._layer_tools]
+        known: dict[str, Mapping[str, Any] | None] = {}
+        is_open = not steps
+        for step in steps:
+            match step:
+                case LLMStep():
+                    tools += listed_tools(step)
+                    is_open |= callable(step.tools)
+                case ToolStep():
+                    tools.append(step.tool)
+                case SpawnStep():
+                    # A child's own layers: their names are enough, as nobody has made these tools yet.
+                    layers = step.memory or ()
+                    known |= {f"{layer.id}/{name}": None for layer in layers for name in layer.provides or ()}
+                case RunStep():
+                    is_open = True
+                case BranchStep():
+                    is_open |= step.route is not None
+                case ForkStep():
+                    is_open |= callable(step.paths)
+        known |= {tool.name: tool.spec.parameters for tool in tools}
+        return known, is_open
 
     def of(self, step: LLMStep, instructions: str, tokenizer: Tokenizer) -> StepSetup:
         """Return the set-up of an llm step; tools that a function of the context chooses are the caller's business."""

@@ -73,6 +73,8 @@ class RuleBook(RuleMethods):
         self._is_used = False
         self.file: tuple[Path, str] | None = None
         """The rule file that it was last read from or written to, and the digest of what stood there."""
+        self.known_tools: Mapping[str, Mapping[str, Any] | None] = {}
+        """The JSON Schemas of the tools, by name, of the agent in which the rules were used last."""
         self._snapshot = RuleSnapshot(0, ())
         self._changes: list[RuleChange] = []
         self._past: list[tuple[tuple[SteeringRule, ...], RuleChange]] = []
@@ -95,7 +97,7 @@ class RuleBook(RuleMethods):
 
     def __getstate__(self) -> dict[str, Any]:
         # Who listens is of this process, as the lock is.
-        return {**self.__dict__, "_listeners": [], "_lock": None}
+        return {**self.__dict__, "_listeners": [], "_lock": None, "known_tools": {}}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.RLock())

@@ -23,6 +23,7 @@ OUTCOMES: Final = {
     "cancelled": "cut off",
     "uninitialised": "never initialised",
     "disabled": "layer disabled",
+    "unknown_rule_target": "names what no tool has",
     "late": "late verdict",
     "late_fault": "judge failed later",
     "approved": "a person approved",
@@ -98,7 +99,7 @@ def row_texts(event: SteeringDecided | ErrorRaised, answer: ModelCalled | None) 
     else:
         about = [[plain(part, ARGS_LENGTH), True] for part in event.matched]
     return {
-        "tool": plain("response" if event.tool_name is None else event.tool_name),
+        "tool": "" if event.hook == "init" else plain("response" if event.tool_name is None else event.tool_name),
         "about": about,
         "guidance": "" if event.guidance is None else plain_line(event.guidance, GUIDANCE_LENGTH),
         "rules": plain(", ".join([plain(rule_id) for rule_id in event.rule_ids]), RULES_LENGTH),

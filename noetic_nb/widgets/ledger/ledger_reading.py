@@ -16,8 +16,10 @@ from noetic_nb.events import (
     SteeringDecided,
     ToolCalled,
     TurnCompleted,
+    WarningRaised,
 )
 from noetic_nb.items.origins import Provenance
+from noetic_nb.runs.decision_faults import ledger_line
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
 from noetic_nb.widgets.base.feed import Place, Reading
 from noetic_nb.widgets.base.moment import EVERYTHING, Moment
@@ -62,6 +64,7 @@ class LedgerReading(Reading):
     reads = frozenset(
         {
             ChildEnded, ErrorRaised, ItemsAppended, ModelCalled, RuleChanged, SteeringDecided, ToolCalled, TurnCompleted,
+            WarningRaised,
         }
     )  # fmt: skip
     nothing = "No rules decided in {part}."
@@ -117,6 +120,8 @@ class LedgerReading(Reading):
         match event:
             case SteeringDecided() if self.moment.shows(event.where):
                 return self._add(event, place.seq, execution)
+            case WarningRaised() if self.moment.shows(event.where) and (line := ledger_line(event)) is not None:
+                return self._add(line, place.seq, execution)
             case ErrorRaised() if event.error_kind in _INSTEAD and self.moment.shows(event.where):
                 return self._add(event, place.seq, execution)
             case ModelCalled(purpose="agent"):
@@ -141,7 +146,9 @@ class LedgerReading(Reading):
     def _add(self, event: SteeringDecided | ErrorRaised, seq: int, execution: _Execution) -> dict[str, Any] | None:
         entry = Entry(len(self.index.entries), seq, event, self._calls.get(execution))
         if isinstance(event, SteeringDecided):
-            if event.tool_name is None:
+            if event.hook == "init":
+                pass  # of the rules themselves
+            elif event.tool_name is None:
                 entry.answer = self._answers.get(execution)
             else:
                 self._join_call(entry, event.tool_name, execution)
@@ -278,7 +285,9 @@ def _head(entry: Entry) -> str:
     event = entry.event
     if isinstance(event, ErrorRaised):
         return f"{entry.action}: {plain(event.error_kind)}"
-    what = plain("the response" if event.tool_name is None else event.tool_name)
+    what = (
+        "the rules" if event.hook == "init" else plain("the response" if event.tool_name is None else event.tool_name)
+    )
     would = "" if event.enforced else "would have been "
     outcome = "" if event.outcome is None else f" ({OUTCOMES.get(event.outcome) or plain(event.outcome)})"
     return f"{would}{entry.action}{outcome}: {what}"

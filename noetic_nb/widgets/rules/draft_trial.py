@@ -12,7 +12,6 @@ from typing import Any, Final
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab.recorded_calls import RecordedCall, calls_of
 from noetic_nb.lab.rule_backtest import Trials
-from noetic_nb.lab.rule_lint_text import read_rule
 from noetic_nb.lab.rule_scores.evaluation import Evaluation, Evaluator
 from noetic_nb.lab.rule_trial import candidate_snapshot, try_rules
 from noetic_nb.lab.statistics.labels import Outcome
@@ -20,6 +19,7 @@ from noetic_nb.runs import Run
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
 from noetic_nb.steering import RuleBook, SteeringRule
 from noetic_nb.steering.evaluation.evaluate import Policy
+from noetic_nb.steering.evaluation.rule_reading import read_rule
 from noetic_nb.steering.evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering.predicates.python_source import check_on_samples
 from noetic_nb.widgets.rules.debounced import LiveTrial

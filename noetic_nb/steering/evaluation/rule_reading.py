@@ -15,9 +15,8 @@ from types import ModuleType
 from typing import Any, Final
 
 from noetic_nb.quick_records import dataclass
-from noetic_nb.steering import SequenceRule, SteeringRule
 from noetic_nb.steering.predicates.cel_names import cel_tokens
-from noetic_nb.steering.rules.rule import CelCondition, PythonPredicate
+from noetic_nb.steering.rules.rule import CelCondition, PythonPredicate, SequenceRule, SteeringRule
 
 __all__ = ["StaticFacts", "read_rule"]
 
@@ -46,6 +45,13 @@ class StaticFacts:
     about: set[str] = field(default_factory=set)
     """Of these the ones it compares the called tool with."""
     arguments: set[str] = field(default_factory=set)
+    """Arguments it names, or paths such as ``invite.email``."""
+    trusted: set[str] = field(default_factory=set)
+    """Tools whose results it trusts, or fields of them: ``get_contacts.email``."""
+    maybe: set[str] = field(default_factory=set)
+    """Texts it compares with a ``name`` that may be something else than a tool's."""
+    demanded: set[str] = field(default_factory=set)
+    """Arguments without which it raises, ``call.tool_args["path"]``: a slip there is no silent one."""
     impure: list[str] = field(default_factory=list)
     """Its side effects, in words."""
     silent: bool = False
@@ -68,9 +74,10 @@ def read_rule(rule: SteeringRule) -> StaticFacts:
             _read_condition(text, found)
             decides = rule.llm_eval is None and rule.action != "allow"
             found.silent = decides and not (rule.guidance or "").strip()
-        case SequenceRule(others=others, args=args):
+        case SequenceRule(others=others, args=args, trust=trust):
             found.tools |= set(others)
-            found.arguments |= {path.partition(".")[0] for path in args}
+            found.trusted |= {one for one in trust if one not in ("user", "system") and not one.startswith("layer:")}
+            found.arguments |= set(args)
             # Without guidance of its own it has a default text.
             found.silent = rule.guidance is not None and not rule.guidance.strip()
         case PythonPredicate(function) if rule.source is not None:
@@ -128,6 +135,10 @@ def _read_python(function: Any, source: str, found: StaticFacts) -> None:
     _PythonReader(functions[0], getattr(function, "__globals__", {}), found).read()
 
 
+def _names_history(node: ast.expr) -> bool:
+    return any(isinstance(part, ast.Attribute) and part.attr == "history" for part in ast.walk(node))
+
+
 class _PythonReader:
     """Walks over one function; knows which names are its own."""
 
@@ -145,6 +156,14 @@ class _PythonReader:
         body = function.body if isinstance(function.body, list) else [function.body]
         self.nodes = [node for statement in body for node in ast.walk(statement)]
         self.own = {node.id for node in self.nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        loops = [node for node in self.nodes if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension)]
+        self.past = {
+            target.id
+            for loop in loops
+            if _names_history(loop.iter)
+            for target in ast.walk(loop.target)
+            if isinstance(target, ast.Name)
+        }
         self.imported = {
             (alias.asname or alias.name).split(".")[0]: (getattr(node, "module", None) or alias.name).split(".")[0]
             for node in self.nodes
@@ -201,7 +220,7 @@ class _PythonReader:
         elif path and path[0] in _CHANGING and name not in self.own and name != self.parameter:
             self.impure(f"it changes {name}, which outlives it", node)
         elif path and path[0] == "get" and path[1:2] == ["tool_args"] and node.args:
-            self.argument(node.args[0])
+            self.found.arguments |= self.argument(node.args[0])
         if (path[0] if path else name) in _ACTIONS and not self.says_something(node):
             self.found.silent = True
 
@@ -218,14 +237,14 @@ class _PythonReader:
         if isinstance(action, ast.Constant) and action.value in _ACTIONS and "guidance" not in keys:
             self.found.silent = True
 
-    def argument(self, node: ast.expr) -> None:
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            self.found.arguments.add(node.value)
+    @staticmethod
+    def argument(node: ast.expr) -> set[str]:
+        return {node.value} if isinstance(node, ast.Constant) and isinstance(node.value, str) else set()
 
     def subscript(self, node: ast.Subscript) -> None:
         if isinstance(node.value, ast.Attribute) and node.value.attr == "tool_args":
             if isinstance(node.ctx, ast.Load):
-                self.argument(node.slice)
+                self.found.demanded |= self.argument(node.slice)
             else:
                 self.impure("it changes the arguments of the call", node)
         elif not isinstance(node.ctx, ast.Load):
@@ -244,6 +263,14 @@ class _PythonReader:
             for part in ast.walk(side)
             if isinstance(part, ast.Constant) and isinstance(part.value, str) and not isinstance(side, ast.Call)
         }
-        self.found.tools |= texts
         if named[0].attr == "tool_name":
+            self.found.tools |= texts
             self.found.about |= texts
+        elif self.is_of_history(named[0].value):
+            self.found.tools |= texts
+        else:
+            self.found.maybe |= texts
+
+    def is_of_history(self, owner: ast.expr) -> bool:
+        """Tell whether an expression is a call of the history: ``call.history[-1]``, or ``past`` of a loop over it."""
+        return _names_history(owner) or (isinstance(owner, ast.Name) and owner.id in self.past)
