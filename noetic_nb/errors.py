@@ -93,7 +93,85 @@ def _sentence(text: str) -> str:
     return text if not text or text[-1] in ".!?" else text + "."
 
 
-class NoeticError(Exception):
+def _shown(error: BaseException | None) -> BaseException | None:
+    """Return an exception of other code as a traceback may show it: itself, or one like it where its chain names a secret."""
+    chain: dict[int, BaseException] = {}
+    work = [error]
+    while work:
+        each = work.pop()
+        # Those of this library are without secrets, and show their own chain in this way.
+        if each is not None and not isinstance(each, _Chained) and id(each) not in chain:
+            chain[id(each)] = each
+            work += [each.__cause__, each.__context__, *getattr(each, "exceptions", ())]
+    if all(_said(each) == _text(each) for each in chain.values()):
+        return error
+    made: dict[int, BaseException] = {}
+
+    def like(each: BaseException | None) -> Any:
+        if each is None or id(each) not in chain:
+            return each
+        if id(each) not in made:
+            parts = [like(part) for part in each.exceptions] if isinstance(each, BaseExceptionGroup) else []
+            made[id(each)] = found = _like(each, _said(each)[0], parts)  # before its chain, which may be a circle
+            found.__traceback__, found.__notes__ = each.__traceback__, _said(each)[1:]
+            found.__cause__, found.__context__ = like(each.__cause__), like(each.__context__)
+            found.__suppress_context__ = each.__suppress_context__
+        return made[id(each)]
+
+    shown: BaseException | None = like(error)
+    return shown
+
+
+def _text(error: BaseException) -> list[str]:
+    """Return what a traceback says of an exception: its text, then its notes."""
+    try:
+        return [str(error), *map(str, getattr(error, "__notes__", ()))]
+    except Exception:  # a text of the user's own may do anything
+        return [f"<{type(error).__name__} without a text>"]
+
+
+def _said(error: BaseException) -> list[str]:
+    return [redact_text(text) for text in _text(error)]
+
+
+def _like(error: BaseException, text: str, parts: list[Any]) -> BaseException:
+    """Return an exception of the same class, with another text and without secrets in its fields."""
+    if isinstance(error, BaseExceptionGroup):
+        return error.derive(parts)
+    kind = type(error)
+    names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__str__": lambda _: text}
+    try:
+        made = type(kind.__name__, (kind,), names)
+        like = made.__new__(made)
+        like.args = (text,)
+        like.__dict__.update({name: _clean(value) for name, value in vars(error).items()})
+    except Exception:  # a class that cannot be made without its arguments, or have others below it
+        made = type(kind.__name__, (Exception,), names)
+        like = made(text)
+    return like
+
+
+class _Chained:
+    """An error that shows no secret in what it was raised from: tracebacks ask for the chain by these names."""
+
+    @property
+    def __cause__(self) -> BaseException | None:
+        return _shown(BaseException.__cause__.__get__(self))  # type: ignore[attr-defined]
+
+    @__cause__.setter
+    def __cause__(self, error: BaseException | None) -> None:
+        BaseException.__cause__.__set__(self, error)  # type: ignore[attr-defined]
+
+    @property
+    def __context__(self) -> BaseException | None:
+        return _shown(BaseException.__context__.__get__(self))  # type: ignore[attr-defined]
+
+    @__context__.setter
+    def __context__(self, error: BaseException | None) -> None:
+        BaseException.__context__.__set__(self, error)  # type: ignore[attr-defined]
+
+
+class NoeticError(_Chained, Exception):
     """A run went wrong.
 
     Parameters
@@ -151,7 +229,7 @@ class NoeticError(Exception):
         return {"kind": self.kind, "message": str(self), **plain}
 
 
-class NoeticConfigError(Exception):
+class NoeticConfigError(_Chained, Exception):
     """The set-up cannot work.
 
     Parameters
@@ -197,7 +275,7 @@ class NoeticConfigError(Exception):
         return _rebuild, (type(self), dict(self.__dict__), self.args)
 
 
-class ItemValidationError(ValueError):
+class ItemValidationError(_Chained, ValueError):
     """A value is not an item: not a mapping, without a ``type``, or not representable in JSON.
 
     Examples
@@ -263,7 +341,7 @@ def innermost(error: BaseException) -> BaseException:
             return error
         cause: object = error.facts.get("cause") if isinstance(error, NoeticError) else None
         if not isinstance(cause, BaseException):
-            cause = error.__cause__
+            cause = BaseException.__cause__.__get__(error)  # type: ignore[attr-defined]  # the very one
         if not isinstance(cause, BaseException):
             return error
         error = cause

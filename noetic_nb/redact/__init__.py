@@ -3,7 +3,7 @@
 Two nets: a key that names a secret hides its value, and text is searched for the shapes of common credentials, also
 behind the escapes of JSON and in JSON inside JSON. Only the secret itself is replaced, never a character beside it.
 
-From the ground up: `marks`, `secret_names`, `shapes`, `private_keys`, `assignments`, `levels`, `redaction`,
+From the ground up: `marks`, `secret_names`, `shapes`, `private_keys`, `assignments`, `places`, `levels`, `redaction`,
 `safe_logging`; each may know those before it.
 
 References

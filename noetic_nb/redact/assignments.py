@@ -11,9 +11,9 @@ from noetic_nb.redact.marks import PLACEHOLDER, Span
 from noetic_nb.redact.secret_names import ALWAYS, SMALLEST_NUMBER, secret_word
 from noetic_nb.redact.shapes import longest_run
 
-__all__ = ["assigned", "may_assign"]
+__all__ = ["NAME_HINTS", "assigned", "is_value", "may_assign"]
 
-_NAME_HINTS: Final = [
+NAME_HINTS: Final = [
     "pass",
     "secret",
     "token",
@@ -31,7 +31,8 @@ _NAME_HINTS: Final = [
     "connection",
 ]
 _ASSIGNED: Final = late_pattern(
-    r"(?<![A-Za-z0-9_\-])(?P<name>[A-Za-z_][A-Za-z0-9_\-]*+)(?P<quote>[\"'`]?)(?:\]|\*\*)?"
+    # An option of a command line begins with dashes.
+    r"(?<![A-Za-z0-9_])(?<![A-Za-z0-9_]-)(?P<name>[A-Za-z_][A-Za-z0-9_\-]*+)(?P<quote>[\"'`]?)(?:\]|\*\*)?"
     r"[ \t]{0,4}(?:=>|:=|==?|:)(?:\*\*)?\s{0,4}(?:(?i:bearer|basic|token|digest|apikey)[ \t]+(?=[^\s\"']))?"
     r"(?P<value>\"(?P<double>(?:[^\"\\\r\n]|\\.)*+)\"?|'(?P<single>(?:[^'\"\\\r\n]|\\.)*+)'?"
     r"|(?P<bare>[^\s\"'`,;&<>(){}\[\]|\\?]++)|(?P<open>[\[{]))"
@@ -50,7 +51,7 @@ _PAIR_START: Final = frozenset("{,")
 _HEADERS: Final = frozenset({"authorization", "bearer"})
 
 
-def _is_value(text: str, word: str, after: str, *, quoted: bool) -> bool:
+def is_value(text: str, word: str, after: str, *, quoted: bool) -> bool:
     """Tell whether what is assigned in prose or code is a secret: no word, no number and no expression."""
     if PLACEHOLDER.fullmatch(text) or _FILLER.fullmatch(text):
         return False
@@ -78,7 +79,7 @@ def _signs(lower: str, tail: re.Pattern[str]) -> Iterator[int]:
     """Find the signs behind names with a hint, hint by hint."""
     if "=" not in lower and ":" not in lower:
         return
-    for hint in _NAME_HINTS:
+    for hint in NAME_HINTS:
         place = lower.find(hint)
         while place >= 0:
             place += len(hint)
@@ -145,7 +146,7 @@ def assigned(text: str, raw: Callable[[int, int], str]) -> Iterator[Span]:
             end = start + len(content)
             if not content or PLACEHOLDER.fullmatch(content):
                 continue
-            if pair or _is_value(content, word, text[end : end + 1], quoted=quoted):
+            if pair or is_value(content, word, text[end : end + 1], quoted=quoted):
                 place = end
                 yield Span(start, end, content)
 
@@ -173,6 +174,6 @@ def _below(text: str, start: int, raw: Callable[[int, int], str]) -> Generator[S
             if _NUMBER.fullmatch(match["number"]) and abs(float(match["number"])) >= SMALLEST_NUMBER:
                 yield Span(*match.span(), match["number"], raw(start, start) or '"')
         # Words stay: a list under "alternative_auth" names fields.
-        elif match["key"] is None and match["text"] and _is_value(match["text"], "secret", "", quoted=True):
+        elif match["key"] is None and match["text"] and is_value(match["text"], "secret", "", quoted=True):
             yield Span(*match.span("text"), match["text"])
     return len(text)

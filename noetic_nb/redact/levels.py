@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import Final
 from noetic_nb.late_pattern import late_pattern
 from noetic_nb.redact.assignments import assigned, may_assign
 from noetic_nb.redact.marks import Span
+from noetic_nb.redact.places import may_place, placed
 from noetic_nb.redact.private_keys import private_keys_in
 from noetic_nb.redact.shapes import cookies, is_hinted, issued, may_hold_cookies
 
@@ -20,6 +22,17 @@ _ESCAPE: Final = late_pattern(r"\\(?:u[0-9a-fA-F]{4}|[\"\\/bfnrt])")
 _SIGNS: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 # JSON in JSON doubles its backslashes at every level, so that real text is never much deeper.
 MAX_LEVELS: Final = 8
+
+
+# Letters and signs in another width or style, each of which stands for one of ASCII.
+_STYLED: Final = late_pattern("[\uff01-\uff5e\u3000\U0001d400-\U0001d7ff]")
+
+
+def _folded(text: str) -> str:
+    """Return a text with letters and signs of another width as those of ASCII, each in its place."""
+    if text.isascii():
+        return text
+    return _STYLED.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text)
 
 
 def _read(match: re.Match[str]) -> str:
@@ -33,7 +46,7 @@ class _Level:
     __slots__ = ("_before", "_places", "_sources", "text")
 
     def __init__(self, source: str) -> None:
-        self.text = _ESCAPE.sub(_read, source)
+        self.text = _folded(_ESCAPE.sub(_read, source))
         self._before = source
         self._places: array[int] | None = None
 
@@ -69,6 +82,7 @@ def _flat(text: str, raw: Callable[[int, int], str]) -> Iterator[Span]:
     lower = text.lower()
     yield from cookies(text, lower)
     yield from assigned(text, raw)
+    yield from placed(text, raw)
 
 
 def may_hold(lines: list[str]) -> bool:
@@ -77,11 +91,13 @@ def may_hold(lines: list[str]) -> bool:
     That look stays within a line, and so do escapes: a text may hold one only where one of its lines may.
     """
     for _ in range(MAX_LEVELS + 1):
-        text = "\n".join(lines)
+        text = _folded("\n".join(lines))
+        if may_place(text.lower()):
+            return True
         if is_hinted(text) or "PRIVATE KEY" in text or may_hold_cookies(text, text.lower()):
             return True
         # A name and the sign behind it stand in one line.
-        if may_assign("\n".join([line for line in lines if ":" in line or "=" in line]).lower()):
+        if may_assign("\n".join([line for line in text.split("\n") if ":" in line or "=" in line]).lower()):
             return True
         # The other lines are the same behind their escapes.
         escaped = "\n".join([line for line in lines if "\\" in line]) if "\\" in text else ""
@@ -104,7 +120,7 @@ def spans_of(text: str) -> list[Span]:
         first, last = source(start, end)
         return text[first:last]
 
-    view = text
+    view = _folded(text)
     found: list[Span] = []
     while True:
         for span in _flat(view, raw):

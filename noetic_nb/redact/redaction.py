@@ -9,7 +9,8 @@ from typing import Any, Final
 from noetic_nb.late_pattern import late_pattern
 from noetic_nb.redact.levels import may_hold, spans_of
 from noetic_nb.redact.marks import PLACEHOLDER, REDACTED, Placeholder
-from noetic_nb.redact.secret_names import ALWAYS, SMALLEST_NUMBER, secret_word
+from noetic_nb.redact.places import beside_option, in_pair
+from noetic_nb.redact.secret_names import ALWAYS, NAME_KEYS, SMALLEST_NUMBER, VALUE_KEYS, is_secret_name, secret_word
 
 __all__ = ["MARGIN", "Redaction", "clip_data", "redact", "redact_head", "redact_text"]
 
@@ -36,6 +37,15 @@ def _is_schema(value: Any) -> bool:
         return False
     kind = value.get("type")
     return (isinstance(kind, str) and kind in _SCHEMA_TYPES) or any(key in value for key in _SCHEMA_KEYS)
+
+
+def _name_in(value: Mapping[Any, Any]) -> str | None:
+    """Return the secret's name that a mapping holds beside its value, as in ``{"name": "DB_PASSWORD", "value": ...}``."""
+    found = None
+    for key, inner in value.items():
+        if isinstance(key, str) and isinstance(inner, str) and key.lower() in NAME_KEYS and is_secret_name(inner):
+            found = inner
+    return found
 
 
 # A live view shows the same keys, names and states with every update. Of what is long only beginnings recur: a text of which no
@@ -188,7 +198,7 @@ class Redaction:
                 parent[place] = made = self._mapping(value, hide, work)
                 known[id(value), hide] = value, made
             elif isinstance(value, list | tuple):
-                parent[place] = made = self._tokens(value) or list(value)
+                parent[place] = made = self._tokens(value) or self._beside(value)
                 if isinstance(value, tuple):
                     tuples.append((parent, place))
                 else:
@@ -208,6 +218,7 @@ class Redaction:
         self, value: Mapping[Any, Any], schema: bool, work: list[tuple[Any, Any, Any, bool]]
     ) -> dict[Any, Any]:
         made: dict[Any, Any] = {}
+        named = _name_in(value)
         later: list[tuple[Any, Any, Any, bool]] = []
         for key, inner in value.items():
             shown, hide = key, schema and key in _SCHEMA_VALUES
@@ -223,6 +234,8 @@ class Redaction:
                 if key in _WORD_TEXTS and isinstance(inner, str) and self._words:
                     inner = _TOKEN_WORDS.sub(lambda match: self._word(match[0]), inner)
                 hide = hide or (self._hides(key, inner) and not (key == "token" and "logprob" in value))
+                if named is not None and not hide and key.lower() in VALUE_KEYS:
+                    hide = self._hides(named, inner)
             if type(inner) is str and not hide and not later:  # secrets are found in the order in which they stand
                 made[shown] = self.text(inner)
             else:
@@ -242,6 +255,43 @@ class Redaction:
         if isinstance(value, bool | int | float) and word not in ALWAYS:
             return not isinstance(value, bool) and abs(value) >= SMALLEST_NUMBER
         return True
+
+    def _beside(self, value: list[Any] | tuple[Any, ...]) -> list[Any]:
+        """Return the elements of a list, without secrets that stand behind their names: pairs, options, columns."""
+        made = list(value)
+        if len(made) == 2 and all(isinstance(each, str | bytes) for each in made):
+            name, inner = (each.decode("latin-1") if isinstance(each, bytes) else each for each in made)
+            if in_pair(name, inner):
+                made[1] = (
+                    self._whole(inner) if isinstance(made[1], str) else self._whole(inner).encode("latin-1", "replace")
+                )
+                return made
+        for at in range(1, len(made)):
+            option, inner = made[at - 1], made[at]
+            if isinstance(option, str) and option[:1] == "-" and isinstance(inner, str):
+                start = beside_option(option, inner)
+                if start is not None:
+                    made[at] = inner[:start] + self._whole(inner[start:])
+        head = made[0] if made else None
+        if (
+            len(made) > 1
+            and isinstance(head, list | tuple)
+            and len(head) > 1
+            and all(isinstance(name, str) for name in head)
+        ):
+            places = [at for at, name in enumerate(head) if is_secret_name(name)]
+            if places and not in_pair(head[0], head[1]):
+                made[1:] = [self._row(row, places, head) for row in made[1:]]
+        return made
+
+    def _row(self, row: Any, places: list[int], head: list[Any] | tuple[Any, ...]) -> Any:
+        if not isinstance(row, list | tuple) or len(row) != len(head):
+            return row
+        cells = list(row)
+        for at in places:
+            if isinstance(cells[at], str) and in_pair(head[at], cells[at]):
+                cells[at] = self._whole(cells[at])
+        return type(row)(cells) if type(row) in (list, tuple) else cells
 
     def _whole(self, value: Any) -> str:
         if isinstance(value, str) and PLACEHOLDER.fullmatch(value):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import unicodedata
 from functools import lru_cache
 from typing import Final
 
 from noetic_nb.late_pattern import late_pattern
 
-__all__ = ["ALWAYS", "SMALLEST_NUMBER", "is_secret_name", "secret_word"]
+__all__ = ["ALWAYS", "NAME_KEYS", "SMALLEST_NUMBER", "VALUE_KEYS", "is_secret_name", "secret_word"]
 
 _WORDS: Final = late_pattern(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 # The last words of a name say what it is: a `reset_password_token` is a token, a `token_count` is a number.
@@ -19,12 +20,15 @@ _ENDINGS: Final = frozenset(
         "pwd",
         "pass",
         "passphrase",
+        "passcode",
+        "passcodes",
         "secret",
         "secrets",
         "token",
         "apikey",
         "credential",
         "credentials",
+        "creds",
         "auth",
         "authorization",
         "bearer",
@@ -79,6 +83,7 @@ _MODIFIERS: Final = frozenset(
         "raw",
         "base64",
         "b64",
+        "pem",
     ]
 )
 _CLAIMS: Final = frozenset(
@@ -101,6 +106,30 @@ _CLAIMS: Final = frozenset(
         "num",
     ]
 )
+# In names without a sign between their words.
+_IN_ONE_WORD: Final = (
+    "password", "passwd", "passphrase", "passcode", "apikey", "secretkey", "accesskey", "privatekey", "apisecret", "apitoken",
+    "authtoken", "accesstoken", "refreshtoken", "clientsecret", "sessiontoken", "connectionstring",
+)  # fmt: skip
+NAME_KEYS: Final = frozenset(
+    [
+        "name",
+        "key",
+        "header",
+        "field",
+        "variable",
+        "var",
+        "env",
+        "id",
+        "property",
+        "parameter",
+        "param",
+        "option",
+        "setting",
+    ]
+)
+"""What a name is called where it stands beside its value, in lower case."""
+VALUE_KEYS: Final = frozenset(["value", "val", "default"])
 _ADDRESSES: Final = frozenset({"url", "uri"})
 ALWAYS: Final = frozenset({"pin", "otp", "pass"})
 # A number below it counts something; a longer one may be a code.
@@ -115,6 +144,8 @@ def secret_word(name: str) -> str | None:
 
 @lru_cache(maxsize=4096)  # the same few names in every event of a run
 def _secret_word(name: str) -> str | None:
+    if not name.isascii():  # full-width letters are letters, too
+        name = unicodedata.normalize("NFKC", name)
     words: list[str] = [word.lower() for word in _WORDS.findall(name)]
     while words and (words[-1] in _MODIFIERS or words[-1].isdigit()):
         words.pop()
@@ -125,7 +156,13 @@ def _secret_word(name: str) -> str | None:
     if words[-1] in _ENDINGS:
         return words[-1]
     pair = " ".join(words[-2:])
-    return pair if pair in _PAIRS else None
+    if pair in _PAIRS:
+        return pair
+    # passWord and aPiKey are one word each, whatever their capitals say.
+    for word in (words[-1], "".join(words[-2:]), "".join(words[-3:])):
+        if word in _ENDINGS or word.endswith(_IN_ONE_WORD):
+            return word
+    return None
 
 
 def is_secret_name(name: str) -> bool:

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
 from typing import Final
 
 from noetic_nb.late_pattern import late_pattern
 from noetic_nb.quick_records import NamedTuple
 from noetic_nb.redact.marks import PLACEHOLDER, Span
 
-__all__ = ["cookies", "is_hinted", "issued", "longest_run", "may_hold_cookies"]
+__all__ = ["cookies", "is_hinted", "is_mixed", "issued", "longest_run", "may_hold_cookies"]
 
 
 def longest_run(text: str) -> int:
     """Return the length of the longest stretch of letters and digits."""
     return max(map(len, re.split(r"[^A-Za-z0-9]+", text)))
+
+
+def is_mixed(text: str) -> bool:
+    """Tell whether letters and digits stand in turn, as in no word, number or date."""
+    return any(len(run) >= 8 and len(_TURNS.findall(run)) >= 3 for run in _RUNS.findall(text))
 
 
 def _is_dense(text: str) -> bool:
@@ -47,6 +55,11 @@ def _any(text: str) -> bool:
 
 def _no_filler(text: str) -> bool:
     return not re.fullmatch(r"[*x.…]+|[<{$%].*", text, re.S)
+
+
+_AROUND: Final = ' \t\r\n\v\f=:"'
+_RUNS: Final = late_pattern(r"[A-Za-z0-9]+")
+_TURNS: Final = late_pattern(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
 
 
 class _Shape(NamedTuple):
@@ -93,6 +106,32 @@ _SHAPES: Final = (
     _shape("asic BASIC", r"(?i:\bbasic)[ \t]++([A-Za-z0-9+/]{8,}+={0,2})", _is_basic),
     _shape("://", r"://[^\s/?#@:\"'<>\\]{0,128}:([^\s/\"'<>\\]{1,256})@", _no_filler),
 )
+# What keys of these issuers begin with, as they document it.
+_PREFIXES: Final = (
+    "xapp- dop_v1_ doo_v1_ dor_v1_ shpat_ shpca_ shppa_ shpss_ hvs. hvb. hvr. glc_ glsa_ dp.pt. dp.st. NRAK- PMAK- pscale_tkn_ "
+    "pscale_pw_ lin_api_ ntn_ ATATT3 sntrys_ sntryu_ r8_ pplx- pcsk_ tvly- lsv2_ dckr_pat_ figd_ sbp_ rubygems_ nvapi- CCIPAT_ "
+    "nfp_ CFPAT- sqp_ xkeysib- sq0atp- EAAAE AGE-SECRET-KEY- access-production- FLWSECK- tfp_ pul- duffel_live_ sgp_ dapi"
+)
+
+
+@cache
+def _vendors() -> tuple[tuple[_Shape, ...], re.Pattern[str]]:
+    """Return the shapes of further vendors, and what finds a hint of any of them."""
+    shapes = [
+        _shape(prefix, _B + f"({re.escape(prefix)}[A-Za-z0-9_.\\-]{{16,}})", _is_vendor) for prefix in _PREFIXES.split()
+    ]
+    hints = [re.escape(shape.hints[0]) for shape in shapes]
+    kept = json.loads((Path(__file__).with_name("data") / "vendor_shapes.json").read_text(encoding="utf-8"))
+    for each in kept["shapes"]:
+        shapes.append(_Shape((), re.compile(each["pattern"]), _is_vendor))
+        hints.append(each["hint"])
+    return tuple(shapes), re.compile("|".join(hints))
+
+
+def _is_vendor(text: str) -> bool:
+    return is_mixed(text) or _is_dense(text)
+
+
 # Any hint at all: each pattern begins with one character that is rare and quick to find, and looks back from there.
 _ANY_HINT: Final = tuple(
     [
@@ -132,10 +171,10 @@ def is_hinted(text: str) -> bool:
     for hint in _PLAIN_HINTS:
         if hint in text:
             return True
-    for pattern in _ANY_HINT:  # noqa: SIM110
+    for pattern in _ANY_HINT:
         if pattern.search(text):
             return True
-    return False
+    return _vendors()[1].search(text) is not None
 
 
 def may_hold_cookies(text: str, lower: str) -> bool:
@@ -150,6 +189,7 @@ def issued(text: str) -> Iterator[Span]:
     """Find what has the shape of an issuer's credential."""
     if not is_hinted(text):
         return
+    yield from _of_vendors(text)
     for shape in _SHAPES:
         if shape is not _TELEGRAM and not any(hint in text for hint in shape.hints):
             continue
@@ -169,6 +209,27 @@ def issued(text: str) -> Iterator[Span]:
                 for beside in _AWS_SECRET.finditer(text, *window):
                     if _is_token(beside[1]) and not beside[1].isdigit():
                         yield Span(*beside.span(1), beside[1])
+
+
+def _of_vendors(text: str) -> Iterator[Span]:
+    shapes, hint = _vendors()
+    if not hint.search(text):
+        return
+    for shape in shapes:
+        if shape.hints and shape.hints[0] not in text:
+            continue
+        for match in shape.pattern.finditer(text):
+            # Some patterns take what is around it; a key of ours is all of its group.
+            start, end = match.span(1 if shape.hints else 0)
+            while not shape.hints and text[start] in _AROUND:
+                start += 1
+            while not shape.hints and text[end - 1] in _AROUND:
+                end -= 1
+            before, after = text[start - 1 : start], text[end : end + 1]
+            if not shape.hints and ((before.isascii() and before.isalnum()) or (after.isascii() and after.isalnum())):
+                continue  # a stretch of a longer word
+            if shape.holds(text[start:end]):
+                yield Span(start, end, text[start:end])
 
 
 def cookies(text: str, lower: str) -> Iterator[Span]:

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 from noetic_nb.markup import NAME_LENGTH, clip, plain, plain_data, plain_line
+from noetic_nb.redact import redact_head
 
 __all__ = ["NAME_LENGTH", "REASONS", "TEXT_LENGTH", "clip", "count", "plain", "plain_data", "plain_line", "sendable"]
 
@@ -25,13 +26,14 @@ REASONS: Final = {
 
 
 def sendable(text: str) -> str:
-    r"""Return a name as a page can be sent it: half a surrogate pair is no UTF-8 and is spelled out.
+    r"""Return a name as a page may be sent it: without secrets; half a surrogate pair is no UTF-8 and is spelled out.
 
     Examples
     --------
     >>> sendable("t1"), sendable(chr(0xD800))
     ('t1', '\\ud800')
     """
+    text = redact_head(text, TEXT_LENGTH)
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 

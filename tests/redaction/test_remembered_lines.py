@@ -78,6 +78,8 @@ PIECES = [
     "password", "api_key", "token", "Key", "session", "sid", "Cookie", "cookie", "id", " string", "=", ":", "=>", "\n", " ",
     '"', "'", "`", "]", "**", "{", "[", ",", "\\n", "\\u003a", "\\u003D", "\\u000a", "\\\\u003a", "\\", "x9" * 8, "hunter2secret",
     "abc123def456", "sk-", "A1" * 10, "AKIA", "eyJ", ".", "://", "@", "bearer ", "Basic ", "sig", "12345678", "ſ", "İ", "ı", "- ",
+    "--", "-u ", "name", "value", ",", ";", "|", "\t", "<", ">", "</", "machine a", " login ann", "?key=", "a1B2c3D4e5", "[", "(",
+    ")", "\uff50\uff41\uff53\uff53", "\uff1a", "xapp-", "dapi", "passWord", "user",
 ]  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent, TurnCompleted
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs.events.numbering import numbered
-from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
+from noetic_nb.runs.plain_text import TEXT_LENGTH, plain, sendable
 from noetic_nb.runs.run_source import run_of
 from noetic_nb.widgets.base.assets import static_frame
 from noetic_nb.widgets.base.cells import enter_cell
@@ -32,7 +32,7 @@ from noetic_nb.widgets.base.feed import Feed, Reading, no_collecting
 from noetic_nb.widgets.base.host import HostedMixin, is_hosted
 from noetic_nb.widgets.base.moment import EVERYTHING, Moment
 from noetic_nb.widgets.base.reading_thread import READINGS, Follower, follower_of, watch_cells
-from noetic_nb.widgets.base.selection import FIELDS, Selection, selection_of
+from noetic_nb.widgets.base.selection import FIELDS, Selection, selection_of, sendable_fields
 from noetic_nb.widgets.base.weakly import connect_weakly, subscribe_weakly
 from noetic_nb.worker_threads import thread_time
 
@@ -113,7 +113,7 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
         self._reading_lock = threading.RLock()
         self._unread: deque[RunEvent] = deque()
         self._asked_by: Any = None
-        reading.snapshot["selection"] = self.selection.fields
+        reading.snapshot["selection"] = sendable_fields(self.selection.fields)
         with self._reading_lock:
             # First, so that no event is lost; what comes while the widget is being made waits for it.
             if not is_hosted():  # else its host hands it events and choices
@@ -316,6 +316,9 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
 
     def _select(self, asked: Any, fields: dict[str, Any]) -> None:
         self._asked_by = asked
+        given = fields["thread_id"]
+        if isinstance(given, str) and given not in self.run.threads:
+            fields["thread_id"] = next((name for name in self.run.threads if sendable(name) == given), given)
         try:
             self.selection.select(**fields)
         except NoeticConfigError:
@@ -327,9 +330,9 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
     def _selected(self, fields: dict[str, Any]) -> None:
         try:
             with self.up_to_date():
-                self.reading.snapshot["selection"] = fields
+                self.reading.snapshot["selection"] = sent = sendable_fields(fields)
                 # The page that chose knows by the id which of its choices this is.
-                self.send({"type": "selected", "id": self._asked_by, "fields": fields})
+                self.send({"type": "selected", "id": self._asked_by, "fields": sent})
                 news = self.reading.selected(fields)
                 if news is not None:
                     self.send(news)

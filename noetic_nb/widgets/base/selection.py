@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.runs.plain_text import sendable
 
-__all__ = ["FIELDS", "Selection", "selection_of"]
+__all__ = ["FIELDS", "Selection", "selection_of", "sendable_fields"]
 
 FIELDS: Final = ("thread_id", "turn", "call", "item", "decision")
 
@@ -127,3 +128,9 @@ def selection_of(given: Any) -> Selection:
             "NOT_A_SELECTION", "Views are linked by a Selection.", given=given, hint="Pass `widgets.Selection()`."
         )
     return given
+
+
+def sendable_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return a choice as a page may be sent it: the name of a thread may hold a secret."""
+    name = fields["thread_id"]
+    return fields if name is None else {**fields, "thread_id": sendable(name)}

@@ -12,7 +12,7 @@ import traitlets
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.nested_loop import running_loop
-from noetic_nb.redact import safe_logger
+from noetic_nb.redact import redact_text, safe_logger
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
 from noetic_nb.runs.recording.recorder import record, recorded
 from noetic_nb.sync import run_sync
@@ -129,8 +129,8 @@ class MemoryView(RunView):
             writes = [write for track in self.reading.index.tracks for write in track.writes]
         rows = [
             (
-                write.event.where.thread_id,
-                write.event.where.execution_id,
+                redact_text(write.event.where.thread_id),
+                redact_text(write.event.where.execution_id),
                 write.event.where.turn,
                 write.event.where.depth,
                 write.event.layer_id,

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, RunEvent, ViewAssembled
 from noetic_nb.redact import Redaction
-from noetic_nb.runs.plain_text import plain
+from noetic_nb.runs.plain_text import plain, sendable
 from noetic_nb.runs.regulation.decision_redaction import DecisionRedaction
 from noetic_nb.runs.requests.recorded_requests import RequestIndex
 from noetic_nb.runs.requests.sent_request import RecordedRequest
@@ -318,9 +318,9 @@ class TranscriptReading(Reading):
 
 
 def _sendable(thread_id: str) -> str | None:
-    """Return the id of a thread as a selection names it; None where it is no text that a message can hold."""
+    """Return the id of a thread as a page selects by it; None where it is no text that a message can hold."""
     try:
         thread_id.encode()
     except UnicodeEncodeError:
         return None
-    return thread_id
+    return sendable(thread_id)

@@ -12,6 +12,7 @@ from typing import Any, Final
 import traitlets
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.redact import redact_text
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs.run_source import run_of
 from noetic_nb.widgets.base.assets import once_a_page, script, style
@@ -170,7 +171,7 @@ class RegulatorTrends(RunView):
 
 def _row(thread_id: str, turn: Any) -> dict[str, Any]:
     return {
-        "thread_id": thread_id,
+        "thread_id": redact_text(thread_id),
         "turn": turn.turn,
         "quality": turn.qualities[-1] if turn.qualities else None,
         "mean": turn.mean,

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 
 from noetic_nb.events import RegulatorDecided, RunEvent
 from noetic_nb.quick_records import dataclass
+from noetic_nb.redact import redact_text
 from noetic_nb.regulator import Regulator, decisions
 from noetic_nb.runs.plain_text import count
 from noetic_nb.runs.regulation.decision_redaction import DecisionRedaction
@@ -143,7 +144,8 @@ class WhatIf:
         where = recorded.where
         detail = self._detail(decision)
         return (
-            run_id, where.thread_id, where.execution_id, each.turn, each.seq, recorded.t_ms, recorded.layer_id, recorded.at,
+            run_id, redact_text(where.thread_id), redact_text(where.execution_id), each.turn, each.seq, recorded.t_ms,
+            recorded.layer_id, recorded.at,
             decision.kind, _reason(detail), detail.get("suggestion"), each.confidence, each.tokens_out, each.stops, detail,
             was.get("kind"), _reason(was), each.seq is not None and recorded.stops,
         )  # fmt: skip

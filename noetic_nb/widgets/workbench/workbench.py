@@ -23,7 +23,7 @@ from noetic_nb.widgets.base.feed import Feed
 from noetic_nb.widgets.base.host import hosted_by, page_traits
 from noetic_nb.widgets.base.moment import Moment
 from noetic_nb.widgets.base.run_view import RunView
-from noetic_nb.widgets.base.selection import Selection, selection_of
+from noetic_nb.widgets.base.selection import Selection, selection_of, sendable_fields
 from noetic_nb.widgets.workbench.chat import NO_HARNESS, Conversation
 from noetic_nb.widgets.workbench.panel_host import OWN, PanelHost
 from noetic_nb.widgets.workbench.panels import PANELS, Subject, checked_names, checked_size, names_to_open, subject_of
@@ -338,8 +338,8 @@ class Workbench(PanelHost):
 
     def _selected(self, fields: dict[str, Any]) -> None:
         with self._gathered():
-            self.reading.snapshot["selection"] = fields
-            self._news.append((OWN, {"type": "selected", "id": self._asked_by, "fields": fields}))
+            self.reading.snapshot["selection"] = sent = sendable_fields(fields)
+            self._news.append((OWN, {"type": "selected", "id": self._asked_by, "fields": sent}))
             chosen = self.reading.selected(fields)
             if chosen is not None:
                 self._news.append((OWN, {"type": "parts", **chosen}))
