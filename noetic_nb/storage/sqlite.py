@@ -30,6 +30,7 @@ from noetic_nb.storage.sqlite_file import (
     check_path,
     open_writer,
     patiently,
+    row,
     storage_error,
 )
 from noetic_nb.storage.sqlite_reader import Reader
@@ -211,7 +212,7 @@ class SQLiteStorage:
             ``storage_failed``; what was there before is then still there.
         """
         text = _text(check_key(key), value)
-        await self._write(lambda c: c.execute(UPSERT, (key, text)).rowcount, len(text), is_single=True)
+        await self._write(lambda c: c.execute(UPSERT, row(key, text)).rowcount, len(text), is_single=True)
 
     async def delete(self, key: str) -> None:
         """Forget a key; a missing one is no error."""
@@ -238,9 +239,9 @@ class SQLiteStorage:
             ``storage_failed``, or ``state_conflict`` with `key` for one that must not exist and does; nothing was changed
             then.
         """
-        rows = [(check_key(key), _text(key, value)) for key, value in values.items()]
+        written = [row(check_key(key), _text(key, value)) for key, value in values.items()]
         gone, fresh = [check_key(key) for key in delete], [check_key(key) for key in absent]
-        if not (rows or gone or fresh):
+        if not (written or gone or fresh):
             return
 
         def run(connection: sqlite3.Connection) -> str | None:
@@ -249,11 +250,11 @@ class SQLiteStorage:
                     return key
             if gone:
                 connection.executemany(DELETE, [(key,) for key in gone])
-            if rows:
-                connection.executemany(UPSERT, rows)
+            if written:
+                connection.executemany(UPSERT, written)
             return None
 
-        found = await self._write(run, sum([len(text) for _, text in rows]))
+        found = await self._write(run, sum([len(text) for _, text, _ in written]))
         if found is not None:
             raise key_taken(found)
 
@@ -304,11 +305,11 @@ class SQLiteStorage:
         text, wanted = _text(check_key(key), value), _version_of(expected)
 
         def run(connection: sqlite3.Connection) -> tuple[bool, int | None]:
-            row = connection.execute("SELECT version FROM entries WHERE key = ?", (key,)).fetchone()
-            found: int | None = None if row is None else row[0]
+            there = connection.execute("SELECT version FROM entries WHERE key = ?", (key,)).fetchone()
+            found: int | None = None if there is None else there[0]
             if found != wanted:
                 return False, found
-            connection.execute(UPSERT, (key, text))
+            connection.execute(UPSERT, row(key, text))
             return True, connection.execute("SELECT version FROM entries WHERE key = ?", (key,)).fetchone()[0]
 
         is_kept, version = await self._write(run, len(text))

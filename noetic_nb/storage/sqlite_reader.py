@@ -16,24 +16,40 @@ from typing import Any, Final
 from noetic_nb.errors import NoeticError
 from noetic_nb.items.json_text import parsed_json
 from noetic_nb.storage.adapter import JsonValue
-from noetic_nb.storage.sqlite_file import is_busy, open_reader, prefix_range, storage_error
+from noetic_nb.storage.sqlite_file import checksum_of, is_busy, open_reader, prefix_range, storage_error
 
 __all__ = ["Reader"]
 
-_SELECT: Final = "SELECT value FROM entries WHERE key = ?"
+_SELECT: Final = "SELECT value, checksum FROM entries WHERE key = ?"
 _SELECT_VERSION: Final = "SELECT version FROM entries WHERE key = ?"
-_SELECT_VERSIONED: Final = "SELECT value, version FROM entries WHERE key = ?"
+_SELECT_VERSIONED: Final = "SELECT value, checksum, version FROM entries WHERE key = ?"
 # SQLite allows 999 parameters in its oldest supported builds.
 _MOST_PARAMETERS: Final = 500
 
 
-def _parse(key: str, text: str, path: str) -> JsonValue:
+def _checked(key: str, text: Any, checksum: int | None, path: str) -> str:
+    """Return a text of the database that is as it was written.
+
+    Raises `NoeticError` ``storage_failed`` if it is another one; rows of older files have no checksum.
+    """
+    if checksum is not None and (not isinstance(text, str) or checksum != checksum_of(key, text)):
+        raise NoeticError(
+            "storage_failed",
+            f"The value under {key!r} in {path!r} is not what was written there: the file is damaged.",
+            hint="Keep a copy and restore a backup, or set or delete this key.",
+            path=path,
+            key=key,
+        )
+    return text  # type: ignore[no-any-return]
+
+
+def _parse(key: str, text: Any, checksum: int | None, path: str) -> JsonValue:
     """Return the value that a text of the database stands for.
 
-    Raises `NoeticError` ``storage_failed`` if the text is not JSON: something else wrote to the file.
+    Raises `NoeticError` ``storage_failed`` if the text is not JSON, or is not what was written.
     """
     try:
-        return parsed_json(text)
+        value: JsonValue = parsed_json(text)
     except (ValueError, TypeError, RecursionError) as exc:
         raise NoeticError(
             "storage_failed",
@@ -42,6 +58,8 @@ def _parse(key: str, text: str, path: str) -> JsonValue:
             path=path,
             key=key,
         ) from exc
+    _checked(key, text, checksum, path)
+    return value
 
 
 class Reader:
@@ -80,7 +98,7 @@ class Reader:
             row = self._one(_SELECT, (key,))
             if row is None:
                 return None
-            value = _parse(key, row[0], self._path)
+            value = _parse(key, *row, self._path)
             if self._cache_size:
                 self._remember(key, value)
             return value
@@ -89,13 +107,13 @@ class Reader:
         """Return the value and version under a key, or two Nones."""
         with self._lock:
             row = self._one(_SELECT_VERSIONED, (key,))
-        return (None, None) if row is None else (_parse(key, row[0], self._path), row[1])
+        return (None, None) if row is None else (_parse(key, row[0], row[1], self._path), row[2])
 
     def get_text(self, key: str) -> str | None:
         """Return the text under a key as it is stored, or None."""
         with self._lock:
             row = self._one(_SELECT, (key,))
-        return None if row is None else row[0]
+        return None if row is None else _checked(key, *row, self._path)
 
     def get_version(self, key: str) -> int | None:
         """Return the version of a key, or None."""
@@ -111,7 +129,7 @@ class Reader:
 
     def get_many(self, keys: Sequence[str]) -> dict[str, JsonValue]:
         """Return the values that exist under several keys, all of one moment."""
-        found: dict[str, str] = {}
+        found: dict[str, tuple[Any, int | None]] = {}
         with self._lock:
             if len(keys) <= _MOST_PARAMETERS:  # one statement is of one moment by itself
                 found.update(self._some(keys))
@@ -122,11 +140,12 @@ class Reader:
                         found.update(self._some(keys[start : start + _MOST_PARAMETERS]))
                 finally:
                     self._connection.rollback()
-        return {key: _parse(key, found[key], self._path) for key in keys if key in found}
+        return {key: _parse(key, *found[key], self._path) for key in keys if key in found}
 
-    def _some(self, keys: Sequence[str]) -> list[Any]:
+    def _some(self, keys: Sequence[str]) -> dict[str, tuple[Any, int | None]]:
         marks = ",".join("?" * len(keys))
-        return self._all(f"SELECT key, value FROM entries WHERE key IN ({marks})", keys)
+        rows = self._all(f"SELECT key, value, checksum FROM entries WHERE key IN ({marks})", keys)
+        return {key: (value, checksum) for key, value, checksum in rows}
 
     def keys(self, prefix: str, limit: int = -1) -> list[str]:
         """Return the keys with a prefix, sorted; at most `limit` of them when it is not negative."""
