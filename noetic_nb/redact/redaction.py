@@ -42,10 +42,19 @@ def _is_schema(value: Any) -> bool:
 def _name_in(value: Mapping[Any, Any]) -> str | None:
     """Return the secret's name that a mapping holds beside its value, as in ``{"name": "DB_PASSWORD", "value": ...}``."""
     found = None
+    if "call_id" in value or "callId" in value:  # a call of a tool that is named like a secret
+        return None
     for key, inner in value.items():
         if isinstance(key, str) and isinstance(inner, str) and key.lower() in NAME_KEYS and is_secret_name(inner):
             found = inner
     return found
+
+
+def _is_plain(value: Any) -> bool:
+    """Tell whether a value is a text or a number, or one as OTLP wraps it."""
+    if isinstance(value, Mapping) and len(value) == 1:
+        value = next(iter(value.values()))
+    return isinstance(value, str | bytes | int | float)
 
 
 # A live view shows the same keys, names and states with every update. Of what is long only beginnings recur: a text of which no
@@ -234,7 +243,7 @@ class Redaction:
                 if key in _WORD_TEXTS and isinstance(inner, str) and self._words:
                     inner = _TOKEN_WORDS.sub(lambda match: self._word(match[0]), inner)
                 hide = hide or (self._hides(key, inner) and not (key == "token" and "logprob" in value))
-                if named is not None and not hide and key.lower() in VALUE_KEYS:
+                if named is not None and not hide and key.lower() in VALUE_KEYS and _is_plain(inner):
                     hide = self._hides(named, inner)
             if type(inner) is str and not hide and not later:  # secrets are found in the order in which they stand
                 made[shown] = self.text(inner)

@@ -22,10 +22,11 @@ from noetic_nb.items.item_checks import problem_of
 from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.events.event_codec import SCHEMA, SCHEMA_VERSION, WireError, parse_event
 from noetic_nb.runs.events.payload import from_wire, parse_json
+from noetic_nb.runs.gzip_members import member_ends
 from noetic_nb.runs.run import Run
 from noetic_nb.whole_files import regular_file
 
-__all__ = ["MAX_BYTES", "MAX_LINE_BYTES", "Part", "RunFile", "load_run", "member_ends", "read_gzip", "read_run"]
+__all__ = ["MAX_BYTES", "MAX_LINE_BYTES", "Part", "RunFile", "load_run", "read_gzip", "read_run"]
 
 # A thousand turns take about 20 MB; a gigabyte of zeros takes 1 MB on disk.
 MAX_BYTES: Final = 512 * 2**20
@@ -34,8 +35,6 @@ MAX_LINE_BYTES: Final = 64 * 2**20
 """Most bytes of one line; the largest tool outputs seen are below 1 MB."""
 
 
-_GZIP: Final = 31  # zlib's word for a gzip header
-_CHUNK: Final = 1 << 14
 # A billion turns of a thousand events; and what a part of a file may ask the reader to expect.
 _MOST: Final = 10**12
 _MOST_IN_PART: Final = 10**7
@@ -120,27 +119,6 @@ class _File:
             self.fail(f"it is not UTF-8 ({error}).", "The file is damaged or was edited; get it again.", error)
         except ValueError as error:
             self.fail(f"it is not JSON ({error}).", "The file is damaged or was edited; get it again.", error)
-
-
-def member_ends(path: str | os.PathLike[str]) -> tuple[list[int], bool]:
-    """Return where each whole member of a gzip file ends, up to a damaged one, and whether a last one is cut off."""
-    ends: list[int] = []
-    inflater = None
-    rest = b""
-    with open(path, "rb") as raw:
-        while rest or (rest := raw.read(_CHUNK)):
-            if inflater is None:
-                inflater = zlib.decompressobj(_GZIP)
-            # What comes out is thrown away: this much of a file unpacks to 16 MB at most.
-            try:
-                inflater.decompress(rest)
-            except zlib.error:
-                return ends, False
-            rest = inflater.unused_data
-            if inflater.eof:
-                ends.append(raw.tell() - len(rest))
-                inflater = None
-    return ends, inflater is not None
 
 
 def read_gzip(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> bytes:

@@ -20,7 +20,7 @@ import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import ItemsAppended, QualityGiven, RunEvent, TurnStarted, Where
 from noetic_nb.runs import Run, load_run, record
-from noetic_nb.runs.load import member_ends
+from noetic_nb.runs.gzip_members import member_ends
 from noetic_nb.runs.recording import autosave as autosaving
 from noetic_nb.runs.recording.kept_turns import KeptTurn, with_dropped
 from tests.runs.factories import Desk, conversation

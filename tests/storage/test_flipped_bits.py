@@ -31,6 +31,13 @@ async def read(path: Path) -> tuple[list[str], dict[str, Any], dict[str, Any]]:
         return keys, {key: await storage.get(key) for key in VALUES}, await storage.get_many(keys)
 
 
+async def outcome(path: Path) -> Any:
+    try:
+        return await read(path)
+    except NoeticError as error:
+        return error.kind
+
+
 def test_no_flipped_bit_is_taken(tmp_path: Path) -> None:
     path, seed = tmp_path / "whole.db", random.Random(4)
     asyncio.run(write(path))
@@ -42,13 +49,9 @@ def test_no_flipped_bit_is_taken(tmp_path: Path) -> None:
         flipped[place // 8] ^= 1 << place % 8
         damaged = tmp_path / f"{number}.db"
         damaged.write_bytes(flipped)
-        try:
-            keys, values, many = asyncio.run(read(damaged))
-        except NoeticError as error:
-            assert error.kind == "storage_failed"
-            refused += 1
-        else:
-            assert (keys, values, many) == (sorted(VALUES), VALUES, VALUES), f"byte {place // 8}, bit {place % 8}"
+        found = asyncio.run(outcome(damaged))
+        refused += found == "storage_failed"
+        assert found in ("storage_failed", (sorted(VALUES), VALUES, VALUES)), f"byte {place // 8}, bit {place % 8}"
         for each in tmp_path.glob(f"{number}.db*"):
             each.unlink()
     assert refused > 60

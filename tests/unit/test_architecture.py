@@ -102,7 +102,17 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
         frozenset({"shadow"}),
     ),
     "runs": (
-        frozenset({"plain_text", "palette", "run_source", "decision_faults", "recorded_items", "recorded_origins"}),
+        frozenset(
+            {
+                "plain_text",
+                "palette",
+                "gzip_members",
+                "run_source",
+                "decision_faults",
+                "recorded_items",
+                "recorded_origins",
+            }
+        ),
         frozenset({"turns"}),
         frozenset({"events", "requests", "regulation", "timeline"}),
         frozenset({"save", "tables"}),

@@ -9,7 +9,6 @@ unfinished; it is left out when the file is read.
 from __future__ import annotations
 
 import copy
-import gzip
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -19,6 +18,7 @@ from noetic_nb.ids import SYSTEM_IDS
 from noetic_nb.owner_only import owner_only
 from noetic_nb.redact import Redaction, redact_text, safe_logger
 from noetic_nb.runs.events.payload import to_wire
+from noetic_nb.runs.gzip_members import packed
 from noetic_nb.runs.recording.kept_turns import KeptTurn
 from noetic_nb.runs.save import event_line, header_line, json_line
 
@@ -34,8 +34,7 @@ _CHUNK: Final = 1 << 20
 
 
 def _packed(lines: Iterable[bytes]) -> bytes:
-    # No time in it: the same run gives the same bytes.
-    return gzip.compress(b"".join(lines), 6, mtime=0)
+    return packed(b"".join(lines))
 
 
 def _ranges(numbers: Iterable[int]) -> list[list[int]]:
