@@ -94,7 +94,11 @@ def _books(config: AgentConfig) -> Iterator[Any]:
 
 def _book(layer: MemoryLayer) -> Any:
     # Any: found by its shape, as any layer may enforce rules and most have no rulebook.
-    return getattr(getattr(layer.hooks.before_tool_call, "__self__", None), "book", ())
+    return getattr(_owner(layer), "book", ())
+
+
+def _owner(layer: MemoryLayer) -> Any:
+    return getattr(layer.hooks.before_tool_call, "__self__", None)
 
 
 def _judges(engine: Engine) -> Iterator[Finding]:
@@ -107,6 +111,14 @@ def _judges(engine: Engine) -> Iterator[Finding]:
                     f"Rule {rule.id!r} is judged by model {rule.llm_eval.model!r}, which no client answers.",
                     "Give the harness a client for this name; until then what the rule is about ends the turn.",
                 )
+    for hooks in {id(owner): owner for owner in map(_owner, layers)}.values():
+        for rule_id, count in getattr(getattr(hooks, "judging", None), "unreadable", {}).items():
+            yield Finding(
+                "warning",
+                "UNREADABLE_JUDGE",
+                f"The judge of rule {rule_id!r} gave {count} answer{'s' * (count > 1)} that could not be read.",
+                f"Each was taken for {hooks.policy.on_unparseable!r}: set on_unparseable='deny', or ask another model.",
+            )
 
 
 def _unused() -> Iterator[Finding]:

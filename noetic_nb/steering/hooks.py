@@ -183,6 +183,8 @@ class SteeringHooks:
         for fault in row.faults:
             if fault.error is not None:
                 p.ctx.diagnostic(LAYER_ID, point, fault.error)
+            else:
+                self.judging.not_read(fault.rule_id, p, point)
         faults = tuple((fault.rule_id, fault.reason) for fault in row.faults) if row.faults else ()
         entry = decision_entry(p, row.decision, duration, faults=faults, blocked=not row.waited)
         outcome = row.faults[0].reason if row.faults else None

@@ -55,14 +55,44 @@ def test_a_longer_word_is_no_verdict(word: str, more: str, rest: str) -> None:
 def test_any_text_is_a_verdict_or_none(text: str) -> None:
     decision = parse_verdict(text)
 
-    assert decision is None or re.match(r"(?i)allow|deny|guide", text.strip(SPACE + string.whitespace)) is not None
+    plain = text.strip(SPACE + string.whitespace)
+    assert decision is None or re.match(r"(?i)allow|[*_]*\s*(deny|guide)|<\w", plain) is not None
 
 
 @pytest.mark.parametrize(
-    "text", ["**DENY**", '"DENY"', "Verdict: DENY", "```\nDENY\n```", "# DENY", "I must DENY", "- DENY"]
+    "text",
+    [
+        *('"DENY"', "Verdict: DENY", "```\nDENY\n```", "# DENY", "I must DENY", "- DENY", "**DENYING**", "<think>DENY"),
+        *("**ALLOW**", "<think>Fine.</think>ALLOW", "<think>DENY</think>**ALLOW**", "<think>DENY</think>", "** ALLOW"),
+    ],
 )
-def test_markdown_and_chatter_are_no_verdict(text: str) -> None:
+def test_chatter_is_no_verdict_and_nothing_but_the_plain_word_an_allow(text: str) -> None:
     assert parse_verdict(text) is None
+
+
+@pytest.mark.parametrize("word", ["DENY", "guide"])
+@pytest.mark.parametrize(
+    ("form", "guidance"),
+    [
+        ("**{}**", None),
+        ("__{}__", None),
+        ("*{}*: not **now**", "not **now**"),
+        ("**{}:** not now", "not now"),
+        ("**{}: not now**", "not now"),
+        ("<think>ALLOW, I think.</think>{}", None),
+        ("<think>\n<b>Is it?</b>\n</think>\n\n**{}**: not now", "not now"),
+        ("<think>a</think> ALLOW? <think>b</think> {}: not now", "not now"),
+        ("<reasoning effort='high'>ALLOW</reasoning>{}", None),
+    ],
+)
+def test_a_judge_that_marks_its_word_or_thinks_aloud_is_read_but_never_as_an_allow(
+    word: str, form: str, guidance: str | None
+) -> None:
+    decision = parse_verdict(form.format(word))
+
+    assert decision is not None
+    assert (decision.action, decision.guidance) == (word.lower(), guidance)
+    assert parse_verdict(form.format("ALLOW")) is None
 
 
 @pytest.mark.parametrize("point", POINTS)

@@ -25,9 +25,10 @@ from noetic_nb.events import (
 )
 from noetic_nb.items import freeze
 from noetic_nb.memory.decision_rows import shown_matches
+from noetic_nb.memory.enforcement import FAILED_GUIDANCE
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, PastCall, tool_call_params
-from noetic_nb.memory.steering_decision import ALLOW
+from noetic_nb.memory.steering_decision import ALLOW, SteeringAction, SteeringDecision
 from noetic_nb.models.client import ModelResponse, Usage
 from noetic_nb.quick_records import dataclass
 from noetic_nb.redact import redact_text
@@ -35,7 +36,7 @@ from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
 from noetic_nb.runs.recorded_origins import RecordedOrigins
 from noetic_nb.runs.regulation.regulator_feed import RegulatorFeed
-from noetic_nb.steering.evaluation.evaluate import Evaluation, Params, Policy, evaluate
+from noetic_nb.steering.evaluation.evaluate import Evaluation, Params, Policy, RuleFault, evaluate
 from noetic_nb.steering.evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering.layer import LAYER_ID
 from noetic_nb.steering.rulebook.rulebook import RuleBook
@@ -235,6 +236,12 @@ class Judging:
                 return result
             # Nobody can wait here: the agent's own loop is running.
             if result.waiting_for is None or result.waiting_for in self._skipped:
+                return result
+            if any(rule.id == result.waiting_for and rule.form in ("cel", "sequence") for rule in rules):
+                # This call is too large to be judged at once; the next one may not be.
+                fault = TimeoutError("The arguments are too large to be judged while nobody can wait.")
+                result.faults += (RuleFault(result.waiting_for, fault, "error"),)
+                result.decision = SteeringDecision(SteeringAction.DENY, FAILED_GUIDANCE, (result.waiting_for,))
                 return result
             self._skip(result.waiting_for)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Mapping
 from typing import Any, Final, Literal
 
@@ -20,6 +21,7 @@ from noetic_nb.steering.ledger import LedgerEntry, mark_late_fault
 from noetic_nb.steering.predicates.guidance_template import capped
 from noetic_nb.steering.predicates.judge import call_judge, request_verdict
 from noetic_nb.steering.rules.rule import LLMEval, Point, SteeringRule
+from noetic_nb.sync import begun_anew
 
 __all__ = ["LAYER_ID", "Judging", "Row"]
 
@@ -52,12 +54,24 @@ class Row(Evaluation):
             mark_late_fault(self.entry, rule_id, reason)
 
 
+class UnreadableVerdict(UserWarning):
+    """A judge answered something that is no verdict."""
+
+    def __init__(self, rule_id: str, meaning: str) -> None:
+        super().__init__(
+            f"The answer of the judge of rule {rule_id!r} could not be read as ALLOW, DENY or GUIDE, and was taken for "
+            f"{meaning!r}. Set on_unparseable='deny', or ask a model that keeps to the form."
+        )
+
+
 class Judging:
     """The judges of one steering layer, and their verdicts that come after the fact."""
 
     def __init__(self, policy: Policy, limits: Mapping[str, float]) -> None:
         self.policy = policy
         self.late = LateVerdicts()
+        self.unreadable: Counter[str] = Counter()
+        """How often the answer of each rule's judge could not be read."""
         self._limits = limits
         # Models that did not answer in the time there is for a first answer: they are not waited for again.
         self._slow_models: set[str] = set()
@@ -73,6 +87,11 @@ class Judging:
             if not verdict.done():
                 self.late.queue_later(p.ctx, self._late_verdict(row, rule, p, verdict, late=True))
             raise
+
+    def not_read(self, rule_id: str, p: Params, point: Point) -> None:
+        """Report an answer that could not be read: to the diagnostic and the turn's warnings, and for `check`."""
+        self.unreadable[rule_id] += 1
+        p.ctx.diagnostic(LAYER_ID, point, UnreadableVerdict(rule_id, self.policy.on_unparseable))
 
     def later(self, rule: SteeringRule, judge: LLMEval, p: Params, row: Row) -> None:
         """Begin to ask a judge whose verdict nobody waits for."""
@@ -117,9 +136,10 @@ class Judging:
         point: Point = "before_tool_call" if isinstance(p, BeforeToolCallParams) else "after_model_call"
         decision, reason, guidance, why = None, None, UNREADABLE_GUIDANCE, ""
         try:
-            decision = await verdict
+            decision = await begun_anew(verdict)
             if decision is None:
                 reason = why = "unparseable"
+                self.not_read(rule.id, p, point)
         except (Exception, asyncio.CancelledError) as exc:
             if is_cancelled():  # this task itself is to end, with the loop
                 raise

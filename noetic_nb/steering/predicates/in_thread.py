@@ -15,6 +15,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from noetic_nb.nested_loop import running_loop
+from noetic_nb.sync import LOOP_NEEDED
 from noetic_nb.worker_threads import has_threads
 
 __all__ = ["in_thread"]
@@ -151,6 +153,8 @@ async def in_thread(function: Callable[..., T], *args: Any, name: str = "rule") 
         if fault is not None:
             raise fault
         return found
+    if running_loop() is None:  # the caller goes on by hand, as far as that goes
+        await LOOP_NEEDED
     await _places.take()
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()

@@ -1,7 +1,11 @@
-"""Call a judge and read its verdict. The grammar is exact: a verdict is the first word, or there is none."""
+"""Call a judge and read its verdict: the first word of its answer. Only an allow must be that and nothing else.
+
+A model that thinks aloud or marks its words means its deny as much as any other; an allow is never read out of such an answer.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, Final
 
@@ -19,6 +23,10 @@ _SPACE: Final = "\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3
 _TRIM: Final = re.compile(f"^[{_SPACE}]+|[{_SPACE}]+$")
 _VERDICT: Final = re.compile(r"(allow|deny|guide)\b", re.ASCII | re.IGNORECASE)
 _LEAD: Final = re.compile(f"^[:{_SPACE}]+")
+# What a thinking model says first, up to the last end of it: what is quoted there does not count.
+_THOUGHT: Final = re.compile(r"<(think|thinking|thought|reasoning)\b[^>]*>.*</\1>", re.DOTALL | re.IGNORECASE)
+_MARKED: Final = re.compile(rf"[*_]+[{_SPACE}]*(deny|guide)(?![a-z0-9])(:?[*_]*)", re.ASCII | re.IGNORECASE)
+_UNPRINTED: Final = re.compile(r"[^ -~]")
 
 # `parse_verdict` reads exactly these three; every other wording makes judges explain instead of decide.
 _ANSWER_WITH: Final = (
@@ -39,7 +47,8 @@ def parse_verdict(text: str) -> SteeringDecision | None:
     -------
     SteeringDecision or None
         None where the answer does not begin with ALLOW, DENY or GUIDE as a word of its own, in any case. What follows,
-        without leading colons and white space, is the guidance of a deny or a guide.
+        without leading colons and white space, is the guidance of a deny or a guide. These two may be marked, as in
+        ``**DENY**``, and stand behind ``<think>...</think>``; an ALLOW may not.
 
     References
     ----------
@@ -49,32 +58,46 @@ def parse_verdict(text: str) -> SteeringDecision | None:
     --------
     >>> parse_verdict("Guide:  Keep Case ").guidance
     'Keep Case'
-    >>> parse_verdict("ALLOWED") is None, parse_verdict("I think ALLOW") is None
-    (True, True)
+    >>> parse_verdict("ALLOWED") is None, parse_verdict("I think ALLOW") is None, parse_verdict("**ALLOW**") is None
+    (True, True, True)
+    >>> parse_verdict("<think>Is it safe?</think>**DENY**: no").guidance
+    'no'
     """
     # Not str.strip: Python and ECMAScript disagree on what is white space, and verdicts must not depend on it.
     trimmed = _TRIM.sub("", text)
     # Only at the beginning: a word further on may be quoted from the very call that is judged.
     match = _VERDICT.match(trimmed)
     if match is None:
-        return None
+        thought = _THOUGHT.match(trimmed)
+        trimmed = _TRIM.sub("", trimmed[thought.end() :]) if thought is not None else trimmed
+        match = _MARKED.match(trimmed) or _VERDICT.match(trimmed)
+        if match is None or match.group(1).lower() == "allow":
+            return None
     action = SteeringAction(match.group(1).lower())
     if action is SteeringAction.ALLOW:
         return SteeringDecision(action)
     guidance = _TRIM.sub("", _LEAD.sub("", trimmed[match.end() :]))
+    if match.re is _MARKED and match.group(2)[-1:] not in ("*", "_"):  # **DENY: no**
+        guidance = guidance.rstrip("*_")
     return SteeringDecision(action, guidance or None)
 
 
 def judge_prompt(judge: LLMEval, params: BeforeToolCallParams | AfterModelCallParams) -> str:
     """Return what a judge is shown: the rule, the call or the size of the response, and the forms of an answer.
 
-    The arguments are written as JSON on one line, so that text inside them cannot pass for the instructions around them.
+    Name and arguments stand on one line, the arguments as JSON, so that text inside them cannot pass for the instructions
+    around them: what may begin a line, or is not seen, is written as an escape.
     """
     if isinstance(params, BeforeToolCallParams):
-        context = f"Tool: {params.tool_name}, Args: {compact_json(thaw(params.tool_args))}"
+        context = _one_line(f"Tool: {params.tool_name}, Args: {compact_json(thaw(params.tool_args))}")
     else:
         context = f"Response items: {len(params.response.items)}"
     return f"{judge.prompt}\n\n{context}\n\n{_ANSWER_WITH}"
+
+
+def _one_line(text: str) -> str:
+    """Return a text with every sign escaped, as JSON has it, that is no visible one."""
+    return _UNPRINTED.sub(lambda match: match[0] if match[0].isprintable() else json.dumps(match[0])[1:-1], text)
 
 
 def request_verdict(judge: LLMEval, params: BeforeToolCallParams | AfterModelCallParams) -> Any:

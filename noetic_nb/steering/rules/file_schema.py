@@ -47,7 +47,7 @@ class RuleData(_Strict):
     """For people."""
     on: list[Point] = Field(default=["before_tool_call"], min_length=1)
     """When it is evaluated."""
-    tools: list[str] | None = None
+    tools: list[str] | None = Field(default=None, json_schema_extra={"minItems": 1})
     """The tools it applies to; every tool where it is left out."""
     when: str | None = Field(default=None, min_length=1)
     """A condition in CEL."""

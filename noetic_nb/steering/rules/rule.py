@@ -221,6 +221,8 @@ class SteeringRule(_Frozen):
     @field_validator("tools", mode="before")
     @classmethod
     def _tools(cls, value: object) -> object:
+        if isinstance(value, list | tuple) and not value:
+            raise ValueError("a rule about no tool guards nothing; leave `tools` out for every tool")
         return (value,) if isinstance(value, str) else value
 
     @field_validator("isolate", mode="before")

@@ -19,7 +19,7 @@ _ESCAPED: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff]")
 _PLAIN: Final = (
     ("tag:yaml.org,2002:bool", re.compile(r"^(?:true|false)$"), "tf"),
     ("tag:yaml.org,2002:null", re.compile(r"^(?:null|~|)$"), "n~\0"),
-    ("tag:yaml.org,2002:int", re.compile(r"^[-+]?[0-9]+$"), "-+0123456789"),
+    ("tag:yaml.org,2002:int", re.compile(r"^[-+]?[0-9]+$"), "-+0123456789"),  # without a zero in front, see below
     ("tag:yaml.org,2002:float", re.compile(r"^[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?$"), "-+.0123456789"),
 )
 
@@ -66,6 +66,18 @@ def _loader(yaml: Any) -> Any:
             self.depth -= 1
             return node
 
+        def construct_yaml_int(self, node: Any) -> int:
+            text = str(node.value)
+            # 010 is 8 in YAML 1.1 and 10 in YAML 1.2; nobody sees which was meant.
+            if len(digits := text.lstrip("+-")) > 1 and digits[0] == "0":
+                plain = digits.lstrip("0") or "0"
+                self.refuse(
+                    f"the number {text} begins with a zero, which some readers take for octal; write {plain}, "
+                    f"or {text!r} in quotes for a text",
+                    node.start_mark,
+                )
+            return int(text)
+
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             keys: set[Any] = set()
             for key_node, _ in node.value:
@@ -77,6 +89,7 @@ def _loader(yaml: Any) -> Any:
                 keys.add(key)
             return super().construct_mapping(node, deep=True)
 
+    PlainLoader.add_constructor("tag:yaml.org,2002:int", PlainLoader.construct_yaml_int)
     return PlainLoader
 
 
