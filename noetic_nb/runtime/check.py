@@ -88,8 +88,11 @@ def _targets(engine: Engine) -> Iterator[Finding]:
 
 def _books(config: AgentConfig) -> Iterator[Any]:
     """Yield every rule book of an agent and its children once."""
-    layers = [*config.memory, *_step_layers(config.step)]
-    yield from {id(book): book for book in map(_book, layers)}.values()
+    yield from {id(book): book for book in map(_book, _all_layers(config))}.values()
+
+
+def _all_layers(config: AgentConfig) -> list[MemoryLayer]:
+    return [*config.memory, *_step_layers(config.step)]
 
 
 def _book(layer: MemoryLayer) -> Any:
@@ -111,7 +114,7 @@ def _judges(engine: Engine) -> Iterator[Finding]:
                     f"Rule {rule.id!r} is judged by model {rule.llm_eval.model!r}, which no client answers.",
                     "Give the harness a client for this name; until then what the rule is about ends the turn.",
                 )
-    for hooks in {id(owner): owner for owner in map(_owner, layers)}.values():
+    for hooks in {id(owner): owner for owner in map(_owner, _all_layers(engine.config))}.values():
         for rule_id, count in getattr(getattr(hooks, "judging", None), "unreadable", {}).items():
             yield Finding(
                 "warning",
