@@ -53,6 +53,24 @@ ErrorKind: TypeAlias = Literal[
 ]
 """Every kind of `NoeticError`. `llm_failed` and what follows `tool_failed` are this library's own."""
 
+# Of each kind that the runtime defines: None where an error has nothing to say of one.
+_FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "step_failed": ("step_id", "cause", "retries_exhausted"),
+    "llm_refused": ("step_id", "refusal"),
+    "llm_parse_error": ("step_id", "raw", "schema", "validation_error"),
+    "llm_rate_limit": ("step_id", "retry_after_ms"),
+    "llm_failed": ("step_id",),
+    "fork_partial": ("step_id", "succeeded", "failed"),
+    "spawn_summary_failed": ("step_id", "child_output", "summary_cause"),
+    "channel_timeout": ("channel_name", "timeout"),
+    "channel_closed": ("channel_name",),
+    "cancelled": ("reason",),
+    "item_schema_mismatch": ("category", "item_type"),
+    "budget_exceeded": ("field", "limit", "actual"),
+    "steering_denied": ("guidance",),
+    "handle_evicted": ("handle_id", "step_id", "grace_period_ms"),
+}
+
 _MISSING: Final = object()
 
 # Long values make unreadable messages; the full value stays on `given`.
@@ -186,7 +204,8 @@ class NoeticError(_Chained, Exception):
     hint : str, optional
         What to do about it.
     **facts
-        The fields of this kind, such as ``step_id`` or ``guidance``; each becomes an attribute.
+        The fields of this kind, such as ``step_id`` or ``guidance``; each becomes an attribute. Those that belong to the kind
+        and are not given are None.
 
     Examples
     --------
@@ -216,8 +235,8 @@ class NoeticError(_Chained, Exception):
     def __getattr__(self, name: str) -> Any:
         # Only called for names that are not set: facts are attributes without shadowing the ones above.
         facts = self.__dict__.get("facts", {})
-        if name in facts:
-            return facts[name]
+        if name in facts or name in _FIELDS.get(self.__dict__.get("kind", ""), ()):
+            return facts.get(name)
         raise AttributeError(f"{type(self).__name__}(kind={self.__dict__.get('kind')!r}) has no field {name!r}")
 
     def __reduce__(self) -> tuple[Any, ...]:

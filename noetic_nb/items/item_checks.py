@@ -209,11 +209,11 @@ def _call(item: Item) -> Item:
 
 
 def _output(item: Item) -> Item:
-    for field in ("callId", "output"):
-        if not isinstance(item.get(field), str) or (field == "callId" and not item[field]):
-            raise MalformedItem(
-                "function_call_output", f"the output of a call needs text under {field!r}.", given=item.get(field)
-            )
+    call_id, output = item.get("callId"), item.get("output")
+    if not isinstance(call_id, str) or not call_id:
+        raise MalformedItem("function_call_output", "it needs text under 'callId'.", given=call_id)
+    if not isinstance(output, str):  # such as pictures
+        _check_parts(item, "output", output)
     return item
 
 

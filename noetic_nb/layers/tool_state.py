@@ -109,7 +109,6 @@ def tool_memory(
                 execute=set_value,
                 # The state belongs to the tools; a model that wrote it would break what they rely on.
                 for_model=False,
-                clears=True,
             ),
         },
     )

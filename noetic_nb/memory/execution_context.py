@@ -104,7 +104,7 @@ class ExecutionContext:
     has_answered : callable
         Whether a model is known to be there, because it has answered before.
     read_layer_state : callable
-        The current state of another layer by its id.
+        A copy of the current state of another layer, by its id; None where it has none.
     turn : int
         Number of the turn in its thread, 1 for the first; 0 outside of turns.
     clock, ids : Clock, Ids

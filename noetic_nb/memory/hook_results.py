@@ -143,13 +143,19 @@ def misnamed(result: Any, hook: str, source: str) -> MisnamedResult | None:
     if spellings is None or result is None or isinstance(result, str | SteeringDecision):
         return None
     if isinstance(result, Mapping):
-        if result.keys() <= spellings:  # nearly always
-            return None
-        found = [name for name in result if name not in spellings]
+        found = [] if result.keys() <= spellings else [name for name in result if name not in spellings]
     elif any(hasattr(result, name) for name in spellings):
         return None
     else:
-        found = [type(result).__name__]
+        kind = type(result)
+        named = (
+            getattr(kind, "_fields", None)
+            or getattr(kind, "__dataclass_fields__", None)
+            or getattr(result, "__dict__", {})
+        )
+        found = [name for name in named if not name.startswith("_")]
+    if not found:
+        return None
     known = FIELDS[hook]
     hints = [hint for name in found if (hint := closest(name, known))]
     fields = f"{', '.join(map(repr, known[:-1]))} and {known[-1]!r}"

@@ -33,7 +33,6 @@ class LayerFunction:
     execute: Callable[[Any, Any, Any], Awaitable[Any] | Any]
     input_type: Any
     for_model: bool = True
-    clears: bool = False
     kind: Literal["function"] = "function"
 
 
@@ -60,7 +59,6 @@ def layer_fn(
     output: Any,
     execute: Callable[[Any, Any, Any], Awaitable[Any] | Any],
     for_model: bool = True,
-    clears: bool = False,
 ) -> LayerFunction:
     """Declare a function over the state.
 
@@ -71,12 +69,10 @@ def layer_fn(
     input, output : type or pydantic model
         Arguments and result are checked against these.
     execute : callable
-        ``execute(args, state, ctx)``, sync or async, returns ``{"result": ..., "state": ...}``; without ``state`` the
-        state stays as it is.
+        ``execute(args, state, ctx)``, sync or async, returns ``{"result": ..., "state": ...}``; a state of None clears the
+        state, as for ``store``; without ``state`` it stays as it is.
     for_model : bool, default True
         Offer it to the model as the tool ``<layer id>/<name>`` as well; code can always call it.
-    clears : bool, default False
-        A state of None that it returns clears the state; otherwise None leaves the state as it is.
 
     Raises
     ------
@@ -103,7 +99,7 @@ def layer_fn(
             f"A layer's function has a parameter without a JSON form: {problem}",
             hint="Use JSON types, dates, enumerations, dataclasses or pydantic models, which rules can judge.",
         )
-    return LayerFunction(description, checked, TypeAdapter(output), execute, input, for_model, clears)
+    return LayerFunction(description, checked, TypeAdapter(output), execute, input, for_model)
 
 
 def checked_provides(provides: LayerProvides | None, *, layer_id: str) -> LayerProvides | None:

@@ -159,7 +159,7 @@ class LayerStateStore:
         states[layer_id] = state
         if target is not None:
             if not target.is_immediate:
-                self._mirror.write((execution_id, layer_id), kept)
+                self._mirror.write((execution_id, layer_id), target, kept)
             elif (problem := target.write_now(state, kept, is_plain)) is not None:
                 self._mirror.written_now((execution_id, layer_id), target, problem)
         if (history is None or not history.note(execution_id, layer_id, kept, hook)) and tell is not None:
@@ -224,9 +224,8 @@ class LayerStateStore:
 
     async def flush(self, execution_id: str) -> None:
         """Wait until everything written so far for this execution is in storage, or was reported."""
-        layer_ids = None if self.is_idle else self._targets.get(execution_id)
-        if layer_ids:
-            await self._mirror.flush([(execution_id, layer_id) for layer_id in layer_ids])
+        if not self.is_idle:
+            await self._mirror.flush(execution_id)
 
     def unsaved(self, execution_id: str) -> dict[str, Exception]:
         """Return the layers of an execution whose last write to storage failed, and why."""

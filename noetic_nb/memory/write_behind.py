@@ -9,7 +9,7 @@ reported as events of the run.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -215,8 +215,8 @@ class Mirror:
         self._report = report
         self.by_execution: dict[str, dict[str, Target]] = {}
         """Where each layer of each execution is mirrored to."""
-        self.pending: Final[dict[_Key, Any]] = {}
-        """What waits to be written."""
+        self.pending: Final[dict[_Key, tuple[Any, Target]]] = {}
+        """What waits to be written, and where to."""
         self.writing: Final[dict[_Key, asyncio.Task[None]]] = {}
         """What is being written."""
 
@@ -235,9 +235,9 @@ class Mirror:
         else:
             self._replaced(key, target, problem)
 
-    def write(self, key: _Key, kept: Any) -> None:
+    def write(self, key: _Key, target: Target, kept: Any) -> None:
         """Write a copy of a state, which nobody writes into, to where its key is mirrored, soon."""
-        self.pending[key] = kept
+        self.pending[key] = kept, target
         if key not in self.writing:
             try:
                 asyncio.get_running_loop()
@@ -245,9 +245,9 @@ class Mirror:
                 return  # the next flush, or the next write on a loop, takes it along
             self._start(key)
 
-    async def flush(self, keys: Iterable[_Key]) -> None:
-        """Wait until everything written so far under these keys is in storage, or was reported; at most 30 seconds."""
-        wanted = list(keys)
+    async def flush(self, execution_id: str) -> None:
+        """Wait until everything written so far for an execution is in storage, or was reported; at most 30 seconds."""
+        wanted = [key for key in (*self.pending, *self.writing) if key[0] == execution_id]
         while True:
             for key in wanted:
                 if key in self.pending and key not in self.writing:  # set where no loop was running
@@ -266,18 +266,14 @@ class Mirror:
                 return
 
     def drop(self, execution_id: str, *layer_ids: str) -> None:
-        """Mirror no more of an execution, or of some layers of it; a write under way or waiting is finished first."""
-        targets, pending = self.by_execution.get(execution_id), self.pending
+        """Mirror no more of an execution, or of some layers of it; a write under way or waiting is finished."""
+        targets = self.by_execution.get(execution_id)
         if targets is None:
             return
-        if layer_ids or pending:
-            # The writer needs the target for what is still waiting, and drops nothing that was accepted.
-            for layer_id in layer_ids or tuple(targets):
-                if (execution_id, layer_id) not in pending:
-                    targets.pop(layer_id, None)
-            if targets:
-                return
-        del self.by_execution[execution_id]
+        for layer_id in layer_ids:
+            targets.pop(layer_id, None)
+        if not layer_ids or not targets:
+            del self.by_execution[execution_id]
 
     def _start(self, key: _Key) -> None:
         task = asyncio.get_running_loop().create_task(self._write(key))
@@ -286,10 +282,7 @@ class Mirror:
 
     async def _write(self, key: _Key) -> None:
         while key in self.pending:
-            value = self.pending.pop(key)
-            target = self.target(*key)
-            if target is None:
-                return
+            value, target = self.pending.pop(key)
             try:
                 conflict = await target.write(value)
             except Exception as exc:

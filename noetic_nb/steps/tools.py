@@ -308,7 +308,7 @@ class ToolSet:
         ``TOOL_NAME_COLLISION`` where two different tools would look alike to a provider.
     """
 
-    __slots__ = ("_by_name", "_counted", "_offered", "specs", "tokens", "tools")
+    __slots__ = ("_by_name", "_counted", "_offered", "_others", "specs", "tokens", "tools")
 
     def __init__(self, tools: Iterable[Tool], *, reserved: Iterable[Tool] = ()) -> None:
         """`reserved` are the functions of layers, whose names no other tool may have."""
@@ -349,7 +349,15 @@ class ToolSet:
         self.specs: tuple[ToolSpec, ...] = tuple([one.spec for one in kept])
         self.tokens = sum(one.tokens for one in kept)
         self._offered: tuple[OfferedTool, ...] | None = None
+        self._others: dict[tuple[str, ...], ToolSet] = {}
         self._counted: tuple[Tokenizer, int] = (estimate_tokens, self.tokens)
+
+    def without(self, names: tuple[str, ...]) -> ToolSet:
+        """Return the same tools but for some; the same set for the same names, as they may be left out at every turn."""
+        found = self._others.get(names)
+        if found is None:
+            found = self._others[names] = ToolSet([one for one in self.tools if one.name not in names])
+        return found
 
     def count(self, tokenizer: Tokenizer) -> int:
         """Return the tokens of all definitions; counted once by the same tokenizer."""

@@ -37,6 +37,7 @@ from noetic_nb.runtime.context.step_errors import error_text
 from noetic_nb.runtime.context.step_setup import MAX_SETUPS, StepSetups
 from noetic_nb.shell import Shell
 from noetic_nb.steps import LLMStep, Tool
+from noetic_nb.steps.tools import ToolSet
 from noetic_nb.tokens import Tokenizer
 
 __all__ = ["Approve", "Engine"]
@@ -93,7 +94,16 @@ class Engine:
         # Models that have answered, and those that no client turned out to answer.
         self.answered: set[str] = set() if outer is None else outer.answered
         self.unanswered: set[str] = set() if outer is None else outer.unanswered
-        self.setups = StepSetups(config, stack, self._provided(), None if outer is None else outer.setups)
+        provided = self._provided()
+        self._providing = tuple(
+            [
+                (layer, names)
+                for layer in stack.layers
+                if (names := tuple([one.name for one in provided if one.name.startswith(f"{layer.id}/")]))
+            ]
+        )
+        """The layers that provide functions for the model, and how these are called."""
+        self.setups = StepSetups(config, stack, provided, None if outer is None else outer.setups)
         self.prepared: tuple[tuple[Any, ...], tuple[Any, ...]] | None = None
         """What the last recorded request was prepared from, and what of that a run is told."""
         self._inner: dict[tuple[int, tuple[str, ...], bool], tuple[object, Engine]] = {}
@@ -118,6 +128,11 @@ class Engine:
         from noetic_nb.runtime.context.layer_tools import provided_tools
 
         return provided_tools(self.stack.layers, stack=self.stack, hook_context=self.hook_context)
+
+    def offered(self, tools: ToolSet, ctx: Execution) -> ToolSet:
+        """Return the tools of a step without the functions of layers that take no part in an execution."""
+        left = [name for layer, names in self._providing if not self.stack.runs(layer, ctx.id) for name in names]
+        return tools.without(tuple(left)) if left else tools
 
     async def sleep(self, ms: float) -> None:
         """Wait so many milliseconds."""
@@ -290,7 +305,7 @@ class Engine:
             "call_model": None if self.models is None else lambda request: self.call_model_for_layer(ctx, request),
             "has_answered": self.answered.__contains__,
             "tokenize": self.tokenizer,
-            "read_layer_state": lambda layer_id: self.stack.state.get(ctx.id, layer_id),
+            "read_layer_state": lambda layer_id: self.stack.state.copy_of(ctx.id, layer_id, "read_layer_state"),
             "turn": ctx.turn,
             "clock": self.clock,
             "ids": self.ids,

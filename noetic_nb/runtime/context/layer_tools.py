@@ -73,7 +73,7 @@ def function_tool(
             result = field_of(value, "result", hook=name)
             state = field_of(value, "state", hook=name)
             checked = _checked(declared, None if result is UNSET else result, full_name)
-            if state is not UNSET and (state is not None or declared.clears):
+            if state is not UNSET:
                 stack.state.set(ctx.id, layer.id, state, hook=name)
             return checked
 

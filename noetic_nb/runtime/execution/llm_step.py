@@ -54,7 +54,7 @@ async def _begin(engine: Engine, step: LLMStep, ctx: Context) -> LLMStepRun:
         tools = await _chosen(step.tools, ctx)
         # As if they were listed: None for all the agent has, an empty list for none at all.
         listed = None if tools is None else listed_tools(LLMStep(id=step.id, model=model, tools=as_tools(tools) or ()))
-        run.tools = engine.setups.tools_of(listed)
+        run.tools = engine.offered(engine.setups.tools_of(listed), ctx)
     return run
 
 

@@ -151,8 +151,8 @@ class LLMStepRun(PlannedStep):
             if "on_model_outcome" in hooks:
                 await self.report_outcome(response, duration)
         except NoeticError as exc:
-            if exc.kind.startswith("llm_"):
-                exc.facts.setdefault("step_id", self.step.id)  # a client knows of no steps
+            if exc.kind.startswith("llm_") and exc.facts.get("step_id") is None:
+                exc.facts["step_id"] = self.step.id  # a client knows of no steps
             if not is_asked_again(exc, self.incomplete, is_continuation=is_continuation):
                 raise
             return ModelResponse(()), exc  # some clients raise for what others return

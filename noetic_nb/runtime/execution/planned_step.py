@@ -54,7 +54,8 @@ class PlannedStep:
         self.model = model
         self.tokenizer = engine.tokenizer_of(model)
         setup = engine.setups.of(step, instructions, self.tokenizer)
-        self.policy, self.tools, self.system_tokens, self.budgets, self.instructions, self.shares = setup
+        self.policy, tools, self.system_tokens, self.budgets, self.instructions, self.shares = setup
+        self.tools = engine.offered(tools, ctx)
         ctx.item_log.recount(self.tokenizer)
         self._hook_ctx: ExecutionContext | None = None
         self.recalled: tuple[RecallEntry, ...] = ()

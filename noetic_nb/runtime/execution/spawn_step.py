@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from typing import Any
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
@@ -110,11 +109,17 @@ async def _result_of(engine: Engine, step: SpawnStep, output: StepValue, child: 
             try:
                 return schema.check(output)
             except ValueError as exc:
+                problem: Exception = exc
                 if isinstance(output, str):
-                    # A model answers in text: what fits may be the JSON that it wrote.
-                    with suppress(ValueError, RecursionError):
-                        return schema.check(json.loads(output))
-                raise schema.refusal(json_text(output), str(exc), step.id) from exc
+                    # A model answers in text: what fits, or does not fit somewhere, is the JSON that it wrote.
+                    try:
+                        value = json.loads(output)
+                        return schema.check(value)
+                    except json.JSONDecodeError:
+                        pass
+                    except (ValueError, RecursionError) as inner:
+                        problem = inner
+                raise schema.refusal(json_text(output), str(problem), step.id) from problem
         case SummaryResult() as wanted:
             return await _summary(engine, step, wanted, output, child)
         case _:
