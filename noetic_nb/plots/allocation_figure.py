@@ -11,7 +11,17 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.plots.figure_style import LETTER, USUAL_SHARE, Look, Theme, axes_for, named, put_legend, say_empty
+from noetic_nb.plots.figure_style import (
+    LETTER,
+    USUAL_SHARE,
+    Look,
+    Theme,
+    as_figure,
+    axes_for,
+    named,
+    put_legend,
+    say_empty,
+)
 from noetic_nb.runs.palette import CATEGORY, ink_on, layer_colour
 from noetic_nb.runs.plain_text import clip, count
 from noetic_nb.runs.requests.model_calls import NO_PLANS, Calls, CallShare, Part
@@ -24,6 +34,7 @@ HEIGHT: Final = 3.8
 HEIGHT_A_LAYER: Final = 0.14
 
 
+@as_figure
 def allocation(
     run: Any,
     turn: int | None = None,
@@ -84,12 +95,16 @@ def allocation(
 def _draw(axes: Axes, look: Look, call: CallShare, order: dict[str, int]) -> None:
     sent, planned = call.sent_parts(order), call.planned_parts(order)
     scale = call.scale_of(sent, planned)
+    unplanned = scale - sum([part.tokens for part in planned])
+    if unplanned >= 1:  # history may not plan with all that is left: the rest stands where it would be
+        at = len(planned) - any(part.kind == "reserve" for part in planned)
+        planned = (*planned[:at], Part("free", "Not planned", unplanned), *planned[at:])
     for y, height, parts in ((1.0, 0.62, sent), (0.25, 0.34, planned)):
         left = 0.0
         for number, part in enumerate(parts, 1):
             axes.barh(y, part.tokens, left=left, height=height, **_fill(look, part))
-            if parts is sent:
-                _label(axes, look, part, number, left, y, scale)
+            if parts is sent or part.kind == "free":
+                _label(axes, look, part, number if parts is sent else None, left, y, scale)
             left += part.tokens
     axes.set_yticks([1.0, 0.25], ["sent", "planned"])
     axes.set_ylim(-0.05, 1.45)
@@ -103,13 +118,19 @@ def _draw(axes: Axes, look: Look, call: CallShare, order: dict[str, int]) -> Non
     room = look.letters(look.text)
     title = f"{clip(call.title, room)}\n{fill(call.headline, room)}"
     axes.set_title(title, loc="left", size=look.text, color=look.ink, parse_math=False)
-    handles, names = [], []
+    handles, names, weights = [], [], []
     for number, part in enumerate(sent, 1):
         given = next((layer for layer in call.layers if part.kind == "layer" and layer.name == part.label), None)
-        of = "" if given is None or given.allocated is None else f"/{count(given.allocated)}"
+        allocated = None if given is None else given.allocated
+        of = "" if allocated is None else f"/{count(allocated)}"
+        weights.append(max(part.tokens, allocated or 0.0))
         handles.append(Patch(**_fill(look, part)))
         names.append(f"{number} {named(part.label, 22 if look.width > 5 else 16)} {count(part.tokens)}{of}")
-    weights = [part.tokens for part in sent]
+    for part in planned:  # layers that got room and sent nothing
+        if part.kind == "yielded" and part.label not in {each.label for each in sent if each.kind == "layer"}:
+            weights.append(part.tokens)
+            handles.append(Patch(**_fill(look, part)))
+            names.append(f"{named(part.label, 22 if look.width > 5 else 16)} 0/{count(part.tokens)}")
     if any(part.kind == "yielded" for part in planned):
         weights.append(scale)
         handles.append(Patch(facecolor=look.ground, edgecolor=look.muted, hatch="///"))
@@ -139,9 +160,11 @@ def _fill(look: Look, part: Part) -> dict[str, Any]:
             return {"facecolor": CATEGORY[part.kind], **edge}
 
 
-def _label(axes: Axes, look: Look, part: Part, number: int, left: float, y: float, scale: float) -> None:
+def _label(axes: Axes, look: Look, part: Part, number: int | None, left: float, y: float, scale: float) -> None:
     room = 72 * look.width * USUAL_SHARE * part.tokens / scale
-    label = next((text for text in (part.label, str(number)) if (len(text) + 1) * LETTER * look.small < room), None)
+    label = next(
+        (text for text in (part.label, str(number or "")) if (len(text) + 1) * LETTER * look.small < room), None
+    )
     if label is None:
         return
     fill_colour = layer_colour(part.layer) if part.layer is not None else CATEGORY.get(part.kind)

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.plots.figure_style import Theme, axes_for, named, needs_columns, put_legend, say_empty, series
+from noetic_nb.plots.figure_style import Theme, as_figure, axes_for, named, needs_columns, put_legend, say_empty, series
 from noetic_nb.runs.plain_text import count
 
 __all__ = ["economics"]
@@ -20,6 +20,7 @@ SAVED: Final = {
 }
 
 
+@as_figure
 def economics(
     frame: Any,
     *,

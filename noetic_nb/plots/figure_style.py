@@ -6,16 +6,21 @@ column of a paper to a slide; inks follow the ground that they are drawn on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from base64 import b64encode
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, wraps
+from hashlib import sha256
+from html import escape
 from io import BytesIO
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgba
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
-from matplotlib.transforms import offset_copy
+from matplotlib.transforms import Bbox, offset_copy
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.quick_records import dataclass
@@ -23,8 +28,21 @@ from noetic_nb.runs.palette import LAYER_COLOURS, MEAN_COLOUR, OTHER_LOOK, QUALI
 from noetic_nb.runs.plain_text import clip, plain_line
 
 __all__ = [
-    "DECISION_MARKERS", "NAME_LETTERS", "Look", "Series", "Theme", "axes_for", "axis_name", "figure_of", "named",
-    "needs_columns", "put_legend", "say_empty", "series", "style",
+    "DECISION_MARKERS",
+    "NAME_LETTERS",
+    "Look",
+    "Series",
+    "Theme",
+    "as_figure",
+    "axes_for",
+    "axis_name",
+    "figure_of",
+    "named",
+    "needs_columns",
+    "put_legend",
+    "say_empty",
+    "series",
+    "style",
 ]  # fmt: skip
 
 Theme: TypeAlias = Literal["light", "dark"]
@@ -42,6 +60,9 @@ USUAL_SHARE: Final = 0.775
 # How wide a letter is on average, and how high a line of a legend is, in sizes of the text.
 LETTER: Final = 0.54
 LEGEND_LINE: Final = 1.55
+# How high a line of a title is, in sizes of the text, and what is between it and the axes, in points.
+TITLE_LINE: Final = 1.25
+TITLE_PAD: Final = 8.0
 # A swatch with its gaps, in letters.
 SWATCH: Final = 5
 MOST_COLUMNS: Final = 6
@@ -57,13 +78,69 @@ DECISION_MARKERS: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
+# Whole fonts, which can be edited and searched; publishers refuse matplotlib's default, Type 3.
+VECTOR_FONTS: Final[Mapping[str, Any]] = MappingProxyType({"pdf.fonttype": 42, "ps.fonttype": 42})
+# The page says which theme it has: Jupyter and its exports, VS Code; else the reader's own preference counts. Where none of it is
+# understood, or the sheet was taken away, the picture stays the one of a light page, and it is the one that is printed.
+NIGHT: Final = """
+.noetic-nb-figure img { max-width: 100%; }
+@media screen and (prefers-color-scheme: dark) {
+  body:not([data-jp-theme-light="true"], .vscode-light) .noetic-nb-figure img { content: var(--nn-night); } }
+@media screen { body:is([data-jp-theme-light="false"], .vscode-dark) .noetic-nb-figure img { content: var(--nn-night); } }
+"""
+
+Drawing = TypeVar("Drawing", bound=Callable[..., Axes])
+
+
 class ShownAxes(Axes):
     """Axes of a figure that pyplot does not know; a notebook shows the figure."""
+
+    in_dark: Callable[[], Axes] | None = None
+    """Draws the same for a dark page; None where the ground was chosen."""
+    about: str = ""
+    """What the figure shows, for a reader who does not see it."""
 
     def _repr_png_(self) -> bytes:
         picture = BytesIO()
         figure_of(self).savefig(picture, format="png", dpi=SCREEN_DPI)
         return picture.getvalue()
+
+    def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:
+        alt = ". ".join([text for text in (self.about, *self.get_title(loc="left").splitlines()) if text])
+        about = {"image/png": {"alt": alt}}
+        if self.in_dark is None:
+            return {}, about
+        night: Any = self.in_dark()
+        by_day, by_night = (f"data:image/png;base64,{b64encode(axes._repr_png_()).decode()}" for axes in (self, night))
+        name = f"nn-{sha256(by_night.encode()).hexdigest()[:16]}"
+        sheet = f'{NIGHT}.{name} {{ --nn-night: url("{by_night}"); }}'
+        image = f'<img alt="{escape(alt)}" src="{by_day}">'
+        html = f'<div class="jp-RenderedImage noetic-nb-figure {name}"><style>{sheet}</style>{image}</div>'
+        return {"text/html": html}, about
+
+
+def as_figure(draw: Drawing) -> Drawing:
+    """Make a function that draws on axes one of our figures: shown in the theme of the page, saved with whole fonts."""
+    about = (draw.__doc__ or "").split("\n")[0].removeprefix("Draw ").rstrip(".")
+
+    @wraps(draw)
+    def drawn(*args: Any, **kwargs: Any) -> Axes:
+        axes = draw(*args, **kwargs)
+        whole: Any = figure_of(axes)
+        if "savefig" not in vars(whole):
+            whole.savefig = partial(_save, type(whole).savefig, whole)
+        if isinstance(axes, ShownAxes):
+            axes.about = about[:1].upper() + about[1:]
+            if kwargs.get("theme") is None and _ground(whole) == GROUNDS["light"]:
+                axes.in_dark = partial(drawn, *args, **{**kwargs, "theme": "dark"})
+        return axes
+
+    return drawn  # type: ignore[return-value]
+
+
+def _save(save: Callable[..., None], whole: Figure, *args: Any, **kwargs: Any) -> None:
+    with rc_context(dict(VECTOR_FONTS)):
+        save(whole, *args, **kwargs)
 
 
 class Series(NamedTuple):
@@ -320,6 +397,13 @@ def put_legend(
         text.set(text=clip(name, longest), parse_math=False)
     if figure.get_layout_engine() is None:
         place = axes.get_position()
+        title = axes.get_title(loc="left")
+        if title:  # as for the legend, the axes give up what the margin above lacks
+            lines = (title.count("\n") + 1) * TITLE_LINE * look.text + TITLE_PAD
+            missing = lines / height * place.height - (1 - place.y1)
+            if missing > 0:
+                place = Bbox.from_extents(place.x0, place.y0, place.x1, place.y1 - missing)
+                height *= 1 - missing / (place.height + missing)
         # The margin below holds the axis and its label, or a part of them.
         margin = place.y0 * height / place.height
         taken = -(-len(shown) // columns) * LEGEND_LINE * look.small + max(0.0, drop - margin + look.small)

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import SteeringDecided
-from noetic_nb.plots.figure_style import Theme, axes_for, named, put_legend, say_empty
+from noetic_nb.plots.figure_style import Theme, as_figure, axes_for, named, put_legend, say_empty
 from noetic_nb.runs.decision_faults import is_faulty
 from noetic_nb.runs.palette import ACTION_COLOURS, OTHER_LOOK
 from noetic_nb.runs.plain_text import count
@@ -26,6 +26,7 @@ HATCHES: Final = {"deny": "xxx", "ask": "ooo", "guide": "///"}
 MOST_BARS: Final = 80
 
 
+@as_figure
 def ledger(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, theme: Theme | None = None) -> Axes:
     """Draw how many calls and responses were denied, asked about, guided and allowed in each turn.
 

@@ -9,7 +9,7 @@ from matplotlib.ticker import PercentFormatter
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab.sweeping.pareto_front import pareto as rows_not_beaten
-from noetic_nb.plots.figure_style import Theme, axes_for, needs_columns, put_legend
+from noetic_nb.plots.figure_style import Theme, as_figure, axes_for, needs_columns, put_legend
 from noetic_nb.plots.sweep_figure import lines
 from noetic_nb.runs.plain_text import count
 
@@ -24,6 +24,7 @@ COSTS: Final = {
 }
 
 
+@as_figure
 def memory_bench(frame: Any, *, cost: str = "tokens", ax: Axes | None = None, theme: Theme | None = None) -> Axes:
     """Draw what each set of layers recalls against what it costs; rings are around what no other row beats.
 

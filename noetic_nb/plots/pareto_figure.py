@@ -12,6 +12,7 @@ from noetic_nb.lab.sweeping.pareto_front import pareto as rows_not_beaten
 from noetic_nb.plots.figure_style import (
     Look,
     Theme,
+    as_figure,
     axes_for,
     axis_name,
     figure_of,
@@ -30,6 +31,7 @@ NEAR: Final = 2.0
 MOST_OUT: Final = 3
 
 
+@as_figure
 def pareto(
     frame: Any, x: str, y: str, ax: Axes | None = None, *, label: str | None = None, theme: Theme | None = None
 ) -> Axes:

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.plots.figure_style import Theme, axes_for, named, put_legend, series
+from noetic_nb.plots.figure_style import Theme, as_figure, axes_for, named, put_legend, series
 
 __all__ = ["roc"]
 
@@ -16,6 +16,7 @@ __all__ = ["roc"]
 HEIGHT: Final = 7.0
 
 
+@as_figure
 def roc(calibration: Any, *, ax: Axes | None = None, theme: Theme | None = None) -> Axes:
     """Draw the ROC curves on held-out tasks: detectors that were tried as strong lines, baselines as thin ones, chance dotted.
 

@@ -10,6 +10,7 @@ from pandas.api.types import is_numeric_dtype
 from noetic_nb.plots.figure_style import (
     Look,
     Theme,
+    as_figure,
     axes_for,
     axis_name,
     named,
@@ -22,6 +23,7 @@ from noetic_nb.plots.figure_style import (
 __all__ = ["sweep"]
 
 
+@as_figure
 def sweep(frame: Any, x: str, y: str, ax: Axes | None = None, *, theme: Theme | None = None) -> Axes:
     """Draw a metric of a sweep over one of the values that were tried, with its intervals.
 

@@ -8,7 +8,17 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Patch
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.plots.figure_style import LETTER, USUAL_SHARE, Look, Theme, axes_for, named, put_legend, say_empty
+from noetic_nb.plots.figure_style import (
+    LETTER,
+    USUAL_SHARE,
+    Look,
+    Theme,
+    as_figure,
+    axes_for,
+    named,
+    put_legend,
+    say_empty,
+)
 from noetic_nb.runs.palette import SPAN_COLOURS, ink_on
 from noetic_nb.runs.plain_text import count
 from noetic_nb.runs.run_source import run_of
@@ -33,6 +43,7 @@ PROBLEMS: Final = ("", "held back", "out of time", "failed")
 HATCHES: Final = {"hook": "////", "child": "\\\\\\\\", "wait": "xxxx", "regulator": "...."}
 
 
+@as_figure
 def timeline(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, theme: Theme | None = None) -> Axes:
     """Draw what ran when; what ran side by side is side by side.
 

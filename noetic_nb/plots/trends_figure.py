@@ -9,7 +9,17 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.plots.figure_style import DECISION_MARKERS, Look, Theme, axes_for, named, put_legend, say_empty, style
+from noetic_nb.plots.figure_style import (
+    DECISION_MARKERS,
+    Look,
+    Theme,
+    as_figure,
+    axes_for,
+    named,
+    put_legend,
+    say_empty,
+    style,
+)
 from noetic_nb.runs.palette import DECISION_LOOKS, MEAN_COLOUR, OTHER_LOOK, QUALITY_COLOUR, TOKENS_COLOUR
 from noetic_nb.runs.plain_text import count
 from noetic_nb.runs.regulation.regulator_signals import Mark, Signals, ThreadSignals
@@ -27,6 +37,7 @@ UPPER: Final = (0.0, 0.42, 1.0, 0.58)
 LOWER: Final = (0.0, 0.0, 1.0, 0.36)
 
 
+@as_figure
 def trends(run: Any, *, thread_id: str | None = None, ax: Any = None, theme: Theme | None = None) -> Axes:
     """Draw quality and output tokens per turn against the regulator's thresholds, as far as the run has recorded them.
 

@@ -42,7 +42,7 @@ def test_the_tour_runs_in_lab_and_a_rule_edited_in_the_page_steers_the_agent(
     # A task of its own, and a model that always tries to search: only the rules decide.
     kernel.run(
         "probe = nn.AgentHarness(nn.AgentConfig(name='probe', step=nn.react(model='m', tools=[search_flights, "
-        "cancel_reservation], max_steps=2), memory=[nn.steering(rules)]), model=nn.ScriptedModel(lambda r: "
+        "cancel_reservation], max_steps=2), memory=[nn.steering(careful)]), model=nn.ScriptedModel(lambda r: "
         "nn.CallTool('cancel_reservation', reservation_id='ZFA04Y') if r.items[-1]['type'] == 'message' else "
         "r.items[-1]['output']))"
     )
@@ -57,10 +57,10 @@ def test_the_tour_runs_in_lab_and_a_rule_edited_in_the_page_steers_the_agent(
 
     editor.locator("textarea").first.fill("def known_reservation(call):\n    return deny('Closed for today.')")
     editor.get_by_role("button", name="Apply").click()
-    expect(editor.locator(".nn-notice")).to_contain_text("Applied as version 5")
+    expect(editor.locator(".nn-notice")).to_contain_text("Applied as version 3")
     assert "Closed for today." in kernel.value(asked)
     # The agent of the tour: its model reads the new guidance, and says so.
-    assert "Closed for today." in kernel.value("nn.run_sync(talk(CANCEL)).to_messages('openai')[-1]['content']")
+    assert "Closed for today." in kernel.value("nn.run_sync(talk(CANCEL, under=careful)).to_messages('openai')[-1]['content']")
     for theme in opened.themes():
         shot(page, f"tour-{theme}")
 

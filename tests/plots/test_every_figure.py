@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import re
 import sys
+from base64 import b64decode
 from collections.abc import Callable
 from functools import cache
+from html import escape
 from typing import Any
 
 import matplotlib
@@ -13,16 +17,19 @@ import pandas
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from IPython.core.formatters import DisplayFormatter
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
+from matplotlib.image import imread
 
 from noetic_nb import lab, plots
 from noetic_nb.lab import datasets
 from noetic_nb.regulator import CallBudget
 from noetic_nb.runs import Run
 from noetic_nb.runs.palette import ink_on
+from notebooks.build import is_static_form
 from tests.plots.decided_runs import decided_run
 from tests.plots.test_table_figures import remembered, tried
 from tests.widgets.hostile_texts import HOSTILE_TEXTS
@@ -207,3 +214,67 @@ def test_any_table_is_drawn_and_left_as_it_was(rows: list[tuple[int, float, str]
         assert points >= frame.y.notna().sum() if frame.y.notna().any() else axes.texts
 
     pandas.testing.assert_frame_equal(frame, copy)
+
+
+@every_figure
+@pytest.mark.parametrize("is_own", [True, False])
+def test_vector_files_have_whole_fonts_and_no_type_3(name: str, is_own: bool) -> None:
+    axes = FIGURES[name]() if is_own else FIGURES[name](ax=fresh())
+    whole: Any = axes.get_figure(root=True)
+    before = dict(matplotlib.rcParams)
+
+    for kind, forbidden, wanted in (("pdf", b"/Type3", b"/CIDFontType2"), ("ps", b"/FontType 3", b"/FontType 42")):
+        file = io.BytesIO()
+        with matplotlib.rc_context({"pdf.compression": 0}):
+            whole.savefig(file, format=kind)
+        assert forbidden not in file.getvalue()
+        assert wanted in file.getvalue()
+    assert dict(matplotlib.rcParams) == before
+
+
+def pictures_in(html: str) -> dict[str, np.ndarray[Any, Any]]:
+    found = {
+        "day": re.findall(r'<img alt="[^"]+" src="data:image/png;base64,([^"]+)">', html),
+        "night": re.findall(r'--nn-night: url\("data:image/png;base64,([^"]+)"\)', html),
+    }
+    return {name: (255 * imread(io.BytesIO(b64decode(data)))).round().astype(int) for name, (data,) in found.items()}
+
+
+@every_figure
+def test_a_notebook_shows_an_own_figure_in_the_theme_of_the_page(name: str) -> None:
+    axes: Any = FIGURES[name]()
+    data, about = DisplayFormatter().format(axes)
+
+    pictures = pictures_in(data["text/html"])
+    assert {name: picture[0, 0, :3].tolist() for name, picture in pictures.items()} == {
+        "day": [255, 255, 255],
+        "night": [18, 18, 18],
+    }
+    assert pictures["day"].shape == pictures["night"].shape
+    assert data["image/png"]
+    assert escape(about["image/png"]["alt"]) in data["text/html"]
+    assert len(about["image/png"]["alt"].split()) > 3
+    assert is_static_form(data["text/html"])  # of what is kept it is left out: sites strip its sheet
+
+
+@every_figure
+def test_a_ground_that_was_chosen_is_kept(name: str) -> None:
+    chosen: list[Any] = [FIGURES[name](theme=theme) for theme in ("light", "dark")]
+    with matplotlib.rc_context({"figure.facecolor": "#002B36"}):
+        chosen.append(FIGURES[name]())
+
+    for axes in chosen:
+        data, about = DisplayFormatter().format(axes)
+        assert "text/html" not in data
+        assert data["image/png"]
+        assert about["image/png"]["alt"]
+
+
+def test_the_words_of_a_picture_are_words() -> None:
+    run = Run.from_messages([{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}])
+    axes: Any = plots.trends(run, thread_id=run.threads[0])
+    axes.set_title('<img src=x onerror="a">', loc="left")
+    html = DisplayFormatter().format(axes)[0]["text/html"]
+
+    assert "<img src=x" not in html
+    assert "&lt;img src=x onerror=&quot;a&quot;&gt;" in html

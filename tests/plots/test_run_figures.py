@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+import noetic_nb as nn
 from noetic_nb import plots
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RegulatorDecided
@@ -100,6 +101,42 @@ def test_allocation_draws_sent_and_planned_bars_to_the_budget() -> None:
 
     assert at == {1.0: 8000, 0.25: 8000}
     assert axes.get_xlim() == (0, 8000)
+
+
+@pytest.mark.parametrize(("width", "height"), [(10.0, 5.0), (85 / 25.4, 65 / 25.4), (3.3, 2.0)])
+@pytest.mark.parametrize("layout", ["constrained", None])
+def test_every_layer_that_is_drawn_is_in_the_legend_and_the_title_in_the_figure(
+    width: float, height: float, layout: Any
+) -> None:
+    layers = [nn.static_content("Be brief."), nn.working_memory(), nn.steering(nn.RuleBook())]
+    config = nn.AgentConfig(
+        name="desk",
+        step=nn.react(model="m"),
+        memory=layers,
+        projection=nn.ProjectionPolicy(token_budget=2_000, response_reserve=400),
+    )
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Hello."]))
+    run = nn.record(harness)
+    nn.run_sync(harness.execute("Hi"))
+    figure = Figure(figsize=(width, height), layout=layout)
+    axes = plots.allocation(run, ax=figure.subplots())
+    figure.draw_without_rendering()
+
+    names = " ".join(text.get_text() for text in legend_of(axes))
+    assert [layer.id for layer in layers if layer.id not in names] == []
+    box = axes.title.get_window_extent() if axes.get_title() else axes._left_title.get_window_extent()  # type: ignore[attr-defined]
+    assert box.y1 <= figure.bbox.y1 + 1
+
+
+def test_what_history_may_not_plan_with_is_named_and_ends_at_the_budget() -> None:
+    harness = nn.AgentHarness(nn.AgentConfig(name="desk", step=nn.react(model="m")), model=nn.ScriptedModel(["Hello."]))
+    run = nn.record(harness)
+    nn.run_sync(harness.execute("Hi"))
+    axes = plots.allocation(run)
+
+    planned = [patch for patch in axes.patches if abs(patch.get_y() + patch.get_height() / 2 - 0.25) < 1e-9]  # type: ignore[attr-defined]
+    assert sum(patch.get_width() for patch in planned) == pytest.approx(128_000)  # type: ignore[attr-defined]
+    assert "Not planned" in [text.get_text() for text in axes.texts]
 
 
 def test_a_name_with_dollars_is_text_and_not_a_formula() -> None:
