@@ -12,7 +12,7 @@ from typing import Final
 from noetic_nb.late_pattern import late_pattern
 from noetic_nb.redact import MARGIN, clip_data, redact, redact_head, redact_text
 
-__all__ = ["NAME_LENGTH", "clip", "escape", "plain", "plain_data", "plain_line"]
+__all__ = ["NAME_LENGTH", "clip", "dollars", "escape", "plain", "plain_data", "plain_line"]
 
 # A label is read at a glance, and may not outgrow the message that carries it to a page.
 NAME_LENGTH: Final = 80
@@ -50,6 +50,17 @@ def clip(text: str, length: int) -> str:
         return text
     head = length // 2
     return f"{text[:head]}…{text[len(text) - (length - head - 1) :]}"
+
+
+def dollars(cost: float) -> str:
+    """Return a cost in US dollars; a small one never as nothing.
+
+    Examples
+    --------
+    >>> dollars(12.5), dollars(0.0123), dollars(0.0000123)
+    ('$12.5000', '$0.0123', '$0.000012')
+    """
+    return f"${cost:,.4f}" if cost == 0 or abs(cost) >= 0.001 else f"${float(f'{cost:.2g}'):.10f}".rstrip("0")
 
 
 def plain(value: object, length: int = NAME_LENGTH) -> str:

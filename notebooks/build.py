@@ -12,19 +12,22 @@ cells say who sees them:
     check      what says whether an answer is right
     setup      folded away
 
-Notebooks are kept with what they show, so that it can be read where nothing runs; of a view its text is kept. Slides are one HTML file each,
+Notebooks are kept with what they show, so that it can be read where nothing runs; of a view its text is kept. One that shows the same as
+before is left as it is, whatever its pictures and the addresses of objects: `--again` writes it all the same. Slides are one HTML file each,
 without JavaScript and without a network: Page Down goes to the next one.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import re
 import sys
 from pathlib import Path
 from typing import Any, Final
 
 import jupytext
+import nbformat
 from nbclient import NotebookClient
 from nbconvert import HTMLExporter
 
@@ -35,6 +38,9 @@ HERE: Final = Path(__file__).parent
 SOURCES: Final = HERE / "sources"
 TEACHER_ONLY: Final = {"solution", "notes"}
 KERNEL: Final = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+
+MASK: Final = re.compile(r"0x[0-9a-f]{6,16}|\bnn-(?:live-)?[0-9a-f]{32}\b")
+"""The one thing in which two runs may differ: addresses of objects, and the names by which views tell their outputs apart."""
 
 _HEADING: Final = re.compile(r"^#{1,3} ")
 _CELL: Final = re.compile(r'<div class="jp-Cell [^>]*id="cell-id=([\w-]+)">')
@@ -89,8 +95,20 @@ def run(notebook: Any) -> Any:
     notebook.metadata = {"kernelspec": dict(KERNEL), "language_info": {"name": "python"}}
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            cell.outputs = [kept for output in cell.outputs if (kept := _kept(output)) is not None]
+            cell.outputs = _joined([kept for output in cell.outputs if (kept := _kept(output)) is not None])
     return notebook
+
+
+def _joined(outputs: list[Any]) -> list[Any]:
+    """Join texts that follow one another: in how many pieces they arrive is chance."""
+    joined: list[Any] = []
+    for output in outputs:
+        last = joined[-1] if joined else {}
+        if output.output_type == "stream" and last.get("output_type") == "stream" and last.name == output.name:
+            last.text += output.text
+        else:
+            joined.append(output)
+    return joined
 
 
 def _kept(output: Any) -> Any:
@@ -101,6 +119,41 @@ def _kept(output: Any) -> Any:
     if is_static_form(data.get("text/html", "")):
         del data["text/html"]
     return output if data else None
+
+
+def shown(cell: Any) -> list[tuple[str, str]]:
+    """Return what a cell shows, as pairs of a type and a text; pictures and live views are left aside."""
+    found: list[tuple[str, str]] = []
+    for output in _joined(list(map(copy.copy, cell.outputs))):
+        if output.output_type == "stream":
+            found.append((str(output.name), masked(output.text)))
+        for kind, text in sorted(output.get("data", {}).items()):
+            if kind.startswith("text/"):
+                found.append((kind, masked(text)))
+    return found
+
+
+def masked(text: str) -> str:
+    """Return a text without what differs in every run."""
+    return MASK.sub("***", text)
+
+
+def is_settled(made: Any, path: Path) -> bool:
+    """Tell whether a notebook says and shows what its file does."""
+    if not path.exists():
+        return False
+
+    def facts(notebook: Any) -> list[Any]:
+        return [
+            (cell.id, cell.metadata, cell.source, *([shown(cell), _alts(cell)] if cell.cell_type == "code" else ()))
+            for cell in notebook.cells
+        ]
+
+    return facts(made) == facts(nbformat.read(path, as_version=4))
+
+
+def _alts(cell: Any) -> list[Any]:
+    return [(sorted(output.get("data", {})), output.get("metadata", {})) for output in cell.outputs]
 
 
 def is_static_form(html: str) -> bool:
@@ -146,6 +199,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", help="begin like a source, such as 03; all by default")
     parser.add_argument(
+        "--again", action="store_true", help="write notebooks also where only pictures or addresses differ"
+    )
+    parser.add_argument(
         "--teacher", type=Path, help="folder for the teacher's edition; students' copies are left alone"
     )
     parser.add_argument("--slides", type=Path, help="folder for slides; students' copies are left alone")
@@ -163,7 +219,11 @@ def main() -> int:
         if given.slides:
             write(slides(run(for_students(read(source)))), given.slides / f"{source.stem}.html")
         if not (given.teacher or given.slides):
-            write(jupytext.writes(run(for_students(read(source))), fmt="ipynb"), HERE / f"{source.stem}.ipynb")
+            made, target = run(for_students(read(source))), HERE / f"{source.stem}.ipynb"
+            if not given.again and is_settled(made, target):
+                print(f"{target}: shows the same as before")
+            else:
+                write(jupytext.writes(made, fmt="ipynb"), target)
     return 0
 
 

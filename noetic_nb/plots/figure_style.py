@@ -102,7 +102,7 @@ class ShownAxes(Axes):
 
     def _repr_png_(self) -> bytes:
         picture = BytesIO()
-        figure_of(self).savefig(picture, format="png", dpi=SCREEN_DPI)
+        figure_of(self).savefig(picture, format="png", dpi=SCREEN_DPI, metadata={"Software": None})
         return picture.getvalue()
 
     def _repr_mimebundle_(self, **_: Any) -> tuple[dict[str, str], dict[str, Any]]:

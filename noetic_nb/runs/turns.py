@@ -26,6 +26,7 @@ from noetic_nb.events import (
     WarningRaised,
     Where,
 )
+from noetic_nb.markup import dollars
 from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.plain_text import plain, plain_line
 
@@ -106,7 +107,7 @@ class TurnSummary:
     def _card(self) -> Card:
         facts: list[tuple[str, Any]] = [("user", self.query), ("reply", self.text), ("outcome", _outcome(self))]
         facts += [("tokens in", self.input_tokens), ("tokens out", self.output_tokens)]
-        facts += [("cost", "not known" if self.cost is None else f"${self.cost:.4f}")]
+        facts += [("cost", "not known" if self.cost is None else dollars(self.cost))]
         facts += [("ms", self.duration_ms), ("quality", self.qualities)]
         kinds = ("model_calls", "tool_calls", "steering", "decisions", "errors", "warnings")
         facts += [(name.replace("_", " "), len(getattr(self, name))) for name in kinds]

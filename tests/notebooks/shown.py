@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -14,16 +13,12 @@ from nbclient import NotebookClient
 from nbmake.nb_result import NotebookResult
 from nbmake.nb_run import NotebookRun
 
+from notebooks.build import shown
+
 T = TypeVar("T")
 ROOT: Final = Path(__file__).parents[2]
 TIMEOUT_S: Final = 120
 """Of a cell; as in the options of pytest."""
-MASK: Final = re.compile(r"0x[0-9a-f]{6,16}|\bnn-(?:live-)?[0-9a-f]{32}\b")
-"""The one thing in which two runs may differ: addresses of objects, and the names by which views tell their outputs apart."""
-
-
-def masked(text: str) -> str:
-    return MASK.sub("***", text)
 
 
 def run(path: Path, order: Sequence[int]) -> dict[int, list[tuple[str, str]]]:
@@ -78,17 +73,3 @@ def first_run(path: Path) -> dict[int, list[tuple[str, str]]]:
     assert result.error is None, result.error.trace
     cells = [cell for cell in result.nb.cells if cell.cell_type == "code"]
     return {number: shown(cell) for number, cell in enumerate(cells)}
-
-
-def shown(cell: Any) -> list[tuple[str, str]]:
-    """Return what a cell shows, as pairs of a type and a text; pictures and live views are left aside."""
-    found: list[tuple[str, str]] = []
-    for output in cell.outputs:
-        if output.output_type == "stream":
-            # In how many pieces a text arrives is no matter.
-            begun = found.pop()[1] if found and found[-1][0] == output.name else ""
-            found.append((str(output.name), begun + masked(output.text)))
-        for kind, text in sorted(output.get("data", {}).items()):
-            if kind.startswith("text/"):
-                found.append((kind, masked(text)))
-    return found

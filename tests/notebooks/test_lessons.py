@@ -128,3 +128,28 @@ def test_what_answers_a_prediction_is_on_another_slide() -> None:
 
     asked = [number for number, cell in enumerate(notebook.cells) if "**Predict.**" in cell.source]
     assert all(notebook.cells[number + 1].id in firsts for number in asked)
+
+
+def test_a_lesson_that_shows_the_same_is_not_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sources").mkdir()
+    source = tmp_path / "sources" / "09_small.py"
+    source.write_text(
+        "# %%\nimport random\nfrom IPython.display import Image, display\nprint(object())\nprint('b', flush=True)\n"
+        "display(Image(random.randbytes(8), format='png', embed=True))\n'text'\n"
+    )
+    monkeypatch.setattr(build, "HERE", tmp_path)
+    monkeypatch.setattr(build, "SOURCES", tmp_path / "sources")
+    written: list[bytes] = []
+    for arguments, change in ((), ""), ((), ""), (("--again",), ""), ((), "1 + 1\n"):
+        with source.open("a") as file:
+            file.write(change)
+        monkeypatch.setattr("sys.argv", ["build.py", *arguments])
+        assert build.main() == 0
+        written.append((tmp_path / "09_small.ipynb").read_bytes())
+
+    first, same, again, changed = written
+    assert first == same
+    assert again != same, "another picture"
+    assert b"1 + 1" in changed
+    cell = nbformat.reads(first.decode(), as_version=4).cells[0]
+    assert [output.output_type for output in cell.outputs] == ["stream", "display_data", "execute_result"]

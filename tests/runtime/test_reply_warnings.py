@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -402,3 +403,25 @@ async def test_a_share_of_a_budget_is_said_with_one_decimal() -> None:
     said = [re.search(r"for a budget of (\S+);", w.text) for w in reply.warnings if w.code == "recall_cut"]
     budgets = [found[1] for found in said if found]
     assert budgets == ["27.6", "28", "28.4"]  # 84 tokens between 70, 71 and 72
+
+
+@pytest.mark.parametrize(("cost", "shown"), [(None, None), (0.0123, "$0.0123"), (0.0000123, "$0.000012")])
+async def test_a_model_without_a_price_is_not_shown_as_one_that_costs_nothing(
+    cost: float | None, shown: str | None
+) -> None:
+    async def answer(request: Any) -> nn.ModelResponse:
+        said = await nn.ScriptedModel(["Hello."]).complete(request)
+        return nn.ModelResponse(items=said.items, usage=nn.Usage(10, 5), cost=cost)
+
+    config = nn.AgentConfig(name="desk", step=nn.react(model="m"))
+    harness = nn.AgentHarness(config, model=SimpleNamespace(complete=answer))
+    run = nn.record(harness)
+
+    reply = await harness.execute("Hi")
+
+    for text in (repr(reply), reply._repr_html_(), run.turns[0]._repr_html_()):
+        assert "$0.0000<" not in text
+        assert "$0.0000)" not in text
+        assert (shown or "") in text
+    assert ("$" in repr(reply)) == (cost is not None)
+    assert reply.cost == (cost or 0.0)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from noetic_nb.cards import Card, with_card
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import Item
-from noetic_nb.markup import plain_line
+from noetic_nb.markup import dollars, plain_line
 from noetic_nb.models.client import FinishReason, Usage
 from noetic_nb.quick_records import NamedTuple
 from noetic_nb.redact import redact_text
@@ -148,7 +148,7 @@ class AgentReply(NamedTuple):
             ("items", len(self.items)),
             ("tokens", self.usage.total_tokens),
         ]
-        facts += [("cost", f"${self.cost:.4f}")]
+        facts += [("cost", dollars(self.cost))] if self.cost else []
         facts += [] if self.saved is None else [("saved", "yes" if self.saved else "NOT SAVED")]
         notes = [f"{warning.code}: {warning.text}" for warning in self.warnings]
         return Card("AgentReply", f"thread {self.thread_id}", facts, notes=notes)
@@ -157,7 +157,9 @@ class AgentReply(NamedTuple):
         facts = [repr(plain_line(self.text, _MOST_TEXT)), f"thread_id={plain_line(self.thread_id)!r}"]
         if self.stopped is not None:
             facts.append(f"stopped={self.stopped.get('kind')!r}")
-        facts += [f"finish_reason={self.finish_reason!r}", f"{self.usage.total_tokens} tokens", f"${self.cost:.4f}"]
+        facts += [f"finish_reason={self.finish_reason!r}", f"{self.usage.total_tokens} tokens"]
+        # A model without a price is not one that costs nothing.
+        facts += [dollars(self.cost)] if self.cost else []
         if self.saved is not None:
             facts.append("saved" if self.saved else "NOT SAVED")
         shown = f"AgentReply({', '.join(facts)}"

@@ -14,6 +14,7 @@ from noetic_nb.events import (
     TurnStarted,
     Where,
 )
+from noetic_nb.markup import dollars
 from noetic_nb.runs.plain_text import plain
 
 __all__ = ["Progress"]
@@ -98,6 +99,6 @@ class Progress:
         if self._tokens:
             parts.append(f"{self._tokens:,} tokens")
         if self._cost:
-            known = f"${self._cost:,.4f}" if self._cost < 1 else f"${self._cost:,.2f}"
+            known = dollars(self._cost) if self._cost < 1 else f"${self._cost:,.2f}"
             parts.append(f"{known} and {self._unpriced:,} calls without a price" if self._unpriced else known)
         return " · ".join(parts)
