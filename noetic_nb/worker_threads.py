@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 import time
 from collections.abc import Callable
-from typing import Final, ParamSpec, TypeVar
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
-__all__ = ["beside_loop", "has_threads", "thread_time"]
+__all__ = [
+    "ON_THE_SPOT",
+    "OnTheSpot",
+    "Worker",
+    "beside_loop",
+    "has_threads",
+    "leaves_loop",
+    "let_loop_run",
+    "thread_time",
+]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -29,6 +41,23 @@ def has_threads() -> bool:
     return sys.platform not in _WITHOUT
 
 
+def leaves_loop() -> bool:
+    """Tell whether a function that blocks runs in a thread: not without threads, nor on a loop of virtual time.
+
+    The time of such a loop would run ahead of a thread that works, so that nothing in a test could be foretold.
+    """
+    return has_threads() and not getattr(asyncio.get_running_loop(), "runs_inline", False)
+
+
+async def let_loop_run() -> None:
+    """Give the loop its turn behind work that may have blocked it, so that a cancellation that came meanwhile arrives.
+
+    The stop button of a kernel takes two rounds: one for the signal, one for the cell.
+    """
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
 async def beside_loop(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a function that may block: in a thread, or on the spot where there are none.
 
@@ -45,3 +74,135 @@ async def beside_loop(function: Callable[P, T], *args: P.args, **kwargs: P.kwarg
     if has_threads():
         return await asyncio.to_thread(function, *args, **kwargs)
     return function(*args, **kwargs)
+
+
+class OnTheSpot:
+    """Calls functions in the thread of the loop, which waits meanwhile; has the methods of `Worker`."""
+
+    async def acquire(self) -> None:
+        """There is nothing to wait for."""
+
+    def release(self) -> None:
+        """There is nothing to give back."""
+
+    async def call(self, function: Callable[..., T], *args: Any) -> T:
+        """Call a function."""
+        return function(*args)
+
+    def post(self, function: Callable[..., object], *args: Any) -> None:
+        """Call a function for its effect."""
+        function(*args)
+
+
+ON_THE_SPOT: Final = OnTheSpot()
+
+_Jobs: TypeAlias = "SimpleQueue[Callable[[], object] | None]"
+
+
+class Worker(OnTheSpot):
+    """A daemon thread for functions that block: begun with the first call, used again, ended with its owner.
+
+    Between `acquire` and `release` it is one caller's. Python cannot stop a thread: where a caller leaves while its
+    function runs, the thread is left behind and ends with that function, and the next caller gets another one.
+
+    Parameters
+    ----------
+    name : str
+        The name of the thread.
+
+    Examples
+    --------
+    >>> async def added():
+    ...     worker = Worker("adder")
+    ...     await worker.acquire()
+    ...     try:
+    ...         return await worker.call(sum, [1, 2])
+    ...     finally:
+    ...         worker.release()
+    >>> asyncio.run(added())
+    3
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = asyncio.Lock()
+        self._jobs: _Jobs | None = None
+        self.is_busy = False
+
+    async def acquire(self) -> None:
+        """Wait until nobody else has it."""
+        await self._lock.acquire()
+
+    def release(self) -> None:
+        """Give it back."""
+        if self.is_busy:
+            self.end()
+        self._lock.release()
+
+    async def call(self, function: Callable[..., T], *args: Any) -> T:
+        """Call a function in the thread and wait for it.
+
+        Raises
+        ------
+        BaseException
+            What the function raises; ``RuntimeError`` for ``StopIteration``, which no awaitable can raise, and where the
+            system has no thread left.
+        """
+        if self._jobs is None:
+            jobs: _Jobs = SimpleQueue()
+            threading.Thread(target=_work, args=(jobs,), name=self._name, daemon=True).start()
+            self._jobs = jobs
+        done: asyncio.Future[tuple[Any, BaseException | None]] = asyncio.get_running_loop().create_future()
+        self.is_busy = True
+        self._jobs.put(partial(_report, done, function, args))
+        found, error = await done
+        self.is_busy = False
+        if error is None:
+            result: T = found
+            return result
+        try:
+            raise error
+        finally:
+            del error  # its traceback holds this frame
+
+    def post(self, function: Callable[..., object], *args: Any) -> None:
+        """Call a function in the thread behind the one that runs there, for its effect; what it raises is shown by Python."""
+        if self._jobs is not None:
+            self._jobs.put(partial(function, *args))
+
+    def end(self) -> None:
+        """End the thread behind what it was given."""
+        jobs, self._jobs, self.is_busy = self._jobs, None, False
+        if jobs is not None:
+            jobs.put(None)
+
+    __del__ = end
+
+
+def _work(jobs: _Jobs) -> None:
+    while (job := jobs.get()) is not None:
+        job()
+        del job  # what it holds goes with it, not with the next one
+
+
+def _report(done: asyncio.Future[Any], function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    found: Any = None
+    error: BaseException | None = None
+    try:
+        found = function(*args)
+    except StopIteration as exc:
+        error = RuntimeError("The function raised StopIteration.")
+        error.__cause__ = exc
+    except BaseException as exc:
+        error = exc
+    try:
+        done.get_loop().call_soon_threadsafe(_settle, done, (found, error))
+    except RuntimeError:
+        return  # the loop has ended: nobody waits any more
+    finally:
+        del error
+
+
+def _settle(done: asyncio.Future[Any], outcome: tuple[Any, BaseException | None]) -> None:
+    if not done.done():  # else its caller was cancelled
+        done.set_result(outcome)

@@ -68,10 +68,6 @@ def _read_layer_state(layer_id: str) -> Any:
     return None
 
 
-def _has_answered(model: str) -> bool:
-    return True
-
-
 def _known_tools(is_over: bool) -> None:
     return None
 
@@ -101,8 +97,6 @@ class ExecutionContext:
         US dollars spent so far.
     tokenize : callable
         From text to tokens.
-    has_answered : callable
-        Whether a model is known to be there, because it has answered before.
     read_layer_state : callable
         A copy of the current state of another layer, by its id; None where it has none.
     turn : int
@@ -138,7 +132,6 @@ class ExecutionContext:
     token_usage: Usage = NO_USAGE
     cost: float = 0.0
     tokenize: Tokenizer = estimate_tokens
-    has_answered: Callable[[str], bool] = field(default=_has_answered)
     read_layer_state: Callable[[str], Any] = field(default=_read_layer_state)
     turn: int = 0
     clock: Clock = SYSTEM_CLOCK

@@ -42,12 +42,10 @@ OUTSIDE: Final = Where("", "", 0)
 class SteeringHooks:
     """The hooks of one steering layer. What belongs to an execution is in its state or in its queue of late verdicts."""
 
-    def __init__(
-        self, book: RuleBook, max_entries: int, policy: Policy, scope: MemoryScope, limits: Mapping[str, float]
-    ) -> None:
+    def __init__(self, book: RuleBook, max_entries: int, policy: Policy, scope: MemoryScope) -> None:
         self.book = book
         self.policy = policy
-        self.judging = Judging(policy, limits)
+        self.judging = Judging(policy)
         self.late = self.judging.late
         self.states = ExecutionStates(book, max_entries, scope, self.late)
         # The last version of the rules of which none is about responses.
@@ -172,8 +170,6 @@ class SteeringHooks:
                 history=calls_now,
                 begun=begun,
             )
-            if row.started:
-                await self.judging.first_answers(point, row, p.ctx.clock.monotonic_ms() - start)
         except BaseException:
             # Kept for `on_hook_failure`, which names the rule that took too long, or that ended the program.
             self._cancelled[p.ctx.execution_id] = row

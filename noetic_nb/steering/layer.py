@@ -93,7 +93,7 @@ def steering(
         slot=Slot.STEERING,
         scope=scope,
         budget=RECALL_BUDGET,
-        hooks=SteeringHooks(book, max_ledger_entries, policy, scope, limits).memory_hooks(),
+        hooks=SteeringHooks(book, max_ledger_entries, policy, scope).memory_hooks(),
         timeouts=limits,
         # Without this a layer that cannot be initialised would be left out, and nothing would be enforced.
         enforces=True,

@@ -1,4 +1,7 @@
-"""A judge that nobody answers ends the turn before anything runs; one that fails later leaves a trace, and no verdict."""
+"""A judge that nobody answers ends the turn; one that fails later leaves a trace, and no verdict.
+
+Nothing waits for an asynchronous judge: a missing client is known at once, that a provider has no such model only later.
+"""
 
 from __future__ import annotations
 
@@ -60,15 +63,18 @@ def no_such_model() -> NoeticError:
 
 
 SCRIPT = [nn.CallTool("pay", amount=1), "Paid."]
-CLIENTS = {
+NO_CLIENTS = {
     "a bare list of replies": lambda: nn.ScriptedModel(SCRIPT),
     "a script without the name": lambda: nn.ScriptedModel({"m": SCRIPT}),
     "a mapping without the name": lambda: {"m": nn.ScriptedModel({"m": SCRIPT})},
     "a mapping to a bare list": lambda: {"m": nn.ScriptedModel(SCRIPT), "judge": nn.ScriptedModel(["ALLOW"])},
+}
+PROVIDERS = {
     "a provider without the model": lambda: Provider(no_such_model()),
     "a provider that says so after a while": lambda: Provider(no_such_model(), seconds=1.5),
     "a library that says so": lambda: Provider(SDKError("gone")),
 }
+CLIENTS = NO_CLIENTS | PROVIDERS
 
 
 def harness(rules: RuleBook, client: Any, step: Any = None, **options: Any) -> nn.AgentHarness:
@@ -86,8 +92,9 @@ def judged(mode: str, point: str = "before_tool_call") -> RuleBook:
 
 @pytest.mark.parametrize("point", ["before_tool_call", "after_model_call"])
 @pytest.mark.parametrize("on_error", ["deny", "allow", "raise"])
-@pytest.mark.parametrize("mode", ["sync", "async"])
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize(
+    ("client", "mode"), [(client, "sync") for client in CLIENTS] + [(client, "async") for client in NO_CLIENTS]
+)
 def test_a_judge_that_nobody_answers_ends_the_turn_and_nothing_has_run(
     client: str, mode: str, on_error: str, point: str
 ) -> None:
@@ -158,7 +165,7 @@ def test_without_a_model_a_direct_tool_step_is_refused(mode: str) -> None:
     assert (caught.value.code, DONE) == ("MISSING_CALL_MODEL", [])
 
 
-@pytest.mark.parametrize("client", list(CLIENTS)[:4])
+@pytest.mark.parametrize("client", NO_CLIENTS)
 def test_a_check_lists_the_judges_that_nobody_answers(client: str) -> None:
     rules = judged("async")
     rules.judge("Fine?", id="off", model="judge")
@@ -175,36 +182,71 @@ def test_a_check_is_content_with_a_judge_that_is_answered() -> None:
     assert harness(judged("sync"), client).check() == ()
 
 
-def test_only_the_first_call_waits_for_a_judge_in_the_background() -> None:
-    client = Provider(None, seconds=60.0)
-    agent = harness(judged("async"), client)
-    times: list[float] = []
+@pytest.mark.parametrize("point", ["before_tool_call", "after_model_call"])
+@pytest.mark.parametrize("on_error", ["deny", "allow", "raise"])
+@pytest.mark.parametrize("client", PROVIDERS)
+def test_a_provider_without_the_model_of_a_judge_ends_this_turn_or_the_next(
+    client: str, on_error: str, point: str
+) -> None:
+    agent = harness(judged("async", point), CLIENTS[client](), on_error=on_error)
+    ends: list[Any] = []
 
     async def run() -> None:
-        loop = asyncio.get_running_loop()
         for _ in range(2):
-            start = loop.time()
-            await agent.execute("Pay 1")
-            times.append(loop.time() - start)
+            try:
+                ends.append((await agent.execute("Pay 1")).text)
+            except NoeticConfigError as exc:
+                ends.append(exc.code)
+            await asyncio.sleep(60)
 
     drive_loop(run())
 
-    assert DONE == [1, 1]
-    assert times == [pytest.approx(2.0), pytest.approx(0.0)]
+    at_once = client != "a provider that says so after a while"
+    assert ends == (["MISSING_CALL_MODEL"] * 2 if at_once else ["Paid.", "MISSING_CALL_MODEL"])
+    assert agent.log()[0].content[0].text == "Pay 1"
 
 
-def test_a_model_that_turns_out_not_to_exist_fails_the_next_call_at_once() -> None:
-    agent = harness(judged("async"), Provider(no_such_model(), seconds=10.0))
+def test_an_execution_that_code_holds_open_ends_with_the_error_of_its_judge() -> None:
+    agent = harness(judged("async"), Provider(no_such_model()))
 
     async def run() -> None:
-        await agent.execute("Pay 1")
-        await asyncio.sleep(20)
-        await agent.execute("Pay 1")
+        async with agent.execution() as ctx:
+            await ctx.run(nn.step.tool("pay-now", tool=pay, args={"amount": 1}, takes_input=False))
 
-    with pytest.raises(NoeticConfigError) as caught:
+    with pytest.raises(NoeticConfigError, match="MISSING_CALL_MODEL"):
         drive_loop(run())
 
-    assert (caught.value.code, DONE) == ("MISSING_CALL_MODEL", [1])
+
+@pytest.mark.parametrize("error", [None, no_such_model()])
+def test_no_call_waits_for_a_judge_in_the_background(error: Any) -> None:
+    agent = harness(judged("async"), Provider(error, seconds=60.0))
+
+    async def run() -> float:
+        await agent.execute("Pay 1")
+        return asyncio.get_running_loop().time()
+
+    assert drive_loop(run()) == 0.0
+    assert DONE == [1]
+
+
+def test_a_model_that_turns_out_not_to_exist_fails_the_next_call_at_once_and_is_asked_again_after_that() -> None:
+    client = Provider(no_such_model(), seconds=10.0)
+    agent = harness(judged("async"), client)
+
+    async def run() -> list[str]:
+        ends = []
+        for _ in range(3):
+            try:
+                ends.append((await agent.execute("Pay 1")).text)
+            except NoeticConfigError as exc:
+                ends.append(exc.code)
+                client.error = None  # it is there by now
+                client.agent = nn.ScriptedModel([nn.CallTool("pay", amount=1), "Paid."])
+            await asyncio.sleep(20)
+        return ends
+
+    assert drive_loop(run()) == ["Paid.", "MISSING_CALL_MODEL", "Paid."]
+    assert DONE == [1, 1]
 
 
 LATE_FAULTS: dict[str, tuple[Any, str]] = {

@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
-from noetic_nb.errors import NoeticError
+from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import WarningRaised, Where
 from noetic_nb.items import Item, ItemLog
 from noetic_nb.items.origins import Provenance
@@ -329,6 +329,23 @@ class Context:
             return
         root = self.root
         limits.check(root.cost, root.tokens.total_tokens, self.tree.steps, root.elapsed_ms)
+
+    def note_missing_judge(self, error: NoeticConfigError) -> None:
+        """Keep the error of a judge whose model does not exist: its turn ends with it."""
+        self.tree.missing = error
+
+    def check_judges(self) -> None:
+        """Raise where a judge that nobody waited for turned out to have no model.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``MISSING_CALL_MODEL``.
+        """
+        error, self.tree.missing = self.tree.missing, None
+        if error is not None:
+            self.engine.unanswered.discard(str(error.given))  # the next turn asks again
+            raise error
 
     # -- stopping -------------------------------------------------------------------------------------------------
 

@@ -91,8 +91,7 @@ class Engine:
         self.warned_steps: set[tuple[str, str]] = set() if outer is None else outer.warned_steps
         # By execution: the `Started` of what it has started. Any, as that class is two floors up.
         self.handles: dict[str, Any] = {} if outer is None else outer.handles
-        # Models that have answered, and those that no client turned out to answer.
-        self.answered: set[str] = set() if outer is None else outer.answered
+        # Models that no client turned out to answer.
         self.unanswered: set[str] = set() if outer is None else outer.unanswered
         provided = self._provided()
         self._providing = tuple(
@@ -303,7 +302,6 @@ class Engine:
             "resource_id": ctx.resource_id,
             "depth": ctx.depth,
             "call_model": None if self.models is None else lambda request: self.call_model_for_layer(ctx, request),
-            "has_answered": self.answered.__contains__,
             "tokenize": self.tokenizer,
             "read_layer_state": lambda layer_id: self.stack.state.copy_of(ctx.id, layer_id, "read_layer_state"),
             "turn": ctx.turn,
@@ -353,9 +351,12 @@ class Engine:
         except NoeticError as exc:
             if not is_unknown_model(exc):
                 raise
-            # Kept, so that the next call of a judge that nobody waits for fails at once.
+            # Kept, as nobody may be waiting for a judge: its next call fails at once, or else its turn at the end.
             self.unanswered.add(request.model)
-            raise self._missing(request.model, request.purpose) from exc
+            missing = self._missing(request.model, request.purpose)
+            if request.purpose == "judge":
+                ctx.note_missing_judge(missing)
+            raise missing from exc
         return response
 
     def _missing(self, model: str, purpose: str) -> NoeticConfigError:
@@ -422,7 +423,6 @@ class Engine:
                 model=request.model,
             ) from exc
         ctx.charge(response)
-        self.answered.add(request.model)
         if self.sink is None and "on_model_outcome" not in self.stack.hooks:
             return response, 0.0
         return response, self._record_call(ctx, request, step, start, "ok", response, None)

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from noetic_nb.clock import Clock
+from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import EventSink, Where
 from noetic_nb.items import ItemLog
 from noetic_nb.late_events import Note, Place
@@ -98,6 +99,9 @@ class Execution(Protocol):
     @property
     def tree(self) -> TurnTree:
         """What it shares with its descendants."""
+
+    def note_missing_judge(self, error: NoeticConfigError) -> None:
+        """Keep the error of a judge whose model does not exist: its turn ends with it."""
 
     def lock(self, layer_id: str) -> asyncio.Lock:
         """Return the lock under which functions of a layer run one at a time."""

@@ -6,12 +6,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory.call_history import CallHistory
 from noetic_nb.models.client import FinishReason, ModelDelta
 from noetic_nb.runtime.config.limits import Limits
 from noetic_nb.runtime.context.channels import Channels
 from noetic_nb.runtime.context.protocols import FollowedAnswer, Inbox
 from noetic_nb.runtime.context.reply import ReplyWarning
+from noetic_nb.worker_threads import Worker
 
 __all__ = ["Tree"]
 
@@ -20,13 +22,14 @@ class Tree:
     """What a root execution shares with all its descendants."""
 
     __slots__ = (
-        "_channels", "calls", "cut", "ended", "finish_reason", "follow", "inbox", "limits", "occurrences", "on_delta",
-        "steps", "warnings",
+        "_channels", "_worker", "calls", "cut", "ended", "finish_reason", "follow", "inbox", "limits", "missing", "occurrences",
+        "on_delta", "steps", "warnings",
     )  # fmt: skip
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits
         self._channels: Channels | None = None
+        self._worker: Worker | None = None
         self.ended = False
         self.steps = 0
         self.calls = CallHistory()
@@ -41,6 +44,8 @@ class Tree:
         self.follow: Callable[[Any, bool], FollowedAnswer] | None = None
         # Why the last answer of any of its executions ended.
         self.finish_reason: FinishReason | None = None
+        # The error of a judge whose model does not exist, to be raised at the end where nobody waited for the judge.
+        self.missing: NoeticConfigError | None = None
         self.warnings: tuple[ReplyWarning, ...] = ()
 
     @property
@@ -51,8 +56,17 @@ class Tree:
             self._channels.closed = self.ended
         return self._channels
 
+    @property
+    def worker(self) -> Worker:
+        """The thread in which tools run that may block, begun with the first of them."""
+        if self._worker is None:
+            self._worker = Worker("noetic_nb tools")
+        return self._worker
+
     def end(self) -> None:
         """Take no more messages: the root execution has ended."""
         self.ended = True
         if self._channels is not None:
             self._channels.close()
+        if self._worker is not None:
+            self._worker.end()

@@ -115,6 +115,7 @@ async def run_turn(
         turn.output = await run_step(engine, step, given, ctx)
         if len(ctx.item_log) <= turn.first or ctx.item_log[-1].get("role") != "assistant":
             _log_answer(engine, ctx, turn)
+        ctx.check_judges()
         turn.outcome = "success"
     except TurnStopped as stopped:
         turn.stop, turn.outcome = stopped.stop, "aborted"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 from typing import Any, Final, Literal
 
-from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import SteeringDecided
 from noetic_nb.memory.decision_rows import fault_text
 from noetic_nb.memory.enforcement import FAILED_GUIDANCE
@@ -26,8 +25,6 @@ from noetic_nb.sync import begun_anew
 __all__ = ["LAYER_ID", "Judging", "Row"]
 
 LAYER_ID: Final = "steering"
-# A provider says within a second or two that it has no such model.
-FIRST_ANSWER_MS: Final = 2_000.0
 
 
 @dataclass(slots=True)
@@ -36,8 +33,6 @@ class Row(Evaluation):
 
     entry: LedgerEntry | None = None
     late_faults: tuple[tuple[str, str], ...] = ()
-    started: tuple[tuple[LLMEval, asyncio.Future[Any]], ...] = ()
-    """Asynchronous judges whose model has never answered yet."""
 
     def fill(self, entry: LedgerEntry) -> LedgerEntry:
         """Take the entry that is about to be written, and note in it what failed before."""
@@ -67,14 +62,11 @@ class UnreadableVerdict(UserWarning):
 class Judging:
     """The judges of one steering layer, and their verdicts that come after the fact."""
 
-    def __init__(self, policy: Policy, limits: Mapping[str, float]) -> None:
+    def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.late = LateVerdicts()
         self.unreadable: Counter[str] = Counter()
         """How often the answer of each rule's judge could not be read."""
-        self._limits = limits
-        # Models that did not answer in the time there is for a first answer: they are not waited for again.
-        self._slow_models: set[str] = set()
 
     async def now(self, rule: SteeringRule, judge: LLMEval, p: Params, row: Row) -> SteeringDecision | None:
         """Wait for a judge's verdict."""
@@ -95,30 +87,9 @@ class Judging:
 
     def later(self, rule: SteeringRule, judge: LLMEval, p: Params, row: Row) -> None:
         """Begin to ask a judge whose verdict nobody waits for."""
-        # The model is called at once, so that one that does not exist is an error here and not in the background.
+        # The model is called at once, so that a missing client is an error here and not in the background.
         verdict = asyncio.ensure_future(self._verdict(judge, p, request_verdict(judge, p)))
         self.late.queue_later(p.ctx, self._late_verdict(row, rule, p, verdict))
-        if judge.model not in self._slow_models and not p.ctx.has_answered(judge.model):
-            row.started += ((judge, verdict),)
-
-    async def first_answers(self, point: Point, row: Row, elapsed_ms: float) -> None:
-        """Wait a moment for models that have never answered: nothing may run under a judge that does not exist.
-
-        Raises
-        ------
-        NoeticConfigError
-            ``MISSING_CALL_MODEL``.
-        """
-        limit_ms = self._limits[point]
-        # Half of what is left, so that a slow judge does not become a hook that ran out of time.
-        left_ms = FIRST_ANSWER_MS if limit_ms <= 0 else min(FIRST_ANSWER_MS, (limit_ms - elapsed_ms) / 2)
-        row.waited = True
-        done, slow = await asyncio.wait([verdict for _, verdict in row.started], timeout=max(left_ms, 0.0) / 1_000)
-        self._slow_models |= {judge.model for judge, verdict in row.started if verdict in slow}
-        for verdict in done:
-            error = None if verdict.cancelled() else verdict.exception()
-            if isinstance(error, NoeticConfigError):
-                raise error
 
     async def _verdict(self, judge: LLMEval, p: Params, first: Any = None) -> SteeringDecision | None:
         decision, _ = await call_judge(judge, p, max_retries=self.policy.max_retries, first=first)

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from noetic_nb.nested_loop import running_loop
 from noetic_nb.sync import LOOP_NEEDED
-from noetic_nb.worker_threads import has_threads
+from noetic_nb.worker_threads import Worker, has_threads
 
 __all__ = ["in_thread"]
 
@@ -116,17 +116,6 @@ def _settle(loop: asyncio.AbstractEventLoop, turn: asyncio.Future[None], error: 
 _places = _Places()
 
 
-def _outcome(context: contextvars.Context, function: Callable[..., Any], args: Any) -> tuple[Any, Exception | None]:
-    try:
-        return context.run(function, *args), None
-    except BaseException as exc:
-        # A future takes no StopIteration, and SystemExit and the like would end the thread in silence: the caller would wait
-        # for ever.
-        if isinstance(exc, Exception) and not isinstance(exc, StopIteration | StopAsyncIteration):
-            return None, exc
-        return None, RuntimeError(f"{type(exc).__name__} in a thread: {exc}")
-
-
 async def in_thread(function: Callable[..., T], *args: Any, name: str = "rule") -> T:
     """Call a function in a daemon thread and wait for it; on the spot where there are no threads.
 
@@ -145,50 +134,38 @@ async def in_thread(function: Callable[..., T], *args: Any, name: str = "rule") 
     >>> asyncio.run(in_thread(pow, 2, 5))
     32
     """
-    # Context variables do not follow into a thread by themselves.
-    context = contextvars.copy_context()
-    if not has_threads():
-        found: T
-        found, fault = _outcome(context, function, args)
-        if fault is not None:
-            raise fault
-        return found
+    context = contextvars.copy_context()  # which does not follow into a thread by itself
+    lock, is_over, is_left = threading.Lock(), False, False
+
+    def work() -> T:
+        nonlocal is_over
+        try:
+            return context.run(function, *args)
+        except Exception:
+            raise
+        except BaseException as exc:  # SystemExit, say, is an error of the rule here, and ends nothing else
+            raise RuntimeError(f"{type(exc).__name__} in a thread: {exc}") from exc
+        finally:
+            with lock:
+                is_over = True
+            if worker is not None:
+                _places.give_back(left_behind=is_left)
+
+    worker = Worker(f"noetic_nb {name} {next(_numbers)}") if has_threads() else None
+    if worker is None:
+        return work()
     if running_loop() is None:  # the caller goes on by hand, as far as that goes
         await LOOP_NEEDED
     await _places.take()
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-    lock, is_over, is_left = threading.Lock(), False, False
-
-    def settle(result: Any, error: BaseException | None) -> None:
-        if done.done():  # cancelled meanwhile
-            return
-        if error is None:
-            done.set_result(result)
-        else:
-            done.set_exception(error)
-
-    def work() -> None:
-        nonlocal is_over
-        result, failure = _outcome(context, function, args)
-        with lock:
-            is_over = True
-        _places.give_back(left_behind=is_left)
-        try:
-            loop.call_soon_threadsafe(settle, result, failure)
-        except RuntimeError:
-            return  # the loop has ended: nobody waits any more
-
     try:
-        threading.Thread(target=work, name=f"noetic_nb {name} {next(_numbers)}", daemon=True).start()
-    except BaseException:  # the system has no thread left
-        _places.give_back(left_behind=False)
-        raise
-    try:
-        return await done
+        return await worker.call(work)
     except BaseException:
         with lock:
-            if not is_over:
+            if not is_over and worker.is_busy:
                 is_left = True
                 _places.leave()
+        if not worker.is_busy and not is_over:  # the system has no thread left
+            _places.give_back(left_behind=False)
         raise
+    finally:
+        worker.end()
