@@ -349,7 +349,7 @@ class ToolCalled:
     args: Mapping[str, Any] | None
     output: str
     duration_ms: float | None
-    status: Literal["ok", "error", "denied", "guided", "invalid_args", "invalid_result", "unknown"]
+    status: Literal["ok", "error", "denied", "guided", "invalid_args", "invalid_result", "unknown", "cancelled"]
     error: str | None = None
     raw_args: Any = None
     """What the model wrote, as parsed JSON; None where it was no JSON, or nobody knows."""

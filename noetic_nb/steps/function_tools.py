@@ -112,12 +112,20 @@ def _check_json_form(model: type[BaseModel], name: str) -> None:
         )
 
 
+def _is_async(function: Callable[..., Any]) -> bool:
+    call = type(function).__call__  # of an object that is no function
+    return any(map(inspect.iscoroutinefunction, (function, call))) or any(
+        map(inspect.isasyncgenfunction, (function, call))
+    )
+
+
 def make_tool(
     function: Callable[..., Any],
     *,
     name: str | None = None,
     description: str | None = None,
     needs_approval: bool = False,
+    inline: bool = False,
 ) -> Tool:
     """Make a tool of a function.
 
@@ -172,6 +180,7 @@ def make_tool(
         needs_approval=needs_approval,
         wants_context=wants_context,
         streams=streams,
+        inline=inline or wants_context or _is_async(function),
         spec=spec,
         tokens=spec_tokens(spec),
     )
@@ -185,12 +194,17 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     needs_approval: bool = False,
+    inline: bool = False,
 ) -> Tool: ...
 
 
 @overload
 def tool(
-    *, name: str | None = None, description: str | None = None, needs_approval: Literal[True, False] = False
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    needs_approval: Literal[True, False] = False,
+    inline: bool = False,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
@@ -201,6 +215,7 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     needs_approval: bool = False,
+    inline: bool = False,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a function a tool: its name, docstring and annotations are what the model sees.
 
@@ -214,6 +229,10 @@ def tool(
         Instead of the function's own.
     needs_approval : bool, default False
         Ask a person before each call.
+    inline : bool, default False
+        Call a ``def`` function on the thread of the event loop. By default it runs in a worker thread of the turn, so that
+        it blocks neither the loop nor the stop button; one that takes ``ctx`` is always called inline. Pass True for what
+        belongs to one thread, such as an SQLite connection that another cell has opened.
 
     Examples
     --------
@@ -224,7 +243,12 @@ def tool(
     >>> lookup.name, lookup.arguments('{"order_id": "A17"}')
     ('lookup', {'order_id': 'A17'})
     """
-    options: dict[str, Any] = {"name": name, "description": description, "needs_approval": needs_approval}
+    options: dict[str, Any] = {
+        "name": name,
+        "description": description,
+        "needs_approval": needs_approval,
+        "inline": inline,
+    }
     return (lambda wrapped: make_tool(wrapped, **options)) if function is None else make_tool(function, **options)
 
 

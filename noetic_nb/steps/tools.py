@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -24,6 +24,7 @@ from noetic_nb.names import skeleton
 from noetic_nb.quick_records import NamedTuple, dataclass
 from noetic_nb.sync import awaited
 from noetic_nb.tokens import Tokenizer, estimate_tokens
+from noetic_nb.worker_threads import ON_THE_SPOT, OnTheSpot
 
 __all__ = ["BoundArguments", "Tool", "ToolSet", "drained", "spec_tokens", "wire_name"]
 
@@ -79,6 +80,8 @@ class Tool:
         `execute` takes the execution's context as ``ctx``.
     streams : bool
         `execute` is a generator: what it yields is progress, see `drained`.
+    inline : bool
+        In a turn, `execute` is called on the thread of the event loop, and not in the turn's worker thread.
 
     Raises
     ------
@@ -98,6 +101,7 @@ class Tool:
     needs_approval: bool = False
     wants_context: bool = False
     streams: bool = False
+    inline: bool = False
     spec: ToolSpec
     tokens: int
 
@@ -242,6 +246,7 @@ async def drained(
     pieces: Any,
     report: Callable[[Any], None] = lambda piece: None,
     wait: Callable[[Awaitable[Any]], Awaitable[Any]] = awaited,
+    worker: OnTheSpot = ON_THE_SPOT,
 ) -> Any:
     """Run a generator to its end and return its value.
 
@@ -253,6 +258,8 @@ async def drained(
         Gets each piece when it is there.
     wait : callable, optional
         Awaits what has to be awaited, and may cut it short; the generator is closed then.
+    worker : OnTheSpot or Worker, optional
+        Where a generator that is not async runs.
 
     Examples
     --------
@@ -276,15 +283,23 @@ async def drained(
             await pieces.aclose()  # type: ignore[attr-defined]
     try:
         while True:
-            try:
-                piece = next(pieces)
-            except StopIteration as end:
-                return piece if end.value is None else end.value
+            found, is_end = await wait(worker.call(_advance, pieces))
+            if is_end:
+                return piece if found is None else found
+            piece = found
             report(piece)
             # Whoever follows the progress, or stops the work, has their turn between two pieces.
             await wait(asyncio.sleep(0))
     finally:
-        pieces.close()
+        worker.post(pieces.close)
+
+
+def _advance(pieces: Iterator[Any]) -> tuple[Any, bool]:
+    """Return the next piece, or the value of a generator, and whether it has ended."""
+    try:
+        return next(pieces), False
+    except StopIteration as end:
+        return end.value, True
 
 
 def spec_tokens(spec: ToolSpec, tokenizer: Tokenizer = estimate_tokens) -> int:

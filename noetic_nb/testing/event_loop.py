@@ -33,7 +33,10 @@ class _JumpingSelector(selectors.DefaultSelector):
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """An event loop with its own clock."""
+    """An event loop with its own clock. The tools of agents run on it, also those that run in a thread elsewhere."""
+
+    runs_inline = True
+    """Read by `noetic_nb.worker_threads.leaves_loop`."""
 
     def __init__(self) -> None:
         selector = _JumpingSelector()

@@ -86,6 +86,7 @@ def _tool(offered: OfferedTool, needs_approval: bool) -> Tool:
         output=TypeAdapter(Any),
         execute=execute,
         needs_approval=needs_approval,
+        inline=True,
         spec=spec,
         tokens=spec_tokens(spec),
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextvars import copy_context
 from dataclasses import field, replace
+from functools import partial
 from typing import Any
 
 from noetic_nb.errors import NoeticError
@@ -20,6 +22,7 @@ from noetic_nb.runtime.execution.approval import RESPONSE
 from noetic_nb.steps import Tool
 from noetic_nb.sync import awaited
 from noetic_nb.tokens import Tokenizer
+from noetic_nb.worker_threads import ON_THE_SPOT, leaves_loop
 
 __all__ = ["Tape", "contents"]
 
@@ -176,7 +179,12 @@ class Tape:
             raise type(event.error_type or "Exception", (Exception,), {})(event.error or event.output)
         if live is not None:
             given = {**args, "ctx": ctx} if live.wants_context else args
-            return await awaited(live.execute(**given))
+            worker = ON_THE_SPOT if live.inline or not leaves_loop() else ctx.tree.worker
+            await worker.acquire()
+            try:
+                return await awaited(await worker.call(copy_context().run, partial(live.execute, **given)))
+            finally:
+                worker.release()
         self.stopped = f"tool {name!r} was not called so in the recorded run, and is not among tools="
         raise RuntimeError(f"not run: {self.stopped}")
 

@@ -140,10 +140,11 @@ class RegulatorFeed:
             case TurnStarted():
                 self.into.append(event)
                 yield self._turn_started(event)
-            case ToolCalled() if event.status in _RAN:
+            case ToolCalled() if event.status in _RAN or event.status == "cancelled":
                 yield self._tool_called(event)
                 self.into.append(event)
-                self._tool_returned(event)
+                if event.status in _RAN:
+                    self._tool_returned(event)
             case TurnCompleted():
                 yield from self._replied(event)
                 self._thread(event.where).turn_is_open = False

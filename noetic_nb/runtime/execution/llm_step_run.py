@@ -41,6 +41,7 @@ from noetic_nb.runtime.planning.turn_plan import TurnPlan
 from noetic_nb.steps import LLMStep
 from noetic_nb.steps.output_codec import CodecOutput, OutputReader
 from noetic_nb.tokens import estimate_tokens
+from noetic_nb.worker_threads import let_loop_run
 
 __all__ = ["LLMStepRun"]
 
@@ -267,35 +268,51 @@ class LLMStepRun(PlannedStep):
 
     async def run_calls(self, calls: Sequence[Item]) -> None:
         """Run tools in order. No call is left without an answer in the log."""
+        first = len(self.ctx.item_log)
+        try:
+            for call in calls:
+                await self._run_call(call)
+                await let_loop_run()
+        except BaseException as exc:
+            # Providers refuse a log in which a call has no output, so the thread would be lost.
+            answered = {item.get("callId") for item in self.ctx.item_log.since(first)}
+            left = [call for call in calls if call["callId"] not in answered]
+            outputs = [
+                function_call_output(call["callId"], self._left(call, exc), ids=self.engine.ids) for call in left
+            ]
+            log_items(self.engine, self.ctx, outputs, "tool")
+            raise
+
+    async def _run_call(self, call: Item) -> None:
+        ctx = self.ctx
         hook_ctx = self.hook_ctx if self.engine.stack.hooks else None
-        for position, call in enumerate(calls):
-            name = call.get("name")
-            try:
-                self.ctx.check_abort()
-                self.ctx.check_limits()
-                end = await call_tool(
-                    self.engine,
-                    self.ctx,
-                    hook_ctx,
-                    self.tools.find(name),
-                    name=str(name),
-                    arguments=call.get("arguments") or "",
-                    call_id=call["callId"],
-                )
-            except BaseException as exc:
-                # Providers refuse a log in which a call has no output, so the thread would be lost.
-                why = f"the turn was stopped: {exc.stop.suggestion}" if isinstance(exc, TurnStopped) else str(exc)
-                outputs = [
-                    function_call_output(left["callId"], f"Error: not run, {why}", ids=self.engine.ids)
-                    for left in calls[position:]
-                ]
-                log_items(self.engine, self.ctx, outputs, "tool")
-                raise
-            output = function_call_output(call["callId"], end.output, ids=self.engine.ids)
-            _, requests = await append_input(self.engine, self.ctx, hook_ctx, [output], "tool")
-            if requests:
-                self.requests += tuple([request for request in requests if request.timing == "immediate"])
-                self.ctx.rerenders += tuple([request for request in requests if request.timing == "batched"])
+        name = call.get("name")
+        ctx.check_abort()
+        ctx.check_limits()
+        end = await call_tool(
+            self.engine,
+            ctx,
+            hook_ctx,
+            self.tools.find(name),
+            name=str(name),
+            arguments=call.get("arguments") or "",
+            call_id=call["callId"],
+        )
+        output = function_call_output(call["callId"], end.output, ids=self.engine.ids)
+        _, requests = await append_input(self.engine, ctx, hook_ctx, [output], "tool")
+        if requests:
+            self.requests += tuple([request for request in requests if request.timing == "immediate"])
+            ctx.rerenders += tuple([request for request in requests if request.timing == "batched"])
+
+    def _left(self, call: Item, error: BaseException) -> str:
+        """Return the output of a call that the end of its turn left without one: it may have been made all the same."""
+        for place in reversed(self.ctx.calls):
+            if place.call.call_id == call["callId"] and place.call.execution_id == self.ctx.id:
+                if place.call.output is not None:
+                    return place.call.output
+                break
+        why = f"the turn was stopped: {error.stop.suggestion}" if isinstance(error, TurnStopped) else str(error)
+        return f"Error: not run, {why or 'the turn was cancelled'}"
 
 
 def _written(deltas: Sequence[ModelDelta]) -> list[str]:

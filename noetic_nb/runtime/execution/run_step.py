@@ -23,6 +23,7 @@ from noetic_nb.steps import BranchStep, ForkStep, LoopStep, RunStep, SpawnStep, 
 from noetic_nb.steps.loop_snapshot import output_text
 from noetic_nb.steps.records import as_step
 from noetic_nb.sync import awaited
+from noetic_nb.worker_threads import let_loop_run
 
 __all__ = ["MAX_DEPTH", "MAX_NESTING", "run_step"]
 
@@ -167,7 +168,10 @@ async def _run_function(engine: Engine, step: RunStep, value: StepValue, ctx: Co
         ctx.check_abort()
         try:
             result = step.execute(value, ctx)
-            return await ctx.until_aborted(result) if hasattr(result, "__await__") else result
+            if hasattr(result, "__await__"):
+                return await ctx.until_aborted(result)
+            await let_loop_run()
+            return result
         except Exception as exc:
             if ends_turn(exc) or (isinstance(exc, NoeticError) and exc.kind in ("cancelled", "budget_exceeded")):
                 raise
@@ -196,6 +200,7 @@ async def _run_tool(engine: Engine, step: ToolStep, value: StepValue, ctx: Conte
         arguments={**value, **(step.args or {})},
         call_id=engine.ids.new("call"),
     )
+    await let_loop_run()
     if end.status == "ok":
         return end.value
     if end.decision is not None:

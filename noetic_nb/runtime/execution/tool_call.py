@@ -6,7 +6,9 @@ The model reads what became of its call: the result, an error in plain words, or
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -19,6 +21,7 @@ from noetic_nb.items.json_text import compact_json
 from noetic_nb.items.kept_data import frozen_data
 from noetic_nb.items.origins import Provenance
 from noetic_nb.late_events import event_of
+from noetic_nb.late_pattern import late_pattern
 from noetic_nb.memory import ExecutionContext, PastCall, SteeringAction, SteeringDecision
 from noetic_nb.memory.call_history import PENDING, Place
 from noetic_nb.quick_records import NamedTuple
@@ -30,6 +33,7 @@ from noetic_nb.runtime.context.step_errors import TurnStopped, error_text, typed
 from noetic_nb.runtime.execution.approval import NO_APPROVAL, approval
 from noetic_nb.steps import Tool
 from noetic_nb.steps.tools import drained
+from noetic_nb.worker_threads import ON_THE_SPOT, OnTheSpot, leaves_loop
 
 __all__ = ["CallEnd", "call_tool", "denial_text", "own_context", "record_call", "steer_call"]
 
@@ -42,7 +46,17 @@ CHANGED: Final = SteeringDecision(
     SteeringAction.DENY, "The arguments were changed while the call was decided on, so it was not made."
 )
 
-Status = Literal["ok", "error", "denied", "guided", "invalid_args", "invalid_result", "unknown"]
+Status = Literal["ok", "error", "denied", "guided", "invalid_args", "invalid_result", "unknown", "cancelled"]
+
+_ONE_THREAD: Final = late_pattern(
+    r"event loop|(?:in|a|main|same|different|other|another|current) thread|thread[- ](?:local|safe|bound)|_thread\._local",
+    re.I,
+)
+"""What errors say of an object that belongs to one thread."""
+MAY_HAVE_RUN: Final = "Error: cancelled; may have run"
+INLINE_HINT: Final = (
+    "This tool ran in a worker thread. Make it with nn.tool(..., inline=True) to run it on the event loop's thread."
+)
 
 
 class CallEnd(NamedTuple):
@@ -171,8 +185,10 @@ async def call_tool(
     if ctx.record is not None and tool.wants_context:  # which is how it gets its idempotency key
         again = ctx.record.begun_before(ctx.place, tool.name, args)
         place.resumes = None if again is None else again.place
-    if tool.needs_approval or "before_tool_call" in engine.stack.hooks:
-        try:
+    worker = ON_THE_SPOT if tool.inline or not leaves_loop() else ctx.tree.worker
+    refused = None
+    try:
+        if tool.needs_approval or "before_tool_call" in engine.stack.hooks:
             now = partial(tool.shown, values) if may_change(values) else None
             refused = await steer_call(
                 engine,
@@ -187,12 +203,14 @@ async def call_tool(
                 provenance=partial(ctx.provenance, tool.spec.parameters),
             )
             ctx.check_abort()  # a person may have taken long to approve
-        except BaseException:
-            ctx.tree.calls.give_back(place)
-            raise
-        if refused is not None:
-            record_call(engine, ctx, place, args, raw, refused, 0.0)
-            return refused
+        if refused is None:
+            await ctx.until_aborted(worker.acquire())
+    except BaseException:
+        ctx.tree.calls.give_back(place)
+        raise
+    if refused is not None:
+        record_call(engine, ctx, place, args, raw, refused, 0.0)
+        return refused
     ctx.tree.calls.start(place)
     # Only now: the time a person takes to approve is not the tool's.
     start = engine.clock.monotonic_ms()
@@ -202,10 +220,12 @@ async def call_tool(
             # Written first: were the process killed now, the call would count when the turn is resumed.
             await ctx.record.call_begins(ctx.place, number, place, again)
             ctx.check_abort()
-        end = await _run(engine, tool, values, ctx, call_id, number)
+        end = await _run(engine, tool, values, ctx, call_id, number, worker)
     except BaseException as exc:  # it may have had its effect, so it keeps its place
-        ctx.tree.calls.settle(place, "error" if isinstance(exc, Exception) and not ctx.aborted else "cancelled", None)
+        record_call(engine, ctx, place, args, raw, _broken_off(ctx, exc), engine.clock.monotonic_ms() - start)
         raise
+    finally:
+        worker.release()
     duration = engine.clock.monotonic_ms() - start
     record_call(engine, ctx, place, args, raw, end, duration)
     if hook_ctx is not None and "on_tool_outcome" in engine.stack.hooks:
@@ -221,6 +241,13 @@ async def call_tool(
         )
         _raise_stop(engine, hook_ctx)
     return end
+
+
+def _broken_off(ctx: Context, error: BaseException) -> CallEnd:
+    """Return the end of a call that has none of its own."""
+    if ctx.aborted or not isinstance(error, Exception) or isinstance(error, TurnStopped):
+        return CallEnd("cancelled", f"{MAY_HAVE_RUN}{': ' if (why := error_text(error)) else ''}{why}", error=error)
+    return CallEnd("error", f"Error: {typed_text(error)}", error=error)
 
 
 def _place(ctx: Context, name: str, args: Mapping[str, Any], call_id: str) -> Place:
@@ -299,7 +326,13 @@ def _error_type(error: BaseException | None) -> str | None:
 
 
 async def _run(
-    engine: Engine, tool: Tool, values: Mapping[str, Any], ctx: Context, call_id: str, number: int | None
+    engine: Engine,
+    tool: Tool,
+    values: Mapping[str, Any],
+    ctx: Context,
+    call_id: str,
+    number: int | None,
+    worker: OnTheSpot,
 ) -> CallEnd:
     seen = ToolCallContext(ctx, call_id, number) if tool.wants_context else None
 
@@ -308,9 +341,12 @@ async def _run(
             engine.sink.emit(ToolProgress(ctx.where, engine.clock.now_ms(), tool.name, call_id, _shown(piece)))
 
     try:
-        result = tool.begin(values, seen)
+        if worker is ON_THE_SPOT:
+            result = tool.begin(values, seen)
+        else:
+            result = await ctx.until_aborted(worker.call(copy_context().run, tool.begin, values))
         if tool.streams:
-            result = drained(result, report, ctx.until_aborted)
+            result = drained(result, report, ctx.until_aborted, worker)
         value = tool.checked(await ctx.until_aborted(result) if hasattr(result, "__await__") else result)
         return CallEnd("ok", tool.render(value), value)
     except asyncio.CancelledError:
@@ -318,12 +354,17 @@ async def _run(
     except (NoeticConfigError, TurnStopped):
         raise
     except NoeticError as exc:
-        if ctx.aborted and exc.kind == "cancelled":
+        if ctx.aborted and (exc.kind == "cancelled" or exc is ctx.abort_error):
             raise
         status: Status = "invalid_result" if exc.facts.get("reason") == "invalid_result" else "error"
         return CallEnd(status, f"Error: {exc.what}", error=exc)
     except Exception as exc:
-        return CallEnd("error", f"Error: {typed_text(exc)}", error=exc)
+        text = typed_text(exc)
+        if worker is ON_THE_SPOT or not _ONE_THREAD.search(text):
+            return CallEnd("error", f"Error: {text}", error=exc)
+        error = NoeticError("tool_failed", text, hint=INLINE_HINT, reason="thread", tool_name=tool.name)
+        error.__cause__ = exc
+        return CallEnd("error", f"Error: {error}", error=error)
 
 
 def _shown(piece: Any) -> Any:
