@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
+import sys
 import threading
 import warnings
-from collections.abc import Awaitable, Coroutine, Generator
+from collections.abc import Awaitable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
@@ -20,14 +22,32 @@ from noetic_nb.arguments import ArgumentError
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.nested_loop import run_nested, running_loop
 from noetic_nb.redact import safe_logger
-from noetic_nb.worker_threads import has_threads
+from noetic_nb.worker_threads import has_threads, leaves_loop
 
-__all__ = ["LOOP_NEEDED", "Begun", "Steps", "awaited", "begun_anew", "drive", "leave_hand", "protected", "run_sync", "stepped"]
+__all__ = [
+    "LOOP_NEEDED",
+    "Begun",
+    "Steps",
+    "awaited",
+    "begun_anew",
+    "drive",
+    "interruptible",
+    "leave_hand",
+    "protected",
+    "run_sync",
+    "shortened",
+    "stepped",
+]
 
 T = TypeVar("T")
+Interruption = TypeVar("Interruption", bound=BaseException)
 Steps: TypeAlias = Generator[Awaitable[Any], Any, T]
 """Work that yields what it has to wait for, and is sent what came of it: without that, it is done at the first `send`."""
 _NOTHING_YET: Final = object()
+# How often a kernel looks whether its stop button was pressed, seconds.
+WAKE_S: Final = 0.1
+# How long an interrupted call waits for its work to end, seconds: layers write their states within it, and nobody feels it.
+GRACE_S: Final = 0.5
 _log: Final = safe_logger("noetic_nb")
 
 
@@ -307,11 +327,20 @@ def run_sync(awaitable: Awaitable[T], *, nested: Literal["thread", "patch"] = "t
     running = running_loop()
     if running is None:
         return asyncio.run(coroutine)
-    if nested == "patch":
-        _reentrant().apply(running)
-        result: T = running.run_until_complete(coroutine)
-        return result
-    return _in_background(coroutine)
+    try:
+        return _patched(running, coroutine) if nested == "patch" else _in_background(coroutine)
+    except KeyboardInterrupt as exc:
+        raise shortened(exc) from None
+
+
+def _patched(running: asyncio.AbstractEventLoop, coroutine: Coroutine[Any, Any, T]) -> T:
+    _reentrant().apply(running)
+    task = running.create_task(coroutine)
+    try:
+        return running.run_until_complete(task)
+    except KeyboardInterrupt:
+        task.cancel()
+        raise
 
 
 def _reentrant() -> Any:
@@ -353,11 +382,60 @@ def _in_background(
         else:
             done.set_result(task.result())
 
+    def cancel() -> None:
+        for task in tasks:
+            task.cancel()
+
     tasks: list[asyncio.Task[T]] = []
-    loop.call_soon_threadsafe(start)
     try:
+        loop.call_soon_threadsafe(start)  # in here, as the work may have begun before this has returned
         return done.result()
     except KeyboardInterrupt:
-        for task in tasks:  # the stop button stops the work, not only the waiting
-            loop.call_soon_threadsafe(task.cancel)
+        # The stop button stops the work, not only the waiting. What the work closes on its way out is closed when the next
+        # cell runs, unless that takes long.
+        loop.call_soon_threadsafe(cancel)
+        concurrent.futures.wait([done], GRACE_S)
         raise
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Have the stop button of a notebook end what is awaited within.
+
+    A kernel notes the button when its loop wakes next. Nothing wakes a loop that waits for a thread or a provider, so that it
+    is woken every tenth of a second.
+    """
+    loop = asyncio.get_running_loop()
+    in_kernel = "ipykernel.kernelapp" in sys.modules and threading.current_thread() is threading.main_thread()
+    if not in_kernel or not leaves_loop():
+        yield
+        return
+
+    def wake() -> None:
+        timers[0] = loop.call_later(WAKE_S, wake)
+
+    timers = [loop.call_later(WAKE_S, wake)]
+    try:
+        yield
+    finally:
+        timers[0].cancel()
+
+
+def shortened(error: Interruption) -> Interruption:
+    """Return an interruption without its traceback: where it was waited says nothing to those who interrupt.
+
+    What IPython shows of it ends with the last line before those of this library.
+    """
+    error._render_traceback_ = partial(_own_lines, error)  # type: ignore[attr-defined]  # looked for by IPython
+    return error.with_traceback(None)
+
+
+def _own_lines(error: BaseException) -> list[str]:
+    last, root = error.__traceback__, __name__.partition(".")[0]
+    while last is not None and last.tb_next is not None:
+        if last.tb_next.tb_frame.f_globals.get("__name__", "").partition(".")[0] == root:
+            last.tb_next = None
+        last = last.tb_next
+    shell = sys.modules["IPython"].get_ipython()
+    shown: list[str] = shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__)
+    return shown

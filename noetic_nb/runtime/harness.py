@@ -588,7 +588,7 @@ class AgentHarness:
         """Return the ids of turns that were under way when their process ended, from the storage of checkpoints."""
         return () if self._durable is None else await self._durable.checkpoints.unfinished()
 
-    async def resume(self, execution_id: str) -> AgentReply:
+    def resume(self, execution_id: str) -> Coroutine[Any, Any, AgentReply]:
         """Continue a turn that was under way when its process ended; steps whose end was recorded are not run again.
 
         A new message on the thread gives the turn up: what it had logged stays in the conversation.
@@ -600,7 +600,7 @@ class AgentHarness:
         NoeticError
             As for `execute`.
         """
-        return await self._kept.resume(execution_id)
+        return PendingReply("resume", lambda: self._kept.resume(execution_id))
 
     async def clear_checkpoint(self, execution_id: str) -> None:
         """Forget where a turn stood that was under way when its process ended: it cannot be resumed any more."""

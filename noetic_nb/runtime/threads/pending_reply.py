@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import warnings
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Final, NoReturn
 
 from noetic_nb.arguments import ArgumentError
 from noetic_nb.runtime.context.reply import AgentReply
+from noetic_nb.sync import shortened
 
 __all__ = ["PendingReply"]
 
@@ -44,15 +46,24 @@ class PendingReply(Coroutine[Any, Any, AgentReply]):
         raise error
 
     def __await__(self) -> Generator[Any, Any, AgentReply]:
-        return self._begun().__await__()
+        try:
+            return (yield from self._begun().__await__())
+        except asyncio.CancelledError as exc:
+            raise shortened(exc) from None
 
     def send(self, value: Any, /) -> Any:
         """Go on to the next wait; for event loops."""
-        return self._begun().send(value)
+        try:
+            return self._begun().send(value)
+        except asyncio.CancelledError as exc:
+            raise shortened(exc) from None
 
     def throw(self, *error: Any) -> Any:
         """Raise an exception where it waits; for event loops."""
-        return self._begun().throw(*error)
+        try:
+            return self._begun().throw(*error)
+        except asyncio.CancelledError as exc:
+            raise shortened(exc) from None
 
     def close(self) -> None:
         """End it without a result."""

@@ -104,6 +104,8 @@ class Thread:
     waiting: list[Message] = field(default_factory=list)
     between: list[Message] = field(default_factory=list)
     offered: list[Message] = field(default_factory=list)
+    answered: Sequence[Message] = ()
+    """Those that the turn of the queue answers, while it runs."""
     draining: asyncio.Task[None] | None = None
     writer: ThreadWriter | None = None
     reading: asyncio.Future[None] | None = None
@@ -140,7 +142,13 @@ class Thread:
             self.abort("interrupted by a newer message")
         else:
             self.waiting.append(message)
-        return await message.reply
+        try:
+            return await message.reply
+        except asyncio.CancelledError:
+            # Its turn runs in a task of the thread: it goes on only while somebody waits for it.
+            if message in self.answered and not any(each.waits for each in (*self.answered, *self.offered)):
+                self.abort("the caller was cancelled")
+            raise
 
     def abort(self, reason: str) -> bool:
         """Cancel the turn that runs, or is about to; False where there is none."""
@@ -188,6 +196,7 @@ class Thread:
             while messages := [message for message in self.waiting if message.waits]:
                 # Cleared before the turn runs: what arrives from now on is for the one after it.
                 self.waiting.clear()
+                self.answered = messages
                 try:
                     reply = await run(self, messages)
                 except BaseException as exc:
@@ -203,6 +212,7 @@ class Thread:
                     for message in messages:
                         message.answer(reply)
         finally:
+            self.answered = ()
             for message in self.waiting:  # only where this task itself was cancelled
                 message.answer(asyncio.CancelledError())
             self.waiting.clear()

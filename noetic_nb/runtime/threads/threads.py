@@ -25,6 +25,7 @@ from noetic_nb.runtime.threads.turn import ExecutionEnd, Resumed, arm_deadline, 
 from noetic_nb.steps import SpawnStep
 from noetic_nb.steps.traverse import steps_within
 from noetic_nb.storage import ScopedStorage
+from noetic_nb.sync import interruptible
 
 if TYPE_CHECKING:
     from noetic_nb.runtime.threads.memory_view import MemoryView
@@ -340,7 +341,8 @@ class Threads:
         thread.ctx = ctx
         ctx.tree.inbox = thread.between
         try:
-            return await run_turn(self._engine, ctx, items, resumed=resumed, waited_ms=waited_ms)
+            with interruptible():
+                return await run_turn(self._engine, ctx, items, resumed=resumed, waited_ms=waited_ms)
         finally:
             # `last` first: a status that is read in between must find one of the two.
             thread.last, thread.ctx = ctx, None
@@ -394,7 +396,9 @@ class Threads:
         try:
             # Inside the `try`: where one layer fails to begin, those that have begun are closed.
             await self._engine.stack.init(self._engine.hook_context(ctx))
-            yield ctx
+            with interruptible():
+                yield ctx
+            ctx.check_judges()
             outcome = "aborted" if ctx.aborted else "success"
         except asyncio.CancelledError:
             outcome = "aborted"

@@ -10,7 +10,8 @@ own execution as they are written, what children say only where the turn takes i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import field, replace
 from typing import Any, Final, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar
 
@@ -34,6 +35,7 @@ from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.protocols import FollowedAnswer
 from noetic_nb.runtime.context.reply import AgentReply
 from noetic_nb.runtime.threads.thread import Message
+from noetic_nb.sync import shortened
 
 __all__ = ["Release", "TurnStream"]
 
@@ -87,12 +89,11 @@ class _Pipe:
 class _Reply:
     """A reply to be awaited, as often as one likes: nothing is left over where nobody does."""
 
-    def __init__(self, start: Callable[[], asyncio.Task[AgentReply]]) -> None:
-        self._start = start
+    def __init__(self, wait: Callable[[], Coroutine[Any, Any, AgentReply]]) -> None:
+        self._wait = wait
 
     def __await__(self) -> Generator[Any, None, AgentReply]:
-        # Shielded: one who waits may give up, and the turn is still there for the others.
-        return asyncio.shield(self._start()).__await__()
+        return self._wait().__await__()
 
 
 class _Harness(Protocol):
@@ -195,7 +196,8 @@ def _thoughts(items: Iterable[Item]) -> str:
 class TurnStream(Generic[Piece]):
     """A turn to follow; made by `AgentHarness.stream`.
 
-    Leaving an iterator early does not stop the turn: `AgentHarness.cancel` does.
+    Leaving an iterator early does not stop the turn: `AgentHarness.cancel` does, and so does a cancellation of the last
+    reader, as by the stop button.
 
     References
     ----------
@@ -213,6 +215,7 @@ class TurnStream(Generic[Piece]):
         self._send = send
         self._is_live = release == "live"
         self._task: asyncio.Task[AgentReply] | None = None
+        self._readers = 0
         self._pipes: dict[str, _Pipe] = {name: _Pipe() for name in ("text", "reasoning", "items", "events")}
         self._ctx: Context | None = None
         self._answers = 0
@@ -374,11 +377,29 @@ class TurnStream(Generic[Piece]):
             for pipe in self._pipes.values():
                 pipe.end()
 
-    async def _read(self, name: str) -> AsyncIterator[Any]:
+    @contextmanager
+    def _reading(self) -> Iterator[asyncio.Task[AgentReply]]:
+        """Follow the turn, which is shielded: a reader may give up, and the turn is still there for the others."""
         task = self._start()
-        async for part in self._pipes[name].read():
-            yield part
-        await asyncio.shield(task)  # an error of the turn is an error of whoever follows it
+        self._readers += 1
+        try:
+            yield task
+        except asyncio.CancelledError as exc:
+            if self._readers == 1:
+                task.cancel()
+            raise shortened(exc) from None
+        finally:
+            self._readers -= 1
+
+    async def _read(self, name: str) -> AsyncIterator[Any]:
+        with self._reading() as task:
+            async for part in self._pipes[name].read():
+                yield part
+            await asyncio.shield(task)  # an error of the turn is an error of whoever follows it
+
+    async def _wait(self) -> AgentReply:
+        with self._reading() as task:
+            return await asyncio.shield(task)
 
     @property
     def text(self) -> AsyncIterator[Piece]:
@@ -406,4 +427,4 @@ class TurnStream(Generic[Piece]):
     @property
     def reply(self) -> Awaitable[AgentReply]:
         """The reply, when the turn is over; may be awaited by several."""
-        return _Reply(self._start)
+        return _Reply(self._wait)
