@@ -22,7 +22,7 @@ from noetic_nb.arguments import ArgumentError
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.nested_loop import run_nested, running_loop
 from noetic_nb.redact import safe_logger
-from noetic_nb.worker_threads import has_threads, leaves_loop
+from noetic_nb.worker_threads import has_threads, in_worker, leaves_loop
 
 __all__ = [
     "LOOP_NEEDED",
@@ -325,10 +325,11 @@ def run_sync(awaitable: Awaitable[T], *, nested: Literal["thread", "patch"] = "t
         raise ArgumentError("run_sync takes a call that can be awaited", given=awaitable, hint=call)
     coroutine: Coroutine[Any, Any, T] = awaitable if asyncio.iscoroutine(awaitable) else _as_coroutine(awaitable)
     running = running_loop()
-    if running is None:
+    # What a tool in a thread asks of another agent stays on one loop, to which clients may belong.
+    if running is None and not in_worker():
         return asyncio.run(coroutine)
     try:
-        return _patched(running, coroutine) if nested == "patch" else _in_background(coroutine)
+        return _patched(running, coroutine) if running is not None and nested == "patch" else _in_background(coroutine)
     except KeyboardInterrupt as exc:
         raise shortened(exc) from None
 

@@ -17,6 +17,7 @@ __all__ = [
     "Worker",
     "beside_loop",
     "has_threads",
+    "in_worker",
     "leaves_loop",
     "let_loop_run",
     "thread_time",
@@ -179,7 +180,22 @@ class Worker(OnTheSpot):
     __del__ = end
 
 
+class _Here(threading.local):
+    """Whether this thread is one of a `Worker`."""
+
+    is_worker = False
+
+
+_here: Final = _Here()
+
+
+def in_worker() -> bool:
+    """Tell whether the caller runs in the thread of a `Worker`."""
+    return _here.is_worker
+
+
 def _work(jobs: _Jobs) -> None:
+    _here.is_worker = True
     while (job := jobs.get()) is not None:
         job()
         del job  # what it holds goes with it, not with the next one

@@ -112,13 +112,6 @@ def _check_json_form(model: type[BaseModel], name: str) -> None:
         )
 
 
-def _is_async(function: Callable[..., Any]) -> bool:
-    call = type(function).__call__  # of an object that is no function
-    return any(map(inspect.iscoroutinefunction, (function, call))) or any(
-        map(inspect.isasyncgenfunction, (function, call))
-    )
-
-
 def make_tool(
     function: Callable[..., Any],
     *,
@@ -154,6 +147,7 @@ def make_tool(
             "EMPTY_TOOL_NAME", "A tool needs a non-blank name.", given=given, hint="Pass name='...'."
         )
     model, returns, wants_context = _parameters(function, given)
+    is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
     streams = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
     if streams:
         returns = _result_type(returns)
@@ -180,7 +174,7 @@ def make_tool(
         needs_approval=needs_approval,
         wants_context=wants_context,
         streams=streams,
-        inline=inline or wants_context or _is_async(function),
+        inline=inline or wants_context or is_async,
         spec=spec,
         tokens=spec_tokens(spec),
     )

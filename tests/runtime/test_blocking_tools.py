@@ -150,13 +150,6 @@ async def test_what_takes_the_context_or_is_told_so_is_called_on_the_thread_of_t
         """Work."""
         return note("asynchronous")
 
-    class Called:
-        __name__ = "called"
-
-        async def __call__(self) -> str:
-            """Work."""
-            return note("called")
-
     def look(root: Any, state: Any, ctx: Any) -> Any:
         return {"result": note("look")}
 
@@ -169,8 +162,8 @@ async def test_what_takes_the_context_or_is_told_so_is_called_on_the_thread_of_t
     )
     rules = nn.RuleBook()
     rules.rule(on="before_tool_call", id="sees")(lambda call: note("rule") and None)
-    tools = [nn.tool(inline, inline=True), context, asynchronous, Called()]
-    names = ["inline", "context", "asynchronous", "called"]
+    tools = [nn.tool(inline, inline=True), context, asynchronous]
+    names = ["inline", "context", "asynchronous"]
     harness = make_harness(
         [[*map(nn.CallTool, names), nn.CallTool("notes/look")], "done"], tools=tools, memory=[layer, nn.steering(rules)]
     )
@@ -427,6 +420,31 @@ async def test_a_generator_runs_and_is_closed_in_the_thread() -> None:
     assert len(threads) == 3
     assert len(set(threads)) == 1
     assert [event.value for event in events if isinstance(event, ToolProgress)] == [1]
+
+
+# -- agents inside of tools ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_outer_sync", [False, True])
+async def test_a_tool_may_wait_for_another_agent_and_its_clients_stay_on_one_loop(is_outer_sync: bool) -> None:
+    loops: list[Any] = []
+
+    async def answer(request: Any) -> str:
+        loops.append(asyncio.get_running_loop())
+        return "answer"
+
+    other = make_harness(answer)
+
+    def work(n: int) -> str:
+        """Work."""
+        return nn.run_sync(other.execute("go"), nested="patch").text + nn.run_sync(other.execute("go")).text
+
+    harness = make_harness([calls(1, 2), "done"], tools=[work])
+    reply = nn.run_sync(harness.execute("go")) if is_outer_sync else await harness.execute("go")
+
+    assert outputs(reply.items) == ["answeranswer"] * 2
+    assert len(loops) == 4
+    assert len(set(loops)) == 1
 
 
 # -- where there are no threads -------------------------------------------------------------------------------------------
