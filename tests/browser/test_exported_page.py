@@ -229,3 +229,35 @@ def test_a_long_live_run_updates_its_output_once_a_cell(converter: Converter, tm
     ]
 
     assert "updates: 1\n" in converter.export(tmp_path, cells).read_text(encoding="utf-8")
+
+
+def test_what_is_printed_is_not_cut_and_has_no_scrollbars(
+    converter: Converter, tmp_path: Path, page_with_scripts: Any
+) -> None:
+    long = "print('" + "word " * 40 + "x' * 1)  # " + "y" * 200
+    page = page_with_scripts
+    page.goto(converter.export(tmp_path, [SET_UP, long, *VIEWS, *FIGURES]).as_uri())
+    page.emulate_media(media="print", color_scheme="dark")
+    page.set_viewport_size({"width": 718, "height": 1000})  # of A4, at 96 dots an inch
+
+    cut = page.locator("main :is(pre, .nn-scroll, .nn-tall)").evaluate_all(
+        "all => all.filter(one => one.offsetParent && (one.scrollWidth > one.clientWidth + 1 || "
+        "(getComputedStyle(one).overflowY !== 'visible' && one.scrollHeight > one.clientHeight + 1)))"
+        ".map(one => [one.className, one.scrollWidth, one.clientWidth, one.innerText.slice(0, 60)])"
+    )
+    assert cut == []
+    pictures = page.locator(".noetic-nb-figure img")
+    assert [pictures.nth(at).evaluate("el => getComputedStyle(el).content") for at in range(2)] == ["normal"] * 2
+    page.emulate_media(media="screen", color_scheme="dark")
+
+
+@pytest.mark.parametrize(("options", "is_dark"), [((), False), (("--theme", "dark"), True)])
+def test_a_figure_follows_the_theme_of_the_page(
+    pictures: Callable[..., Path], page_with_scripts: Any, options: tuple[str, ...], is_dark: bool
+) -> None:
+    page = page_with_scripts
+    page.goto(pictures(*options).as_uri())
+    for scheme in ("light", "dark"):  # Jupyter's theme counts, and not what the machine prefers
+        page.emulate_media(media="screen", color_scheme=scheme)
+        shown = page.locator(".noetic-nb-figure img").first.evaluate("el => getComputedStyle(el).content")
+        assert shown.startswith("url(") == is_dark

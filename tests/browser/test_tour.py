@@ -60,7 +60,9 @@ def test_the_tour_runs_in_lab_and_a_rule_edited_in_the_page_steers_the_agent(
     expect(editor.locator(".nn-notice")).to_contain_text("Applied as version 3")
     assert "Closed for today." in kernel.value(asked)
     # The agent of the tour: its model reads the new guidance, and says so.
-    assert "Closed for today." in kernel.value("nn.run_sync(talk(CANCEL, under=careful)).to_messages('openai')[-1]['content']")
+    assert "Closed for today." in kernel.value(
+        "nn.run_sync(talk(CANCEL, under=careful)).to_messages('openai')[-1]['content']"
+    )
     for theme in opened.themes():
         shot(page, f"tour-{theme}")
 
