@@ -77,7 +77,7 @@ lint: $(VENV)/.test
 types: $(VENV)/.test
 	$(BIN)/mypy
 unit: $(VENV)/.test
-	$(BIN)/pytest $(PARALLEL) noetic_nb README.md tests --ignore=tests/vectors --ignore=tests/notebooks --ignore=tests/browser
+	$(BIN)/pytest $(PARALLEL) noetic_nb tests --ignore=tests/vectors --ignore=tests/notebooks --ignore=tests/browser
 vectors: $(VENV)/.test
 	$(BIN)/pytest $(PARALLEL) tests/vectors tests/regulator
 notebooks: $(VENV)/.test

@@ -68,15 +68,3 @@ def test_every_kind_and_every_code_of_error_is_on_its_page() -> None:
 def test_links_that_lead_nowhere_are_found() -> None:
     assert doctest.testmod(links).failed == 0
     assert doctest.testmod(links).attempted > 0
-
-
-def test_the_example_of_the_first_page_runs() -> None:
-    (example,) = re.findall(
-        r"```python\n(.*?)```", (ROOT / "docs" / "index.md").read_text(encoding="utf-8"), flags=re.DOTALL
-    )
-    names: dict[str, Any] = {}
-    exec(example, names)
-
-    assert names["reply"].text == "Order A17 is packed."
-    assert names["run"].to_frame("tools").tool_name.tolist() == ["lookup"]
-    names["view"].close()
