@@ -17,9 +17,10 @@ import reprlib
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
+from noetic_nb.late_pattern import late_pattern
 from noetic_nb.redact import REDACTED, redact, redact_text
 
-__all__ = ["ErrorKind", "ItemValidationError", "NoeticConfigError", "NoeticError", "innermost"]
+__all__ = ["ErrorKind", "ItemValidationError", "NoeticConfigError", "NoeticError", "innermost", "printable"]
 
 
 def __dir__() -> list[str]:
@@ -73,6 +74,8 @@ _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 
 _MISSING: Final = object()
 
+# C0/C1 controls and bidirectional overrides can hide or reorder what a reader sees, and steer a terminal.
+_INVISIBLE: Final = late_pattern("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 # Long values make unreadable messages; the full value stays on `given`.
 _SHORT: Final = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 160
@@ -105,6 +108,17 @@ def _given(value: object) -> str:
     except Exception:  # a repr of the user's own may do anything
         return _SHORT.repr(value)
     return text if len(text) <= _SHORT.maxother else f"{text[:78]}...{text[-79:]}"
+
+
+def printable(text: str) -> str:
+    r"""Return a text with its control characters, lone surrogates and bidirectional overrides shown as code points.
+
+    Examples
+    --------
+    >>> printable("a" + chr(27) + "[31m")
+    'a[U+001B][31m'
+    """
+    return _INVISIBLE.sub(lambda match: f"[U+{ord(match[0]):04X}]", text)
 
 
 def _sentence(text: str) -> str:
@@ -230,7 +244,7 @@ class NoeticError(_Chained, Exception):
             parts.append(_sentence(hint))
         elif isinstance(facts.get("guidance"), str) and facts["guidance"]:
             parts.append(_sentence(facts["guidance"]))
-        super().__init__(" ".join(parts))
+        super().__init__(printable(" ".join(parts)))
 
     def __getattr__(self, name: str) -> Any:
         # Only called for names that are not set: facts are attributes without shadowing the ones above.
@@ -282,7 +296,7 @@ class NoeticConfigError(_Chained, Exception):
             parts.append(f"Given: {_given(given)}.")
         if hint:
             parts.append(_sentence(hint))
-        super().__init__(" ".join(parts))
+        super().__init__(printable(" ".join(parts)))
 
     def __getattr__(self, name: str) -> Any:
         facts = self.__dict__.get("facts", {})
@@ -314,7 +328,7 @@ class ItemValidationError(_Chained, ValueError):
             parts.append(f"Given: {_given(given)}.")
         if hint:
             parts.append(_sentence(hint))
-        super().__init__(" ".join(parts))
+        super().__init__(printable(" ".join(parts)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), dict(self.__dict__), self.args)

@@ -9,16 +9,13 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from noetic_nb.late_pattern import late_pattern
+from noetic_nb.errors import printable
 from noetic_nb.redact import MARGIN, clip_data, redact, redact_head, redact_text
 
 __all__ = ["NAME_LENGTH", "clip", "dollars", "escape", "plain", "plain_data", "plain_line"]
 
 # A label is read at a glance, and may not outgrow the message that carries it to a page.
 NAME_LENGTH: Final = 80
-
-# C0/C1 controls and bidirectional overrides can hide or reorder what a reader sees; they are shown as code points.
-_INVISIBLE: Final = late_pattern("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
 def escape(value: object) -> str:
@@ -35,7 +32,7 @@ def escape(value: object) -> str:
     """
     import html  # with a table of two thousand names; nothing is shown in most processes
 
-    return _INVISIBLE.sub(lambda m: f"[U+{ord(m.group()):04X}]", html.escape(str(value), quote=True))
+    return printable(html.escape(str(value), quote=True))
 
 
 def clip(text: str, length: int) -> str:

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.ids import SYSTEM_IDS
-from noetic_nb.owner_only import owner_only
+from noetic_nb.owner_only import file_name, owner_only
 
 __all__ = ["read_form", "regular_file", "save_form", "whole_file", "write_whole"]
 
@@ -37,7 +37,7 @@ def regular_file(path: str | PathLike[str], max_bytes: int | None = None) -> Bin
     ...
     OSError: [Errno 22] it is not a regular file: '/dev/null'
     """
-    about = os.stat(path)
+    about = os.stat(file_name(path))
     if stat.S_ISDIR(about.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if not stat.S_ISREG(about.st_mode):
@@ -68,7 +68,7 @@ def whole_file(path: str | PathLike[str]) -> Iterator[BinaryIO]:
     'new'
     """
     # A link stays a link: its target is replaced. The name differs for each writer, so that two of them cannot mix.
-    real = Path(os.path.realpath(path))
+    real = Path(os.path.realpath(file_name(path)))
     draft = real.with_name(f".{real.name}.{SYSTEM_IDS.new('draft')}")
     try:
         with open(draft, "xb", opener=owner_only) as file:

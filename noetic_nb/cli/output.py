@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TextIO
 
+from noetic_nb.errors import printable
 from noetic_nb.redact import redact
 
 __all__ = ["Output"]
@@ -74,6 +75,8 @@ class Output:
 
 
 def _write(stream: TextIO, line: str) -> None:
+    # Names and texts of sources stand in it: none of them may steer the terminal.
+    line = printable(line).replace("\r", " ")
     try:
         stream.write(f"{line}\n")
     except UnicodeEncodeError:  # a terminal that does not have every character

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias, TypeVar
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.owner_only import owner_only
+from noetic_nb.owner_only import file_name, owner_only
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -161,7 +161,15 @@ def check_path(path: str | os.PathLike[str]) -> str:
             given=path,
             hint="Pass a path such as 'desk.db'; use InMemoryStorage for state that need not last.",
         )
-    target = Path(text).expanduser().absolute()
+    try:
+        target = Path(file_name(text)).expanduser().absolute()
+    except OSError as exc:
+        raise NoeticConfigError(
+            "INVALID_STORAGE_PATH",
+            f"The database cannot be made: {exc.strerror}.",
+            given=text,
+            hint="Use another path.",
+        ) from exc
     if target.is_dir():
         raise NoeticConfigError(
             "INVALID_STORAGE_PATH",

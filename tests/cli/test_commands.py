@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -149,7 +150,14 @@ def test_a_report_is_one_page_without_scripts_and_other_hosts(command: Command, 
     assert html.count("<article") == 2
     assert html.count("<tr><td>") >= len(datasets.airline())
     assert "<script" not in html
-    assert "http" not in html.replace("http://www.w3.org/2000/svg", "")
+    assert "http" not in html.replace("http://www.w3.org/2000/svg", "").replace("<meta http-equiv", "")
+    # Before anything else that a browser would act on.
+    policy = re.search(
+        r'<head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="([^"]*)">', html
+    )
+    assert policy is not None
+    assert set(policy[1].split("; ")) >= {"default-src 'none'", "img-src data:", "style-src 'unsafe-inline'"}
+    assert "script-src" not in policy[1]
 
 
 def test_a_notebook_shows_the_run_beside_it(command: Command, folder: Path) -> None:

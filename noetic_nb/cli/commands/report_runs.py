@@ -20,6 +20,11 @@ __all__ = ["REPORT", "page"]
 
 _FACTS: Final = ("turns", "model_calls", "tool_calls", "outcome", "model", "source", "unmapped")
 # The colours are those of a view without a theme around it.
+# Whatever text of a run got into the page: it may run no script and ask no server. Pictures stand in the page itself.
+_POLICY: Final = (
+    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
+    "base-uri 'none'; form-action 'none'\">"
+)
 _SHEET: Final = """
 :root { color-scheme: light dark; }
 body { margin: 0 auto; max-width: 1080px; padding: 16px; font: 15px/1.5 system-ui, sans-serif; color: #1f2328; background: #fff; }
@@ -87,7 +92,7 @@ def page(runs: list[Run], most: int) -> str:
     headings = [f"<h2>{escape(run.run_id)}</h2>" for run in shown] if len(runs) > 1 else [""]
     sections = [_section(at, run, heading) for at, (run, heading) in enumerate(zip(shown, headings, strict=True))]
     return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8">{_POLICY}<title>{title}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<style>{_SHEET}</style></head><body><h1>{title}</h1>{note}"
         f'<div class="facts"><table class="runs"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'

@@ -73,6 +73,7 @@ def _same(value: Any) -> Any:
 
 
 # Sums and tables are made with floats: a larger number would fail there, far from the file it came from.
+_MOST: Final = 2**63 - 1  # columns of tables hold no more
 _LARGEST: Final = int(sys.float_info.max)
 
 
@@ -85,7 +86,9 @@ def _in_range(number: Any, path: str) -> Any:
 def _read_int(value: Any, path: str) -> Any:
     if type(value) is not int:
         raise _wrong(path, "a whole number", value)
-    return _in_range(value, path)
+    if not -_MOST <= value <= _MOST:
+        raise WireError(f"`{path}` must be a whole number of at most 63 bits, but has {value.bit_length()}")
+    return value
 
 
 def _scalar(wanted: type, name: str) -> _Reader:

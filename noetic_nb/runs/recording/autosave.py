@@ -27,7 +27,7 @@ try:
 except ImportError:  # no such thing on Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Autosave"]
+__all__ = ["Autosave", "cannot_save"]
 
 _LOG: Final = safe_logger("noetic_nb.runs")
 _CHUNK: Final = 1 << 20
@@ -45,6 +45,17 @@ def _ranges(numbers: Iterable[int]) -> list[list[int]]:
         else:
             found.append([number, 1])
     return found
+
+
+def cannot_save(path: str, error: OSError) -> NoeticError:
+    """Return the error for a file to which a run cannot be saved."""
+    return NoeticError(
+        "storage_failed",
+        f"The run cannot be saved: {error.strerror or error}.",
+        given=path,
+        hint="Check that the folder exists, is writable and has space.",
+        path=path,
+    )
 
 
 class Autosave:
@@ -109,13 +120,7 @@ class Autosave:
         self._fd = fd
 
     def _failed(self, error: OSError) -> NoeticError:
-        return NoeticError(
-            "storage_failed",
-            f"The run cannot be saved: {error.strerror or error}.",
-            given=self.path,
-            hint="Check that the folder exists, is writable and has space.",
-            path=self.path,
-        )
+        return cannot_save(self.path, error)
 
     # Growing
 

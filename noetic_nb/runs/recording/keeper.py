@@ -11,9 +11,10 @@ from weakref import WeakValueDictionary
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent
 from noetic_nb.late_events import ROW_LENGTHS, Place
+from noetic_nb.owner_only import file_name
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs.load import MAX_BYTES, RunFile, read_run
-from noetic_nb.runs.recording.autosave import Autosave
+from noetic_nb.runs.recording.autosave import Autosave, cannot_save
 from noetic_nb.runs.recording.kept_turns import KeptTurn, KeptTurns, with_dropped
 from noetic_nb.runs.run import Run
 
@@ -187,7 +188,10 @@ def open_autosave(path: str, run: Run | None, new: Callable[[], Run], turns: Kep
 
     Raises `NoeticConfigError` ``AUTOSAVE_EXISTS``, `NoeticError` ``storage_failed`` or ``invalid_run_file``.
     """
-    key = os.path.realpath(path)
+    try:
+        key = os.path.realpath(file_name(path))
+    except OSError as error:
+        raise cannot_save(path, error) from error
     known, keeper = _RUNS.get(key), _KEEPERS.get(key)
     # A file that was deleted or replaced meanwhile is another one: the run before goes its own way.
     if known is not None and keeper is not None and keeper.is_current():

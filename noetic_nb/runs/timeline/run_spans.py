@@ -6,7 +6,7 @@ placed is `placed_spans`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, ClassVar, Final
 
 from noetic_nb.events import (
@@ -38,7 +38,8 @@ _OUT_OF_TIME: Final = frozenset({"hook_timeout", "channel_timeout", "timeout"})
 
 def has_clock(run: Any) -> bool:
     """Return whether the times of a run were measured; of imported messages often only the order is known."""
-    return "t_ms" not in (getattr(run, "meta", {}).get("estimated") or ())
+    estimated = getattr(run, "meta", {}).get("estimated")
+    return not isinstance(estimated, Collection) or "t_ms" not in estimated
 
 
 class Timeline(PlacedSpans):

@@ -216,7 +216,9 @@ def _row(item: Item, origin: Any, names: Mapping[Any, str], **known: Any) -> Req
         text = str(item.get("arguments") or "")
     else:
         text = item_text(item)
-        extra = [part for part in item.get("content") or () if isinstance(part, Mapping) and "text" not in part]
+        content = item.get("content")
+        parts = content if isinstance(content, list | tuple) else ()
+        extra = [part for part in parts if isinstance(part, Mapping) and "text" not in part]
         if extra or (not text and kind not in ("message", "function_call_output")):
             text = "\n".join([*([text] if text else []), *map(compact_json, extra or [item])])
     role = str(item.get("role") or "") if kind == "message" else _KINDS.get(kind, kind)
