@@ -41,7 +41,7 @@ _TRAILING: Final = ".!?…'"
 _URL: Final = late_pattern(r"(?:(https?)://)?(www\.)?((?:[\w-]+\.)+[a-z]{2,}|localhost)(:\d+)?([/?#].*)?")
 _ADDRESS: Final = late_pattern(r"[^\s@]+@[^\s@]+\.[^\s@]+")
 # Endings of files that are also endings of hosts: `readme.md` names no page.
-_FILE_ENDINGS: Final = frozenset("md sh py rs pl so zip mov app ps cc js ts go".split())
+_FILE_ENDINGS: Final = frozenset(["md", "sh", "py", "rs", "pl", "so", "zip", "mov", "app", "ps", "cc", "js", "ts", "go"])
 _VISIBLE: Final = frozenset("\t\n")
 # Letters and marks that are drawn as nothing.
 _BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
@@ -127,7 +127,7 @@ def _split(piece: str, is_url: bool, found: list[str]) -> None:
     core = piece.lstrip("'¿¡") if piece[0] in "'¿¡" else piece
     core = core.rstrip(_TRAILING)
     if is_url:
-        core = core.rstrip(_TRAILING + ",;:") 
+        core = core.rstrip(_TRAILING + ",;:")
         if core.endswith(")") and "(" not in core:
             core = core.rstrip(").,;:!?'")
     elif core[-1:] in ("/", "\\"):  # `notes/..` is not `notes`

@@ -21,8 +21,10 @@ from noetic_nb.items import thaw
 from noetic_nb.items.frozen import FrozenDict, freeze
 from noetic_nb.runs import Run
 
-__all__ = ["langchain_tool", "mcp_call", "openai_tool", "pydantic_ai_tool"]
+__all__ = ["MCP_CALL", "langchain_tool", "mcp_call", "openai_tool", "pydantic_ai_tool"]
 
+MCP_CALL: Final = "call_tool"
+"""The name of a guarded call of a session, whose tools are not known before."""
 # What LangChain passes beside the arguments of the model.
 _LANGCHAIN_OWN: Final = frozenset({"config", "run_manager", "callbacks"})
 
@@ -172,7 +174,7 @@ def mcp_call(function: Any, guard: Guard) -> Any:
             bound.arguments[args_key] = None if bound.arguments[args_key] is None else thaw(given)
         return Bound(tool_name, given, given, bound.args, bound.kwargs, thaw(given))
 
-    return guarded_function(function, guard, bind, "call_tool", reply=_mcp_reply(function))
+    return guarded_function(function, guard, bind, MCP_CALL, reply=_mcp_reply(function))
 
 
 def _mcp_reply(function: Any) -> Reply:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from noetic_nb.events import WarningRaised, Where
+from noetic_nb.interop.guards.guard_frameworks import MCP_CALL
 from noetic_nb.interop.guards.guarded_calls import Guard
 from noetic_nb.redact import redact_text
 from noetic_nb.steering.evaluation.rule_targets import unknown_targets
@@ -23,12 +25,10 @@ def warn_of_unknown_targets(guard: Guard, tools: Iterable[Any]) -> None:
 
     Tools that were guarded before with the same rule book are known; those of an MCP session are not.
     """
-    known: dict[str, Any] = {}
-    for tool in tools:
-        name, schema = _described(tool)
-        if name.startswith("call_tool"):
-            return
-        known[name] = schema
+    if MCP_CALL in guard.names:
+        return
+    schemas = dict(map(_described, tools))
+    known = {name: schemas.get(name) for name in guard.names}
     guard.book.known_tools = {**guard.book.known_tools, **known}
     for target in unknown_targets(guard.book, guard.book.known_tools):
         warnings.warn(target, stacklevel=4)
@@ -42,6 +42,8 @@ def warn_of_unknown_targets(guard: Guard, tools: Iterable[Any]) -> None:
 
 def _described(tool: Any) -> tuple[str, Mapping[str, Any] | None]:
     """Return the name of a tool and the JSON Schema of its arguments, None where it does not say."""
+    while isinstance(tool, functools.partial):
+        tool = tool.func
     if isinstance(tool, Tool):
         return tool.name, tool.spec.parameters
     name = getattr(tool, "name", None)

@@ -128,6 +128,8 @@ class Guard:
         if not isinstance(rules, RuleBook):
             rules = RuleBook([rules] if isinstance(rules, SteeringRule) else rules or ())
         self.book = rules
+        self.names: set[str] = set()
+        """The names of the guarded tools, as rules see them."""
         # The ledger is in the run, and nobody recalls: no rows of the layer's own, and no verdict that comes later.
         layer = steering(rules, max_ledger_entries=0, on_error=on_error, timeouts=timeouts, late_verdicts=False)
         layers: list[MemoryLayer] = [layer]
@@ -219,7 +221,7 @@ class Guard:
             if rule.enabled and rule.tools is not None and name not in rule.tools:
                 raise NoeticConfigError(
                     "INVALID_TOOL",
-                    f"Rule {rule.id!r} is about tools by name, and {name!r} is no name of its own.",
+                    f"Rule {rule.id!r} is about tools by name, and {name!r} has no name of its own.",
                     given=name,
                     hint="Guard a function made with def, or give the runnable a name.",
                 )

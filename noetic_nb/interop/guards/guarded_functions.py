@@ -40,6 +40,7 @@ def guarded_function(
         How a framework's tool answers a refusal, which it then returns by default; a plain function raises it by default.
     """
     wrapped: Any
+    guard.names.add(name)
     on_deny: OnDeny = "return" if reply else "raise"
     reply = reply or plain_text
 

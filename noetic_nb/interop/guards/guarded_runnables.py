@@ -68,6 +68,7 @@ def runnable(tool: Any, guard: Guard, guarded: Callable[[Any, Guard], Any]) -> A
     bind = _binder(name)
     if name in (type(tool).__name__, _NO_NAME):
         bind = guard.without_name(name, bind)
+    guard.names.add(name)
     return _guarded_class(core.Runnable)(tool, guard, name, bind)
 
 

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any, Final
 
-from noetic_nb.memory.steering_decision import SteeringAction, SteeringDecision
 from noetic_nb.items.origins import members
 from noetic_nb.items.value_search import hidden_character, value_text
+from noetic_nb.memory.steering_decision import SteeringAction, SteeringDecision
 from noetic_nb.names import skeleton
 from noetic_nb.steering.predicates.bindings import MAX_AT_ONCE, Params, work_of
 from noetic_nb.steering.predicates.guidance_template import Guidance
