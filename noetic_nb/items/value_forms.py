@@ -13,7 +13,7 @@ from typing import Final
 
 from noetic_nb.late_pattern import late_pattern
 
-__all__ = ["GLUE", "MIN_JOINED", "is_amount", "marks_of", "number_mark", "without_dates"]
+__all__ = ["GLUE", "MIN_JOINED", "READ", "is_amount", "marks_of", "number_mark", "without_dates"]
 
 Marks = dict[str, tuple[int, int]]
 """Each mark with the first and the last of the tokens that it was read from."""
@@ -28,7 +28,7 @@ MAX_JOINED: Final = 34
 # Beyond these a number is an identifier, and its digits are what counts.
 MAX_DIGITS: Final = 30
 # Stands where a date or a time was read: its parts are no amounts.
-_READ: Final = "\ue000"
+READ: Final = "\ue000"
 
 
 def _table(text: str) -> dict[str, int]:
@@ -64,7 +64,8 @@ _JOINED_SCALES: Final = ("tausend", "hundert")
 _UNITS: Final = {
     alias: names.split()[0]
     for names in (
-        "eur € euro euros евро", "usd $ us$ dollar dollars dólares", "gbp £ pound pounds", "jpy ¥ yen 円", "chf fr. franken francs", "cny 元 yuan",
+        "eur € euro euros евро", "usd $ us$ dollar dollars dólares", "gbp £ pound pounds", "jpy ¥ yen 円",
+        "chf fr. franken francs", "cny 元 yuan",
         "inr ₹ rupees", "% percent prozent pourcent", "h hour hours hr hrs stunden", "min mins minute minutes minuten",
         "s sec secs second seconds sekunden", "day days tage", "kg kilo kilos kilogram kilograms", "g gram grams", "mg",
         "lb lbs", "km kilometers kilometres", "m meter meters", "cm", "mm", "mi mile miles", "l liter liters litres", "ml",
@@ -79,12 +80,14 @@ _PLAIN_NUMBER: Final = (
     r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?|[1-9]\d{0,2}(?:\.\d{3})+,\d+|[1-9]\d{0,2}(?:\.\d{3}){2,}"
     r"|[1-9]\d{0,2}(?:'\d{3})+(?:\.\d+)?|\d+,\d{1,2}|\d*\.\d+|\d+"
 )
+_SUFFIX: Final = "|".join(map(re.escape, sorted([*_UNITS, "k"], key=len, reverse=True)))
 _AMOUNT: Final = late_pattern(
-    rf"(-?)([$€£¥₹]|us\$|eur|usd|gbp|chf)?(-?)({_PLAIN_NUMBER})({'|'.join(map(re.escape, sorted([*_UNITS, 'k'], key=len, reverse=True)))})?"
+    rf"(-?)([$€£¥₹]|us\$|eur|usd|gbp|chf)?(-?)({_PLAIN_NUMBER})({_SUFFIX})?"
     r"(?:\.-{1,2})?(?:/[^\W\d_]+)?"
 )
 _SPACED: Final = late_pattern(
-    r"(?<![\w.,/+-])(?P<cur>[$€£¥] ?)?([1-9]\d{0,2}(?:[ \u00a0\u202f]\d{3})+)(,\d{1,2}|\.\d{1,2})?(?![\w.,]*\d)(?P<unit>\s?(?:[$€£¥]|eur|usd|chf)\b)?"
+    r"(?<![\w.,/+-])(?P<cur>[$€£¥] ?)?([1-9]\d{0,2}(?:[ \u00a0\u202f]\d{3})+)(,\d{1,2}|\.\d{1,2})?"
+    r"(?![\w.,]*\d)(?P<unit>\s?(?:[$€£¥]|(?:eur|usd|chf)\b))?"
 )
 _ISO: Final = late_pattern(r"(?<!\d)(\d{4})(?:[-/.](\d{1,2})[-/.](\d{1,2})|年(\d{1,2})月(\d{1,2})日)(?!\d)")
 _SLASHED: Final = late_pattern(r"(?<![\d/.-])(\d{1,2})[/.-](\d{1,2})[/.-](\d{4}|\d{2})(?![\d/-]|\.\d)")
@@ -141,21 +144,23 @@ def _time(match: re.Match[str]) -> str | None:
 
 
 def without_dates(text: str) -> tuple[str, list[tuple[str, ...]]]:
-    """Return a text with its dates and times taken out, and the readings of each: 01/02/2024 has two.
+    """Return a text with a sign in the place of each date and time, and the readings of each: 01/02/2024 has two.
 
     Examples
     --------
-    >>> without_dates("due on march 5th, 2024")[1]
-    [('@2024-03-05',)]
+    >>> text, dates = without_dates("due on march 5th, 2024")
+    >>> text.split() == ["due", "on", READ], dates
+    (True, [('@2024-03-05',)])
     """
     found: list[tuple[str, ...]] = []
+    text = text.replace(READ, " ")
 
     def take(match: re.Match[str], *readings: str | None) -> str:
         known = tuple(dict.fromkeys([each for each in readings if each]))
         if not known:
             return match.group()
         found.append(known)
-        return f" {_READ} "
+        return f" {READ}{len(found) - 1} "
 
     def iso(match: re.Match[str]) -> str:
         year, *parts = match.groups()
@@ -186,20 +191,23 @@ def _closed(match: re.Match[str]) -> str:
     number, fraction = match.group(2), match.group(3)
     if not (fraction or match.group("cur") or match.group("unit")):
         return match.group()
-    return match.group().replace(number, re.sub(r"\s", "", number), 1).replace(fraction or "\0", (fraction or "").replace(",", "."))
+    cents = (fraction or "").replace(",", ".")
+    return f"{match.group('cur') or ''}{''.join(number.split())}{cents}{match.group('unit') or ''}"
 
 
-def marks_of(tokens: Sequence[str]) -> Marks:
-    """Return the numbers, amounts and grouped identifiers among the tokens of a text without dates.
+def marks_of(tokens: Sequence[str]) -> tuple[Marks, list[str]]:
+    """Return the numbers, amounts and grouped identifiers among the tokens of a text, and the tokens with each of these as one.
 
     Examples
     --------
-    >>> sorted(marks_of(["pay", "fifty", "euros"])), sorted(marks_of(["4111", "1111", "1111"]))
-    (['#50', '#50 eur'], ['=411111111111', '~4111 1111 1111'])
+    >>> sorted(marks_of(["pay", "fifty", "euros"])[0]), sorted(marks_of(["4111", "1111", "1111"])[0])
+    (['#50', '#50 eur'], ['=411111111111', '~4111‿1111‿1111'])
     """
     marks: Marks = {}
+    kept: list[str] = []
     place = 0
     while place < len(tokens):
+        begin = place
         token = tokens[place]
         if token.isalpha():  # as most are
             named = token in _NUMBER_WORDS or token in _SCALES or "und" in token or "tausend" in token
@@ -207,14 +215,21 @@ def marks_of(tokens: Sequence[str]) -> Marks:
             place = _number(tokens, place, place + max(words, 1) - 1, (value, None) if words else None, marks) + 1
         elif token == "(" or _DIGIT.search(token):
             end, is_only = _identifier(tokens, place, marks)
-            while place <= end and not is_only:
+            if is_only:
+                kept.append(
+                    next(mark for mark, span in reversed(marks.items()) if mark[0] == "~" and span == (place, end))
+                )
+                place = end + 1
+                continue
+            while place <= end:
                 place = _number(tokens, place, place, _amount(tokens[place]), marks) + 1
             place = max(place, end + 1)
         elif "-" in token and (words := _spoken(tokens, place))[0]:
             place = _number(tokens, place, place + words[0] - 1, (words[1], None), marks) + 1
         else:
             place += 1
-    return marks
+        kept += tokens[begin:place]
+    return marks, kept
 
 
 def is_amount(token: str) -> bool:
@@ -328,7 +343,7 @@ def _identifier(tokens: Sequence[str], first: int, marks: Marks) -> tuple[int, b
     joined = "".join(groups)
     if len(groups) < 2 or not MIN_JOINED <= len(joined.lstrip("+")) <= MAX_JOINED:
         return max(first, last), False
-    marks[f"={joined}"] = marks[f"~{' '.join(groups)}"] = (first, last)
+    marks[f"={joined}"] = marks[f"~{GLUE.join(groups)}"] = (first, last)
     if joined[0] == "+":
         marks[f"={joined[1:]}"] = (first, first - 1)
     elif joined.startswith("00"):
@@ -341,15 +356,20 @@ def _account(tokens: Sequence[str], first: int) -> tuple[list[str], int, bool] |
     groups = tokens[first].split("-")
     if not (len(groups[0]) == 4 and groups[0][:2].isalpha() and groups[0].isascii() and groups[0][2:].isdecimal()):
         return None
-    ends = [len(groups)]
     last = first
-    while len(groups) < 9 and last + 1 < len(tokens) and len(groups[-1]) == 4 and _IBAN_PART.fullmatch(part := tokens[last + 1]):
-        # Letters alone are the bank's, right behind the country; any other word is the next of the sentence.
-        if part.isalpha() and not (len(groups) == 1 and len(part) == 4 and tokens[last + 2 : last + 3] and tokens[last + 2][0].isdigit()):
+    while (
+        len(groups) < 9
+        and last + 1 < len(tokens)
+        and len(groups[-1]) == 4
+        and _IBAN_PART.fullmatch(part := tokens[last + 1])
+    ):
+        # Letters alone are the bank's, right behind the country and before a number; else they are the sentence's.
+        if part.isalpha() and not (
+            len(groups) == 1 and len(part) == 4 and "".join(tokens[last + 2 : last + 3])[:1].isdigit()
+        ):
             break
         last += 1
         groups.append(part)
-        ends.append(len(groups))
         if _is_valid("".join(groups)):  # an amount may follow
             break
     if not all(map(_IBAN_PART.fullmatch, groups)) or len(groups) < 2:

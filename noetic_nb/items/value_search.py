@@ -9,12 +9,11 @@ from __future__ import annotations
 import datetime
 import re
 import unicodedata
-from collections.abc import Iterable
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final
 
-from noetic_nb.items.value_forms import GLUE, MIN_JOINED, is_amount, marks_of, number_mark, without_dates
+from noetic_nb.items.value_forms import GLUE, MIN_JOINED, READ, is_amount, marks_of, number_mark, without_dates
 from noetic_nb.late_pattern import late_pattern
 
 __all__ = ["Needle", "SearchedText", "hidden_character", "needle_of", "searched", "value_text"]
@@ -34,14 +33,17 @@ _PIECE: Final = late_pattern(
 _ESCAPE: Final = late_pattern(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|\n[ \t]*(?:\\ )?|[nrtbf0 ]|([\"'\\/]))")
 _EMPHASIS: Final = late_pattern(r"(?<![^\s(\"])(\*{1,3}|_{1,3})(?=[^\s*_])(.+?)(?<=[^\s*_])\1(?![\w*])")
 _NO_LETTERS: Final = late_pattern(r"[\W_]+")
-_LEANING: Final = late_pattern(r"(?<=\w)'(?=\w)")
 _HYPHENS: Final = str.maketrans({"\u2010": "-", "\u2011": "-", "–": "-"})
-_FOLDED: Final = str.maketrans({"’": "'", "‘": "'", "‛": "'", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "−": "-"})
+_FOLDED: Final = str.maketrans(
+    {"’": "'", "‘": "'", "‛": "'", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "−": "-"}
+)
 _TRAILING: Final = ".!?…'"
 _URL: Final = late_pattern(r"(?:(https?)://)?(www\.)?((?:[\w-]+\.)+[a-z]{2,}|localhost)(:\d+)?([/?#].*)?")
 _ADDRESS: Final = late_pattern(r"[^\s@]+@[^\s@]+\.[^\s@]+")
 # Endings of files that are also endings of hosts: `readme.md` names no page.
-_FILE_ENDINGS: Final = frozenset(["md", "sh", "py", "rs", "pl", "so", "zip", "mov", "app", "ps", "cc", "js", "ts", "go"])
+_FILE_ENDINGS: Final = frozenset(
+    ["md", "sh", "py", "rs", "pl", "so", "zip", "mov", "app", "ps", "cc", "js", "ts", "go"]
+)
 _VISIBLE: Final = frozenset("\t\n")
 # Letters and marks that are drawn as nothing.
 _BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
@@ -49,7 +51,7 @@ _JOINERS: Final = "\u200c\u200d"
 
 
 def hidden_character(text: str) -> str | None:
-    """Return the first character of a text that nobody sees and that is no newline, tab, or joiner in its place.
+    r"""Return the first character of a text that nobody sees and that is no newline, tab, or joiner in its place.
 
     Examples
     --------
@@ -86,7 +88,9 @@ def _unescaped(match: re.Match[str]) -> str:
 
 def _same_case(text: str) -> str:
     text = text.translate(_FOLDED)
-    return text.lower() if text.isascii() else unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+    return (
+        text.lower() if text.isascii() else unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+    )
 
 
 def _forms(text: str) -> list[str]:
@@ -97,9 +101,9 @@ def _forms(text: str) -> list[str]:
     if not text.isascii():
         forms += [unicodedata.normalize("NFKC", form).translate(_HYPHENS) for form in tuple(forms)]
     forms = list(dict.fromkeys(map(_same_case, forms)))
-    # Without emphasis, and without what leans on a name: Ann's, l'Oréal.
+    # Without emphasis, and with every apostrophe for a quote: Ann's, l'Oréal, 'ann@x.org'.
     plain = _EMPHASIS.sub(r"\2", forms[-1]) if "*" in text or "_" in text else forms[-1]
-    plain = _LEANING.sub(" ' ", plain)
+    plain = plain.replace("'", " ' ")
     return forms if plain == forms[-1] else [*forms, plain]
 
 
@@ -174,10 +178,6 @@ def _url_marks(token: str) -> tuple[list[str], str] | None:
     return [f"/{each}{page}" for each in schemes], f"/{scheme + ':' if scheme else ''}{page}"
 
 
-def _url_tokens(tokens: Iterable[str]) -> Iterable[str]:
-    return [token for token in tokens if ("." in token or "://" in token) and not token[0].isdigit() and "@" not in token]
-
-
 class SearchedText:
     """A text as it is searched: its tokens in order, and the values in it that may be written in another way."""
 
@@ -188,11 +188,9 @@ class SearchedText:
         keys: set[str] = set()
         whole: set[str] = set()
         for form in _forms(text[:MAX_READ]):
-            tokens = _tokens(form)
+            tokens, found, alone = _values(form)
             lists.append(tokens)
-            keys.update(tokens)
-            found, alone = _marks(form, tokens)
-            keys |= found
+            keys.update(tokens, found)
             whole |= {mark for option in alone for mark in option if len(option) == 1}
         self.tokens = lists[0]
         # No value reaches from one form into the next.
@@ -203,23 +201,25 @@ class SearchedText:
         """What all of it is, in other forms."""
 
 
-def _marks(form: str, tokens: list[str]) -> tuple[set[str], list[frozenset[str]]]:
-    """Return the other forms of the values in a text, and those of all of it."""
+def _values(form: str) -> tuple[list[str], set[str], list[frozenset[str]]]:
+    """Return the values of a text in order, their other forms, and those of all of it."""
     text, dates = without_dates(form)
-    left = tokens if text == form else _tokens(text)
-    marks = marks_of(left)
+    split = _tokens(text)
+    if dates:
+        split = [dates[int(token[1:])][0] if token[0] == READ else token for token in split]
+    marks, tokens = marks_of(split)
     found = {mark for readings in dates for mark in readings} | marks.keys()
-    for token in _url_tokens(tokens):
-        known = _url_marks(token)
-        found.update(known[0] if known else ())
-    end = len(left) - 1
-    while end > 0 and left[end][0] == GLUE:  # the end of a sentence
+    for token in tokens:
+        if ("." in token or "://" in token) and "@" not in token and (known := _url_marks(token)) is not None:
+            found.update(known[0])
+    end = len(split) - 1
+    while end > 0 and split[end][0] == GLUE:  # the end of a sentence
         end -= 1
     alone = [frozenset({mark}) for mark, span in marks.items() if span == (0, end)]
-    if dates and len(dates) >= len(left):
+    if dates and len(dates) >= len(split):
         first, *others = dates
         alone += [frozenset({mark, *[other for each in others for other in each[:1]]}) for mark in first]
-    return found, alone
+    return tokens, found, alone
 
 
 def searched(text: str) -> SearchedText:
@@ -245,7 +245,7 @@ class Needle:
             is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
             form = self.plain = _same_case(text).strip()
             found = self._number(str(value) if is_number else "") if is_number else self._text(form)
-            self.options = tuple(dict.fromkeys(found))
+            self.options = tuple(found)
 
     def _number(self, text: str) -> list[frozenset[str]]:
         mark = number_mark(text)
@@ -257,7 +257,7 @@ class Needle:
     def _text(self, form: str) -> list[frozenset[str]]:
         if form.startswith("mailto:") and _ADDRESS.fullmatch(form[7:]) and "?" not in form:
             form = form[7:]
-        tokens = _tokens(form)
+        tokens, _, alone = _values(form)
         if len(tokens) > 2 and tokens[-1][0] == GLUE and tokens[-1][1:].strip(".!?…") == "":
             tokens.pop()  # the end of a sentence
         if len(tokens) == 2 and tokens[0] == f"#{GLUE}":
@@ -269,7 +269,6 @@ class Needle:
         found = [frozenset(tokens)]
         if len(tokens) > 1:
             self.phrase = f" {' '.join(tokens)} "
-        _, alone = _marks(form, tokens)
         for option in alone:
             mark = next(iter(option))
             # Digits in groups are the same in the same groups; with a country in front they are one number.

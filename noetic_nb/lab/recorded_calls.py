@@ -253,7 +253,9 @@ def _of_run(run: Run) -> Iterator[RecordedCall]:
             before = executions[key] = _Execution(resources.get((where.thread_id, where.turn)))
         if isinstance(event, ToolCalled):
             if event.status not in _NOT_EVALUATED:
-                params = _call(event, before, tree_of(where).before(seq, event), partial(origins.at, where, seq, event.name))
+                params = _call(
+                    event, before, tree_of(where).before(seq, event), partial(origins.at, where, seq, event.name)
+                )
                 yield RecordedCall(run.run_id, seq, event.t_ms, where, "before_tool_call", params)
             continue
         # Before the response is judged: live, its own cost is counted as well.

@@ -124,7 +124,9 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
         frozenset({"item", "kept_data"}),
         frozenset({"item_checks"}),
         frozenset({"registry"}),
-        frozenset({"build", "call_ids", "log", "origins", "shared_prefix", "text_fields", "value_forms", "value_search"}),
+        frozenset(
+            {"build", "call_ids", "log", "origins", "shared_prefix", "text_fields", "value_forms", "value_search"}
+        ),
         frozenset({"messages"}),
         frozenset({"input_items"}),
     ),

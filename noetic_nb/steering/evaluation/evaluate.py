@@ -173,10 +173,11 @@ async def evaluate(
 async def _waited(answer: Awaitable[Any]) -> Any:
     """Wait for a rule. One that takes its cancellation for something else does not go on, and nor do the rules after it."""
     before = cancellations()
-    found = await awaited(begun_anew(answer))
-    if cancellations() > before:
-        raise asyncio.CancelledError
-    return found
+    try:
+        return await awaited(begun_anew(answer))
+    finally:
+        if cancellations() > before:
+            raise asyncio.CancelledError
 
 
 def _name_failed_rules(result: Evaluation) -> None:

@@ -151,9 +151,7 @@ def _check_origins(rule: SteeringRule, sequence: SequenceRule, params: Any) -> S
             fault = f"comes from {params.origin(value)}"
             if hidden is not None:
                 fault = f"holds a character that nobody sees (U+{ord(hidden):04X})"
-            text = (
-                f"{describe_sequence(rule, sequence)} The {name} of this call {fault}. Ask the user, or go on without it."
-            )
+            text = f"{describe_sequence(rule, sequence)} The {name} of this call {fault}. Ask the user, or go on without it."
         return SteeringDecision(SteeringAction(rule.action or "deny"), text, (rule.id,))
     return None
 
