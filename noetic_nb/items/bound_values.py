@@ -68,18 +68,19 @@ def _copy(value: Any, memo: dict[int, Any], depth: int) -> Any:
         return sequence
     if isinstance(value, tuple):
         return tuple.__new__(kind, [_copy(inner, memo, depth) for inner in value])
+    if kind is deque:
+        return deque([_copy(inner, memo, depth) for inner in value], value.maxlen)
+    if kind is set or kind is frozenset:
+        return kind([_copy(inner, memo, depth) for inner in value])
     if isinstance(value, set | frozenset | deque | bytearray):
-        twin = _shallow(value)
-        if kind in _SEQUENCES:
-            twin = kind([_copy(inner, memo, depth) for inner in value], *((value.maxlen,) if kind is deque else ()))
-        return twin
+        return _shallow(value)
     if isinstance(value, BaseModel):
         model = memo[id(value)] = BaseModel.__copy__(value)
         for part in (model.__dict__, model.__pydantic_extra__, model.__pydantic_private__):
             for name, inner in (part or {}).items():
                 part[name] = _copy(inner, memo, depth)  # type: ignore[index]
         return model
-    if is_dataclass(value) and kind.__new__ is object.__new__:
+    if _is_record(value):
         record = memo[id(value)] = object.__new__(kind)
         for name, inner in _attributes(value):
             object.__setattr__(record, name, _copy(inner, memo, depth))
@@ -91,6 +92,12 @@ def _shallow(value: Any) -> Any:
     import copy  # of what arguments rarely hold
 
     return copy.copy(value)
+
+
+def _is_record(value: Any) -> bool:
+    """Tell whether a value is a dataclass of no other kind: a twin of it can be made without calling anything of it."""
+    new: Any = type(value).__new__
+    return is_dataclass(value) and new is object.__new__
 
 
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
@@ -124,7 +131,7 @@ def may_change(value: Any) -> bool:
         elif isinstance(one, BaseModel):
             for part in (one.__dict__, one.__pydantic_extra__, one.__pydantic_private__):
                 waiting += (part or {}).values()
-        elif is_dataclass(one) and kind.__new__ is object.__new__:
+        elif _is_record(one):
             waiting += [inner for _, inner in _attributes(one)]
         elif kind is not bytearray:
             return True

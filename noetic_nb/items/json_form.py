@@ -54,7 +54,7 @@ def json_form(value: Any, *, _depth: int = 0) -> Any:
     >>> json_form({"sum": Decimal("12.50"), "count": Decimal("7.0"), "of": {3}})
     {'sum': 12.5, 'count': 7, 'of': (3,)}
     """
-    kind = type(value)
+    kind: Any = type(value)
     if kind in _PLAIN:
         return value
     if kind is float:
@@ -236,7 +236,8 @@ class ModelForm:
 
     def dump_fields(self, values: Mapping[str, Any]) -> Any:
         """Return some fields as frozen JSON data; no validator and no default factory is run."""
-        bare = self._model.__new__(self._model)
+        model: Any = self._model
+        bare = model.__new__(model)
         facts = {"__dict__": dict(values), "__pydantic_fields_set__": set(values)}
         for name, fact in {**facts, "__pydantic_extra__": None, "__pydantic_private__": None}.items():
             object.__setattr__(bare, name, fact)

@@ -100,7 +100,7 @@ def _binder(name: str) -> Binder:
             named = {key: value if key == "config" else copied(value) for key, value in named.items()}
         except ItemValidationError as exc:
             raise unfit(name, exc) from exc
-        given = positional[0] if positional else named.get("input")
+        given: Any = positional[0] if positional else named.get("input")
         more = {key: value for key, value in named.items() if key not in ("input", "config")}
         is_named = isinstance(given, Mapping) and all(type(key) is str for key in given) and not given.keys() & more
         bound = named_by((), {**(given if is_named else {"input": given}), **more})
