@@ -22,6 +22,10 @@ from pydantic.types import AllowInfNan
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(BaseModel)  # private to pydantic
+
 __all__ = ["RecordType", "made_quickly"]
 
 _PLAIN: Final = frozenset({int, float, bool, NoneType})
@@ -110,7 +114,7 @@ def _values(cls: type[BaseModel], data: Mapping[str, Any]) -> dict[str, Any] | N
     return values
 
 
-class RecordType(type(BaseModel)):  # type: ignore[misc]  # its class is private to pydantic
+class RecordType(ModelMetaclass):
     """The class of record classes whose constructor takes ``**data``: their signature lists the fields.
 
     Examples

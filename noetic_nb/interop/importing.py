@@ -167,8 +167,9 @@ def import_run(source: Any, *, format: str | None = None, progress: bool = True)
     'Hello.'
     """
     _check(format)
-    with Work("import_run", "runs", progress) as work, work.within():
-        return _only_run(source, format)
+    with Work("import_run", "runs", progress, keeps=False) as work, work.within():
+        run = _only_run(source, format)
+    return run
 
 
 def _only_run(source: Any, format: str | None) -> Run:

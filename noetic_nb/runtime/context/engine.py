@@ -102,7 +102,7 @@ class Engine:
             ]
         )
         """The layers that provide functions for the model, and how these are called."""
-        self.setups = StepSetups(config, stack, provided, None if outer is None else outer.setups)
+        self.setups: StepSetups = StepSetups(config, stack, provided, None if outer is None else outer.setups)
         self.prepared: tuple[tuple[Any, ...], tuple[Any, ...]] | None = None
         """What the last recorded request was prepared from, and what of that a run is told."""
         self._inner: dict[tuple[int, tuple[str, ...], bool], tuple[object, Engine]] = {}

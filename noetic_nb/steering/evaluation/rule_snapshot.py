@@ -5,7 +5,7 @@ What several conditions share (their bindings) is made once for each evaluation,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import field
 from functools import partial
 from itertools import takewhile
@@ -163,7 +163,7 @@ def prepare(rules: Iterable[SteeringRule]) -> PreparedRules:
 
 def _sequence(
     rule: SteeringRule, sequence: SequenceRule, params: Params, bindings: Bindings
-) -> SteeringDecision | None:
+) -> SteeringDecision | Awaitable[SteeringDecision | None] | None:
     return check_sequence(rule, sequence, params)
 
 

@@ -317,8 +317,9 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
     def _select(self, asked: Any, fields: dict[str, Any]) -> None:
         self._asked_by = asked
         given = fields["thread_id"]
-        if isinstance(given, str) and given not in self.run.threads:
-            fields["thread_id"] = next((name for name in self.run.threads if sendable(name) == given), given)
+        known = getattr(self.run, "threads", ())
+        if isinstance(given, str) and given not in known:
+            fields["thread_id"] = next((name for name in known if sendable(name) == given), given)
         try:
             self.selection.select(**fields)
         except NoeticConfigError:
