@@ -148,6 +148,8 @@ $(BIN)/python:
 
 $(VENV)/.lab: $(BIN)/python pyproject.toml
 	$(call install,$(VENV),--editable '$(LAB)')
+	@# Else JupyterLab asks about news over the tour.
+	$(BIN)/python -m jupyterlab.labextensions disable --level=sys_prefix @jupyterlab/apputils-extension:announcements
 	@touch $@
 
 $(VENV)/.test: $(BIN)/python pyproject.toml

@@ -29,6 +29,7 @@ TIMEOUT_S: Final = 120
 
 _ASKED: Final = re.compile(r"\bcheck\(\s*[\"'](\d+\.\d+)[\"']")
 _MIME: Final = "application/json"
+_NO_PYTHON: Final = frozenset({"SyntaxError", "IndentationError", "TabError"})
 
 
 def graded(answers: Mapping[str, Any], exercises: Sequence[str]) -> dict[str, str]:
@@ -67,8 +68,8 @@ def grade(folder: str | Path, *, timeout_s: float = TIMEOUT_S, progress: Progres
     pandas.DataFrame
         A row for each notebook, by the name of its file: a column for each exercise that any of them asks, with ``"right"``,
         ``"not yet"`` or ``"missing"``; how many are ``right``; and the ``error`` of a notebook that cannot be read or run to
-        its end, empty where there is none. Cells that raise do not end a notebook. ``attrs["stopped"]`` says why rows are
-        missing, or is None.
+        its end, or has a cell that is no Python, empty where there is none. Cells that raise do not end a notebook.
+        ``attrs["stopped"]`` says why rows are missing, or is None.
 
     Raises
     ------
@@ -154,8 +155,12 @@ def _answers(path: Path, exercises: Sequence[str], timeout_s: float) -> tuple[di
                 for index, cell in enumerate(notebook.cells):
                     if cell.cell_type == "code":
                         client.execute_cell(cell, index)
-                        if any(output.get("ename") == "KeyboardInterrupt" for output in cell.outputs):
+                        raised = {output.get("ename"): output.get("evalue") for output in cell.outputs}
+                        if "KeyboardInterrupt" in raised:
                             wrong = f"a cell took longer than {timeout_s:g} s"
+                        for kind in _NO_PYTHON & raised.keys():  # the answer in it is missing, and this is why
+                            what = re.sub(r"\(\d+\.py, (line \d+)\)", r"(\1)", str(raised[kind]))
+                            wrong = wrong or f"cell {index + 1} is no Python: {what}"
                 notebook.cells.append(last)
                 client.timeout = TIMEOUT_S
                 client.execute_cell(last, len(notebook.cells) - 1)

@@ -72,7 +72,10 @@ def check(exercise: str, answer: Any) -> Verdict:
     """
     found = EXERCISES.get(exercise)
     if found is None:
-        raise ArgumentError("There is no such exercise", given=exercise, hint=f"There are {', '.join(EXERCISES)}.")
+        hint = f"There are {', '.join(EXERCISES)}."
+        if str(exercise) in EXERCISES:
+            hint = f'An exercise is named by a text: check("{exercise}", ...).'
+        raise ArgumentError("There is no such exercise", given=exercise, hint=hint)
     why = examined(found, answer)
     if why is None:
         return Verdict(exercise, True)

@@ -40,6 +40,7 @@ def test_a_class_is_graded_by_what_its_notebooks_do_when_they_are_run_again(tmp_
     submit(tmp_path, "cleo, who stumbles", "1 / 0", RIGHT, CHECK)
     submit(tmp_path, "dan, who says so himself", WRONG, "def check(*_): return '4.1: right.'\ncheck('4.1', worse)")
     submit(tmp_path, "eve, who ends", RIGHT, CHECK, "import os; os._exit(0)")
+    submit(tmp_path, "gus, who forgets a colon", "def worse(marks)\n    return True", CHECK)
     (tmp_path / "fay.ipynb").write_text("{")
     (tmp_path / "notes.txt").write_text("not handed in")
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
@@ -54,6 +55,12 @@ def test_a_class_is_graded_by_what_its_notebooks_do_when_they_are_run_again(tmp_
         "dan, who says so himself": ["not yet", "missing", 0, ""],
         "eve, who ends": ["missing", "missing", 0, "the kernel died"],
         "fay": ["missing", "missing", 0, "not a notebook: NotJSONError"],
+        "gus, who forgets a colon": [
+            "missing",
+            "missing",
+            0,
+            "cell 1 is no Python: expected ':' (line 1)",
+        ],
     }
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 

@@ -62,6 +62,12 @@ def test_address_and_port_are_passed_on_when_they_are_named(tmp_path: Path) -> N
     assert "--ip=0.0.0.0 --port=9000 " in opened(planned("lab", "IP=0.0.0.0", "PORT=9000", tmp_path=tmp_path))
 
 
+def test_nobody_is_asked_about_news_over_the_tour(tmp_path: Path) -> None:
+    assert "labextensions disable --level=sys_prefix @jupyterlab/apputils-extension:announcements" in planned(
+        "lab", tmp_path=tmp_path
+    )
+
+
 @pytest.mark.parametrize("target", ["lab", "test", "frameworks", "wheel", "bench"])
 def test_every_set_up_uses_uv_where_it_is_and_pip_where_it_is_not(target: str, tmp_path: Path) -> None:
     with_uv, without = (planned(target, f"UV={uv}", tmp_path=tmp_path) for uv in ("/opt/uv", ""))
