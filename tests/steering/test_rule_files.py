@@ -9,6 +9,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -126,6 +127,50 @@ def test_the_published_schema_is_the_one_in_force() -> None:
 
 
 HEAD = "version: 1\nrules:\n"
+
+
+@pytest.mark.parametrize("text", ["010", "-010", "+07", "00", "007", "09"])
+@pytest.mark.parametrize(
+    "place", ["at_most: {}, tools: [t]", "at_most: 1, tools: [{}]", "at_most: 1, tools: [t], name: {}"]
+)
+def test_a_number_with_a_zero_in_front_is_refused_and_both_readings_named(text: str, place: str) -> None:
+    with pytest.raises(NoeticConfigError, match="octal") as caught:
+        parse_rules(HEAD + "- {id: a, " + place.format(text) + "}")
+
+    assert caught.value.code == "INVALID_RULE_FILE"
+    assert f"number {text}" in caught.value.what
+    assert f"write {text.lstrip('+-').lstrip('0') or '0'}" in caught.value.what
+    assert "line 3" in caught.value.what
+
+
+@pytest.mark.parametrize(("text", "count"), [("0", 0), ("10", 10), ("8", 8), ("+3", 3), ("100", 100)])
+def test_other_numbers_are_what_they_say(text: str, count: int) -> None:
+    (rule,) = parse_rules(HEAD + "- {id: a, tools: ['010'], at_most: " + text + "}")
+
+    assert (rule.sequence.count, rule.tools) == (count, ("010",))
+
+
+@pytest.mark.parametrize(
+    "decider", ["at_most: 1", "when: 'true'", "never_after: [x]", "only_from_user: []", "judge: {prompt: x}"]
+)
+@pytest.mark.parametrize("format", ["yaml", "json"])
+def test_a_rule_about_no_tool_is_refused(decider: str, format: Any) -> None:
+    text = HEAD + "- {id: a, tools: [], " + decider + "}"
+    if format == "json":
+        text = json.dumps(yaml.safe_load(text))
+
+    with pytest.raises(NoeticConfigError, match="no tool") as caught:
+        parse_rules(text, format=format)
+
+    assert caught.value.code == "INVALID_RULE_FILE"
+    assert list(jsonschema.Draft202012Validator(rule_file_schema()).iter_errors(yaml.safe_load(text)))
+
+
+def test_a_rule_in_code_names_a_tool_or_none_at_all() -> None:
+    with pytest.raises(NoeticConfigError, match="no tool"):
+        nn.SteeringRule(id="a", applies_to="before_tool_call", tools=[], predicate=lambda call: None)
+    with pytest.raises(NoeticConfigError, match="no tool"):
+        nn.RuleBook().when("true", id="a", tools=())
 
 
 @pytest.mark.parametrize(

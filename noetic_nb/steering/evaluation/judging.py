@@ -92,7 +92,8 @@ class Judging:
         self.late.queue_later(p.ctx, self._late_verdict(row, rule, p, verdict))
 
     async def _verdict(self, judge: LLMEval, p: Params, first: Any = None) -> SteeringDecision | None:
-        decision, _ = await call_judge(judge, p, max_retries=self.policy.max_retries, first=first)
+        asked = call_judge(judge, p, max_retries=self.policy.max_retries, first=first)
+        decision, _ = await begun_anew(asked)
         return decision
 
     async def _late_verdict(
