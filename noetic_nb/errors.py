@@ -173,8 +173,8 @@ def _like(error: BaseException, text: str, parts: list[Any]) -> BaseException:
     kind = type(error)
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__str__": lambda _: text}
     try:
-        made = type(kind.__name__, (kind,), names)
-        like = made.__new__(made)
+        made: Any = type(kind.__name__, (kind,), names)
+        like: BaseException = made.__new__(made)
         like.args = (text,)
         like.__dict__.update({name: _clean(value) for name, value in vars(error).items()})
     except Exception:  # a class that cannot be made without its arguments, or have others below it
@@ -183,24 +183,28 @@ def _like(error: BaseException, text: str, parts: list[Any]) -> BaseException:
     return like
 
 
+_CAUSE: Any = BaseException.__dict__["__cause__"]
+_CONTEXT: Any = BaseException.__dict__["__context__"]
+
+
 class _Chained:
     """An error that shows no secret in what it was raised from: tracebacks ask for the chain by these names."""
 
     @property
     def __cause__(self) -> BaseException | None:
-        return _shown(BaseException.__cause__.__get__(self))  # type: ignore[attr-defined]
+        return _shown(_CAUSE.__get__(self))
 
     @__cause__.setter
     def __cause__(self, error: BaseException | None) -> None:
-        BaseException.__cause__.__set__(self, error)  # type: ignore[attr-defined]
+        _CAUSE.__set__(self, error)
 
     @property
     def __context__(self) -> BaseException | None:
-        return _shown(BaseException.__context__.__get__(self))  # type: ignore[attr-defined]
+        return _shown(_CONTEXT.__get__(self))
 
     @__context__.setter
     def __context__(self, error: BaseException | None) -> None:
-        BaseException.__context__.__set__(self, error)  # type: ignore[attr-defined]
+        _CONTEXT.__set__(self, error)
 
 
 class NoeticError(_Chained, Exception):
@@ -374,7 +378,7 @@ def innermost(error: BaseException) -> BaseException:
             return error
         cause: object = error.facts.get("cause") if isinstance(error, NoeticError) else None
         if not isinstance(cause, BaseException):
-            cause = BaseException.__cause__.__get__(error)  # type: ignore[attr-defined]  # the very one
+            cause = _CAUSE.__get__(error)  # the very one
         if not isinstance(cause, BaseException):
             return error
         error = cause

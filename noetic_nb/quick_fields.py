@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from annotated_types import Ge, Gt, MinLen
 from pydantic import BaseModel
@@ -130,7 +130,7 @@ class RecordType(ModelMetaclass):
 
     @property
     def __signature__(cls) -> inspect.Signature:
-        fields: Mapping[str, FieldInfo] = cls.model_fields
+        fields: Mapping[str, FieldInfo] = cast(Any, cls).model_fields
         written = {name: kind for base in reversed(cls.__mro__) for name, kind in _written(base).items()}
         return inspect.Signature(
             [

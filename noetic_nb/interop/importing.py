@@ -169,7 +169,7 @@ def import_run(source: Any, *, format: str | None = None, progress: bool = True)
     _check(format)
     with Work("import_run", "runs", progress, keeps=False) as work, work.within():
         run = _only_run(source, format)
-    return run
+    return run  # noqa: RET504  # types: the block might swallow an error
 
 
 def _only_run(source: Any, format: str | None) -> Run:

@@ -224,8 +224,8 @@ def marks_of(tokens: Sequence[str]) -> tuple[Marks, list[str]]:
             while place <= end:
                 place = _number(tokens, place, place, _amount(tokens[place]), marks) + 1
             place = max(place, end + 1)
-        elif "-" in token and (words := _spoken(tokens, place))[0]:
-            place = _number(tokens, place, place + words[0] - 1, (words[1], None), marks) + 1
+        elif "-" in token and (spoken := _spoken(tokens, place))[0]:
+            place = _number(tokens, place, place + spoken[0] - 1, (spoken[1], None), marks) + 1
         else:
             place += 1
         kept += tokens[begin:place]

@@ -139,7 +139,8 @@ def as_figure(draw: Drawing) -> Drawing:
 
 
 def _save(save: Callable[..., None], whole: Figure, *args: Any, **kwargs: Any) -> None:
-    with rc_context(dict(VECTOR_FONTS)):
+    fonts: Any = VECTOR_FONTS
+    with rc_context(fonts):
         save(whole, *args, **kwargs)
 
 

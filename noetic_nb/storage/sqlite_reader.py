@@ -98,7 +98,7 @@ class Reader:
             row = self._one(_SELECT, (key,))
             if row is None:
                 return None
-            value = _parse(key, *row, self._path)
+            value = _parse(key, row[0], row[1], self._path)
             if self._cache_size:
                 self._remember(key, value)
             return value
@@ -113,7 +113,7 @@ class Reader:
         """Return the text under a key as it is stored, or None."""
         with self._lock:
             row = self._one(_SELECT, (key,))
-        return None if row is None else _checked(key, *row, self._path)
+        return None if row is None else _checked(key, row[0], row[1], self._path)
 
     def get_version(self, key: str) -> int | None:
         """Return the version of a key, or None."""

@@ -93,8 +93,8 @@ class Judging:
 
     async def _verdict(self, judge: LLMEval, p: Params, first: Any = None) -> SteeringDecision | None:
         asked = call_judge(judge, p, max_retries=self.policy.max_retries, first=first)
-        decision, _ = await begun_anew(asked)
-        return decision
+        found: tuple[SteeringDecision | None, Any] = await begun_anew(asked)
+        return found[0]
 
     async def _late_verdict(
         self,
