@@ -61,6 +61,7 @@ from .runs import Recorder as Recorder
 from .runs import Run as Run
 from .runs import load_run as load_run
 from .runs import record as record
+from .runs import recover as recover
 from .runtime import AgentConfig as AgentConfig
 from .runtime import AgentHarness as AgentHarness
 from .runtime import AgentReply as AgentReply

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import os
 import zlib
-from typing import Final
+from typing import BinaryIO, Final
 
 from noetic_nb.whole_files import regular_file
 
-__all__ = ["member_ends", "packed"]
+try:
+    import fcntl
+except ImportError:  # no such thing on Windows
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["THE_END", "is_unfinished", "member_ends", "packed"]
 
 _GZIP: Final = 31  # zlib's word for a gzip header
 _CHUNK: Final = 1 << 14
@@ -42,8 +47,33 @@ def packed(content: bytes) -> bytes:
     return b"".join([_START, _FIELD, length, _number(zlib.crc32(length)), body, rest])
 
 
+THE_END: Final = packed(b"")
+"""What stands at the end of a file whose run was stopped: a member without content."""
+
+
+def is_unfinished(path: str | os.PathLike[str]) -> bool:
+    """Tell whether a file whose members say their length has no end, and no process that goes on with it."""
+    with regular_file(path) as raw:
+        if not raw.read(_HEADER).startswith(_START + _FIELD):
+            return False  # of an older version, or written at once
+        raw.seek(max(0, os.fstat(raw.fileno()).st_size - len(THE_END)))
+        return raw.read() != THE_END and not _is_held(raw)
+
+
+def _is_held(file: BinaryIO) -> bool:
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        pass
+    return False
+
+
 def member_ends(path: str | os.PathLike[str]) -> tuple[list[int], bool]:
-    """Return where each whole member of a gzip file ends, up to a damaged one, and whether a last one is cut off."""
+    """Return where each whole member with content ends, up to a damaged one, and whether a last one is cut off."""
     ends: list[int] = []
     inflater = None
     rest = head = b""
@@ -65,9 +95,17 @@ def member_ends(path: str | os.PathLike[str]) -> tuple[list[int], bool]:
                 ends.append(raw.tell() - len(rest))
                 inflater = None
         size = raw.tell()
+    if ends[1:] and ends[-1] - ends[-2] == len(THE_END) and _ends_with(path, ends[-1]):
+        ends.pop()
     if inflater is None:
         return ends, False
     return ends, not says_length or _is_cut(head, size - (ends[-1] if ends else 0))
+
+
+def _ends_with(path: str | os.PathLike[str], end: int) -> bool:
+    with regular_file(path) as raw:
+        raw.seek(end - len(THE_END))
+        return raw.read(len(THE_END)) == THE_END
 
 
 def _is_cut(head: bytes, length: int) -> bool:

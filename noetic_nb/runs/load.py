@@ -20,17 +20,25 @@ from noetic_nb.events import ItemsAppended, RunEvent
 from noetic_nb.items import thaw
 from noetic_nb.items.item_checks import problem_of
 from noetic_nb.quick_records import dataclass
+from noetic_nb.redact import safe_logger
 from noetic_nb.runs.events.event_codec import SCHEMA, SCHEMA_VERSION, WireError, parse_event
 from noetic_nb.runs.events.payload import from_wire, parse_json
-from noetic_nb.runs.gzip_members import member_ends
+from noetic_nb.runs.gzip_members import is_unfinished, member_ends
 from noetic_nb.runs.run import Run
 from noetic_nb.whole_files import regular_file
 
-__all__ = ["MAX_BYTES", "MAX_LINE_BYTES", "Part", "RunFile", "load_run", "read_gzip", "read_run"]
+__all__ = ["MAX_BYTES", "MAX_LINE_BYTES", "UNFINISHED", "Part", "RunFile", "load_run", "read_gzip", "read_run"]
 
 # A thousand turns take about 20 MB; a gigabyte of zeros takes 1 MB on disk.
 MAX_BYTES: Final = 512 * 2**20
 """Most bytes a file may unpack to, unless `load_run` is given another number."""
+UNFINISHED: Final = "unfinished"
+"""The key of meta under which a run says that its file may lack turns."""
+_WHY_UNFINISHED: Final = (
+    "The process that saved this run ended before it could finish the file. The turns that were under way are missing. "
+    "nn.recover(run_file, storage) adds those that are in storage."
+)
+_LOG: Final = safe_logger("noetic_nb.runs")
 MAX_LINE_BYTES: Final = 64 * 2**20
 """Most bytes of one line; the largest tool outputs seen are below 1 MB."""
 
@@ -171,7 +179,8 @@ def load_run(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES, max_li
     Returns
     -------
     Run
-        Equal to the saved one, with secrets replaced.
+        Equal to the saved one, with secrets replaced. ``meta["unfinished"]`` says so where the process that saved it as it
+        grew was killed: `nn.recover` completes it.
 
     Raises
     ------
@@ -190,7 +199,11 @@ def load_run(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES, max_li
     if not isinstance(given, str | os.PathLike):
         hint = "Pass its path; a harness is followed by nn.record(harness)."
         raise NoeticConfigError("INVALID_OPTION", "load_run reads a file.", given=given, hint=hint)
-    return read_run(path, max_bytes=max_bytes, max_line_bytes=max_line_bytes).run
+    found = read_run(path, max_bytes=max_bytes, max_line_bytes=max_line_bytes)
+    if is_unfinished(path):
+        found.run.meta[UNFINISHED] = _WHY_UNFINISHED
+        _LOG.warning("%r: %s", os.fspath(path), _WHY_UNFINISHED)
+    return found.run
 
 
 class Part(NamedTuple):

@@ -29,7 +29,7 @@ async def test_no_flipped_bit_is_taken(tmp_path: Path) -> None:
     ends, _ = member_ends(path)
     seed = random.Random(2)
     # Every bit of the header of the last part, and many of all others.
-    places = [*range((ends[-2]) * 8, (ends[-2] + 24) * 8), *seed.sample(range(len(content) * 8), 1_500)]
+    places = [*range((ends[-2]) * 8, (ends[-2] + 24) * 8), *seed.sample(range(len(content) * 8), 300)]
     refused = 0
 
     for place in places:
@@ -40,7 +40,7 @@ async def test_no_flipped_bit_is_taken(tmp_path: Path) -> None:
             assert list(nn.load_run(damaged).events) == whole, f"byte {place // 8}, bit {place % 8}"
         except NoeticError:
             refused += 1
-    assert refused > 1_300
+    assert refused > 250
 
 
 async def test_a_part_that_was_cut_off_anywhere_is_left_out(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def test_no_flipped_bit_is_taken(tmp_path: Path) -> None:
     asyncio.run(write(path))
     content, refused = path.read_bytes(), 0
 
-    for number in range(250):
+    for number in range(150):
         place = seed.randrange(len(content) * 8)
         flipped = bytearray(content)
         flipped[place // 8] ^= 1 << place % 8
@@ -54,7 +54,7 @@ def test_no_flipped_bit_is_taken(tmp_path: Path) -> None:
         assert found in ("storage_failed", (sorted(VALUES), VALUES, VALUES)), f"byte {place // 8}, bit {place % 8}"
         for each in tmp_path.glob(f"{number}.db*"):
             each.unlink()
-    assert refused > 60
+    assert refused > 40
 
 
 @pytest.mark.parametrize("column", ["value", "checksum"])

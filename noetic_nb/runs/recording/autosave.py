@@ -18,7 +18,7 @@ from noetic_nb.ids import SYSTEM_IDS
 from noetic_nb.owner_only import owner_only
 from noetic_nb.redact import Redaction, redact_text, safe_logger
 from noetic_nb.runs.events.payload import to_wire
-from noetic_nb.runs.gzip_members import packed
+from noetic_nb.runs.gzip_members import THE_END, packed
 from noetic_nb.runs.recording.kept_turns import KeptTurn
 from noetic_nb.runs.save import event_line, header_line, json_line
 
@@ -249,6 +249,16 @@ class Autosave:
         except OSError:
             return False
         return True
+
+    def finish(self) -> None:
+        """Say at the end of the file that nothing is missing, where that is so, and let go of it."""
+        if self.error is None and not self._queue:
+            try:
+                self._check_own()
+                self._write(THE_END)
+            except OSError as error:
+                self._note(error.strerror or str(error))
+        self.close()
 
     @property
     def is_open(self) -> bool:

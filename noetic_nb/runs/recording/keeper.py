@@ -18,7 +18,7 @@ from noetic_nb.runs.recording.autosave import Autosave, cannot_save
 from noetic_nb.runs.recording.kept_turns import KeptTurn, KeptTurns, with_dropped
 from noetic_nb.runs.run import Run
 
-__all__ = ["RunKeeper", "bound", "open_autosave"]
+__all__ = ["RunKeeper", "bound", "is_saved_here", "open_autosave"]
 
 _LOG: Final = safe_logger("noetic_nb.runs")
 # A turn may take hours; this much of it is saved before it ends.
@@ -171,7 +171,7 @@ class RunKeeper:
         self.middle, self.has_room = None, False
         if self._file is not None and self.saves:
             self._save(self._turns.all)
-            self._file.close()
+            self._file.finish()
 
 
 def bound(run: Run, turns: KeptTurns) -> None:
@@ -223,6 +223,12 @@ def open_autosave(path: str, run: Run | None, new: Callable[[], Run], turns: Kep
         _LOG.error("The run could not be saved: %s", keeper.problem)
     _RUNS[key], _KEEPERS[key] = run, keeper
     return run
+
+
+def is_saved_here(path: str) -> bool:
+    """Tell whether this process saves a run to a file."""
+    keeper = _KEEPERS.get(os.path.realpath(path))
+    return keeper is not None and keeper.is_current()
 
 
 def _other_run(path: str) -> NoeticConfigError:
