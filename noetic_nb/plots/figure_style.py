@@ -79,7 +79,7 @@ DECISION_MARKERS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 # Whole fonts, which can be edited and searched; publishers refuse matplotlib's default, Type 3.
-VECTOR_FONTS: Final[Mapping[str, Any]] = MappingProxyType({"pdf.fonttype": 42, "ps.fonttype": 42})
+VECTOR_FONTS: Final[Any] = MappingProxyType({"pdf.fonttype": 42, "ps.fonttype": 42})
 # The page says which theme it has: Jupyter and its exports, VS Code; else the reader's own preference counts. Where none of it is
 # understood, or the sheet was taken away, the picture stays the one of a light page, and it is the one that is printed.
 NIGHT: Final = """

@@ -257,6 +257,7 @@ def test_a_figure_follows_the_theme_of_the_page(
 ) -> None:
     page = page_with_scripts
     page.goto(pictures(*options).as_uri())
+    assert "No description has been provided" not in pictures(*options).read_text(encoding="utf-8")
     for scheme in ("light", "dark"):  # Jupyter's theme counts, and not what the machine prefers
         page.emulate_media(media="screen", color_scheme=scheme)
         shown = page.locator(".noetic-nb-figure img").first.evaluate("el => getComputedStyle(el).content")

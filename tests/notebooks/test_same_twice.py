@@ -7,11 +7,12 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from nbconvert import HTMLExporter
 
-from notebooks.build import is_static_form
+from notebooks.build import is_static_form, masked
 from tests.kernels.forked import strangers
 from tests.notebooks.legal_order import before, shuffled
-from tests.notebooks.shown import ROOT, first_run, masked, run, shown
+from tests.notebooks.shown import ROOT, first_run, run, shown
 
 NOTEBOOKS = sorted([*(ROOT / "notebooks").glob("*.ipynb"), *(ROOT / "docs").rglob("*.ipynb")])
 LESSONS = [path for path in NOTEBOOKS if (ROOT / "notebooks" / "sources" / f"{path.stem}.py").exists()]
@@ -85,3 +86,14 @@ def test_the_mask_hides_addresses_and_names_of_outputs_only() -> None:
     text = "<f at 0x7f0bc8604f40> id=nn-b5f7e1e193f545589fd7bb8cc0fb6ee4 cost 0x12 118/151 item_36b2212d10240e36"
 
     assert masked(text) == "<f at ***> id=*** cost 0x12 118/151 item_36b2212d10240e36"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=[path.stem for path in NOTEBOOKS])
+def test_every_picture_that_is_kept_is_described(path: Path) -> None:
+    cells = [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+    pictures = [output for cell in cells for output in cell.outputs if "image/png" in output.get("data", {})]
+
+    assert [picture for picture in pictures if not picture.metadata.get("image/png", {}).get("alt")] == []
+    if pictures:  # the template for JupyterLab leaves descriptions out; what was just run has HTML of its own
+        page, _ = HTMLExporter(template_name="classic").from_filename(str(path))
+        assert "No description has been provided for this image" not in page

@@ -112,6 +112,27 @@ def test_a_python_rule_is_written_by_name_and_bound_by_who_loads_it(tmp_path: Pa
     assert loaded["small"] == rules["small"].model_copy(update={"source": None})
 
 
+@pytest.mark.parametrize("suffix", [".yaml", ".json"])
+def test_a_rule_book_saves_and_loads_itself(tmp_path: Path, suffix: str) -> None:
+    rules = RuleBook()
+    rules.at_most(3, "search")
+    rules.only_from_user("pay", "to")
+
+    @rules.rule(on="before_tool_call", tools=["pay"])
+    def small(call: Any) -> None: ...
+
+    path = rules.save(tmp_path / f"rules{suffix}")
+    loaded = RuleBook.load(path, functions={"small": small})
+
+    assert path == tmp_path / f"rules{suffix}"
+    assert [rule.id for rule in loaded] == [rule.id for rule in rules]
+    assert list(loaded) == list(load_rules(path, functions={"small": small}))
+    assert (loaded.version, loaded.changes) == (0, ())
+    for call in (lambda: RuleBook.load(path), lambda: rules.save(tmp_path / "rules.txt")):
+        with pytest.raises(NoeticConfigError):
+            call()
+
+
 def test_a_python_rule_without_its_function_is_an_error_and_not_left_out() -> None:
     with pytest.raises(NoeticConfigError, match="'small'") as caught:
         parse_rules("version: 1\nrules:\n- {id: small, python: small}", functions={"other": len})
