@@ -100,7 +100,7 @@ def suggestions(lines: Lines, desk: list[Run]) -> None:
         found = suggest(some, by=task_of)
         first = process_time() - began
         again = seconds(lambda some=some: suggest(some, by=task_of))
-        floor = seconds(lambda some=some: evaluate([rule], some))
+        floor = seconds(lambda some=some: evaluate([rule], some, on_unknown="warn"))
         about = f"{found.tried} rules on {len(some)} runs, {len(found)} found"
         what = f"rules suggested for {name} / one rule evaluated on all of {whose} runs"
         lines.ratio(what, again, floor, about=about, unit="s")

@@ -97,7 +97,13 @@ def _problem(
     by_place = [one.name for one in shown if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
     call = name.rpartition(".<locals>.")[2]
     given = args[1:] if is_method else args
-    unknown = next((key for key in kwargs if key not in named), None)
+    takes_any = any(one.kind is one.VAR_KEYWORD for one in shown)
+    # A record names its fields, whatever its constructor is written like.
+    unknown = (
+        None
+        if takes_any and shown[0].kind is not inspect.Parameter.VAR_KEYWORD
+        else next((key for key in kwargs if key not in named), None)
+    )
     if unknown is not None:
         hint = hints.get(unknown) or closest(unknown, named) or f"Its parameters are {', '.join(named)}."
         return ArgumentError(f"{call}() has no parameter {unknown!r}", given=kwargs[unknown], hint=hint)

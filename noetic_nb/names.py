@@ -6,12 +6,15 @@ A rule about ``pay`` that a tool named with a Cyrillic letter slips past would b
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
-from typing import Final
+from functools import lru_cache, partial
+from typing import Any, Final
 
 from noetic_nb.late_pattern import late_pattern
 
-__all__ = ["looks_alike", "nearest", "skeleton"]
+__all__ = ["LAMBDA", "function_name", "inside_partial", "looks_alike", "nearest", "skeleton"]
+
+LAMBDA: Final = "<lambda>"
+"""What Python calls a function without a name."""
 
 # Letters of other scripts that look like Latin ones in common fonts: the Cyrillic and Greek lines of Unicode's confusables.
 _FOREIGN: Final = "аеорсухіјѕһԁԛԝАВЕКМНОРСТУХІЈЅԚԜανορτυκχΑΒΕΖΗΙΚΜΝΟΡΤΥΧ"
@@ -69,3 +72,22 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     lower = {other.lower(): other for other in known}
     found = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
     return lower[found[0]] if found else None
+
+
+def function_name(function: Any) -> str:
+    """Return what a function is called; of ``functools.partial``, the function inside.
+
+    Examples
+    --------
+    >>> function_name(partial(partial(int), base=2))
+    'int'
+    """
+    inner = inside_partial(function)
+    return str(getattr(inner, "__name__", type(inner).__name__))
+
+
+def inside_partial(function: Any) -> Any:
+    """Return the function in ``functools.partial``, where its name, annotations and docstring are."""
+    while isinstance(function, partial):
+        function = function.func
+    return function

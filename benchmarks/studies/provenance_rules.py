@@ -181,7 +181,7 @@ def fit(runs: list[Run]) -> list[Atom]:
 
 def denied(rules: RuleBook, runs: list[Run]) -> set[str]:
     """Return the runs of which one call is denied."""
-    frame = backtest(RuleBook(), runs, candidate=rules)
+    frame = backtest(RuleBook(), runs, candidate=rules, on_unknown="warn")
     return set(frame[frame["change"] == "newly_denied"]["run_id"])
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from noetic_nb.cli.output import Output
@@ -13,7 +16,7 @@ from noetic_nb.long_work import Interrupted
 if TYPE_CHECKING:
     from noetic_nb.runs import Run
 
-__all__ = ["add_sources", "runs_of"]
+__all__ = ["add_on_unknown", "add_sources", "noted_targets", "runs_of"]
 
 DATA_SETS: Final = ("airline", "retail", "telecom", "agentdojo:banking", "agentdojo:workspace")
 _STANDARD_INPUT: Final = "-"
@@ -26,6 +29,31 @@ def add_sources(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--data", action="append", default=[], choices=DATA_SETS, help="a packaged data set")
     parser.add_argument("--format", help="what the sources are written in; recognised by default")
+
+
+def add_on_unknown(parser: ArgumentParser) -> None:
+    """Add what a rule means that names a tool or an argument that no run has."""
+    parser.add_argument(
+        "--on-unknown",
+        choices=("error", "warn"),
+        default="warn",
+        help="what a rule means that names a tool or an argument that no run has (warn)",
+    )
+
+
+@contextmanager
+def noted_targets(output: Output) -> Iterator[None]:
+    """Write warnings about rules that name what no run has as notes."""
+    from noetic_nb.steering.evaluation.rule_targets import UnknownTarget
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UnknownTarget)
+        yield
+    for warning in caught:
+        if isinstance(warning.message, UnknownTarget):
+            output.note(str(warning.message))
+        else:
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 def runs_of(

@@ -12,10 +12,11 @@ from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.interop.formats import agentdojo, inspect_logs, message_files, tau, tau2
-from noetic_nb.interop.formats.sources import Document, documents, read_document, refused
+from noetic_nb.interop.formats.sources import Document, documents, read_document, record, refused
 from noetic_nb.interop.spans import import_spans
 from noetic_nb.items.messages import MessageFormat
 from noetic_nb.long_work import Progress, Work
+from noetic_nb.names import nearest
 from noetic_nb.quick_records import dataclass
 from noetic_nb.runs import Run
 from noetic_nb.runs.events.event_codec import SCHEMA
@@ -59,6 +60,8 @@ _READERS: Final = (
 )
 _OWN: Final = "noetic"
 _OWN_START: Final = (b'{"bundle":', b'{"events":')
+# Of a wide table nobody reads all names.
+_MOST_KEYS: Final = 10
 
 
 def formats() -> tuple[str, ...]:
@@ -122,7 +125,30 @@ def _reader(document: Document, format: str | None) -> _Reader:
     for reader in _READERS:
         if format in reader.formats if format is not None else reader.looks_like(document):
             return reader
-    raise refused(document, "it is of no format that is known", hint=f"Formats: {', '.join(formats())}.")
+    given, hint = _seen(document)
+    raise refused(document, f"unrecognised format. Given: {given}", hint=f"{hint} Formats: {', '.join(formats())}.")
+
+
+# What documents of the formats have at their top.
+_WORDS: Final = ("role", "content", "messages", "tool_calls", "tool_call_id", "trajectory", "conversation", "spans")
+
+
+def _seen(document: Document) -> tuple[str, str]:
+    """Return what a document is, and what was probably meant."""
+    data = record(document, 0) if document.by_line else document.data
+    first, what = data, "a mapping"
+    if isinstance(data, list | tuple):
+        first, what = data[0] if data else None, f"a list of {len(data)}, the first a mapping"
+    if not isinstance(first, Mapping):
+        kind = type(first).__name__
+        given = f"a list of {kind}" if first is not data else f"{kind}"
+        return given, "Pass a list of messages, [{'role': 'user', 'content': 'Hi'}, ...], or a path."
+    keys = [str(key) for key in first][:_MOST_KEYS]
+    given = f"{what} with the keys {', '.join(map(repr, keys)) or 'none'}"
+    for key in keys:
+        if key not in _WORDS and (near := nearest(key, _WORDS)):
+            return given, f"Did you mean {near!r} in place of {key!r}?"
+    return given, "A message has the keys 'role' and 'content'."
 
 
 def _check(format: str | None) -> None:

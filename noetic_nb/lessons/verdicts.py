@@ -74,7 +74,9 @@ def check(exercise: str, answer: Any) -> Verdict:
     if found is None:
         hint = f"There are {', '.join(EXERCISES)}."
         if str(exercise) in EXERCISES:
-            hint = f'An exercise is named by a text: check("{exercise}", ...).'
+            raise ArgumentError(
+                "An exercise is named by text", given=exercise, hint=f"Write check({str(exercise)!r}, ...), in quotes."
+            )
         raise ArgumentError("There is no such exercise", given=exercise, hint=hint)
     why = examined(found, answer)
     if why is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.cards import with_card
 from noetic_nb.items import Item
@@ -132,6 +132,40 @@ class DisposeParams(_Dispose):
         return made_state(self[0])
 
 
+# What is often written in place of an attribute.
+_ARGUMENTS: Final = dict.fromkeys(("args", "arguments", "input", "params", "kwargs"), "call.tool_args")
+_OF_CALL: Final = (
+    _ARGUMENTS
+    | dict.fromkeys(("name", "tool", "function", "tool_call"), "call.tool_name")
+    | {
+        "id": "call.call_id",
+        "calls": "call.history",
+    }
+)
+_OF_PAST: Final = {
+    "tool_args": "past.args",
+    "arguments": "past.args",
+    "tool_name": "past.name",
+    "ok": "past.status == 'ok'",
+}
+_OF_RESPONSE: Final = dict.fromkeys(("content", "message", "output", "answer"), "response.text") | {
+    "usage": "response.response.usage",
+    "tool_calls": "response.items",
+}
+
+
+def _no_attribute(params: tuple[Any, ...], what: str, name: str, meant: Mapping[str, str]) -> AttributeError:
+    """Return the error of a rule or hook that reads what its parameters do not have."""
+    if name.startswith("__"):  # asked by Python itself, which has a way of its own then
+        return AttributeError(name)
+    known = [each for each in dir(type(params)) if not each.startswith("_") and each not in ("count", "index")]
+    from noetic_nb.arguments import closest  # read only where a name was not found
+
+    hint = f"Write {meant[name]}." if name in meant else closest(name, known)
+    text = f"{what} has no attribute {name!r}. {hint} There are {', '.join(known)}."
+    return AttributeError(" ".join(text.split()), name=name, obj=params)
+
+
 @with_card
 class _PastCall(NamedTuple):
     name: str
@@ -150,6 +184,9 @@ class PastCall(_PastCall):
     """
 
     __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        raise _no_attribute(self, "A past call", name, _OF_PAST)
 
     @property
     def args(self) -> Mapping[str, Any]:
@@ -197,6 +234,9 @@ class BeforeToolCallParams(_BeforeToolCall):
     """
 
     __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        raise _no_attribute(self, "A tool call", name, _OF_CALL)
 
     @property
     def state(self) -> Any:
@@ -293,6 +333,9 @@ class AfterModelCallParams(_AfterModelCall):
     """The model has responded: accept, guide or deny the response before it counts."""
 
     __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        raise _no_attribute(self, "A response", name, _OF_RESPONSE)
 
     @property
     def state(self) -> Any:

@@ -86,13 +86,18 @@ class StateNotCopied(NoeticError):
         except Exception:  # of a class of the user's own
             reason = ""
         kind, place = _uncopied(state)
+        hint = (
+            "Keep what is alive, such as locks, files and connections, in a variable outside of the state, or give its "
+            "class a method snapshot() or __deepcopy__() that copies it."
+        )
+        if kind == "coroutine":
+            hint = f"An `await` is missing: write `async def` for {hook!r}, and `await` what is called there."
         super().__init__(
             "layer_failed",
             f"The state of layer {layer_id!r} cannot be copied, so its {hook!r} changed nothing and the state from before "
             f"stays: {type(cause).__name__}: {reason}".rstrip(": "),
             given=f"{kind} at state{place}" if place else f"{kind} as the whole state",
-            hint="Keep what is alive, such as locks, files and connections, in a variable outside of the state, or give its "
-            "class a method snapshot() or __deepcopy__() that copies it.",
+            hint=hint,
             layer_id=layer_id,
             hook=hook,
         )

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any, Final, Literal, TypeAlias, get_args
 
+from noetic_nb.arguments import explained
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
 from noetic_nb.items import freeze
 from noetic_nb.items.frozen import FrozenDict
@@ -55,6 +56,10 @@ class CallTool:
     args: Mapping[str, Any] | None = field(compare=False)
     """The arguments as data; None for raw text."""
 
+    @explained(
+        positional="Name the arguments: CallTool('f', x=1). A mapping is unpacked: CallTool('f', **args).",
+        name="Name the tool: CallTool('f', x=1).",
+    )
     def __init__(self, name: str, /, **args: Any) -> None:
         try:
             frozen = freeze(args)

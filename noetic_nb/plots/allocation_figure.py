@@ -11,6 +11,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import ViewAssembled
 from noetic_nb.plots.figure_style import (
     LETTER,
     USUAL_SHARE,
@@ -32,6 +33,8 @@ __all__ = ["allocation"]
 # Two bars and their title, and room for each name below the picture, in inches.
 HEIGHT: Final = 3.8
 HEIGHT_A_LAYER: Final = 0.14
+# Of a long run nobody reads all turns.
+MOST_NAMES: Final = 6
 
 
 @as_figure
@@ -78,8 +81,15 @@ def allocation(
     for event in run_of(run).events:
         calls.take(event)
     if not calls.all and not calls.lacks_plans and (turn is not None or thread_id is not None):
+        known = sorted(
+            {(each.where.thread_id, each.where.turn) for each in run_of(run).events if isinstance(each, ViewAssembled)}
+        )
+        names = ", ".join([f"turn {number} of thread {name!r}" for name, number in known[:MOST_NAMES]])
         raise NoeticConfigError(
-            "UNKNOWN_TURN", "No model was called there.", given=(turn, thread_id), hint="Look at `run.turns`."
+            "UNKNOWN_TURN",
+            "No model was called there.",
+            given={"turn": turn, "thread_id": thread_id},
+            hint=f"There are {names}{' and more, see `run.turns`' if len(known) > MOST_NAMES else ''}.",
         )
     axes, look = axes_for(ax, theme, height=HEIGHT + HEIGHT_A_LAYER * len(calls.order))
     axes.set_xlabel("tokens")

@@ -48,6 +48,9 @@ _MOST: Final = 10**12
 _MOST_IN_PART: Final = 10**7
 
 
+_NOT_OURS: Final = "Pass a file that Run.save wrote; other recordings are read by nn.import_run(path)."
+
+
 class _File:
     """A file being read: knows its place for the errors and its allowance for the memory."""
 
@@ -98,7 +101,7 @@ class _File:
                 self.fail("it ends too early.", "It was cut off; copy or download it again.", error)
         except gzip.BadGzipFile as error:
             if not self._is_unfinished():
-                self.fail(f"it is no gzip file, or a damaged one ({error}).", "Pass a file that Run.save wrote.", error)
+                self.fail(f"it is not a gzip file, or a damaged one ({error}).", _NOT_OURS, error)
         except zlib.error as error:
             self.fail(f"its compressed data is damaged ({error}).", "Copy or download it again.", error)
         except OSError as error:
@@ -143,11 +146,11 @@ def read_gzip(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> by
 
 def _run_of(file: _File, header: Any) -> tuple[Run, int]:
     if not isinstance(header, dict) or header.get("schema") != SCHEMA:
-        file.fail(f"its first line is not the header of a run ({header!r:.80}).", "Pass a file that Run.save wrote.")
+        file.fail(f"its first line is not the header of a run ({header!r:.80}).", _NOT_OURS)
     version = header.get("version")
     # `type`, not isinstance: true is an int, and no version.
     if type(version) is not int or version < 1:
-        file.fail(f"its version is {version!r:.40}, not a whole number.", "Pass a file that Run.save wrote.")
+        file.fail(f"its version is {version!r:.40}, not a whole number.", _NOT_OURS)
     if version > SCHEMA_VERSION:
         file.fail(
             f"it has version {version}, and this library reads up to {SCHEMA_VERSION}.", "Upgrade noetic_nb to read it."
@@ -155,10 +158,10 @@ def _run_of(file: _File, header: Any) -> tuple[Run, int]:
     run_id, meta, count = header.get("run_id"), header.get("meta"), header.get("events")
     for name, value, kind in (("run_id", run_id, str), ("meta", meta, dict), ("events", count, int)):
         if type(value) is not kind:
-            file.fail(f"its header lacks a good `{name}` ({value!r:.80}).", "Pass a file that Run.save wrote.")
+            file.fail(f"its header lacks a good `{name}` ({value!r:.80}).", _NOT_OURS)
     bundle = header.get("bundle")
     if bundle is not None and type(bundle) is not dict:
-        file.fail(f"its header lacks a good `bundle` ({bundle!r:.80}).", "Pass a file that Run.save wrote.")
+        file.fail(f"its header lacks a good `bundle` ({bundle!r:.80}).", _NOT_OURS)
     run = Run(run_id, meta=file.data(meta))
     run.bundle = None if bundle is None else file.data(bundle)
     return run, int(count)  # type: ignore[arg-type]  # int by the check above
@@ -234,7 +237,7 @@ def read_run(
     lines = file.unpacked()
     first = next(lines, None)
     if first is None:
-        file.fail("it is empty.", "Pass a file that Run.save wrote.")
+        file.fail("it is empty.", _NOT_OURS)
     run, count = _run_of(file, file.parsed(first))
     found: list[tuple[int, RunEvent]] = []
     parts: list[Part] = []

@@ -14,6 +14,7 @@ from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.steering.evaluation.rule_targets import unknown_targets
 from noetic_nb.steering.rulebook.rulebook import unused_books
 from noetic_nb.steps import SpawnStep, Step
+from noetic_nb.steps.tools import DESCRIBE, lacking
 from noetic_nb.steps.traverse import llm_steps, steps_within
 
 __all__ = ["Finding", "find"]
@@ -61,12 +62,17 @@ def _steps(config: AgentConfig, models: ModelClient | Mapping[str, ModelClient] 
 
 
 def _tools(engine: Engine) -> Iterator[Finding]:
+    seen: set[str] = set()
     for step in llm_steps(engine.config.step):
         try:
             tools = engine.setups.tools(step)
         except NoeticConfigError as exc:
             yield Finding("error", exc.code, exc.what, exc.hint)
             continue
+        for tool in tools.tools:
+            if (lack := lacking(tool)) and tool.name not in seen:
+                seen.add(tool.name)
+                yield Finding("warning", "UNDESCRIBED_TOOL", f"Tool {tool.name!r} {lack}.", DESCRIBE)
         if any(tool.needs_approval for tool in tools.tools) and engine.approve is None:
             yield Finding(
                 "warning",

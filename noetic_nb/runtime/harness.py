@@ -47,7 +47,7 @@ from noetic_nb.steps import Channel, Step
 from noetic_nb.steps.output_codec import system_instructions
 from noetic_nb.steps.records import as_step
 from noetic_nb.steps.traverse import llm_steps
-from noetic_nb.storage import StorageAdapter
+from noetic_nb.storage import InMemoryStorage, StorageAdapter
 from noetic_nb.tokens import Tokenizer
 
 if TYPE_CHECKING:  # loaded when they are first wanted
@@ -89,7 +89,7 @@ class AgentHarness:
         ``memory://notes``, or any filesystem of fsspec. Instead of the configuration's.
     shell : Shell, optional
         What runs commands, as ``ctx.shell``: a `LocalShell`, a `ScriptedShell`, or your own. Instead of the configuration's.
-    checkpoints : bool or Checkpoints
+    checkpoints : bool or Checkpoints, optional
         Keep conversations and turns in the storage: a new harness continues every thread where it was left, and
         `resume` a turn that a crash cut off. Run a thread in one harness at a time.
 
@@ -117,7 +117,7 @@ class AgentHarness:
         diagnostic: Diagnostic = log_diagnostic,
         fs: Any = None,  # of fsspec, which has no types
         shell: Shell | None = None,
-        checkpoints: bool | Checkpoints = False,
+        checkpoints: bool | Checkpoints | None = None,
     ) -> None:
         check_arguments(config, storage, clock, ids, tokenizer, approve, diagnostic)
         counted_by = counter_of(config.tokenizer if tokenizer is None else tokenizer)
@@ -151,12 +151,13 @@ class AgentHarness:
         )
         self._stop_watching: Callable[[], None] | None = None
         self._durable: DurableThreads | None = None
-        if checkpoints is not False:
+        if checkpoints is not None and checkpoints is not False:
             # Loaded here, with the storage formats it needs, as most harnesses keep no checkpoints.
             from noetic_nb.runtime.threads.durable_threads import durable_threads
 
             self._durable = durable_threads(self._engine, self, checkpoints)
         self._threads = self._durable or Threads(self._engine, self)
+        self._threads.forgets = checkpoints is None and storage is not None and not isinstance(storage, InMemoryStorage)
 
     # -- turns --------------------------------------------------------------------------------------------------
 
@@ -469,8 +470,16 @@ class AgentHarness:
         )
 
     def memory(self, thread_id: str = "default") -> MemoryView:
-        """Return the memory of a thread: look at it, edit it, rewind it; see `MemoryView`."""
+        """Return the memory of a thread: look at it, edit it, rewind it; see `MemoryView`.
+
+        Looking for a state on a thread that is not there is ``UNKNOWN_THREAD``, where any is.
+        """
         return self._threads.memory(thread_id)
+
+    @property
+    def turn_count(self) -> int:
+        """How many turns the threads in memory have had."""
+        return sum([thread.turn for thread in self._threads.by_id.values()])
 
     def status(self, thread_id: str = "default") -> ThreadStatus:
         """Return what a thread is doing now.

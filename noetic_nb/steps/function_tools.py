@@ -5,7 +5,6 @@ A parameter named ``ctx`` is not part of what the model sees: it receives the ex
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Iterator
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints, overload
@@ -15,12 +14,12 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
 from noetic_nb.items.json_form import form_of, without_json_form
 from noetic_nb.models.client import ToolSpec
-from noetic_nb.steps.tools import Tool, spec_tokens, wire_name
+from noetic_nb.names import LAMBDA, function_name, inside_partial
+from noetic_nb.steps.tools import Tool, spec_tokens, twin_error, wire_name
 
-__all__ = ["LAMBDA", "as_tools", "chooses_tools", "function_name", "make_tool", "tool", "without_name"]
+__all__ = ["as_tools", "chooses_tools", "make_tool", "tool", "without_name"]
 
 CONTEXT: Final = "ctx"
-LAMBDA: Final = "<lambda>"
 
 
 def _result_type(returns: Any) -> Any:
@@ -34,19 +33,6 @@ def _result_type(returns: Any) -> Any:
     return Any if kind in (Iterator, Iterable) else returns
 
 
-def function_name(function: Callable[..., Any]) -> str:
-    """Return what a function is called; of ``functools.partial``, the function inside.
-
-    Examples
-    --------
-    >>> function_name(functools.partial(int, base=2))
-    'int'
-    """
-    inner = _inside(function)
-    name: str = getattr(inner, "__name__", type(inner).__name__)
-    return name
-
-
 def without_name(function: Callable[..., Any]) -> NoeticConfigError:
     """Return the error of a lambda: rules and models know tools by their names."""
     return NoeticConfigError(
@@ -57,18 +43,11 @@ def without_name(function: Callable[..., Any]) -> NoeticConfigError:
     )
 
 
-def _inside(function: Any) -> Any:
-    """Return the function in ``functools.partial``, where annotations and docstring stand."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return function
-
-
 def _parameters(function: Callable[..., Any], name: str) -> tuple[type[BaseModel], Any, bool]:
     signature = inspect.signature(function)
     try:
         # Resolved, as annotations are texts in modules that postpone them; the extras hold notes for the schema.
-        hints = get_type_hints(_inside(function), include_extras=True)
+        hints = get_type_hints(inside_partial(function), include_extras=True)
     except NameError as exc:
         raise NoeticConfigError(
             "INVALID_TOOL",
@@ -151,7 +130,7 @@ def make_tool(
     streams = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
     if streams:
         returns = _result_type(returns)
-    about = inspect.getdoc(_inside(function)) or "" if description is None else description
+    about = inspect.getdoc(inside_partial(function)) or "" if description is None else description
     try:
         schema = model.model_json_schema()
         output: TypeAdapter[Any] = TypeAdapter(returns)
@@ -249,6 +228,11 @@ def tool(
 def as_tools(value: object) -> object:
     """Return one tool or function, or several, as a tuple of tools; anything else as it is.
 
+    Raises
+    ------
+    NoeticConfigError
+        ``TOOL_NAME_COLLISION`` for two different tools of one name, or what `make_tool` raises.
+
     Examples
     --------
     >>> as_tools(tool(len_of := (lambda text: len(text)), name="length"))[0].name
@@ -257,7 +241,12 @@ def as_tools(value: object) -> object:
     if isinstance(value, Tool) or callable(value):
         value = [value]
     if isinstance(value, list | tuple):
-        return tuple([one if isinstance(one, Tool) or not callable(one) else make_tool(one) for one in value])
+        made = tuple([one if isinstance(one, Tool) or not callable(one) else make_tool(one) for one in value])
+        functions: dict[str, Any] = {}
+        for one in made:
+            if isinstance(one, Tool) and functions.setdefault(one.name, one.execute) is not one.execute:
+                raise twin_error(one.name)
+        return made
     return value
 
 

@@ -110,7 +110,9 @@ class Tool:
         facts.append(("arguments", tuple(self.spec.parameters.get("properties", ()))))
         said = (self.needs_approval, "waits for approval"), (self.streams, "streams")
         facts += [(text, True) for holds, text in said if holds]
-        return Card("Tool", self.name, [*facts, ("tokens", self.tokens)])
+        lack = lacking(self)
+        notes = [f"This tool {lack}. {DESCRIBE}"] if lack else []
+        return Card("Tool", self.name, [*facts, ("tokens", self.tokens)], notes=notes)
 
     def arguments(self, text: str | Mapping[str, Any]) -> dict[str, Any]:
         """Check arguments, given as the JSON text a model wrote or as a mapping.
@@ -234,7 +236,17 @@ class Tool:
             text = "."  # such as a lone surrogate, which compact JSON can write
         # Numbers with a fraction are written as ECMAScript does, which costs more.
         if "." in text or "e-" in text or "e+" in text:
-            return compact_json(self.output.serializer.to_python(result, mode="json"))
+            try:
+                return compact_json(self.output.serializer.to_python(result, mode="json"))
+            except (ValueError, TypeError) as exc:
+                raise NoeticError(
+                    "tool_failed",
+                    f"the result of {self.name!r}, of type {type(result).__name__}, cannot be sent to a model",
+                    given=result,
+                    hint="Return text or JSON data; of a DataFrame frame.to_string() or frame.to_dict('records').",
+                    reason="invalid_result",
+                    tool_name=self.name,
+                ) from exc
         return text
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -314,13 +326,47 @@ def spec_tokens(spec: ToolSpec, tokenizer: Tokenizer = estimate_tokens) -> int:
     return tokenizer(compact_json(shown))
 
 
+DESCRIBE: Final = "The model chooses by these words: write a docstring, and annotate each parameter."
+
+
+def lacking(tool: Tool) -> str:
+    """Return what the definition of a tool does not tell the model, empty where it tells all it should.
+
+    Examples
+    --------
+    >>> from noetic_nb.steps import tool
+    >>> lacking(tool(lambda order_id: order_id, name="lookup"))
+    "has no description; the types of 'order_id' are not known"
+    """
+    properties = tool.spec.parameters.get("properties")
+    fields = properties.items() if isinstance(properties, Mapping) else ()
+    untyped = [name for name, field in fields if isinstance(field, Mapping) and not field.keys() & _TYPED]
+    parts = [] if tool.description.strip() else ["has no description"]
+    parts += [f"the types of {', '.join(map(repr, untyped))} are not known"] if untyped else []
+    return "; ".join(parts)
+
+
+# What says of a field what it may be.
+_TYPED: Final = frozenset({"type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const", "description"})
+
+
+def twin_error(name: str) -> NoeticConfigError:
+    """Return the error of two different tools of one name, of which a model could reach one only."""
+    return NoeticConfigError(
+        "TOOL_NAME_COLLISION",
+        f"Two tools are called {name!r}: the model could not tell them apart.",
+        given=name,
+        hint="Rename one of them: nn.tool(function, name='...').",
+    )
+
+
 class ToolSet:
     """The tools of one llm step: found by the name the model uses, canonical or as it travels on the wire.
 
     Raises
     ------
     NoeticConfigError
-        ``TOOL_NAME_COLLISION`` where two different tools would look alike to a provider.
+        ``TOOL_NAME_COLLISION`` where two different tools have one name, or would look alike to a provider.
     """
 
     __slots__ = ("_by_name", "_counted", "_offered", "_others", "specs", "tokens", "tools")
@@ -356,7 +402,9 @@ class ToolSet:
                     hint="Rename one of them.",
                 )
             if known is not None:
-                continue  # the first of a name wins: a step's own tools come before those of layers
+                if known.execute is one.execute:
+                    continue  # made twice of one function
+                raise twin_error(one.name)
             self._by_name[wire_name(one.name)] = one
             self._by_name[one.name] = one
             kept.append(one)

@@ -102,7 +102,7 @@ def test_a_growing_run_is_followed_and_layers_are_chosen(notebook: Open, cells_o
     opened = notebook(*cells_of("Run", [LONG, "run = Run()\nshown = MemoryView(run)\nshown"]))
     opened.run_all()
     root = opened.view
-    expect(root.locator(".nn-empty")).to_contain_text("No layer is known yet.")
+    expect(root.locator(".nn-empty")).to_contain_text("No layer has kept anything yet.")
 
     opened.kernel.run("run.append(wrote(3)); run.append(wrote(6))")
     expect(root.locator(".nn-detail-head")).to_have_text("After turn 6, store")

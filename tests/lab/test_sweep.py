@@ -591,3 +591,14 @@ def test_a_script_is_fresh_for_every_run() -> None:
     model = ScriptedModel(["one"])
     frame = sweep({"word": ["a", "b"]}, _airline(2), metrics={"m": lambda run: 1}, apply=_ask, model=model, n_jobs=1)
     assert frame["failed"].tolist() == [0, 0]
+
+
+def test_a_metric_that_fails_on_every_run_is_an_error_and_not_a_column_of_nothing() -> None:
+    def broken(run: Run) -> float:
+        return float(run.nope)  # type: ignore[attr-defined]
+
+    with pytest.raises(NoeticConfigError, match="'broken' failed on every run: AttributeError") as refused:
+        sweep(SPACE, _airline(2), metrics={"s": stopped, "broken": broken}, regulator=ANN, n_jobs=1)
+    assert refused.value.code == "METRIC_FAILED"
+    unknown = sweep(SPACE, _airline(2), metrics={"unknown": lambda run: None}, regulator=ANN, n_jobs=1)
+    assert unknown["failed"].tolist() == [0] * len(unknown)

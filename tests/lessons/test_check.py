@@ -96,3 +96,8 @@ print(forbidden)
 
     assert done.stdout.strip() == "[]"
     assert not list(tmp_path.iterdir())
+
+
+def test_an_exercise_without_its_quotes_is_understood() -> None:
+    with pytest.raises(ArgumentError, match=r"Write check\('1.1', ...\), in quotes"):
+        check(1.1, len)  # type: ignore[arg-type]

@@ -189,3 +189,8 @@ def test_what_is_not_there_is_named() -> None:
         plots.trends(demo_run(), ax=[Figure().subplots()])
 
     assert [caught.value.code for caught in (turn, thread, axes)] == ["UNKNOWN_TURN", "UNKNOWN_THREAD", "INVALID_AXES"]
+
+
+def test_a_turn_that_is_not_there_is_answered_with_those_that_are() -> None:
+    with pytest.raises(NoeticConfigError, match="There are turn 1 of thread"):
+        plots.allocation(demo_run(), turn=99)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import cache
 from typing import Any
 
@@ -42,6 +43,12 @@ def calibration(word: str) -> nn.lab.Calibration:
 def recorded() -> list[nn.Run]:
     """Return runs that no text of a gallery is in."""
     return list(datasets.airline()[:4])
+
+
+def evaluation(rules: nn.RuleBook) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its rule is about no tool that was recorded
+        return nn.lab.evaluate(rules, recorded(), on_unknown="warn")
 
 
 def gallery(text: str = QUESTION) -> dict[str, Any]:
@@ -120,7 +127,7 @@ def gallery(text: str = QUESTION) -> dict[str, Any]:
         "shell result": nn.ShellResult(stdout=text, stderr=text, exit_code=1),
         "comparison": nn.compare(run, other),
         "paired": nn.compare([run], [run], samples=10),
-        "evaluation": nn.lab.evaluate(rules, recorded()),
+        "evaluation": evaluation(rules),
         "calibration": calibration(raw),
         "suggestion": found,
         "suggestions": Suggestions([found], tried=2, fitted=1, reason=text),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import html
 import threading
 import weakref
 from typing import Any
@@ -295,3 +296,25 @@ def test_neither_run_nor_selection_keeps_an_object_alive_that_only_listens() -> 
 
     assert gone() is None
     assert run._listeners == selection._observers == []
+
+
+@pytest.mark.parametrize("view", RUN_VIEWS)
+def test_a_thread_or_a_turn_that_is_not_there_is_named(view: Any) -> None:
+    run = demo_run()
+    name = run.threads[0]
+    last = max(event.where.turn for event in run.events if event.where.thread_id == name)
+    for pinned, words in (
+        ({"thread_id": f"{name}x"}, f"There is no thread '{name}x' yet. Did you mean '{name}'?"),
+        ({"thread_id": name, "turn": 99}, f"There is no turn 99 yet. The last one is {last}."),
+    ):
+        with view(run, **pinned) as opened:
+            assert words in opened.to_text()
+            assert words in html.unescape(opened.to_html())
+
+
+def test_nothing_is_missing_while_nothing_has_happened() -> None:
+    moment = Moment("ann", turn=3)
+
+    assert moment.missing([], {}) == ""
+    assert moment.missing(["ann"], {"ann": 0}) == ""
+    assert "and 3 more" in moment.missing([f"thread {number}" for number in range(13)], {})

@@ -7,7 +7,7 @@ from typing import Any
 
 from noetic_nb.cli.command import FINDINGS, FINE, Command
 from noetic_nb.cli.output import Output
-from noetic_nb.cli.run_arguments import add_sources, runs_of
+from noetic_nb.cli.run_arguments import add_on_unknown, add_sources, noted_targets, runs_of
 
 __all__ = ["BACKTEST"]
 
@@ -18,6 +18,7 @@ _MOST_LINES = 50
 def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("rules", metavar="RULES", help="the candidate: a rule file, .yaml or .json")
     add_sources(parser)
+    add_on_unknown(parser)
     parser.add_argument("--against", metavar="RULES", help="the rules in force; none by default")
     parser.add_argument("--max-changes", type=int, default=0, metavar="N", help="how many decisions may change (0)")
 
@@ -29,7 +30,8 @@ def _run(given: Namespace, output: Output) -> int:
     candidate = load_rules(given.rules)
     in_force: Any = () if given.against is None else load_rules(given.against)
     runs, unread = runs_of(given, output)
-    table = backtest(in_force, runs, candidate=candidate)
+    with noted_targets(output):
+        table = backtest(in_force, runs, candidate=candidate, on_unknown=given.on_unknown)
     summary = {name: int(number) for name, number in table.attrs["summary"].items()}
     changed = table[table["change"] != "unchanged"]
     # A frame has NaN where it has nothing.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb.cli.command import FINDINGS, FINE, Command
 from noetic_nb.cli.output import Output
-from noetic_nb.cli.run_arguments import add_sources, runs_of
+from noetic_nb.cli.run_arguments import add_on_unknown, add_sources, noted_targets, runs_of
 
 if TYPE_CHECKING:
     from noetic_nb.lab.statistics.intervals import Count
@@ -30,6 +30,7 @@ def _rate(text: str) -> float:
 def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("rules", metavar="RULES", help="a rule file, .yaml or .json")
     add_sources(parser)
+    add_on_unknown(parser)
     parser.add_argument(
         "--outcome", default="outcome", metavar="KEY", help="the key of a run's meta with its label (outcome)"
     )
@@ -65,7 +66,8 @@ def _run(given: Namespace, output: Output) -> int:
 
     rules = load_rules(given.rules)
     runs, unread = runs_of(given, output)
-    evaluation = evaluate(rules, runs, outcome=given.outcome)
+    with noted_targets(output):
+        evaluation = evaluate(rules, runs, outcome=given.outcome, on_unknown=given.on_unknown)
     missed = _missed(given, evaluation)
     output.text(repr(evaluation), *[f"limit not kept: {text}" for text in missed])
     counts = {name: getattr(evaluation, name) for name in _LINES}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -15,11 +16,14 @@ from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.load import MAX_BYTES, MAX_LINE_BYTES, read_gzip
 from noetic_nb.whole_files import regular_file
 
-__all__ = ["ZIP", "Document", "documents", "read_bytes", "read_document", "record", "refused"]
+__all__ = ["ZIP", "Document", "as_rows", "documents", "read_bytes", "read_document", "record", "refused"]
 
 _GZIP: Final = b"\x1f\x8b"
 ZIP: Final = b"PK\x03\x04"
 _NOT_BLANK: Final = re.compile(rb"\S")
+_TABLES: Final = frozenset({".csv", ".tsv", ".xlsx", ".xls", ".parquet", ".feather"})
+# What a table of several conversations tells them apart by.
+_CONVERSATIONS: Final = ("conversation_id", "thread_id", "session_id")
 # No path is longer; JSON text nearly always is, or begins with a bracket.
 _LONGEST_PATH: Final = 4_096
 
@@ -73,7 +77,7 @@ def documents(source: Any) -> Iterator[Path | Document]:
         if isinstance(source, str | bytes | bytearray):
             yield _parsed(bytes(source) if not isinstance(source, str) else source.encode(), None)
         else:
-            yield Document(source)
+            yield Document(as_rows(source))
     elif path.is_dir():
         found = sorted(each for each in path.rglob("*") if each.is_file() and not each.name.startswith("."))
         if not found:
@@ -112,6 +116,9 @@ def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
             if start[:2] != _GZIP and start != ZIP:
                 # No more than its size, as memory for the most that a file may hold is slow to get.
                 content += file.read(os.fstat(file.fileno()).st_size)
+    except FileNotFoundError as error:
+        hint = "Check the path. A conversation is a list of messages: [{'role': 'user', 'content': 'Hi'}, ...]."
+        raise refused(Document(None, path), "there is no such file", hint=hint) from error
     except OSError as error:
         hint = "The loaders of lab.datasets take a larger max_bytes, if you trust it."
         raise refused(
@@ -131,7 +138,60 @@ def _parsed(content: bytes, path: Path | None) -> Document:
     try:
         return Document(parsed_json(content), path)
     except (ValueError, RecursionError) as error:
-        raise refused(Document(None, path), f"it is not JSON ({error})") from error
+        raise refused(Document(None, path), f"it is not JSON ({error})", hint=_advice(error, content, path)) from error
+
+
+def _advice(error: Exception, content: bytes, path: Path | None) -> str:
+    """Return what to do about a text that is not JSON."""
+    if path is not None and path.suffix.lower() in _TABLES:
+        return "Read a table with pandas first: nn.import_run(pandas.read_csv(path))."
+    if isinstance(error, UnicodeDecodeError):
+        return "Save it as UTF-8, or decode it yourself: nn.import_run(path.read_text(encoding='cp1252'))."
+    if isinstance(error, RecursionError):
+        return "It is nested too deep for a conversation."
+    is_at_the_end = getattr(error, "pos", -1) >= len(content.decode(errors="replace").rstrip())
+    if is_at_the_end or "Unterminated string" in str(error):
+        return "It ends in the middle: copy or download it again."
+    return "Correct it there, or pass the messages as Python data."
+
+
+def as_rows(source: Any) -> Any:
+    """Return a table as a list of records without their missing values, and everything else as it is.
+
+    A table is a DataFrame, of pandas or polars, or what its ``to_dict`` returns, by rows or by columns.
+
+    Examples
+    --------
+    >>> as_rows([{"role": "user", "content": "Hi", "name": float("nan")}])
+    [{'role': 'user', 'content': 'Hi'}]
+    """
+    if hasattr(source, "columns") and callable(getattr(source, "to_dicts", None)):
+        source = source.to_dicts()
+    elif hasattr(source, "columns") and callable(getattr(source, "to_dict", None)):
+        source = source.to_dict("records")
+    elif isinstance(source, Mapping) and isinstance(source.get("role"), list | tuple):
+        names = [name for name, column in source.items() if isinstance(column, list | tuple)]
+        source = [dict(zip(names, row, strict=False)) for row in zip(*[source[name] for name in names], strict=False)]
+    if not isinstance(source, list) or not source or not all(isinstance(row, Mapping) for row in source):
+        return source
+    if any(map(_has_gaps, source)):
+        source = [{key: value for key, value in row.items() if not _is_missing(value)} for row in source]
+    name = next((name for name in _CONVERSATIONS if "role" in source[0] and name in source[0]), None)
+    talks: dict[str, list[Any]] = {}
+    for row in source if name is not None else ():
+        talks.setdefault(str(row.get(name)), []).append(row)
+    return list(talks.values()) if len(talks) > 1 else source
+
+
+def _has_gaps(row: Mapping[str, Any]) -> bool:
+    return any(map(_is_missing, row.values()))
+
+
+def _is_missing(value: Any) -> bool:
+    """Tell whether a value is how a table says that there is none: NaN, NaT or NA."""
+    if isinstance(value, float):  # that of numpy is one, too
+        return math.isnan(value)
+    return type(value).__name__ in ("NAType", "NaTType")
 
 
 def _is_json(text: bytes) -> bool:
@@ -166,7 +226,8 @@ def record(document: Document, index: int) -> Mapping[str, Any]:
         try:
             value = parsed_json(value.text)
         except (ValueError, RecursionError) as error:
-            raise refused(document, f"it is not JSON ({error})", index=index) from error
+            hint = _advice(error, value.text, document.path)
+            raise refused(document, f"it is not JSON ({error})", index=index, hint=hint) from error
     if not isinstance(value, Mapping):
         raise refused(document, f"a record is a mapping, not {type(value).__name__}", index=index)
     return value

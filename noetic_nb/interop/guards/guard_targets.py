@@ -12,10 +12,11 @@ from typing import Any
 from noetic_nb.events import WarningRaised, Where
 from noetic_nb.interop.guards.guard_frameworks import MCP_CALL
 from noetic_nb.interop.guards.guarded_calls import Guard
+from noetic_nb.names import function_name
 from noetic_nb.redact import redact_text
 from noetic_nb.steering.evaluation.rule_targets import unknown_targets
 from noetic_nb.steps import Tool
-from noetic_nb.steps.function_tools import function_name, make_tool
+from noetic_nb.steps.function_tools import make_tool
 
 __all__ = ["warn_of_unknown_targets"]
 

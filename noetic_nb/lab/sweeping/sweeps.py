@@ -145,6 +145,7 @@ def sweep(
     with Work("sweep", "configurations", progress, of=len(points), keeps=False) as work:
         rows, stopped = _finished(job, workers, resume, ceiling, work)
     _raise_where_all_failed(job, rows)
+    _raise_where_a_metric_failed(job, rows)
     frame = table(job, rows, groups, seed)
     failures = [(each.place, *failure) for each in rows.values() for failure in each.failures]
     frame.attrs |= {
@@ -256,6 +257,21 @@ def _raise_where_all_failed(job: Job, rows: Mapping[int, Measured]) -> None:
         given=job.runs[first[0]].run_id,
         hint="Try one: lab.replay(run, ...), or apply(run, ...).",
     )
+
+
+def _raise_where_a_metric_failed(job: Job, rows: Mapping[int, Measured]) -> None:
+    """Refuse a table in which a metric is nothing but failures."""
+    failures = [failure for row in rows.values() for failure in row.failures]
+    made = len(rows) * len(job.runs) - sum([metric is None for _, metric, _ in failures])
+    for name in job.metrics:
+        lost = [(at, what) for at, metric, what in failures if metric == name]
+        if lost and len(lost) >= made:
+            raise NoeticConfigError(
+                "METRIC_FAILED",
+                f"Metric {name!r} failed on every run: {lost[0][1]}",
+                given=job.runs[lost[0][0]].run_id,
+                hint="Try it on one run: it returns a number, or None where it is not known.",
+            )
 
 
 def _first_failures(job: Job, failures: Sequence[tuple[int, int, str | None, str]]) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Mapping
 from os import PathLike
 from typing import Any, Final, Protocol
@@ -154,6 +155,13 @@ def record(
     else:
         run = open_autosave(os.fspath(autosave), run, new, turns)
         _note_setup(run, _description(harness))
+    before = getattr(harness, "turn_count", 0) if recorded(harness) is None and not len(run.events) else 0
+    if before:
+        warnings.warn(
+            f"The harness has had {before} turn{'s' if before > 1 else ''}, which this run does not have: "
+            "a run has what happens from nn.record(harness) on. Call it before the first turn.",
+            stacklevel=3,
+        )
     recorder = Recorder(run)
     run.made_with(getattr(harness, "config", None))
     # Through the run, which knows its sources: running the cell again must not record everything twice.

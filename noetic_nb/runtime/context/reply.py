@@ -30,6 +30,8 @@ WARNING_CODES: Final[Mapping[str, str]] = MappingProxyType(
         "tokens_miscounted": "A layer reported another number of tokens than it used; the real one counts.",
         "unknown_rule_target": "A rule names a tool or an argument that no tool of the agent has: it may guard nothing.",
         "rule_failed": "A rule could not be evaluated; the policy for failing rules decided instead.",
+        "tool_failed": "A tool raised, or returned what cannot be sent; the model was told so.",
+        "conversation_not_kept": "The harness has a storage and keeps no checkpoints: a new process knows nothing of the thread.",
         "state_not_saved": "The state of a layer could not be written to storage.",
         "not_saved": "The turn is not in the storage of checkpoints.",
         "call_unfinished": "A tool call had begun when the process ended. It may have run, and counts in rules.",

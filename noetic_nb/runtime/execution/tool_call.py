@@ -6,12 +6,15 @@ The model reads what became of its call: the result, an error in plain words, or
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import traceback
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, Literal
 
+import noetic_nb
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
 from noetic_nb.events import ToolCalled, ToolProgress
 from noetic_nb.items.bound_values import may_change
@@ -24,7 +27,9 @@ from noetic_nb.late_events import event_of
 from noetic_nb.late_pattern import late_pattern
 from noetic_nb.memory import ExecutionContext, PastCall, SteeringAction, SteeringDecision
 from noetic_nb.memory.call_history import PENDING, Place
+from noetic_nb.memory.state_copy import StateNotCopied
 from noetic_nb.quick_records import NamedTuple
+from noetic_nb.redact import redact_text, safe_logger
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.execution_recorder import BegunCall
@@ -36,6 +41,9 @@ from noetic_nb.steps.tools import drained
 from noetic_nb.worker_threads import ON_THE_SPOT, OnTheSpot, leaves_loop
 
 __all__ = ["CallEnd", "call_tool", "denial_text", "own_context", "record_call", "steer_call"]
+
+_LOG: Final = safe_logger("noetic_nb.tools")
+_NOT_THE_AUTHORS: Final = (os.path.dirname(noetic_nb.__file__), "site-packages", os.path.dirname(os.__file__))
 
 DEFAULT_GUIDANCE: Final = {
     SteeringAction.DENY: "This call is not allowed.",
@@ -228,6 +236,8 @@ async def call_tool(
         worker.release()
     duration = engine.clock.monotonic_ms() - start
     record_call(engine, ctx, place, args, raw, end, duration)
+    if end.error is not None:
+        _warn_of_failure(ctx, tool.name, end.error)
     if hook_ctx is not None and "on_tool_outcome" in engine.stack.hooks:
         await engine.stack.tool_outcome(
             hook_ctx,
@@ -365,6 +375,26 @@ async def _run(
         error = NoeticError("tool_failed", text, hint=INLINE_HINT, reason="thread", tool_name=tool.name)
         error.__cause__ = exc
         return CallEnd("error", f"Error: {error}", error=error)
+
+
+def _warn_of_failure(ctx: Context, name: str, error: BaseException) -> None:
+    """Tell the tool's author, as the model has been told: in the reply, and with the traceback in the log."""
+    # A guarded tool that is refused is as it should be; a layer's state has been reported as the layer's.
+    if isinstance(error, StateNotCopied) or (isinstance(error, NoeticError) and error.kind == "steering_denied"):
+        return
+    place = _place_of(error)
+    text = str(error) if isinstance(error, NoeticError) else typed_text(error)
+    ctx.warn("tool_failed", redact_text(f"Tool {name!r} failed{place}: {text.rstrip('.')}."))
+    if place:  # what this library says of a result says enough
+        _LOG.warning("Tool %r failed; the model was told so, and the turn went on.", name, exc_info=error)
+
+
+def _place_of(error: BaseException) -> str:
+    """Return where the tool's own code raised: the innermost line outside of installed packages and of this library."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not any(part in frame.filename for part in _NOT_THE_AUTHORS):
+            return f" in {frame.name}, line {frame.lineno} of {os.path.basename(frame.filename)}"
+    return ""
 
 
 def _shown(piece: Any) -> Any:

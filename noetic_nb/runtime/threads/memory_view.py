@@ -100,6 +100,7 @@ class MemoryView:
         open_thread: OpenThread,
         threads: tuple[str, ...],
         settle: Callable[[], Awaitable[None]],
+        known: Callable[[], None],
     ) -> None:
         self._engine = engine
         self._history = history
@@ -110,6 +111,8 @@ class MemoryView:
         self._threads = threads
         # Done before storage is read or written: what a thread held before it was begun anew may still be there.
         self._settle = settle
+        # Raises where there are threads, and none of this name.
+        self._known = known
         self.saved: SavedThread | None = None
 
     @property
@@ -127,15 +130,32 @@ class MemoryView:
     async def layers(self) -> tuple[LayerMemory, ...]:
         """Return what every layer knows on this thread, in slot order."""
         by_slot = sorted(self._engine.stack.layers, key=lambda layer: layer.slot)
-        return tuple([await self._of(layer) for layer in by_slot])
+        found = tuple([await self._of(layer) for layer in by_slot])
+        await self._check_thread(any(layer.state is not None for layer in found))
+        return found
 
     async def layer(self, layer_id: str) -> LayerMemory:
         """Return what one layer knows on this thread."""
-        return await self._of(self._layer(layer_id))
+        found = await self._of(self._layer(layer_id))
+        await self._check_thread(found.state is not None)
+        return found
 
     async def state(self, layer_id: str) -> Any:
-        """Return a copy of a layer's state: the live one while the thread is at work, else the stored one."""
-        return await self._state(self._layer(layer_id))
+        """Return a copy of a layer's state: the live one while the thread is at work, else the stored one.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_LAYER_REFERENCE``, or ``UNKNOWN_THREAD`` where there are threads, none of this name, and no state.
+        """
+        found = await self._state(self._layer(layer_id))
+        await self._check_thread(found is not None)
+        return found
+
+    async def _check_thread(self, has_state: bool) -> None:
+        """Refuse to say that nothing is known on a thread whose name was misspelt."""
+        if not has_state and not (self.saved is not None and await self.saved.has(self.thread_id)):
+            self._known()
 
     def history(self, layer_id: str) -> tuple[StateChange, ...]:
         """Return the writes of a layer's state that are remembered, oldest first."""

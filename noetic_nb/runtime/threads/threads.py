@@ -70,6 +70,10 @@ class Threads:
         # By thread that was begun anew: the layers, and their keys, of which storage still holds what they knew.
         self.stale: dict[str, tuple[tuple[str, str], ...]] = {}
         self._clearing = asyncio.Lock()
+        # Whether it is to be said at the next turn that conversations are not kept, although there is a storage.
+        self.forgets = False
+        # Threads that somebody has looked at only.
+        self._looked_at: set[str] = set()
         self._history = StateHistory(engine.clock)
         # Only root executions are in `live`. A child's states are its own, and show in the write of its parent's merge.
         self.written = engine.stack.state.history = LiveHistory(self._history, engine.stack.layers, self.live)
@@ -90,10 +94,15 @@ class Threads:
 
         A misspelt id would else be answered with an empty conversation.
         """
-        if self.by_id and thread_id not in self.by_id:
-            names = ", ".join(map(repr, sorted(self.by_id)[:10]))
-            hint = f"{closest(thread_id, self.by_id)} Threads here are {names}; `load_thread` reads a saved one."
+        there = [name for name in self.by_id if name not in self._looked_at or self._is_used(name)]
+        if there and thread_id not in there:
+            names = ", ".join(map(repr, sorted(there)[:10]))
+            hint = f"{closest(thread_id, there)} Threads here are {names}; `load_thread` reads a saved one."
             raise NoeticConfigError("UNKNOWN_THREAD", "There is no such thread.", given=thread_id, hint=hint.strip())
+
+    def _is_used(self, thread_id: str) -> bool:
+        thread = self.by_id[thread_id]
+        return thread.busy or thread.turn > 0 or len(thread.log) > 0
 
     def drop(self, thread_id: str) -> None:
         """Forget a thread."""
@@ -241,6 +250,8 @@ class Threads:
         """Return the memory of a thread."""
         from noetic_nb.runtime.threads.memory_view import MemoryView  # for those who look, and most programs never do
 
+        if thread_id not in self.by_id:
+            self._looked_at.add(thread_id)
         ctx = self.context_of(thread_id)
         return MemoryView(
             self._engine,
@@ -251,6 +262,7 @@ class Threads:
             open_thread=self._open_thread,
             threads=tuple(self.by_id),
             settle=lambda: self.cleared(thread_id),
+            known=lambda: self.known(thread_id),
         )
 
     def _open_thread(self, thread_id: str, log: ItemLog, turn: int, resource_id: str | None) -> None:
@@ -375,6 +387,13 @@ class Threads:
         )
         thread.resource_id = ctx.resource_id
         self.live[ctx.id] = ctx
+        if self.forgets:
+            self.forgets = False
+            ctx.warn(
+                "conversation_not_kept",
+                "The harness has a storage and keeps no checkpoints: a new process will know nothing of this conversation. "
+                "Pass checkpoints=True to keep it, or checkpoints=False if that is meant.",
+            )
         return ctx
 
     @asynccontextmanager

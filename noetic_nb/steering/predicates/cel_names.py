@@ -65,6 +65,22 @@ FUNCTIONS: Final = frozenset(
 )
 """Functions of the language, and two of ours; none of them reads a clock or has an effect."""
 
+_PYTHON: Final = {
+    "and": "Write && for `and`.",
+    "or": "Write || for `or`.",
+    "not": "Write ! for `not`.",
+    "is": "Write == for `is`.",
+    "True": "Write true.",
+    "False": "Write false.",
+    "None": "Write null.",
+    "if": "Write condition ? one : other.",
+    "else": "Write condition ? one : other.",
+    "in": "A list has square brackets: tool.name in ['a', 'b'].",
+    "len": "Write size(...).",
+    "any": "Write list.exists(x, ...).",
+    "all": "Write list.all(x, ...).",
+}
+
 ORIGIN: Final = "tool.origin"
 """What an expression needs that calls ``origin`` or ``origins``."""
 
@@ -151,6 +167,14 @@ class _Reader:
         return self.tokens[at][1] if 0 <= at < len(self.tokens) else ""
 
     def read(self) -> Analysis:
+        for kind, value, (line, column) in self.tokens:
+            if kind == "mark" and value in "\"'`":
+                hint = (
+                    f"Close the text with {value}." if value != "`" else "Write text in 'single' or \"double\" quotes."
+                )
+                raise does_not_compile(
+                    self.rule_id, f"a text begins with {value} and does not end", line, hint, column=column
+                )
         at = 0
         while at < len(self.tokens):
             kind, value, place = self.tokens[at]
@@ -232,6 +256,9 @@ class _Reader:
     ) -> None:
         if name in names:
             return
+        if name in _PYTHON:
+            what, hint = "word of CEL", _PYTHON[name]
+            raise does_not_compile(self.rule_id, f"{name!r} is no {what}", place[0], hint, column=place[1])
         near = nearest(name, names)
         hint = f"Did you mean {near!r}?" if near else f"There are {', '.join(sorted(names))}."
         raise does_not_compile(self.rule_id, f"{name!r} is no {what}", place[0], hint, column=place[1])

@@ -38,6 +38,25 @@ MAX_ISOLATED: Final = 65_536
 # An editor compiles at every pause in typing; what nobody uses any more goes first.
 MAX_KEPT: Final = 4_096
 
+# What the parser says, what is meant, and what to do.
+_GRAMMAR: Final = (
+    (re.compile(r"token recognition error at: '=.*"), "a single = is no operator", "Write == to compare."),
+    (re.compile(r"token recognition error at: '&.*"), "a single & is no operator", "Write && for `and`."),
+    (re.compile(r"token recognition error at: '\|.*"), "a single | is no operator", "Write || for `or`."),
+    (re.compile(r"token recognition error at: '(.*)'"), "{0} has no meaning here", "Remove it."),
+    (re.compile(r"missing '(.*)' at '<EOF>'"), "it ends before a {0}", "Close what is open."),
+    (
+        re.compile(r"mismatched input '<EOF>'.*"),
+        "it ends where a value is expected",
+        "Write what is missing at its end.",
+    ),
+    (re.compile(r"missing '(.*)' at '(.*)'"), "a {0} is missing before {1}", "Write it, or remove what is too much."),
+    (
+        re.compile(r"(?:mismatched|extraneous) input '(.*?)' expecting.*|no viable alternative at input '(.*)'"),
+        "{0} is not expected there",
+        "A value, or an operator between two values, is missing before it; or it is too much.",
+    ),
+)
 _PLACE: Final = re.compile(r"<input>:(\d+):(\d+): (.*)")
 
 
@@ -106,8 +125,13 @@ def _syntax_error(rule_id: str, error: BaseException | str) -> NoeticConfigError
     match = _PLACE.search(str(error))
     line = int(match.group(1)) if match else None
     column = int(match.group(2)) if match else None
-    what = match.group(3) if match else str(error).splitlines()[0][:200]
-    return does_not_compile(rule_id, what.removeprefix("Syntax error: "), line, column=column)
+    what = (match.group(3) if match else str(error).splitlines()[0][:200]).removeprefix("Syntax error: ")
+    for pattern, words, hint in _GRAMMAR:
+        if (found := pattern.match(what)) is not None:
+            return does_not_compile(
+                rule_id, words.format(*[part for part in found.groups() if part is not None]), line, hint, column=column
+            )
+    return does_not_compile(rule_id, what, line, column=column)
 
 
 @lru_cache(maxsize=1)

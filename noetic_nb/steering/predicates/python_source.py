@@ -15,9 +15,10 @@ from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory.steering_decision import allow, as_decision, ask, deny, guide
+from noetic_nb.names import function_name
 from noetic_nb.steering.rules.rule import PythonPredicate, SteeringRule
 
-__all__ = ["check_on_samples", "compile_predicate"]
+__all__ = ["check_on_samples", "check_parameter", "compile_predicate"]
 
 # What the text of a rule may use without importing it.
 NAMES: Final[Mapping[str, Any]] = {"allow": allow, "ask": ask, "deny": deny, "guide": guide}
@@ -106,6 +107,28 @@ def compile_predicate(rule_id: str, text: str, namespace: Mapping[str, Any]) -> 
         ) from exc
     function: Callable[..., Any] = scope[functions[0].name]
     return function
+
+
+def check_parameter(rule_id: str, function: Callable[..., Any]) -> None:
+    """Refuse a function that cannot be called with the call, or the response, that it decides on.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_RULE``.
+    """
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError as exc:
+        raise NoeticConfigError(
+            "INVALID_RULE",
+            f"A rule is called with one argument, the call or the response, and {function_name(function)!r} cannot be: {exc}",
+            given=function,
+            hint="Write def rule(call): ...",
+            rule_id=rule_id,
+        ) from exc
+    except ValueError:
+        return  # built in, and says nothing of itself
 
 
 def _line_of(error: BaseException, file_name: str) -> int | None:

@@ -10,6 +10,8 @@ from typing import Any, Literal, TypeVar, overload
 
 from noetic_nb.arguments import explained
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.names import LAMBDA, function_name
+from noetic_nb.steering.predicates.python_source import check_parameter
 from noetic_nb.steering.predicates.sequence_rules import sequence_rule
 from noetic_nb.steering.rules.rule import DEFAULT_JUDGE_MODEL, Point, SteeringRule
 
@@ -20,6 +22,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 class RuleMethods(ABC):
     """The methods of a rule book that make a rule and put it into the book."""
+
+    @abstractmethod
+    def find(self, rule_id: str) -> SteeringRule | None:
+        """Return the rule of an id, None where there is none."""
 
     @abstractmethod
     def put(self, rule: SteeringRule | Mapping[str, Any]) -> SteeringRule:
@@ -79,26 +85,63 @@ class RuleMethods(ABC):
         Raises
         ------
         NoeticConfigError
-            ``INVALID_RULE``.
+            ``INVALID_RULE``, or ``DUPLICATE_RULE_ID`` where one function definition makes several rules of its name.
         """
         rule_id = None if callable(id) else id
 
         def add(function: F) -> F:
-            self.put(
-                SteeringRule(
-                    id=rule_id or function.__name__,
-                    name=name,
-                    applies_to=(on,) if isinstance(on, str) else tuple(on),
-                    predicate=function,
-                    tools=tools if tools is None or isinstance(tools, str) else tuple(tools),
-                    history=history,
-                    isolate=isolate,
-                    source=_source(function),
+            if rule_id is None and function_name(function) == LAMBDA:
+                raise NoeticConfigError(
+                    "INVALID_RULE",
+                    "A lambda has no name, and the next one would replace it.",
+                    given=function,
+                    hint="Name the rule: rules.rule('name', on='before_tool_call')(lambda call: ...).",
                 )
+            made = SteeringRule(
+                id=rule_id or function_name(function),
+                name=name,
+                applies_to=(on,) if isinstance(on, str) else tuple(on),
+                predicate=function,
+                tools=tools if tools is None or isinstance(tools, str) else tuple(tools),
+                history=history,
+                isolate=isolate,
+                source=_source(function),
             )
+            check_parameter(made.id, function)
+            if rule_id is None:
+                self._check_is_new(made)
+            self.put(made)
             return function
 
         return add(id) if callable(id) else add
+
+    def _check_is_new(self, made: SteeringRule) -> None:
+        """Refuse a rule named by its function in place of another one of the same cell: the last alone would be left.
+
+        A cell that is run again is compiled anew, so that its functions replace those of before.
+        """
+        old = self.find(made.id)
+        if old is None or old.predicate is None or made.predicate is None or old.predicate is made.predicate:
+            return
+        before, now = _code(old.predicate), _code(made.predicate)
+        if before is None or now is None:
+            return
+        if before is now:
+            same = old.model_copy(update={"predicate": made.predicate, "enabled": made.enabled}) == made
+            if same and _is_bound_alike(old.predicate, made.predicate):
+                return
+            why = "The same function definition has made it, in a loop perhaps"
+        elif before.co_filename == now.co_filename and _is_cell(now) and before.co_firstlineno != now.co_firstlineno:
+            why = f"Line {before.co_firstlineno} of this cell has made it"
+        else:
+            return
+        raise NoeticConfigError(
+            "DUPLICATE_RULE_ID",
+            f"There is a rule {made.id!r} already. {why}.",
+            given=made.id,
+            hint="Give each a name, or this one its own where it is to be replaced: rules.rule('name', on=...).",
+            rule_id=made.id,
+        )
 
     @explained(
         positional="The condition is first, the rest has names: rules.when('tool.name == \"pay\"', id='no-pay').",
@@ -316,6 +359,39 @@ class RuleMethods(ABC):
 def _names_tools(tool: object) -> bool:
     names = [tool] if isinstance(tool, str) else tool
     return isinstance(names, Iterable) and all(isinstance(name, str) for name in names)
+
+
+def _code(function: Callable[..., Any]) -> Any:
+    return getattr(inspect.unwrap(function), "__code__", None)
+
+
+def _is_cell(code: Any) -> bool:
+    """Tell whether a notebook has compiled some code: a cell with another text has another name."""
+    return code.co_filename.startswith("<ipython-input") or "ipykernel_" in code.co_filename
+
+
+def _is_bound_alike(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
+    """Tell whether two functions of the same code have the same defaults and the same values around them."""
+    values, others = _bound(one), _bound(other)
+    try:
+        return len(values) == len(others) and all(a is b or bool(a == b) for a, b in zip(values, others, strict=True))
+    except Exception:  # of arrays, for instance, or of anything else that cannot be compared
+        return False
+
+
+def _bound(function: Callable[..., Any]) -> list[Any]:
+    inner = inspect.unwrap(function)
+    # An empty cell is a name that has no value yet.
+    cells = [cell for cell in getattr(inner, "__closure__", None) or () if _is_full(cell)]
+    return [*[cell.cell_contents for cell in cells], *(getattr(inner, "__defaults__", None) or ())]
+
+
+def _is_full(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018
+    except ValueError:
+        return False
+    return True
 
 
 def _source(function: Callable[..., Any]) -> str | None:

@@ -198,12 +198,15 @@ class RuleBook(RuleMethods):
         return len(self._snapshot)
 
     def __contains__(self, rule_id: object) -> bool:
-        return any(rule.id == rule_id for rule in self._snapshot)
+        return isinstance(rule_id, str) and self.find(rule_id) is not None
+
+    def find(self, rule_id: str) -> SteeringRule | None:
+        """Return the rule of an id, None where there is none."""
+        return next((rule for rule in self._snapshot if rule.id == rule_id), None)
 
     def __getitem__(self, rule_id: str) -> SteeringRule:
-        for rule in self._snapshot:
-            if rule.id == rule_id:
-                return rule
+        if (found := self.find(rule_id)) is not None:
+            return found
         known = ", ".join(repr(rule.id) for rule in self._snapshot) or "none"
         raise NoeticConfigError("UNKNOWN_RULE", "There is no such rule.", given=rule_id, hint=f"Rules: {known}.")
 

@@ -6,13 +6,19 @@ questions: whether an event is read at all, and whether it is drawn.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from noetic_nb.arguments import closest
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent, Where
 from noetic_nb.quick_records import dataclass
+from noetic_nb.runs.plain_text import plain
 
 __all__ = ["EVERYTHING", "Moment"]
+
+# Of a hundred threads nobody reads the names.
+MOST_NAMES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +86,28 @@ class Moment:
         if self.turn is not None and where.turn != self.turn:
             return False
         return self.until is None or where.turn <= self.until
+
+    def missing(self, threads: Sequence[str], turns: Mapping[str, int]) -> str:
+        """Return a sentence about a thread or a turn that is not there, empty where it is, or where nothing is yet.
+
+        Examples
+        --------
+        >>> Moment("ann").missing(["anna"], {"anna": 3})
+        "There is no thread 'ann' yet. Did you mean 'anna'? Threads here are 'anna'."
+        >>> Moment(turn=9).missing(["anna"], {"anna": 3})
+        'There is no turn 9 yet. The last one is 3.'
+        """
+        if not threads:
+            return ""
+        if self.thread_id is not None and self.thread_id not in threads:
+            names = ", ".join([repr(plain(name)) for name in threads[:MOST_NAMES]])
+            more = f" and {len(threads) - MOST_NAMES} more" if len(threads) > MOST_NAMES else ""
+            hint = f"{closest(self.thread_id, threads)} Threads here are {names}{more}.".strip()
+            return f"There is no thread {plain(self.thread_id)!r} yet. {hint}"
+        last = max([turns.get(name, 0) for name in threads if self.thread_id in (None, name)], default=0)
+        if self.turn is not None and last and not 0 <= self.turn <= last:
+            return f"There is no turn {self.turn} yet. The last one is {last}."
+        return ""
 
     def rows(self, table: Any) -> Any:
         """Return the rows of a table of the run that are drawn, numbered anew.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
 from typing import Any, ClassVar, Final
@@ -44,6 +44,16 @@ log = safe_logger(__name__)
 _ON_THE_WAY: Final = 100
 # So long the thread that reads waits for one that answers a page, before it sees to other views.
 _BUSY_S: Final = 0.02
+
+
+def _threads_of(events: Sequence[RunEvent]) -> tuple[list[str], dict[str, int]]:
+    """Return the threads of some events in order, and the last turn of each."""
+    last: dict[str, int] = {}
+    for event in events:
+        where = event.where
+        if where.thread_id:
+            last[where.thread_id] = max(last.get(where.thread_id, 0), where.turn)
+    return list(last), last
 
 
 class _UpToDate(traitlets.Dict):
@@ -132,6 +142,8 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
                 )
                 nothing = reading.nothing.format(part=part)
                 reading.snapshot["empty"] = nothing[:1].upper() + nothing[1:]
+            if events and (missing := moment.missing(*_threads_of(events))):
+                reading.snapshot["empty"] = missing
             with no_collecting(len(events)):
                 self._begin()
             # The dict itself, not a copy: it grows in place, which traitlets does not notice, so it is not sent again.

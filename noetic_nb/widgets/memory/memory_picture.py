@@ -21,7 +21,7 @@ from noetic_nb.widgets.memory.state_texts import (
 
 __all__ = ["EMPTY", "MemoryPicture"]
 
-EMPTY: Final = "No layer is known yet. What layers know appears here, write by write."
+EMPTY: Final = "No layer has kept anything yet. Layers belong to the agent: AgentConfig(memory=[...])."
 NO_STATE: Final = "no state recorded"
 
 # As much as a reader without a kernel scrolls through; `to_frame()` has everything.
@@ -37,7 +37,7 @@ class MemoryPicture:
     Examples
     --------
     >>> MemoryPicture(StateIndex(), None).to_text()
-    'Memory. No layer is known yet. What layers know appears here, write by write.'
+    'Memory. No layer has kept anything yet. Layers belong to the agent: AgentConfig(memory=[...]).'
     """
 
     def __init__(self, index: StateIndex, shown: Track | None, empty: str = EMPTY) -> None:

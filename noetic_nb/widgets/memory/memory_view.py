@@ -70,7 +70,7 @@ class MemoryView(RunView):
     >>> from noetic_nb.runs import Run
     >>> with MemoryView(Run()) as view:
     ...     view
-    Memory. No layer is known yet. What layers know appears here, write by write.
+    Memory. No layer has kept anything yet. Layers belong to the agent: AgentConfig(memory=[...]).
     """
 
     position = traitlets.Int(-1).tag(sync=True)
