@@ -65,6 +65,8 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
         return ITEMS
     if hint is float:
         return st.floats(allow_nan=False)
+    if hint is int:  # as large as a column of a table holds
+        return st.integers(-(2**63) + 1, 2**63 - 1)
     if origin is Literal:
         return st.sampled_from(args)
     if origin in (types.UnionType, Union):
