@@ -82,7 +82,10 @@ def input_items(
                 found = decode_one(value, format, waiting=waiting, place=f"Item {place}")
                 made += [checked_item(_with_id(item, ids)) for message in found for item in message.items]
             else:
-                made.append(registry.parse(value))
+                item = registry.parse(value)
+                if item["type"] == "function_call" and not item["name"]:  # a model may write none, a user means one
+                    raise MalformedItem("function_call", "a call needs text under 'name'.", given="")
+                made.append(item)
         except MalformedItem as exc:
             raise ItemValidationError(f"Item {place}: {exc.problem}", given=exc.given, hint=exc.hint) from None
     return tuple(made)

@@ -18,6 +18,7 @@ __all__ = [
     "is_checked",
     "kept_item",
     "kept_problem",
+    "logged_item",
     "problem_of",
     "text_as_part",
 ]
@@ -63,7 +64,7 @@ def problem_of(item: Item) -> str | None:
     "An item of type 'function_call': a call needs text under 'callId'. Given: 3."
     """
     try:
-        checked_item(item)
+        logged_item(item)
     except MalformedItem as exc:
         return str(exc)
     return kept_problem(item) or None
@@ -101,6 +102,12 @@ def checked_item(item: Item) -> Item:
     return item
 
 
+def logged_item(item: Item) -> Item:
+    """Do what `checked_item` does with an item that was logged: a message of the assistant is checked as that of a model."""
+    is_answer = item["type"] == "message" and item.get("role") == "assistant"
+    return answer_item(item) if is_answer else checked_item(item)
+
+
 def kept_item(item: Item, error: ItemValidationError) -> Item:
     """Return an item that is not as it must be, to be logged all the same: it was logged before."""
     _mark(item, str(error))
@@ -122,9 +129,8 @@ def answer_item(item: Item) -> Item:
     ('assistant', 'output_text')
     """
     if item["type"] == "function_call" and item.get("callId") in (None, ""):
-        item = Item(
-            {**item, "callId": item.get("id") or "call"}
-        )  # some servers give none; the log makes it one of its own
+        # Some servers give none; the log makes it one of its own.
+        item = Item({**item, "callId": item.get("id") or "call"})
     if item["type"] != "message":
         return checked_item(item)
     if item.get("role") == "assistant" and is_checked(item):
@@ -198,7 +204,7 @@ def _check_parts(item: Item, name: str, parts: Any, *, others_pass: bool = False
 
 def _call(item: Item) -> Item:
     for field in ("name", "arguments", "callId"):
-        if not isinstance(item.get(field), str) or (field != "arguments" and not item[field]):
+        if not isinstance(item.get(field), str) or (field == "callId" and not item[field]):
             raise MalformedItem(
                 "function_call",
                 f"a call needs text under {field!r}.",

@@ -14,7 +14,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
 from noetic_nb.items.frozen import thaw
 from noetic_nb.items.item import Item, is_base_type, parse_shape
-from noetic_nb.items.item_checks import answer_item, checked_item, is_checked, kept_item
+from noetic_nb.items.item_checks import answer_item, checked_item, is_checked, kept_item, logged_item
 from noetic_nb.quick_records import dataclass
 
 __all__ = ["ANY_ITEMS", "DEFAULT_REGISTRY", "ItemCategory", "ItemRegistry", "ItemSchema", "parse_item"]
@@ -132,10 +132,12 @@ class ItemRegistry:
 
     def parse_kept(self, value: object) -> Item:
         """Do what `parse` does with an item that was logged before; one that is malformed is kept as it is."""
+        item = parse_shape(value)
+        self._check_type(item)
         try:
-            return self.parse(value)
+            return logged_item(item)
         except ItemValidationError as exc:
-            return kept_item(parse_shape(value), exc)
+            return kept_item(item, exc)
 
     def _check_type(self, item: Item) -> None:
         kind = item["type"]

@@ -11,7 +11,7 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.errors import ItemValidationError, NoeticError
-from noetic_nb.items import Item, ItemLog, ItemRegistry, dump_item, input_message, parse_item
+from noetic_nb.items import Item, ItemLog, ItemRegistry, assistant_message, dump_item, input_message, parse_item
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryHooks, MemoryLayer
 from noetic_nb.models import ModelResponse
 from noetic_nb.runs import load_run
@@ -38,7 +38,7 @@ MALFORMED: dict[str, tuple[dict[str, Any], str]] = {
     "status": (message(status="done"), "status"),
     "id": (message(id=3), "id"),
     "call without an id": ({key: CALL[key] for key in ("type", "name", "arguments")}, "callId"),
-    "call without a name": ({**CALL, "name": ""}, "name"),
+    "call without a name": ({key: CALL[key] for key in ("type", "callId", "arguments")}, "name"),
     "call with an object": ({**CALL, "arguments": {}}, "arguments"),
     "output without an id": ({"type": "function_call_output", "output": "ok"}, "callId"),
     "output of an object": ({**OUTPUT, "output": {"a": 1}}, "output"),
@@ -117,7 +117,7 @@ async def test_a_child_gets_no_malformed_item(item: dict[str, Any], field: str) 
 
 
 @pytest.mark.parametrize(
-    "name", ["content of a number", "part without text", "call without a name", "call with an object"]
+    "name", ["content of a number", "part without text", "call without a name", "call with an object", "status"]
 )
 async def test_a_malformed_item_of_a_model_is_no_response(name: str) -> None:
     class Client:
@@ -136,6 +136,40 @@ async def test_a_malformed_item_of_a_model_is_no_response(name: str) -> None:
 def durable(answer: str, storage: InMemoryStorage, **more: Any) -> nn.AgentHarness:
     config = nn.AgentConfig(name="desk", step=nn.react(model="m"))
     return nn.AgentHarness(config, model=nn.ScriptedModel([answer]), storage=storage, checkpoints=True, **more)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {**CALL, "name": ""},
+        message(role="assistant", content=[{"type": "zzz", "x": 1}, {"type": "output_text", "text": "ok"}]),
+    ],
+    ids=["call without a name", "part of a provider's own"],
+)
+async def test_what_a_model_may_write_is_logged_and_read_again_without_a_note(
+    item: dict[str, Any], tmp_path: Path
+) -> None:
+    answers = [Item(item), assistant_message("ok")]
+
+    class Client:
+        async def complete(self, request: Any) -> ModelResponse:
+            return ModelResponse((answers.pop(0),))
+
+    storage, noted = InMemoryStorage(), []
+    config = nn.AgentConfig(name="desk", step=nn.react(model="m"))
+    first = nn.AgentHarness(config, model=Client(), storage=storage, checkpoints=True)
+    run = nn.record(first)
+    await first.execute("hi", thread_id="t")
+    run.save(tmp_path / "a.jsonl.gz")
+
+    second = durable("two", storage, diagnostic=lambda *told: noted.append(told))
+    await second.execute("and now?", thread_id="t")
+
+    logged = [dump_item(one) for one in first.log("t").items]
+    assert item in logged
+    assert [dump_item(one) for one in second.log("t").items][: len(logged)] == logged
+    assert noted == []
+    assert "unmapped" not in load_run(tmp_path / "a.jsonl.gz").meta
 
 
 async def test_a_saved_thread_of_an_earlier_version_is_kept_and_noted() -> None:
