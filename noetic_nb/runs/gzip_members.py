@@ -62,7 +62,7 @@ def is_unfinished(path: str | os.PathLike[str]) -> bool:
 
 def _is_held(file: BinaryIO) -> bool:
     if fcntl is None:
-        return False
+        return False  # type: ignore[unreachable]  # on Windows
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -153,7 +153,7 @@ def make_tool(
         needs_approval=needs_approval,
         wants_context=wants_context,
         streams=streams,
-        inline=inline or wants_context or is_async,
+        inline=inline or is_async,
         spec=spec,
         tokens=spec_tokens(spec),
     )

@@ -81,7 +81,8 @@ class Tool:
     streams : bool
         `execute` is a generator: what it yields is progress, see `drained`.
     inline : bool
-        In a turn, `execute` is called on the thread of the event loop, and not in the turn's worker thread.
+        In a turn, `execute` is called on the thread of the event loop, and not in the turn's worker thread. So it is with
+        `wants_context`.
 
     Raises
     ------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -136,6 +137,24 @@ async def test_a_call_that_was_not_recorded_runs_a_given_tool_or_stops() -> None
     again = await closed(run, rules=rules, model=nn.ScriptedModel(replies), tools=[pay])
     assert again.meta["replay"]["stopped"] is None
     assert RAN == ["pay 7"]
+
+
+def test_a_given_tool_blocks_the_loop_no_more_than_in_a_turn() -> None:
+    threads: list[bool] = []
+
+    def note(amount: float) -> str:
+        """Pay."""
+        threads.append(threading.current_thread() is threading.main_thread())
+        return "paid"
+
+    rules = nn.RuleBook()
+    rules.when("tool.args.amount > 50", id="large", tools="pay")
+    for is_inline in (False, True):
+        model = nn.ScriptedModel([nn.CallTool("pay", amount=7), "Paid less.", "All done."])
+        tools = [nn.tool(note, name="pay", inline=is_inline)]
+        replay(asyncio.run(chat()), mode="closed", rules=rules, model=model, tools=tools)
+
+    assert threads == [False, True]
 
 
 async def test_a_tighter_regulator_ends_the_turn_and_the_rest_is_lived() -> None:

@@ -179,7 +179,7 @@ class Tape:
             raise type(event.error_type or "Exception", (Exception,), {})(event.error or event.output)
         if live is not None:
             given = {**args, "ctx": ctx} if live.wants_context else args
-            worker = ON_THE_SPOT if live.inline or not leaves_loop() else ctx.tree.worker
+            worker = ON_THE_SPOT if live.inline or live.wants_context or not leaves_loop() else ctx.tree.worker
             await worker.acquire()
             try:
                 return await awaited(await worker.call(copy_context().run, partial(live.execute, **given)))

@@ -143,7 +143,7 @@ def _messages(items: Sequence[Item]) -> Iterator[Message]:
     """Yield items as messages; what a model answered with stands together."""
     answer: list[Item] = []
     for item in items:
-        role = {"message": item.get("role"), "function_call_output": "tool"}.get(item["type"], "assistant")
+        role: Any = {"message": item.get("role"), "function_call_output": "tool"}.get(item["type"], "assistant")
         if role not in ("user", "tool", "system", "developer"):
             answer.append(item)
             continue

@@ -88,7 +88,6 @@ def function_tool(
         output=declared.output,
         execute=execute,
         wants_context=True,
-        inline=True,
         spec=spec,
         tokens=spec_tokens(spec),
     )

@@ -193,7 +193,7 @@ async def call_tool(
     if ctx.record is not None and tool.wants_context:  # which is how it gets its idempotency key
         again = ctx.record.begun_before(ctx.place, tool.name, args)
         place.resumes = None if again is None else again.place
-    worker = ON_THE_SPOT if tool.inline or not leaves_loop() else ctx.tree.worker
+    worker = ON_THE_SPOT if tool.inline or tool.wants_context or not leaves_loop() else ctx.tree.worker
     refused = None
     try:
         if tool.needs_approval or "before_tool_call" in engine.stack.hooks:
