@@ -60,7 +60,7 @@ def _copy(value: Any, memo: dict[int, Any], depth: int) -> Any:
     if isinstance(value, dict):
         mapping = memo[id(value)] = {} if kind is dict else _shallow(value)
         for key, inner in value.items():
-            dict.__setitem__(mapping, key, _copy(inner, memo, depth))
+            dict.__setitem__(mapping, key, inner if type(inner) in _FIXED else _copy(inner, memo, depth))
         return mapping
     if isinstance(value, list):
         sequence = memo[id(value)] = [] if kind is list else _shallow(value)
@@ -78,7 +78,8 @@ def _copy(value: Any, memo: dict[int, Any], depth: int) -> Any:
         model = memo[id(value)] = BaseModel.__copy__(value)
         for part in (model.__dict__, model.__pydantic_extra__, model.__pydantic_private__):
             for name, inner in (part or {}).items():
-                part[name] = _copy(inner, memo, depth)  # type: ignore[index]
+                if type(inner) not in _FIXED:
+                    part[name] = _copy(inner, memo, depth)  # type: ignore[index]
         return model
     if _is_record(value):
         record = memo[id(value)] = object.__new__(kind)

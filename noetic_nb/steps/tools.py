@@ -162,8 +162,11 @@ class Tool:
             ``tool_failed`` with ``reason`` ``"invalid"``, naming every field that does not fit.
         """
         try:
-            values = {name: copied(value) for name, value in vars(form_of(self.input).validate(args)).items()}
-            shown = self.shown(values)
+            form = form_of(self.input)
+            bound = form.validate(args)
+            values = {name: copied(value) for name, value in vars(bound).items()}
+            vars(bound).update(values)  # so that what is shown is what runs
+            shown = _as_mapping(form.dump(bound))
         except (ValidationError, ItemValidationError) as exc:
             problem = _problems(exc) if isinstance(exc, ValidationError) else exc.what
             raise NoeticError(
@@ -183,9 +186,7 @@ class Tool:
         ItemValidationError
             If they have no JSON form any more.
         """
-        shown = form_of(self.input).dump_fields(values)
-        # A layer's function may take a single value, which has no name.
-        return shown if isinstance(shown, FrozenDict) else FrozenDict(value=shown)
+        return _as_mapping(form_of(self.input).dump_fields(values))
 
     async def call(self, args: Any, ctx: Any = None) -> Any:
         """Check arguments, run, check the result.
@@ -253,6 +254,11 @@ class Tool:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function itself, unchecked, as before it became a tool."""
         return self.execute(*args, **kwargs)
+
+
+def _as_mapping(shown: Any) -> FrozenDict:
+    # A layer's function may take a single value, which has no name.
+    return shown if isinstance(shown, FrozenDict) else FrozenDict(value=shown)
 
 
 async def drained(
