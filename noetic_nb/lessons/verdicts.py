@@ -72,12 +72,11 @@ def check(exercise: str, answer: Any) -> Verdict:
     """
     found = EXERCISES.get(exercise)
     if found is None:
-        hint = f"There are {', '.join(EXERCISES)}."
         if str(exercise) in EXERCISES:
             raise ArgumentError(
                 "An exercise is named by text", given=exercise, hint=f"Write check({str(exercise)!r}, ...), in quotes."
             )
-        raise ArgumentError("There is no such exercise", given=exercise, hint=hint)
+        raise ArgumentError("There is no such exercise", given=exercise, hint=f"There are {', '.join(EXERCISES)}.")
     why = examined(found, answer)
     if why is None:
         return Verdict(exercise, True)
