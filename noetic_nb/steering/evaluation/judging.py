@@ -93,8 +93,8 @@ class Judging:
 
     async def _verdict(self, judge: LLMEval, p: Params, first: Any = None) -> SteeringDecision | None:
         asked = call_judge(judge, p, max_retries=self.policy.max_retries, first=first)
-        found: tuple[SteeringDecision | None, Any] = await begun_anew(asked)
-        return found[0]
+        decision: SteeringDecision | None = (await begun_anew(asked))[0]
+        return decision
 
     async def _late_verdict(
         self,
