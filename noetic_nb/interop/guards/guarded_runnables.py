@@ -15,7 +15,7 @@ from typing import Any, Final
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
 from noetic_nb.interop.guards.guard_arguments import Binder, Bound, bound_by_signature, unfit
 from noetic_nb.interop.guards.guarded_calls import Guard
-from noetic_nb.interop.guards.guarded_functions import guarded_function
+from noetic_nb.interop.guards.guarded_functions import guarded_function, plain_text
 from noetic_nb.items.bound_values import copied
 
 __all__ = ["OTHER_WAYS", "runnable"]
@@ -85,7 +85,7 @@ def _plain(tool: Any, guard: Guard) -> Any:
     twin, name = copy.copy(tool), getattr(tool, "name", None) or type(tool).__name__
     for each in ("invoke", "ainvoke"):
         if callable(way := getattr(tool, each, None)):
-            object.__setattr__(twin, each, guarded_function(way, guard, _binder(name), name, reply=lambda text: text))
+            object.__setattr__(twin, each, guarded_function(way, guard, _binder(name), name, reply=plain_text))
     object.__setattr__(twin, "run", guard.run)
     return twin
 
@@ -129,7 +129,7 @@ def _guarded_class(base: Any) -> Any:
             self._original = original
             ways = (original.invoke, original.ainvoke, stream, astream)
             self._ways = {
-                way: guarded_function(function, guard, bind, name, reply=lambda text: text)
+                way: guarded_function(function, guard, bind, name, reply=plain_text)
                 for way, function in zip(_WAYS, ways, strict=True)
             }
 
