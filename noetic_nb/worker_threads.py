@@ -152,7 +152,8 @@ class Worker(OnTheSpot):
         if self._jobs is None:
             jobs: _Jobs = SimpleQueue()
             thread: Any = threading.Thread(target=_work, args=(jobs,), name=self._name, daemon=True)
-            thread.loop = asyncio.get_running_loop()  # as threads of anyio have it: guarded tools find their session by it
+            # As threads of anyio have it: guarded tools find their session by it.
+            thread.loop = asyncio.get_running_loop()
             thread.start()
             self._jobs = jobs
         done: asyncio.Future[tuple[Any, BaseException | None]] = asyncio.get_running_loop().create_future()
