@@ -89,10 +89,14 @@ def test_a_function_that_cannot_be_called_with_the_call_is_refused(function: Any
     assert caught.value.code == "INVALID_RULE"
 
 
-def test_a_lambda_needs_a_name() -> None:
-    with pytest.raises(NoeticConfigError, match="the next one would replace it") as caught:
-        nn.RuleBook().rule(lambda call: None, **ON)
-    assert caught.value.code == "INVALID_RULE"
+def test_a_second_lambda_needs_a_name() -> None:
+    book = nn.RuleBook()
+    book.rule(lambda call: None, **ON)
+
+    with pytest.raises(NoeticConfigError, match="second one"):
+        book.rule(lambda call: nn.deny(), **ON)
+
+    assert len(book) == 1
 
 
 def test_what_can_be_called_with_the_call_is_taken() -> None:

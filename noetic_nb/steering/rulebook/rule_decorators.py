@@ -90,10 +90,10 @@ class RuleMethods(ABC):
         rule_id = None if callable(id) else id
 
         def add(function: F) -> F:
-            if rule_id is None and function_name(function) == LAMBDA:
+            if rule_id is None and function_name(function) == LAMBDA and any(rule.id == LAMBDA for rule in self):
                 raise NoeticConfigError(
                     "INVALID_RULE",
-                    "A lambda has no name, and the next one would replace it.",
+                    "A lambda has no name of its own, and a second one would replace the first.",
                     given=function,
                     hint="Name the rule: rules.rule('name', on='before_tool_call')(lambda call: ...).",
                 )
