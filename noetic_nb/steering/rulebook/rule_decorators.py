@@ -6,7 +6,7 @@ import inspect
 import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, cast, overload
 
 from noetic_nb.arguments import explained
 from noetic_nb.errors import NoeticConfigError
@@ -90,7 +90,11 @@ class RuleMethods(ABC):
         rule_id = None if callable(id) else id
 
         def add(function: F) -> F:
-            if rule_id is None and function_name(function) == LAMBDA and any(rule.id == LAMBDA for rule in self):
+            if (
+                rule_id is None
+                and function_name(function) == LAMBDA
+                and any(rule.id == LAMBDA for rule in cast(Any, self))
+            ):
                 raise NoeticConfigError(
                     "INVALID_RULE",
                     "A lambda has no name of its own, and a second one would replace the first.",
