@@ -37,6 +37,8 @@ _HYPHENS: Final = str.maketrans({"\u2010": "-", "\u2011": "-", "–": "-"})
 _FOLDED: Final = str.maketrans(
     {"’": "'", "‘": "'", "‛": "'", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "−": "-"}
 )
+# What the other forms of values begin with.
+_MARK_SIGNS: Final = "#@=~/"
 _TRAILING: Final = ".!?…'"
 _URL: Final = late_pattern(r"(?:(https?)://)?(www\.)?((?:[\w-]+\.)+[a-z]{2,}|localhost)(:\d+)?([/?#].*)?")
 _ADDRESS: Final = late_pattern(r"[^\s@]+@[^\s@]+\.[^\s@]+")
@@ -134,7 +136,7 @@ def _split(piece: str, is_url: bool, found: list[str]) -> None:
         core = core.rstrip(_TRAILING + ",;:")
         if core.endswith(")") and "(" not in core:
             core = core.rstrip(").,;:!?'")
-    elif core[-1:] in ("/", "\\"):  # `notes/..` is not `notes`
+    if core[-1:] in ("/", "\\"):  # `notes/..` is not `notes`
         core = piece.lstrip("'¿¡")
         if core.endswith(("/.", "\\.")):
             core = core[:-1]
@@ -153,13 +155,18 @@ def _split(piece: str, is_url: bool, found: list[str]) -> None:
             found += [GLUE + ","] * (place > 0)
             _split(part, False, found)
     elif "/" in core or "\\" in core:
-        while core.startswith("./"):
+        while core.startswith("./") and core[2:3] not in ("/", ""):
             core = core[2:]
-        found.append(core.rstrip("/\\") or core)
+        found.append(_word(core.rstrip("/\\") or core))
     else:
-        found.append(core)
+        found.append(_word(core))
     if tail:
         found.append(GLUE + tail)
+
+
+def _word(text: str) -> str:
+    """Return a word so that it is no mark: `/example.com` is a path, and not what `example.com` vouches for."""
+    return f"'{text}" if text[0] in _MARK_SIGNS else text
 
 
 def _url_marks(token: str) -> tuple[list[str], str] | None:
@@ -240,7 +247,7 @@ class Needle:
         self.tokens: list[str] = []
         self.phrase = self.plain = ""
         self.options: tuple[frozenset[str], ...] = ()
-        # Half a value of a signs nobody sees, or of signs alone, was written by nobody.
+        # What holds a character that nobody sees, or signs alone, was written by nobody.
         if hidden_character(text) is None:
             is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
             form = self.plain = _same_case(text).strip()
