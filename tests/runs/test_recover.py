@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shutil
 import subprocess
@@ -164,13 +163,11 @@ def test_a_killed_agent_whose_file_is_recovered_lacks_no_turn_of_its_storage(tmp
         path = folder / "run.jsonl.gz"
 
         async def saved(folder: Path = folder) -> dict[str, int]:
+            # Of finished turns: one that was under way is resumed, and recorded then.
             async with nn.SQLiteStorage(folder / "agent.db") as storage:
-                harness = nn.AgentHarness(nn.AgentConfig(name="d"), storage=storage, checkpoints=True)
-                found: dict[str, int] = {}
-                for thread_id in await harness.saved_threads():
-                    await harness.load_thread(thread_id)
-                    found[thread_id] = len(harness.log(thread_id))
-                return found
+                keys = [key for key in await storage.list("thread:") if ":part:" in key]
+                parts = (await storage.get_many(keys)).values()
+                return {part["threadId"]: part["first"] + len(part["items"]) for part in parts}
 
         before = nn.load_run(path)
         said += "unfinished" in before.meta
@@ -183,9 +180,8 @@ def test_a_killed_agent_whose_file_is_recovered_lacks_no_turn_of_its_storage(tmp
         missed += len(run.turns) > len(before.turns)
         for thread_id, items in asyncio.run(saved()).items():
             last = [event for event in run.select(ItemsAppended) if event.where.thread_id == thread_id][-1]
-            assert last.start + len(last.items) >= items
+            assert last.start + len(last.items) >= items  # the run may know of a turn that was under way
         assert recorded(path) == [(turn.where.thread_id, turn.where.turn, turn.text) for turn in run.turns]
         assert member_ends(path)[1] is False
     assert said == kills
     print(f"\n{kills} kills, {missed} files lacked turns that storage had, all said so and were completed")
-    assert json.dumps(missed)

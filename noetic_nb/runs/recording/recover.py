@@ -42,7 +42,8 @@ def recover(run_file: str | PathLike[str], storage: StorageAdapter) -> Run:
     """Complete the file of a run whose process was killed, with the turns that its storage has and the file has not.
 
     Of such a turn the items are known, and with them the calls; its times, tokens and costs are not, and
-    ``run.meta["estimated"]`` says so. ``run.meta["recovered"]`` lists the turns. Doing it again changes nothing.
+    ``run.meta["estimated"]`` says so. ``run.meta["recovered"]`` lists the turns. A turn that was not over is left to
+    `AgentHarness.resume`. Doing it again changes nothing.
 
     Parameters
     ----------
