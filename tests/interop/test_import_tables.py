@@ -41,6 +41,7 @@ class Polars:
         pandas.DataFrame(TALK).assign(conversation_id=7, score=numpy.nan),
         pandas.DataFrame(TALK).astype(object).where(pandas.DataFrame(TALK).notna(), None),
     ],
+    ids=["frame", "records", "with NA", "with more columns", "with None"],
 )
 def test_a_table_of_messages_is_the_conversation(source: Any) -> None:
     run = nn.import_run(source)

@@ -46,6 +46,9 @@ class MemoryPicture:
         self.has_threads = len({track.thread_id for track in index.tracks}) > 1
         self.shown = shown
         self.empty = empty
+        # Where a thread or a turn is not there, that is said, and not that its layers know nothing.
+        self.is_empty = not self.tracks or shown is None
+        self.is_empty |= empty != EMPTY and not any(track.writes for track in index.tracks)
 
     def _name(self, track: Track) -> str:
         return plain(track.layer_id) + (f" of thread {plain(track.thread_id)}" if self.has_threads else "")
@@ -53,7 +56,7 @@ class MemoryPicture:
     def to_html(self) -> str:
         """Return HTML without scripts."""
         head = '<p class="nn-title">Memory</p>'
-        if not self.tracks or self.shown is None:
+        if self.is_empty or self.shown is None:
             return f'{head}<p class="nn-empty">{escape(self.empty)}</p>'
         rows = "".join([_row([self._name(track), *_facts(track)]) for track in self.tracks])
         more = f'<p class="nn-note">and {self.more:,} more layers and threads</p>' if self.more else ""
@@ -91,7 +94,7 @@ class MemoryPicture:
 
     def to_text(self) -> str:
         """Return plain text."""
-        if not self.tracks or self.shown is None:
+        if self.is_empty or self.shown is None:
             return f"Memory. {self.empty}"
         lines = [f"Memory. {len(self.tracks) + self.more:,} layer{'' if len(self.tracks) == 1 else 's'}"]
         for track in self.tracks:
