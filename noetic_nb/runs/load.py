@@ -101,7 +101,7 @@ class _File:
                 self.fail("it ends too early.", "It was cut off; copy or download it again.", error)
         except gzip.BadGzipFile as error:
             if not self._is_unfinished():
-                self.fail(f"it is not a gzip file, or a damaged one ({error}).", _NOT_OURS, error)
+                self.fail(f"it is no gzip file, or a damaged one ({error}).", _NOT_OURS, error)
         except zlib.error as error:
             self.fail(f"its compressed data is damaged ({error}).", "Copy or download it again.", error)
         except OSError as error:

@@ -188,28 +188,25 @@ def ship(country: str) -> str:
     return f"On its way to {country}."
 
 
-@nn.tool
-def pay(currency: str) -> str:
-    """Pay for it."""
-    return f"Paid in {currency}."
-
-
 # %% [markdown]
-"""**Predict.** Both lines use the form. Is a shipment to Atlantis denied?"""
+"""**Predict.** Both lines use the form. How many rules are in the book?"""
 
 # %%
 twice = nn.RuleBook()
 one_of(twice, "ship", "country", ["Norway", "Peru"])
-one_of(twice, "pay", "currency", ["euro", "sol"])
-shipping, paying = nn.guard([ship, pay], twice, on_deny="return")
+try:
+    one_of(twice, "pay", "currency", ["euro", "sol"])
+except nn.NoeticConfigError as error:
+    print(error)
+shipping = nn.guard(ship, twice, on_deny="return")
 print(shipping("Atlantis"))
-print(paying("shells"))
 [rule.id for rule in twice]
 
 # %% [markdown]
 """
-It is not! A rule is known by its id, which is the function's name where nothing else is said: the second use has **replaced** the first. That is what
-makes running a cell twice harmless, and a form has to name what it makes: `@rules.rule(f"{tool}-{argument}-one-of", on=...)`.
+One! A rule is known by its id, which is the function's name where nothing else is said. A cell that is run again **replaces** its rules, which makes that
+harmless; the second use of a form would replace the first, which is refused. So a form has to name what it makes:
+`@rules.rule(f"{tool}-{argument}-one-of", on=...)`.
 
 ### Exercise 8.2 · Once for each
 

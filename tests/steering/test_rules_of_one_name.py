@@ -90,13 +90,12 @@ def test_a_function_that_cannot_be_called_with_the_call_is_refused(function: Any
 
 
 def test_a_second_lambda_needs_a_name() -> None:
-    book = nn.RuleBook()
-    book.rule(lambda call: None, **ON)
+    rules = nn.RuleBook()
+    rules.rule(lambda call: None, **ON)
 
-    with pytest.raises(NoeticConfigError, match="second one"):
-        book.rule(lambda call: nn.deny(), **ON)
-
-    assert len(book) == 1
+    with pytest.raises(NoeticConfigError, match="already") as caught:
+        rules.rule(lambda call: deny("No."), **ON)
+    assert caught.value.code == "DUPLICATE_RULE_ID"
 
 
 def test_what_can_be_called_with_the_call_is_taken() -> None:

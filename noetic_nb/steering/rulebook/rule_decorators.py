@@ -6,7 +6,7 @@ import inspect
 import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, TypeVar, cast, overload
+from typing import Any, Literal, TypeVar, overload
 
 from noetic_nb.arguments import explained
 from noetic_nb.errors import NoeticConfigError
@@ -90,17 +90,6 @@ class RuleMethods(ABC):
         rule_id = None if callable(id) else id
 
         def add(function: F) -> F:
-            if (
-                rule_id is None
-                and function_name(function) == LAMBDA
-                and any(rule.id == LAMBDA for rule in cast(Any, self))
-            ):
-                raise NoeticConfigError(
-                    "INVALID_RULE",
-                    "A lambda has no name of its own, and a second one would replace the first.",
-                    given=function,
-                    hint="Name the rule: rules.rule('name', on='before_tool_call')(lambda call: ...).",
-                )
             made = SteeringRule(
                 id=rule_id or function_name(function),
                 name=name,
@@ -135,8 +124,10 @@ class RuleMethods(ABC):
             if same and _is_bound_alike(old.predicate, made.predicate):
                 return
             why = "The same function definition has made it, in a loop perhaps"
-        elif before.co_filename == now.co_filename and _is_cell(now) and before.co_firstlineno != now.co_firstlineno:
-            why = f"Line {before.co_firstlineno} of this cell has made it"
+        elif before.co_filename == now.co_filename and (_is_cell(now) or made.id == LAMBDA):
+            if (before.co_firstlineno, before.co_code) == (now.co_firstlineno, now.co_code):
+                return
+            why = f"Line {before.co_firstlineno} of this {'cell' if _is_cell(now) else 'file'} has made it"
         else:
             return
         raise NoeticConfigError(
