@@ -68,6 +68,10 @@ def _read_layer_state(layer_id: str) -> Any:
     return None
 
 
+def _no_warning(layer_id: str, hook: str, error: BaseException) -> None:
+    return None
+
+
 def _known_tools(is_over: bool) -> None:
     return None
 
@@ -105,6 +109,8 @@ class ExecutionContext:
         The sources of time and identity.
     diagnostic : callable
         Called with errors that do not fail the run, such as those of background work.
+    warn : callable
+        The same for a mistake that is no error: it is in the warnings of the reply, and not in the diagnostic.
     sink : EventSink, optional
         Where a layer may record what it did.
     fs : fsspec filesystem, folder or URL, optional
@@ -137,6 +143,7 @@ class ExecutionContext:
     clock: Clock = SYSTEM_CLOCK
     ids: Ids = SYSTEM_IDS
     diagnostic: Diagnostic = log_diagnostic
+    warn: Diagnostic = field(default=_no_warning)
     sink: EventSink | None = None
     fs: Any = None  # of a library without types
     shell: Shell | None = None

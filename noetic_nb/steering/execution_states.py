@@ -90,7 +90,7 @@ class ExecutionStates:
             self.book.known_tools = tools
             compared = self._compared = (snapshot, len(tools), unknown_targets(snapshot, tools))
         for target in compared[2]:
-            ctx.diagnostic(LAYER_ID, "init", target)
+            ctx.warn(LAYER_ID, "init", target)
         now = ctx.clock.now_ms()
         return [self._entry(target_entry(target.rule_id, target.name, str(target), now)) for target in compared[2]]
 

