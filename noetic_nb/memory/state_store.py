@@ -13,11 +13,40 @@ from typing import Any, Final, Protocol, TypeAlias
 from noetic_nb.late_data import LateState, as_late, made_state
 from noetic_nb.memory.execution_context import Diagnostic, log_diagnostic
 from noetic_nb.memory.state_copy import StateNotCopied, deep_copy, flat_copy, snapshot_of
-from noetic_nb.memory.storage_time import StorageTime
 from noetic_nb.memory.write_behind import Mirror, Target
 from noetic_nb.storage import ScopedStorage
 
-__all__ = ["LayerStateStore", "StateListener"]
+__all__ = ["LayerStateStore", "StateListener", "StorageTime"]
+
+_Turn: TypeAlias = tuple[str, int]
+"""A thread and the number of its turn: that of the children of an execution, too."""
+
+
+class StorageTime:
+    """Milliseconds by turn, kept until the turn is over.
+
+    Examples
+    --------
+    >>> spent = StorageTime()
+    >>> spent.add(("t1", 1), 2.5)
+    >>> spent.add(("t1", 1), 0.5)
+    >>> spent.take(("t1", 1)), spent.take(("t1", 1))
+    (3.0, 0.0)
+    """
+
+    __slots__ = ("_spent",)
+
+    def __init__(self) -> None:
+        self._spent: dict[_Turn, float] = {}
+
+    def add(self, turn: _Turn, ms: float) -> None:
+        """Count some time."""
+        self._spent[turn] = self._spent.get(turn, 0.0) + ms
+
+    def take(self, turn: _Turn) -> float:
+        """Return what was counted of a turn, and forget it."""
+        return self._spent.pop(turn, 0.0)
+
 
 StateListener: TypeAlias = Callable[[str, str, Any, str], None]
 """Called at every write: ``listener(execution_id, layer_id, state, hook)``."""

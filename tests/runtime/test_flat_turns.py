@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 from typing import Any
@@ -32,12 +33,15 @@ def operations(work: Any) -> int:
         frame.f_trace_lines = False
         return trace
 
+    gc.collect()
+    gc.disable()  # finalizers of other tests are no work of this one
     before = sys.gettrace()
     sys.settrace(trace)
     try:
         work()
     finally:
         sys.settrace(before)
+        gc.enable()
     return count
 
 
