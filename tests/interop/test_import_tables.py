@@ -79,7 +79,7 @@ SOURCES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "a number": (3, ("Given: int", "Pass a list of messages")),
     "numbers": ([3], ("a list of int", "Pass a list of messages")),
     "nothing": (None, ("Given: NoneType",)),
-    "a text": ("a text", ("there is no such file", "Check the path", "'role': 'user'")),
+    "a text": ("a text", ("No such file", "Check the path", "'role': 'user'")),
 }
 
 

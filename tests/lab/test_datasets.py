@@ -292,7 +292,7 @@ def test_a_damaged_file_is_refused(content: bytes, tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NoeticError, match="there is no such file"):
+    with pytest.raises(NoeticError, match="No such file"):
         datasets.load_trajectories(tmp_path / "none.json")
 
 

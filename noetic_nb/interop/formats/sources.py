@@ -118,7 +118,7 @@ def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
                 content += file.read(os.fstat(file.fileno()).st_size)
     except FileNotFoundError as error:
         hint = "Check the path. A conversation is a list of messages: [{'role': 'user', 'content': 'Hi'}, ...]."
-        raise refused(Document(None, path), "there is no such file", hint=hint) from error
+        raise refused(Document(None, path), "No such file", hint=hint) from error
     except OSError as error:
         hint = "The loaders of lab.datasets take a larger max_bytes, if you trust it."
         raise refused(
