@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from pathlib import Path
 from typing import Any
@@ -215,6 +216,7 @@ async def test_a_hook_that_forgets_to_await_is_told_so(init: Any) -> None:
 
     with pytest.raises(nn.NoeticError, match="An `await` is missing: write `async def` for 'init'"):
         await nn.AgentHarness(config, model=nn.ScriptedModel(["Hi."])).execute("Hi.")
+    gc.collect()  # the forgotten coroutine, which no later test may meet
 
 
 @pytest.mark.parametrize(
