@@ -329,7 +329,10 @@ class OpenAIModel:
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
-            # Connections belong to the loop that opened them, and a notebook may have more than one.
+            # Connections belong to the loop that opened them, and a notebook may have more than one. They also keep it: each
+            # `run_sync` of a script has a loop of its own, and would leave an open one behind.
+            for ended in [each for each in self._clients if each.is_closed()]:
+                self._clients.pop(ended, None)
             client = self._clients[loop] = self._made_client()
         return client
 
@@ -351,7 +354,8 @@ class OpenAIModel:
             max_retries=0,
             timeout=None,  # deadlines are scopes here, so that a slow trickle of bytes cannot stretch them
             default_headers=dict(self._headers) or None,
-            http_client=self._http_client,
+            # The package's own closes itself when it is collected, in any loop that runs then: that fails, with a traceback.
+            http_client=self._http_client or openai.DefaultAsyncHttpxClient(),
         )
 
     def _secret(self) -> str | None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import json
+import threading
 import traceback
 from collections.abc import Callable
 from contextlib import aclosing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
 import pytest
@@ -481,11 +485,55 @@ def test_one_object_serves_several_loops(endpoint_thread: str) -> None:
     assert [asyncio.run(once()) for _ in range(2)] == ["Fine.", "Fine."]
 
 
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+def test_connections_of_a_loop_that_has_ended_are_closed_in_silence() -> None:
+    ended, told, words = threading.Semaphore(0), list[dict[str, Any]](), json.dumps(chat("Fine.")).encode()
+
+    class Kept(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"  # which keeps the connection
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(words)))
+            self.end_headers()
+            self.wfile.write(words)
+
+        def finish(self) -> None:
+            super().finish()
+            ended.release()
+
+        def log_message(self, *args: object) -> None: ...
+
+    async def collected() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: told.append(context))
+        for _ in range(3):  # what is collected may begin a task, whose error is told once it is collected itself
+            gc.collect()
+            for _ in range(5):
+                await asyncio.sleep(0)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Kept) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        try:
+            model = OpenAIModel("m", base_url=f"http://127.0.0.1:{server.server_port}")
+            for _ in range(3):
+                asyncio.run(model.complete(REQUEST))
+            asyncio.run(collected())
+            assert [ended.acquire(timeout=5) for _ in range(2)] == [True, True]  # those before the last
+            del model
+            asyncio.run(collected())
+            assert ended.acquire(timeout=5)
+        finally:
+            server.shutdown()
+            serving.join()
+    assert told == []
+
+
 @pytest.fixture
 def endpoint_thread() -> Any:
     """An endpoint on a loop and thread of its own."""
-    import threading
-
     from tests.models.endpoint import running
 
     started, address, stop = threading.Event(), [], []
