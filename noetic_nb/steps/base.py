@@ -104,7 +104,8 @@ class Frozen(BaseModel, metaclass=RecordType):
     @classmethod
     def _error(cls, data: Mapping[str, Any], exc: ValidationError) -> NoeticConfigError:
         """Return pydantic's error in words that say what to do."""
-        first = exc.errors()[0]
+        # A misspelt field first: the one that is missing may be it.
+        first = min(exc.errors(), key=lambda each: each["type"] != "extra_forbidden")
         where = ".".join(map(str, first["loc"])) or "value"
         name, field = data.get("id", data.get("name", "")), str(first["loc"][0]) if first["loc"] else ""
         who, fields = f"{cls.__name__}{f' {name!r}' if name else ''}", ", ".join(cls.model_fields)

@@ -231,3 +231,17 @@ def test_a_scripted_call_says_how_it_is_written(make: Any, words: str) -> None:
     with pytest.raises(TypeError) as caught:
         make()
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("more", [{}, {"name": "desk"}])
+def test_a_misspelt_field_is_told_before_the_one_that_is_missing_by_it(more: dict[str, Any]) -> None:
+    with pytest.raises(NoeticConfigError, match=r"has no field 'nmae'.*Did you mean 'name'"):
+        nn.AgentConfig(**{"nmae": "desk", "step": nn.react(model="m"), **more})
+
+
+async def test_a_request_over_a_budget_that_nothing_fits_says_what_to_change() -> None:
+    policy = nn.ProjectionPolicy(token_budget=100, response_reserve=200)
+    config = nn.AgentConfig(name="desk", step=nn.react(model="m"), projection=policy)
+    (warning,) = (await nn.AgentHarness(config, model=nn.ScriptedModel(["Hi."])).execute("Hi.")).warnings
+    assert warning.code == "over_budget"
+    assert "Raise token_budget, or lower response_reserve" in warning.text

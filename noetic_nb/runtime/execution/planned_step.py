@@ -172,7 +172,8 @@ class PlannedStep:
         self.ctx.warn(
             "over_budget",
             f"The request to model {self.model!r} has {plan.total_tokens} tokens and was sent all the same: the budget of "
-            f"{policy.token_budget:g} less {policy.response_reserve:g} for the answer leaves {most:g}.",
+            f"{policy.token_budget:g} less {policy.response_reserve:g} for the answer leaves {most:g}. "
+            "Raise token_budget, or lower response_reserve, of the projection.",
         )
 
     def report_plan(self, plan: TurnPlan) -> None:
