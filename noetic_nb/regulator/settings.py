@@ -107,6 +107,10 @@ class Settings:
             require_whole("max_clusters", self.max_clusters, 1)
         own: dict[str, Predicate] = {}
         for predicate in self.predicates:
+            if isinstance(predicate, type):
+                raise TypeError(
+                    f"A predicate is made of its class. Given: {predicate.__name__}. Write {predicate.__name__}()."
+                )
             if not (hasattr(predicate, "check") and hasattr(predicate, "explain") and hasattr(predicate, "kind")):
                 raise TypeError(f"A predicate has `kind`, `check` and `explain`. Given: {predicate!r}.")
             # Refused here and not when a snapshot is written, which may be days later.

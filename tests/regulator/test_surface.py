@@ -119,6 +119,11 @@ def test_predicates_that_a_snapshot_would_confuse_are_refused_when_they_are_give
         Regulator.for_user("ann").with_predicates(Own(), Own())
 
 
+def test_the_class_of_a_predicate_is_no_predicate() -> None:
+    with pytest.raises(TypeError, match=r"Given: CallBudget\. Write CallBudget\(\)"):
+        Regulator.for_user("ann").with_predicates(predicates.CallBudget)  # type: ignore[arg-type]
+
+
 def test_a_subclass_of_a_predicate_is_not_saved_as_its_base_class() -> None:
     class Never(CostCap):
         def check(self, evidence: Any, /) -> None:
