@@ -359,3 +359,12 @@ def test_a_session_that_nobody_holds_is_forgotten() -> None:
 
     assert len(guard._trees) == 1
     assert len(guard.stack.state._states) == 1
+
+
+def test_tools_and_rules_in_each_others_place_are_told_so() -> None:
+    rules = nn.RuleBook()
+    rule = rules.at_most(1, "pay")
+    for swapped in (rules, rule):
+        with pytest.raises(nn.NoeticConfigError, match="guard takes the tools first, then the rules") as caught:
+            nn.guard(swapped, [lambda: None])
+        assert caught.value.code == "SWAPPED_ARGUMENTS"

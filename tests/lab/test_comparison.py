@@ -132,3 +132,11 @@ def test_what_cannot_be_compared_is_refused() -> None:
         with pytest.raises(NoeticConfigError) as caught:
             call()
         assert caught.value.code == code
+
+
+def test_two_rule_books_are_evaluated_before_they_are_compared() -> None:
+    books = nn.RuleBook(), nn.RuleBook()
+    books[0].at_most(1, "pay")
+    for pair in (books, books[::-1], (books[0], [Run()])):
+        with pytest.raises(NoeticConfigError, match=r"compare\(lab.evaluate\(a, runs\), lab.evaluate\(b, runs\)\)"):
+            nn.compare(*pair)

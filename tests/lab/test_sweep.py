@@ -602,3 +602,9 @@ def test_a_metric_that_fails_on_every_run_is_an_error_and_not_a_column_of_nothin
     assert refused.value.code == "METRIC_FAILED"
     unknown = sweep(SPACE, _airline(2), metrics={"unknown": lambda run: None}, regulator=ANN, n_jobs=1)
     assert unknown["failed"].tolist() == [0] * len(unknown)
+
+
+def test_runs_and_space_in_each_others_place_are_told_so() -> None:
+    with pytest.raises(NoeticConfigError, match="sweep takes the space first, then the runs") as caught:
+        sweep([Run()], {"call_budget.total": [1]}, metrics={"one": lambda run: 1})  # type: ignore[arg-type]
+    assert caught.value.code == "SWAPPED_ARGUMENTS"

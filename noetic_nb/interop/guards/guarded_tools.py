@@ -25,6 +25,7 @@ from noetic_nb.models import ModelClient
 from noetic_nb.quick_records import dataclass
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
+from noetic_nb.steering import RuleBook, SteeringRule
 from noetic_nb.steps import Tool
 
 __all__ = ["guard"]
@@ -109,8 +110,8 @@ def guard(
     Raises
     ------
     NoeticConfigError
-        ``INVALID_OPTION``, ``INVALID_TOOL`` where something is no tool, can be called in a way that cannot be guarded, or has no
-        name while rules name tools, or what the rules raise.
+        ``INVALID_OPTION``, ``SWAPPED_ARGUMENTS``, ``INVALID_TOOL`` where something is no tool, can be called in a way that
+        cannot be guarded, or has no name while rules name tools, or what the rules raise.
 
     Warns
     -----
@@ -136,6 +137,11 @@ def guard(
     >>> len(safe.run.to_frame("ledger"))
     2
     """
+    if isinstance(tool, RuleBook | SteeringRule):
+        given, hint = f"{type(tool).__name__}, {type(rules).__name__}", "Write guard(tools, rules)."
+        raise NoeticConfigError(
+            "SWAPPED_ARGUMENTS", "guard takes the tools first, then the rules.", given=given, hint=hint
+        )
     shared = Guard(
         rules,
         run=run,

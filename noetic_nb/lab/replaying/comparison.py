@@ -24,6 +24,7 @@ from noetic_nb.runs.plain_text import plain_line
 from noetic_nb.runs.requests.recorded_requests import RequestIndex
 from noetic_nb.runs.requests.sent_request import RecordedRequest
 from noetic_nb.runs.turns import TurnSummary
+from noetic_nb.steering import RuleBook
 
 if TYPE_CHECKING:
     import pandas
@@ -162,6 +163,10 @@ def compare(
         if metrics is not None:
             raise _no_metrics(metrics)
         return compare_evaluations(a, b, samples=samples, seed=seed)
+    for side in (a, b):
+        if isinstance(side, RuleBook):
+            hint = "Write compare(lab.evaluate(a, runs), lab.evaluate(b, runs))."
+            raise NoeticConfigError("INVALID_RUN", "Rule books differ in what they do to runs.", given=side, hint=hint)
     if not any(isinstance(side, Run | Evaluation) for side in (a, b)):
         return compare_paired(a, b, metrics=metrics, samples=samples, seed=seed)
     for run in (a, b):
