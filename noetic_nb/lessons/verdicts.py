@@ -35,6 +35,9 @@ async def _examined(exercise: Exercise, answer: Any) -> str | None:
     try:
         why: str | None = await awaited(exercise.examine(answer))
     except Exception as error:  # an answer may do anything: what it raises is what is wrong with it
+        if isinstance(error, TypeError) and not callable(answer):
+            how = f"Pass the function itself: check({exercise.id!r}, {exercise.answer})."
+            return f"Your answer is a {type(answer).__name__}, which cannot be called. {how}"
         return f"Your answer raised {type(error).__name__}: {redact_text(str(error))[:300]}"
     return why
 

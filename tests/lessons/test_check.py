@@ -101,3 +101,9 @@ print(forbidden)
 def test_an_exercise_without_its_quotes_is_understood() -> None:
     with pytest.raises(ArgumentError, match=r"Write check\('1.1', ...\), in quotes"):
         check(1.1, len)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("exercise", ["1.1", "1.2", "3.1"])
+def test_an_answer_that_was_called_already_is_told_to_be_passed_itself(exercise: str) -> None:
+    name = EXERCISES[exercise].answer
+    assert f"Pass the function itself: check('{exercise}', {name})." in check(exercise, 5).why
