@@ -89,7 +89,9 @@ def allocation(
             "UNKNOWN_TURN",
             "No model was called there.",
             given={"turn": turn, "thread_id": thread_id},
-            hint=f"There are {names}{' and more, see `run.turns`' if len(known) > MOST_NAMES else ''}.",
+            hint=f"There are {names}{' and more, see `run.turns`' if len(known) > MOST_NAMES else ''}."
+            if known
+            else "This run has no request of a model, as imported ones: their conversation is in `run.turns`.",
         )
     axes, look = axes_for(ax, theme, height=HEIGHT + HEIGHT_A_LAYER * len(calls.order))
     axes.set_xlabel("tokens")

@@ -194,3 +194,8 @@ def test_what_is_not_there_is_named() -> None:
 def test_a_turn_that_is_not_there_is_answered_with_those_that_are() -> None:
     with pytest.raises(NoeticConfigError, match="There are turn 1 of thread"):
         plots.allocation(demo_run(), turn=99)
+
+
+def test_a_turn_of_a_run_without_model_calls_is_told_that_there_are_none() -> None:
+    with pytest.raises(NoeticConfigError, match="This run has no request"):
+        plots.allocation(Run(), turn=3)
