@@ -97,9 +97,9 @@ def sweep(
     Raises
     ------
     NoeticConfigError
-        ``INVALID_SPACE``, ``UNKNOWN_NAME``, ``INVALID_N``, ``NO_RUNS``, ``INVALID_RUN``, ``SWAPPED_ARGUMENTS``, ``INVALID_METRICS``,
-        ``INVALID_N_JOBS``, ``NOT_PICKLABLE``, ``COST_CEILING``, ``OTHER_SWEEP``, ``INVALID_GROUP``, and what `replay` raises
-        where it raises on every run of every configuration.
+        ``INVALID_SPACE``, ``UNKNOWN_NAME``, ``INVALID_N``, ``NO_RUNS``, ``INVALID_RUN``, ``SWAPPED_ARGUMENTS``,
+        ``INVALID_METRICS``, ``INVALID_N_JOBS``, ``NOT_PICKLABLE``, ``COST_CEILING``, ``OTHER_SWEEP``, ``INVALID_GROUP``, and
+        what `replay` raises where it raises on every run of every configuration.
     NoeticError
         ``worker_died`` where workers die before one has finished anything, ``storage_failed``.
 
@@ -117,10 +117,8 @@ def sweep(
     [[5.0, 0.7, 20.0], [20.0, 0.05, 20.0]]
     """
     if isinstance(runs, Mapping):
-        given, hint = (
-            f"{type(space).__name__}, {type(runs).__name__}",
-            'Write lab.sweep({"call_budget.total": [5, 10]}, runs, ...).',
-        )
+        given = f"{type(space).__name__}, {type(runs).__name__}"
+        hint = 'Write lab.sweep({"call_budget.total": [5, 10]}, runs, ...).'
         raise NoeticConfigError(
             "SWAPPED_ARGUMENTS", "sweep takes the space first, then the runs.", given=given, hint=hint
         )
