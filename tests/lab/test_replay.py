@@ -180,6 +180,17 @@ async def test_budgets_and_projection_go_through_the_planner_for_every_call() ->
     assert not [view for view in bare.select(ViewAssembled) if view.layer_items or view.layers]
 
 
+@pytest.mark.parametrize("changes", [{"budgets": {"fact": 3}}, {"layers": ["fact"]}])
+async def test_a_layer_that_no_call_has_is_told_also_where_there_is_none(changes: dict[str, Any]) -> None:
+    for layers, words in (
+        ([], r"'fact'\. It has none\."),
+        ([offering_layer(random.Random(3), "facts")], r"'facts'\? It has 'facts'"),
+    ):
+        run = await chat(layers, ["Fine."], "Hello.")
+        with pytest.raises(NoeticConfigError, match=words):
+            replay(run, **changes)
+
+
 async def test_what_cannot_be_replayed_is_refused(tmp_path: Path) -> None:
     run = await chat([offering_layer(random.Random(3), "facts")], PAYING, "pay 60", "pay 5")
     airline = datasets.airline_run(26)

@@ -131,7 +131,8 @@ def plan_changes(run: Run, budgets: Any, projection: Any, layers: frozenset[str]
     NoeticConfigError
         ``INVALID_BUDGET``, ``INVALID_PROJECTION``, ``UNKNOWN_LAYER_REFERENCE``.
     """
-    known = {limit[0] for event in run.events if isinstance(event, RequestPrepared) for limit in event.limits}
+    planned = [event for event in run.events if isinstance(event, RequestPrepared)]
+    known = {limit[0] for event in planned for limit in event.limits}
     if budgets is not None and not isinstance(budgets, Mapping):
         raise NoeticConfigError(
             "INVALID_BUDGET",
@@ -139,14 +140,14 @@ def plan_changes(run: Run, budgets: Any, projection: Any, layers: frozenset[str]
             given=budgets,
             hint='Such as budgets={"facts": 300}; the total is projection={"token_budget": 4_000}.',
         )
-    if known:  # else nothing was planned here, which is said in its place
+    if planned:  # else nothing was planned here, which is said in its place
         for layer_id in (*(budgets or {}), *(layers or ())):
             if layer_id not in known:
                 raise NoeticConfigError(
                     "UNKNOWN_LAYER_REFERENCE",
                     "No call of the run has such a layer.",
                     given=layer_id,
-                    hint=f"{closest(str(layer_id), known)}It has {', '.join(map(repr, sorted(known))) or 'none'}.",
+                    hint=f"{closest(str(layer_id), known)} It has {', '.join(map(repr, sorted(known))) or 'none'}.".strip(),
                 )
     policy: Mapping[str, Any] = {}
     if isinstance(projection, ProjectionPolicy):
