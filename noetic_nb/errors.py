@@ -13,11 +13,11 @@ happened, what was given and what to do.
 
 from __future__ import annotations
 
+import re
 import reprlib
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
-from noetic_nb.late_pattern import late_pattern
 from noetic_nb.redact import REDACTED, redact, redact_text
 
 __all__ = ["ErrorKind", "ItemValidationError", "NoeticConfigError", "NoeticError", "innermost", "printable"]
@@ -75,7 +75,7 @@ _FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
 _MISSING: Final = object()
 
 # C0/C1 controls and bidirectional overrides can hide or reorder what a reader sees, and steer a terminal.
-_INVISIBLE: Final = late_pattern("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+_INVISIBLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 # Long values make unreadable messages; the full value stays on `given`.
 _SHORT: Final = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 160

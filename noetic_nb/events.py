@@ -7,13 +7,13 @@ with the conversation. Every event says where it happened (`Where`) and when (mi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar, get_args
+
+from msgspec import Struct, field
 
 from noetic_nb.cards import with_card
 from noetic_nb.items import Item
-from noetic_nb.late_data import frozen_when_read
-from noetic_nb.quick_records import dataclass
+from noetic_nb.items.frozen import FrozenDict
 
 __all__ = [
     "BudgetsAllocated",
@@ -55,6 +55,34 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
+if TYPE_CHECKING:
+    _T = TypeVar("_T")
+    Word: TypeAlias = Annotated[_T, "in a file any word"]
+    Number: TypeAlias = float
+    Data: TypeAlias = Mapping[str, Any]
+    FreeData: TypeAlias = Any
+    Thresholds: TypeAlias = Mapping[str, Mapping[str, float]]
+else:
+    # What a file may hold, for msgspec, which reads it; `runs/events/event_json.py` looks at numbers and data.
+    class Word:
+        """One of some words; in a file any, as a layer or a newer version may use one that is not known here."""
+
+        def __class_getitem__(cls, words):
+            return Annotated[str, words]
+
+    class _Checked(type):
+        def __instancecheck__(cls, value):
+            return True
+
+    class Number(metaclass=_Checked):
+        """A number, infinity and NaN included; a whole number stays one."""
+
+    class FreeData(metaclass=_Checked):
+        """Data of any shape."""
+
+    Data = Thresholds = FrozenDict
+
+
 HookName: TypeAlias = Literal[
     "init",
     "recall",
@@ -76,10 +104,21 @@ HookName: TypeAlias = Literal[
 ]
 
 
-# Plain dataclasses and no pydantic records: our own code makes them, many to a step, and nothing in them needs a check.
 @with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class Where:
+class Record(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """What events are made of. `rename` and the tags of events are the names that files have."""
+
+
+class Event(Record, frozen=True, tag_field="kind"):
+    """Something that happened, where and when."""
+
+    kind: ClassVar[str]
+    """The name of its type, in files and tables, too."""
+    where: Where
+    t_ms: Number
+
+
+class Where(Record, frozen=True, gc=False):
     """The place of an event: which thread, which execution, which turn (1 is the first of a thread, 0 is outside)."""
 
     thread_id: str
@@ -88,21 +127,17 @@ class Where:
     depth: int = 0
 
 
-@with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class LayerTokens:
+class LayerTokens(Record, frozen=True, gc=False):
     """What one layer was given, what it used and what it yielded to history, in tokens."""
 
     layer_id: str
-    allocated: float
+    allocated: Number
     used: int
-    yielded: float
+    yielded: Number
     items: int = 0
 
 
-@with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class ItemFate:
+class ItemFate(Record, frozen=True, gc=False):
     """An item that was not sent, and why.
 
     `origin` is ``"history"`` (then `position` is the place in the log) or ``"layer:<id>"`` (the place in its recall).
@@ -111,14 +146,12 @@ class ItemFate:
     origin: str
     position: int
     tokens: int
-    reason: Literal[
-        "over_budget", "outside_window", "unresolved_call", "over_allocation", "trimmed", "forced", "hidden"
+    reason: Word[
+        Literal["over_budget", "outside_window", "unresolved_call", "over_allocation", "trimmed", "forced", "hidden"]
     ]
 
 
-@with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class UnsentOffer:
+class UnsentOffer(Record, frozen=True):
     """An item that a layer offered and that was not sent, for a reason of `ItemFate`.
 
     Of a text that was cut (``trimmed``), `item` has the rest.
@@ -129,13 +162,11 @@ class UnsentOffer:
     """Among all that the layer offered."""
     before: int
     """How many items of layers were sent before it."""
-    reason: Literal["over_budget", "over_allocation", "trimmed"]
+    reason: Word[Literal["over_budget", "over_allocation", "trimmed"]]
     item: Item
 
 
-@with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class LogStretch:
+class LogStretch(Record, frozen=True):
     """A part of what layers made of the history: log items at ``start <= position < stop``, or `written`, which are in no log."""
 
     start: int
@@ -143,85 +174,63 @@ class LogStretch:
     written: tuple[Item, ...] = ()
 
 
-@with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class OfferedTool:
+class OfferedTool(Record, frozen=True):
     """A tool as the model is offered it; `parameters` is a JSON Schema."""
 
     name: str
     description: str
-    parameters: Mapping[str, Any]
+    parameters: Data
     strict: bool = False
 
 
-@with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class TurnStarted:
+class TurnStarted(Event, frozen=True, tag="turn_started"):
     """A turn begins; the user's items are at ``start <= position < stop`` of the log."""
 
-    kind: ClassVar[str] = "turn_started"
-    where: Where
-    t_ms: float
     turn_id: str
     start: int
     stop: int
     query: str
     resource_id: str | None = None
-    waited_ms: float | None = None
+    waited_ms: Number | None = None
     """How long the first of its messages had waited for other turns; None where none had to."""
 
 
-@with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class ItemsAppended:
+class ItemsAppended(Event, frozen=True, tag="items_appended"):
     """Items joined the log at `start`; each item is recorded here once and referred to by position elsewhere."""
 
-    kind: ClassVar[str] = "items_appended"
-    where: Where
-    t_ms: float
     start: int
     items: tuple[Item, ...]
-    origin: Literal["user", "model", "tool", "guidance", "layer", "seed", "step"]
+    origin: Word[Literal["user", "model", "tool", "guidance", "layer", "seed", "step"]]
 
 
-@with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class BudgetsAllocated:
+class BudgetsAllocated(Event, frozen=True, tag="budgets_allocated"):
     """The token budget was split. All amounts in tokens."""
 
-    kind: ClassVar[str] = "budgets_allocated"
-    where: Where
-    t_ms: float
     # Floats, as a budget may be infinite.
-    total: float
+    total: Number
     system: int
-    reserve: float
+    reserve: Number
     # Pairs and no mapping, so that an event cannot be changed by whoever reads it.
-    allocations: tuple[tuple[str, float], ...]
-    history_budget: float
+    allocations: tuple[tuple[str, Number], ...]
+    history_budget: Number
 
 
-@with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class RequestPrepared:
+class RequestPrepared(Event, frozen=True, tag="request_prepared"):
     """What the requests of an execution have in common, and their plans start from.
 
     It stands before the first request of each execution, and again before one for which something of it has changed.
     """
 
-    kind: ClassVar[str] = "request_prepared"
-    where: Where
-    t_ms: float
     step_id: str
     model: str
     instructions: str
     tools: tuple[OfferedTool, ...]
-    params: Mapping[str, Any]
+    params: Data
     """Of sampling; what the provider decides is not in it."""
-    output_schema: Mapping[str, Any] | None
+    output_schema: Data | None
     overflow: str
     window_size: int | None
-    limits: tuple[tuple[str, float, float], ...]
+    limits: tuple[tuple[str, Number, Number], ...]
     """Each layer, with the least and the most tokens it is configured to get, in the order of the allocation."""
     tokenizer: str
     """Name of what counts tokens."""
@@ -229,61 +238,51 @@ class RequestPrepared:
     """In which order layers are sent, as `ProjectionPolicy` has it."""
     suffixes: tuple[str, ...] = ()
     """Layers with ``placement="suffix"``, which another order sends behind the history."""
-    tokenizer_error: float | None = None
+    tokenizer_error: Number | None = None
     """How far its requests are off reported usage on average, relative; None where nobody has measured it."""
-    counter: Mapping[str, Any] | None = None
+    counter: Data | None = None
     """Of a counter that learns: its base, the model, and the factors by which it counts now; None for all others."""
 
 
-@with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class MemoryTraceSpan:
+# The tag is not the name of the class: saved runs and exports know it by this one.
+class MemoryTraceSpan(Event, frozen=True, tag="hook_called"):
     """One call of one hook of one layer."""
 
-    # Not the name of the class: saved runs and exports know it by this one.
-    kind: ClassVar[str] = "hook_called"
-    where: Where
-    t_ms: float
     layer_id: str
-    hook: HookName
-    duration_ms: float
-    status: Literal["ok", "error", "timeout", "skipped"]
+    hook: Word[HookName]
+    duration_ms: Number
+    status: Word[Literal["ok", "error", "timeout", "skipped"]]
     budget: LayerTokens | None = None
     item_count: int | None = None
     error: str | None = None
     """The message of the error where it failed, without secrets; so with its type and its stack."""
-    attributes: Mapping[str, Any] | None = None
+    attributes: Data | None = None
     """What the hook noted of itself, with ``ctx.trace.set_attribute``."""
-    notes: tuple[Mapping[str, Any], ...] = ()
+    notes: tuple[Data, ...] = ()
     """What it said happened, with ``ctx.trace.add_event``: ``{"name": ..., "attributes": {...}}`` each."""
     error_type: str | None = None
     error_stack: str | None = None
     """Where the error was raised, as Python prints it, causes included."""
 
 
-@with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class ViewAssembled:
+class ViewAssembled(Event, frozen=True, tag="view_assembled"):
     """What was sent to the model: a window of the log without its exclusions, after the layers' items.
 
     Tokens by origin add up to what was sent: ``system + tools + framing + sum(layer.used) + history``.
     """
 
-    kind: ClassVar[str] = "view_assembled"
-    where: Where
-    t_ms: float
     step: int
     window: tuple[int, int]
     fates: tuple[ItemFate, ...]
     layers: tuple[LayerTokens, ...]
     layer_items: tuple[tuple[str, Item], ...]
-    total: float
-    reserve: float
+    total: Number
+    reserve: Number
     system: int
     tools: int
     framing: int
     history: int
-    history_budget: float
+    history_budget: Number
     history_items: int
     # With a default, as every field needs that came later: runs that were saved before it can still be read.
     floor: int = 0
@@ -302,56 +301,46 @@ class ViewAssembled:
     """Layers whose offer is one text, which may be cut."""
     kept: tuple[int, ...] = ()
     """Places before the window that are sent all the same: system messages."""
-    duration_ms: float | None = None
+    duration_ms: Number | None = None
     """How long the call took to plan; None where nobody knows."""
 
 
-@with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class ModelCalled:
+class ModelCalled(Event, frozen=True, tag="model_called"):
     """One call of a model ended, well or not. `items` is its answer: the tape of a replay.
 
     `duration_ms` and `cost` (US dollars) are None where nobody knows them.
     """
 
-    kind: ClassVar[str] = "model_called"
-    where: Where
-    t_ms: float
     step: int
     model: str
-    purpose: Literal["agent", "judge", "layer", "summary"]
-    duration_ms: float | None
-    status: Literal["ok", "error", "cancelled"]
+    purpose: Word[Literal["agent", "judge", "layer", "summary"]]
+    duration_ms: Number | None
+    status: Word[Literal["ok", "error", "cancelled"]]
     items: tuple[Item, ...] = ()
     input_tokens: int = 0
     output_tokens: int = 0
     cached_tokens: int = 0
-    cost: float | None = None
-    logprobs: tuple[tuple[str, float], ...] = ()
+    cost: Number | None = None
+    logprobs: tuple[tuple[str, Number], ...] = ()
     error: str | None = None
-    finish_reason: Literal["stop", "tool_calls", "length", "content_filter"] | None = None
+    finish_reason: Word[Literal["stop", "tool_calls", "length", "content_filter"]] | None = None
 
 
-@with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class ToolCalled:
+class ToolCalled(Event, frozen=True, tag="tool_called"):
     """A tool call was settled: run, failed, or kept from running. `args` is what the tool got, as JSON data.
 
     `duration_ms` is None where nobody knows it.
     """
 
-    kind: ClassVar[str] = "tool_called"
-    where: Where
-    t_ms: float
     name: str
     call_id: str
     # None for an unknown tool, and where what the model wrote does not fit the one it called.
-    args: Mapping[str, Any] | None
+    args: Data | None
     output: str
-    duration_ms: float | None
-    status: Literal["ok", "error", "denied", "guided", "invalid_args", "invalid_result", "unknown", "cancelled"]
+    duration_ms: Number | None
+    status: Word[Literal["ok", "error", "denied", "guided", "invalid_args", "invalid_result", "unknown", "cancelled"]]
     error: str | None = None
-    raw_args: Any = None
+    raw_args: FreeData = None
     """What the model wrote, as parsed JSON; None where it was no JSON, or nobody knows."""
     place: int | None = None
     """Where it stands among the calls of its execution tree, by the order of decision; None in runs of others."""
@@ -361,35 +350,25 @@ class ToolCalled:
     """The class of the error, or the kind where it is one of this library; None where there was none, or nobody knows."""
 
 
-@with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class ToolProgress:
+class ToolProgress(Event, frozen=True, tag="tool_progress"):
     """A tool that is at work has yielded something; `value` is that as JSON data, its text where it has no such form."""
 
-    kind: ClassVar[str] = "tool_progress"
-    where: Where
-    t_ms: float
     name: str
     call_id: str
-    value: Any
+    value: FreeData
 
 
-@with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class SteeringDecided:
+class SteeringDecided(Event, frozen=True, tag="steering_decided"):
     """An entry of the ledger: what a layer decided at an enforcement point, and which rules made it so."""
 
-    kind: ClassVar[str] = "steering_decided"
-    where: Where
-    t_ms: float
     layer_id: str
     hook: str
     tool_name: str | None
-    args: Mapping[str, Any] | None
-    action: Literal["allow", "guide", "deny", "ask"]
+    args: Data | None
+    action: Word[Literal["allow", "guide", "deny", "ask"]]
     guidance: str | None
     rule_ids: tuple[str, ...]
-    duration_ms: float
+    duration_ms: Number
     outcome: str | None = None
     enforced: bool = True
     """Whether it was acted on; False where a call was judged after it had been made."""
@@ -397,243 +376,175 @@ class SteeringDecided:
     """Each rule that could not be evaluated, and why: ``unparseable`` for a judge, else the error."""
     matched: tuple[str, ...] = ()
     """The parts of the response that the rules decided on; empty where nobody knows them."""
-    rules_ms: tuple[tuple[str, float], ...] = ()
+    rules_ms: tuple[tuple[str, Number], ...] = ()
     """Each rule that was evaluated, in order, and how long it took, waiting for its judge included; empty where nobody knows."""
 
 
-@with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class RegulatorSaw:
+class RegulatorSaw(Event, frozen=True, tag="regulator_saw"):
     """The regulator was told something; `event` is its plain form, with its own ``kind``."""
 
-    kind: ClassVar[str] = "regulator_saw"
-    where: Where
-    t_ms: float
     layer_id: str
     # Data and no object of the regulator: events are read where nothing of it was imported.
-    event: Mapping[str, Any]
+    event: Data
 
 
-@with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class RegulatorDecided:
+class RegulatorDecided(Event, frozen=True, tag="regulator_decided"):
     """The regulator was asked; `decision` is its plain form, with its own ``kind``.
 
     `thresholds` are the numbers in force at that moment, ``{predicate: {name: number}}``; empty in runs that do not have them.
     """
 
-    kind: ClassVar[str] = "regulator_decided"
-    where: Where
-    t_ms: float
     layer_id: str
     at: str
-    decision: Mapping[str, Any]
+    decision: Data
     suggestion: str | None = None
-    confidence: float | None = None
+    confidence: Number | None = None
     tokens_out: int = 0
-    cost_cap: float | None = None
+    cost_cap: Number | None = None
     stops: bool = False
-    thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    thresholds: Thresholds = field(default_factory=FrozenDict)
     enforced: bool = True
     """Whether it was acted on; False where it was decided after the fact."""
 
 
-@with_card(shown="in cells")
-@frozen_when_read("state")
-@dataclass(frozen=True, slots=True)
-class LayerStateChanged:
+class LayerStateChanged(Event, frozen=True, tag="layer_state_changed"):
     """A layer's state was written; `state` is a copy of it as JSON data that cannot change, None when it was cleared."""
 
-    kind: ClassVar[str] = "layer_state_changed"
-    where: Where
-    t_ms: float
     layer_id: str
     hook: str
-    state: Any
+    state: FreeData
 
 
-@with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class RuleChanged:
+class RuleChanged(Event, frozen=True, tag="rule_changed"):
     """A rule book moved to a new version; `old` and `new` are the texts of the rule, None where it did not exist."""
 
-    kind: ClassVar[str] = "rule_changed"
-    where: Where
-    t_ms: float
     rule_id: str
-    change: Literal["add", "replace", "remove", "enable", "disable", "move", "undo"]
+    change: Word[Literal["add", "replace", "remove", "enable", "disable", "move", "undo"]]
     version: int
     old: str | None
     new: str | None
 
 
-@with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class QualityGiven:
+class QualityGiven(Event, frozen=True, tag="quality_given"):
     """Someone judged the thread's last reply, from 0 (useless) to 1 (perfect)."""
 
-    kind: ClassVar[str] = "quality_given"
-    where: Where
-    t_ms: float
-    quality: float
+    quality: Number
     source: str
 
 
-@with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class ErrorRaised:
+class ErrorRaised(Event, frozen=True, tag="error_raised"):
     """Something went wrong; redacted like everything else."""
 
-    kind: ClassVar[str] = "error_raised"
-    where: Where
-    t_ms: float
     # Not `kind`, which is the tag of the event itself; `step_kind` is called so for the same reason.
     error_kind: str
     message: str
     step_id: str | None = None
 
 
-@with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class WarningRaised:
+class WarningRaised(Event, frozen=True, tag="warning_raised"):
     """Something went wrong and did not end the turn; the reply has it in its ``warnings``.
 
     `code` is one of `noetic_nb.runtime.WARNING_CODES`.
     """
 
-    kind: ClassVar[str] = "warning_raised"
-    where: Where
-    t_ms: float
     code: str
     text: str
     layer_id: str | None = None
 
 
-@with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class TurnCompleted:
+class TurnCompleted(Event, frozen=True, tag="turn_completed"):
     """A turn ended. Tokens and cost are those of the turn, judges and layers included.
 
     `duration_ms` and tokens are None where nobody knows them, `cost` where it called models and no price is known.
     """
 
-    kind: ClassVar[str] = "turn_completed"
-    where: Where
-    t_ms: float
     turn_id: str
-    outcome: Literal["success", "failure", "aborted"]
+    outcome: Word[Literal["success", "failure", "aborted"]]
     # By the monotonic clock, so it is not the difference of two `t_ms` where the wall clock was set meanwhile.
-    duration_ms: float | None
+    duration_ms: Number | None
     text: str
     input_tokens: int | None
     output_tokens: int | None
-    cost: float | None
+    cost: Number | None
     model_calls: int
     tool_calls: int
-    stopped: Mapping[str, Any] | None = field(default=None)
-    finish_reason: Literal["stop", "tool_calls", "length", "content_filter"] | None = None
-    storage_ms: float | None = None
+    stopped: Data | None = None
+    finish_reason: Word[Literal["stop", "tool_calls", "length", "content_filter"]] | None = None
+    storage_ms: Number | None = None
     """How long the turn waited for storage: states that were loaded and written, and checkpoints; None where nobody knows."""
 
 
-@with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class StepStarted:
+class StepStarted(Event, frozen=True, tag="step_started"):
     """A step begins. Its `path` names the steps around it: ``/think#2/ask#1`` is the first `ask` in the second `think`."""
 
-    kind: ClassVar[str] = "step_started"
-    where: Where
-    t_ms: float
     step_id: str
     step_kind: str
     path: str
 
 
-@with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class StepEnded:
+class StepEnded(Event, frozen=True, tag="step_ended"):
     """A step ended: it ran, it failed, it was cancelled, or its recorded output was used instead of running it again."""
 
-    kind: ClassVar[str] = "step_ended"
-    where: Where
-    t_ms: float
     step_id: str
     step_kind: str
     path: str
-    duration_ms: float
-    status: Literal["ok", "error", "cancelled", "stopped", "replayed"]
+    duration_ms: Number
+    status: Word[Literal["ok", "error", "cancelled", "stopped", "replayed"]]
     error: str | None = None
 
 
-@with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class ChildStarted:
+class ChildStarted(Event, frozen=True, tag="child_started"):
     """A child execution begins (`where` is its own): what its parent's layers and log gave it.
 
     Its log starts with the parent's first `inherited` items, which are not repeated here; `items` are those that follow them:
     what the step and the layers gave it. `handed` are the layers' states.
     """
 
-    kind: ClassVar[str] = "child_started"
-    where: Where
-    t_ms: float
     parent_id: str
     step_id: str
     step_kind: str
     inherited: int
     items: tuple[Item, ...]
-    handed: Mapping[str, Any]
+    handed: Data
 
 
-@with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class ChildEnded:
+class ChildEnded(Event, frozen=True, tag="child_ended"):
     """A child execution ended (`where` is its own): what came back. `returned` are states its parent's layers merged.
 
     `cost` is None where it called models and no price is known.
     """
 
-    kind: ClassVar[str] = "child_ended"
-    where: Where
-    t_ms: float
     parent_id: str
     step_id: str
-    outcome: Literal["success", "failure", "aborted"]
-    duration_ms: float
+    outcome: Word[Literal["success", "failure", "aborted"]]
+    duration_ms: Number
     text: str
     returned: tuple[str, ...]
     input_tokens: int
     output_tokens: int
-    cost: float | None
+    cost: Number | None
 
 
-@with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class LayersDropped:
+class LayersDropped(Event, frozen=True, tag="layers_dropped"):
     """A child execution begins (`where` is its own) without layers of its parent: its step drops them by name."""
 
-    kind: ClassVar[str] = "layers_dropped"
-    where: Where
-    t_ms: float
     parent_id: str
     step_id: str
     layer_ids: tuple[str, ...]
 
 
-@with_card(shown="in cells")
-@dataclass(frozen=True, slots=True)
-class TextRetracted:
+class TextRetracted(Record, frozen=True, tag_field="kind", tag="text_retracted"):
     """What was handed out of an answer while it was written is taken back: rules rejected it, or it was never finished.
 
     It is of a stream only, and in no run. `response` is the place of the answer among those of the turn, the first is 0;
     `text` is what was handed out of it.
     """
 
-    kind: ClassVar[str] = "text_retracted"
+    kind: ClassVar[str]
     response: int
     text: str
     where: Where = Where("", "", 0)
-    t_ms: float = 0.0
+    t_ms: Number = 0.0
 
 
 # Saving and loading take their types from here: an event that is missing can be neither written nor read.
@@ -662,6 +573,9 @@ RunEvent: TypeAlias = (
     | WarningRaised
     | ToolProgress
 )
+
+for _kind in (*get_args(RunEvent), TextRetracted):
+    _kind.kind = _kind.__struct_config__.tag
 
 
 class EventSink(Protocol):

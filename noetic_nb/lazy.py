@@ -14,9 +14,7 @@ from types import ModuleType
 
 from lazy_loader import attach_stub
 
-from noetic_nb.garbage import nothing_collected
-
-__all__ = ["attach", "make_callable", "moved_names"]
+__all__ = ["attach", "make_callable"]
 
 
 def attach(
@@ -49,9 +47,6 @@ def attach(
 
     Raises
     ------
-    ImportError
-        From ``__getattr__``, for a name that has moved: says where it is now. An `AttributeError` would let
-        ``getattr(package, name, default)`` hide the move.
     AttributeError
         From ``__getattr__``, for a name the package never had.
 
@@ -71,7 +66,6 @@ def attach(
     from_stub, _, names = attach_stub(package, file)
     _pickle_by_name(package)
     elsewhere = dict(also or {})
-    unknown = moved_names(package)
 
     def __getattr__(name: str) -> object:
         if name in modules:
@@ -81,12 +75,9 @@ def attach(
             setattr(sys.modules[package], name, value)
             return value
         if name in names:
-            with nothing_collected(is_old=True):  # a hundred thousand objects, and all of them stay
-                return from_stub(name)
-        try:
-            return unknown(name)
-        except AttributeError as exc:
-            raise _with_hint(exc, name, [*names, *elsewhere]) from None
+            return from_stub(name)
+        error = AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
+        raise _with_hint(error, name, [*names, *elsewhere])
 
     public = {*names, *elsewhere} - rooms
     return __getattr__, lambda: sorted(public | rooms), sorted(public)
@@ -103,39 +94,6 @@ def _with_hint(error: AttributeError, name: str, names: list[str]) -> AttributeE
     parts = sorted(one for one in names if one.casefold().startswith(short) or one.casefold().endswith(short))
     hint = f"Did you mean {' or '.join(map(repr, parts[:3]))}?" if parts else closest(name, names)
     return AttributeError(f"{error}. {hint}", name=name) if hint else error
-
-
-def moved_names(package: str) -> Callable[[str], object]:
-    """Return a module ``__getattr__`` that says where a name of the version before is found now.
-
-    Parameters
-    ----------
-    package : str
-        ``__name__`` of the package.
-
-    Returns
-    -------
-    callable
-        Raises `ImportError` for a name that has moved and `AttributeError` for every other.
-
-    Examples
-    --------
-    >>> moved_names("noetic_nb.runtime")("OTelExporter")
-    Traceback (most recent call last):
-    ...
-    ImportError: noetic_nb.runtime.OTelExporter has moved. Given: 'OTelExporter'. Use noetic_nb.interop.OTelExporter.
-    """
-
-    def __getattr__(name: str) -> object:
-        if not name.startswith("__"):  # the import system asks for names of its own on every import
-            from noetic_nb.moved import MOVED  # read only where a name was not found
-
-            where = MOVED.get(package, {}).get(name)
-            if where is not None:
-                raise ImportError(f"{package}.{name} has moved. Given: {name!r}. Use {where}.", name=package)
-        raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
-
-    return __getattr__
 
 
 def make_callable(package: str, function: Callable[..., object]) -> None:

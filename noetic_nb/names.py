@@ -5,11 +5,10 @@ A rule about ``pay`` that a tool named with a Cyrillic letter slips past would b
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache, partial
 from typing import Any, Final
-
-from noetic_nb.late_pattern import late_pattern
 
 __all__ = ["LAMBDA", "function_name", "inside_partial", "looks_alike", "nearest", "skeleton"]
 
@@ -21,7 +20,7 @@ _FOREIGN: Final = "аеорсухіјѕһԁԛԝАВЕКМНОРСТУХІЈЅԚ�
 _LATIN: Final = "aeopcyxijshdqwABEKMHOPCTYXIJSQWavoptukxABEZHIKMNOPTYX"
 _TWINS: Final = str.maketrans(_FOREIGN, _LATIN)
 # ASCII but for letters, digits, _ and -: names in other scripts stay apart from each other.
-_NOT_WIRE: Final = late_pattern(r"[\x00-,./:-@\[-^`{-\x7f]")
+_NOT_WIRE: Final = re.compile(r"[\x00-,./:-@\[-^`{-\x7f]")
 
 
 @lru_cache(maxsize=4096)

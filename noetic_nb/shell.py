@@ -12,12 +12,12 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from noetic_nb.cards import with_card
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.quick_records import dataclass
 
 __all__ = ["Command", "LocalShell", "ScriptedShell", "Shell", "ShellResult", "checked_shell"]
 

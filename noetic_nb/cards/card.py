@@ -6,11 +6,10 @@ A class says it in ``_card``; a record without one shows its fields.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Final, TypeAlias
 
 from noetic_nb.markup import plain_line
-from noetic_nb.quick_records import dataclass
 
 __all__ = ["Card", "Cell", "Table", "card_of", "fields_card"]
 
@@ -94,7 +93,10 @@ def card_of(value: object) -> Card:
 def fields_card(value: Any) -> Card:
     """Return the fields of a record; those that are as they were left are left out."""
     kind = type(value)
-    if is_dataclass(kind):
+    if hasattr(kind, "__struct_fields__"):
+        names, defaults = kind.__struct_fields__, kind.__struct_defaults__
+        known = dict(zip(names, (*[_field_defaults] * (len(names) - len(defaults)), *defaults), strict=True))
+    elif is_dataclass(kind):
         known = {each.name: each.default for each in fields(kind) if each.repr}
     elif hasattr(kind, "_fields"):
         known = {name: kind._field_defaults.get(name, _field_defaults) for name in kind._fields}

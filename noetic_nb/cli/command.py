@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from noetic_nb.cli.output import Output
-from noetic_nb.quick_records import dataclass
 
 __all__ = ["BAD_INPUT", "FINDINGS", "FINE", "INTERRUPTED", "Command"]
 

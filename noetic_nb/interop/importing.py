@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -17,9 +18,8 @@ from noetic_nb.interop.spans import import_spans
 from noetic_nb.items.messages import MessageFormat
 from noetic_nb.long_work import Progress, Work
 from noetic_nb.names import nearest
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs import Run
-from noetic_nb.runs.events.event_codec import SCHEMA
+from noetic_nb.runs.events.event_json import SCHEMA
 from noetic_nb.runs.load import MAX_BYTES, MAX_LINE_BYTES, load_run
 from noetic_nb.whole_files import regular_file
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec import structs
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import (
@@ -36,7 +37,7 @@ from noetic_nb.events import (
 from noetic_nb.interop.spans.written_messages import written
 from noetic_nb.items import item_text, thaw
 from noetic_nb.redact import Redaction
-from noetic_nb.runs.events.event_codec import dump_event
+from noetic_nb.runs.events.event_json import dump_event
 
 __all__ = ["OTelExporter"]
 
@@ -182,7 +183,7 @@ class OTelExporter:
         if not self._content:
             if blank is None:
                 return None
-            event = replace(event, **blank)
+            event = structs.replace(event, **blank)
         return [self._count, dump_event(event)]
 
     def _start(self, where: Where, name: str, t_ms: float, parent: Any = None, kind: Any = None) -> Any:

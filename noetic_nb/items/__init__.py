@@ -13,7 +13,6 @@ from noetic_nb.items.frozen import freeze, thaw
 from noetic_nb.items.item import Item, dump_item, item_tokens
 from noetic_nb.items.log import ItemLog
 from noetic_nb.items.registry import ItemRegistry, parse_item
-from noetic_nb.lazy import moved_names
 
 __all__ = [
     "Item",
@@ -32,8 +31,6 @@ __all__ = [
     "strip_unresolved",
     "thaw",
 ]
-
-__getattr__ = moved_names(__name__)
 
 
 def __dir__() -> list[str]:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from json import encoder as json_encoder
 from typing import Any, Final
 
 from pydantic_core import from_json, to_json
-
-from noetic_nb.late_pattern import late_pattern
 
 __all__ = ["compact_json", "encoding", "parsed_json", "plain_text"]
 
@@ -46,11 +45,11 @@ def encoding(encoder: json.JSONEncoder) -> Callable[[Any], str]:
 
 
 _ENCODE: Final = encoding(_ENCODER)
-_LONE_SURROGATE: Final = late_pattern("[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
 # A fractional number in JSON text has a point between digits, or an exponent with its sign; text may look like it too, so a match
 # is only a hint. Each begins with a character that is quick to find.
-_POINT: Final = late_pattern(r"\.(?<=[0-9]\.)[0-9]")
-_EXPONENT: Final = late_pattern(r"e[+-](?<=[0-9]e[+-])")
+_POINT: Final = re.compile(r"\.(?<=[0-9]\.)[0-9]")
+_EXPONENT: Final = re.compile(r"e[+-](?<=[0-9]e[+-])")
 # Where ECMAScript switches to exponents (Number::toString, ECMA-262 section 6.1.6.1.20).
 _MAX_PLAIN: Final = 1e21
 _MIN_PLAIN: Final = 1e-6

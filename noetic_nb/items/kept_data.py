@@ -61,6 +61,10 @@ def frozen_data(value: Any, *, depth: int = 0) -> Any:
         if isinstance(value, FrozenDict) and all(settled[key] is value[key] for key in settled):
             return value
         return FrozenDict(settled)
+    if not is_list and isinstance(value, tuple) and hasattr(value, "_asdict"):  # a record: its names are worth keeping
+        return frozen_data(value._asdict(), depth=depth)
+    if is_list and _SETTLED.issuperset(map(type, value)):
+        return tuple(value)  # itself, where it is a tuple
     if is_list or isinstance(value, list | tuple):
         items = tuple([v if type(v) in _SETTLED else frozen_data(v, depth=depth + 1) for v in value])
         # The same object where nothing changes: most data is frozen already, and a run is long.

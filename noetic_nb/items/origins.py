@@ -10,13 +10,12 @@ import threading
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from noetic_nb.items.build import item_text
 from noetic_nb.items.item import Item
 from noetic_nb.items.text_fields import leaves
 from noetic_nb.items.value_search import MAX_READ, Needle, SearchedText, needle_of, searched
-from noetic_nb.quick_records import NamedTuple
 
 __all__ = ["MODEL", "Origin", "OriginIndex", "Provenance", "Source", "least_trusted", "members"]
 

@@ -6,7 +6,7 @@ Schemas are gates, not normalisers: what passes is returned as it came, without 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -15,7 +15,6 @@ from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
 from noetic_nb.items.frozen import thaw
 from noetic_nb.items.item import Item, is_base_type, parse_shape
 from noetic_nb.items.item_checks import answer_item, checked_item, is_checked, kept_item, logged_item
-from noetic_nb.quick_records import dataclass
 
 __all__ = ["ANY_ITEMS", "DEFAULT_REGISTRY", "ItemCategory", "ItemRegistry", "ItemSchema", "parse_item"]
 

@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-from noetic_nb.late_pattern import late_pattern
-
 __all__ = ["GLUE", "MIN_JOINED", "READ", "is_amount", "marks_of", "number_mark", "without_dates"]
 
 Marks = dict[str, tuple[int, int]]
@@ -81,29 +79,29 @@ _PLAIN_NUMBER: Final = (
     r"|[1-9]\d{0,2}(?:'\d{3})+(?:\.\d+)?|\d+,\d{1,2}|\d*\.\d+|\d+"
 )
 _SUFFIX: Final = "|".join(map(re.escape, sorted([*_UNITS, "k"], key=len, reverse=True)))
-_AMOUNT: Final = late_pattern(
+_AMOUNT: Final = re.compile(
     rf"(-?)([$€£¥₹]|us\$|eur|usd|gbp|chf)?(-?)({_PLAIN_NUMBER})({_SUFFIX})?"
     r"(?:\.-{1,2})?(?:/[^\W\d_]+)?"
 )
-_SPACED: Final = late_pattern(
+_SPACED: Final = re.compile(
     r"(?<![\w.,/+-])(?P<cur>[$€£¥] ?)?([1-9]\d{0,2}(?:[ \u00a0\u202f]\d{3})+)(,\d{1,2}|\.\d{1,2})?"
     r"(?![\w.,]*\d)(?P<unit>\s?(?:[$€£¥]|(?:eur|usd|chf)\b))?"
 )
-_ISO: Final = late_pattern(r"(?<!\d)(\d{4})(?:[-/.](\d{1,2})[-/.](\d{1,2})|年(\d{1,2})月(\d{1,2})日)(?!\d)")
-_SLASHED: Final = late_pattern(r"(?<![\d/.-])(\d{1,2})[/.-](\d{1,2})[/.-](\d{4}|\d{2})(?![\d/-]|\.\d)")
-_NAMED: Final = late_pattern(
+_ISO: Final = re.compile(r"(?<!\d)(\d{4})(?:[-/.](\d{1,2})[-/.](\d{1,2})|年(\d{1,2})月(\d{1,2})日)(?!\d)")
+_SLASHED: Final = re.compile(r"(?<![\d/.-])(\d{1,2})[/.-](\d{1,2})[/.-](\d{4}|\d{2})(?![\d/-]|\.\d)")
+_NAMED: Final = re.compile(
     rf"(?<!\d)(\d{{1,2}})(?:st|nd|rd|th|er|º|\.)?[\s-]+(?:of\s+|de\s+)?({_MONTH})\b\.?,?[\s-]+(?:del?\s+)?(\d{{4}})(?!\d)"
     rf"|\b({_MONTH})\b\.?\s+(\d{{1,2}})(?:st|nd|rd|th)?,?\s+(\d{{4}})(?!\d)"
 )
-_TIME: Final = late_pattern(
+_TIME: Final = re.compile(
     r"(?<![\w:.])t?(\d{1,2}):(\d{2})(?::\d{2}(?:\.\d+)?)?(?:z|[+-]\d{2}:?\d{2})?(?:\s?([ap])\.?m\b\.?)?(?!\w|:\d)"
     r"|(?<![\w:.])(\d{1,2})\s?([ap])\.?m\b\.?|(?<![\w:.])(\d{1,2})(?:[:.](\d{2}))?\suhr\b|(?<![\w:.])(\d{1,2})h(\d{2})(?!\w)"
 )
-_DIGIT: Final = late_pattern(r"\d")
-_GROUPED: Final = late_pattern(r"\+?\d+(?:[-./]\d+)*")
-_GROUP_FOLLOWS: Final = late_pattern(rf"\d|{GLUE}?[()]")
-_DOTTED: Final = late_pattern(r"\d{3}\.\d{3}\.\d{4}")
-_IBAN_PART: Final = late_pattern(r"[a-z0-9]{1,4}")
+_DIGIT: Final = re.compile(r"\d")
+_GROUPED: Final = re.compile(r"\+?\d+(?:[-./]\d+)*")
+_GROUP_FOLLOWS: Final = re.compile(rf"\d|{GLUE}?[()]")
+_DOTTED: Final = re.compile(r"\d{3}\.\d{3}\.\d{4}")
+_IBAN_PART: Final = re.compile(r"[a-z0-9]{1,4}")
 
 
 def number_mark(text: str) -> str | None:

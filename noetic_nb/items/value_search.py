@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import Any, Final
 
 from noetic_nb.items.value_forms import GLUE, MIN_JOINED, READ, is_amount, marks_of, number_mark, without_dates
-from noetic_nb.late_pattern import late_pattern
 
 __all__ = ["Needle", "SearchedText", "hidden_character", "needle_of", "searched", "value_text"]
 
@@ -25,14 +24,14 @@ MAX_READ: Final = 500_000
 # Scripts without spaces have one token a character, so that a value is found beside its neighbours.
 _UNSPACED: Final = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
 _SIGNS: Final = r"\"`()\[\]{}<>|;,:=—–、。，：；！？（）「」『』《》،؛؟«»„“”"
-_PIECE: Final = late_pattern(
+_PIECE: Final = re.compile(
     r"(?P<url>(?:[a-z][a-z0-9+.-]{1,20}://|www\.|(?:[\w-]+\.)+[a-z]{2,}[/?])[^\s\"<>`{}|^\[\]]*)"
     rf"|(?P<wide>[{_UNSPACED}])|(?P<sign>[{_SIGNS}])"
     rf"|(?P<word>(?:[a-z]:(?=[\\/]))?(?:[^\s{_SIGNS}{_UNSPACED}]|(?<=\d)[,:](?=\d))+)"
 )
-_ESCAPE: Final = late_pattern(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|\n[ \t]*(?:\\ )?|[nrtbf0 ]|([\"'\\/]))")
-_EMPHASIS: Final = late_pattern(r"(?<![^\s(\"])(\*{1,3}|_{1,3})(?=[^\s*_])(.+?)(?<=[^\s*_])\1(?![\w*])")
-_NO_LETTERS: Final = late_pattern(r"[\W_]+")
+_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|\n[ \t]*(?:\\ )?|[nrtbf0 ]|([\"'\\/]))")
+_EMPHASIS: Final = re.compile(r"(?<![^\s(\"])(\*{1,3}|_{1,3})(?=[^\s*_])(.+?)(?<=[^\s*_])\1(?![\w*])")
+_NO_LETTERS: Final = re.compile(r"[\W_]+")
 _HYPHENS: Final = str.maketrans({"\u2010": "-", "\u2011": "-", "–": "-"})
 _FOLDED: Final = str.maketrans(
     {"’": "'", "‘": "'", "‛": "'", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "−": "-"}
@@ -40,8 +39,8 @@ _FOLDED: Final = str.maketrans(
 # What the other forms of values begin with.
 _MARK_SIGNS: Final = "#@=~/"
 _TRAILING: Final = ".!?…'"
-_URL: Final = late_pattern(r"(?:(https?)://)?(www\.)?((?:[\w-]+\.)+[a-z]{2,}|localhost)(:\d+)?([/?#].*)?")
-_ADDRESS: Final = late_pattern(r"[^\s@]+@[^\s@]+\.[^\s@]+")
+_URL: Final = re.compile(r"(?:(https?)://)?(www\.)?((?:[\w-]+\.)+[a-z]{2,}|localhost)(:\d+)?([/?#].*)?")
+_ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
 # Endings of files that are also endings of hosts: `readme.md` names no page.
 _FILE_ENDINGS: Final = frozenset(
     ["md", "sh", "py", "rs", "pl", "so", "zip", "mov", "app", "ps", "cc", "js", "ts", "go"]

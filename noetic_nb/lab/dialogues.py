@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +11,6 @@ from typing import Any, NamedTuple
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.interop.formats.sources import Document, read_document, refused
 from noetic_nb.items import Item, assistant_message, input_message
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs import Run
 from noetic_nb.runs.load import MAX_BYTES
 

@@ -10,7 +10,7 @@ import itertools
 import weakref
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from math import isnan, nan
 from typing import Any, Final
@@ -24,7 +24,6 @@ from noetic_nb.memory.call_history import PENDING
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, tool_call_params
 from noetic_nb.memory.steering_decision import ALLOW
 from noetic_nb.models.client import ModelResponse, Usage
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs import Run
 from noetic_nb.runs.recorded_origins import RecordedOrigins
 from noetic_nb.steering.rules.rule import Point

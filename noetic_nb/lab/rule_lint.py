@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
@@ -16,7 +16,6 @@ from noetic_nb.lab.recorded_calls import RecordedCall, calls_of, tools_of
 from noetic_nb.lab.rule_trial import TrialResult, as_snapshot, check_order, try_rules
 from noetic_nb.memory.steering_decision import SteeringAction
 from noetic_nb.names import looks_alike, skeleton
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs import Run
 from noetic_nb.steering import SequenceRule, SteeringRule
 from noetic_nb.steering.evaluation.evaluate import Policy

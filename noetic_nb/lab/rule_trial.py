@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
@@ -14,7 +14,6 @@ from noetic_nb.lab.recorded_calls import RecordedCall, tools_of
 from noetic_nb.long_work import Work
 from noetic_nb.memory.execution_context import HookModelRequest
 from noetic_nb.models.client import ModelClient, ModelRequest
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs import Run
 from noetic_nb.steering import RuleBook, SteeringDecision, SteeringRule, allow, deny
 from noetic_nb.steering.evaluation.evaluate import Evaluation, Policy, evaluate

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from noetic_nb.arguments import explained
@@ -25,7 +26,6 @@ from noetic_nb.memory import (
     layer_fn,
 )
 from noetic_nb.memory.built_in import built_in
-from noetic_nb.quick_records import dataclass
 from noetic_nb.sync import awaited
 
 __all__ = ["Contradicts", "ExtractEntities", "entity_memory"]

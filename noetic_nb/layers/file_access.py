@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from noetic_nb.filesystem import OutsideRoot, RootedFileSystem
-from noetic_nb.quick_records import dataclass
 
 __all__ = ["DEFAULT_EXTENSIONS", "FileRead", "anchor", "find_references", "link_references", "read_reference"]
 

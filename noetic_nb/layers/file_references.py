@@ -11,7 +11,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from fsspec.implementations.local import LocalFileSystem
@@ -44,7 +44,6 @@ from noetic_nb.memory import (
     layer_data,
 )
 from noetic_nb.memory.built_in import built_in
-from noetic_nb.quick_records import dataclass
 from noetic_nb.tokens import Tokenizer, most_that_fit
 from noetic_nb.worker_threads import beside_loop
 

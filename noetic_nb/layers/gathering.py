@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from noetic_nb.items import assistant_text
 from noetic_nb.items.build import input_texts
 from noetic_nb.layers.schemas import StoredState, copy_to_child, init_hook
 from noetic_nb.memory import ExecutionContext, MemoryHooks, OnItemAppendParams, RecallParams, StoreParams
-from noetic_nb.quick_records import dataclass
 
 __all__ = ["GATHERING_TIMEOUTS_MS", "MAX_THRESHOLDS", "AddTexts", "BufferedState", "TextBuffer", "gathering_hooks"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any, Final
 
@@ -40,7 +40,6 @@ from noetic_nb.memory import (
 from noetic_nb.memory.built_in import built_in
 from noetic_nb.memory.params import ModelOutcome, SpawnParams
 from noetic_nb.models.client import ModelResponse
-from noetic_nb.quick_records import dataclass
 from noetic_nb.regulator import Regulator, decisions, events
 from noetic_nb.regulator.events import accepted_text
 from noetic_nb.regulator.person import Person

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from noetic_nb.arguments import explained
@@ -31,7 +31,6 @@ from noetic_nb.memory import (
 )
 from noetic_nb.memory.built_in import built_in
 from noetic_nb.names import skeleton
-from noetic_nb.quick_records import dataclass
 from noetic_nb.tokens import Tokenizer
 
 __all__ = ["tool_result_clearing"]

@@ -10,7 +10,7 @@ import math
 import zlib
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from noetic_nb.arguments import explained
@@ -39,7 +39,6 @@ from noetic_nb.memory import (
     layer_fn,
 )
 from noetic_nb.memory.built_in import built_in
-from noetic_nb.quick_records import dataclass
 from noetic_nb.storage import ScopedStorage
 
 __all__ = ["MessageIndex", "MessageRecall", "recalling", "semantic_recall"]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
-
-from noetic_nb.quick_records import dataclass
 
 __all__ = ["PAGE", "Exercise", "Verdict"]
 

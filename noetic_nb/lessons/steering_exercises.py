@@ -6,12 +6,12 @@ An answer puts rules into a book; an agent with that book makes payments that th
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from noetic_nb.events import ToolCalled
 from noetic_nb.lessons.exercise import Exercise
 from noetic_nb.models import CallTool, ScriptedModel
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs import record
 from noetic_nb.runtime import AgentConfig, AgentHarness
 from noetic_nb.steering import RuleBook

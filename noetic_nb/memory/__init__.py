@@ -1,6 +1,6 @@
 """Memory: layers with lifecycle hooks, the token budget they share, and the state they keep."""
 
-from noetic_nb.lazy import make_callable, moved_names
+from noetic_nb.lazy import make_callable
 from noetic_nb.memory.budget import BudgetPlan, allocate_budgets
 from noetic_nb.memory.declared import MemoryConfig, TypedMemory, memory
 from noetic_nb.memory.execution_context import ExecutionContext
@@ -72,7 +72,6 @@ __all__ = [
 ]
 
 make_callable(__name__, memory)
-__getattr__ = moved_names(__name__)
 
 
 def __dir__() -> list[str]:

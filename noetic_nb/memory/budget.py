@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from noetic_nb.cards import with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory.layer import MemoryLayer
-from noetic_nb.quick_records import NamedTuple
 
 __all__ = ["BudgetPlan", "LayerAllocation", "allocate_budgets"]
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal, ParamSpec, TypeVar
-
-from noetic_nb.quick_records import dataclass
 
 __all__ = ["MAKES_LAYERS", "BuiltIn", "built_in"]
 

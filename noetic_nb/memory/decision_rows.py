@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from noetic_nb.events import SteeringDecided
-from noetic_nb.items.frozen import FrozenDict
-from noetic_nb.late_events import Place, Row, event_of
+from noetic_nb.events import SteeringDecided, Where
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_decisions import NO_TIMES, Faults, RuleTimes
 from noetic_nb.memory.hook_runner import HookRunner
@@ -16,7 +14,7 @@ from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
 from noetic_nb.memory.steering_decision import SteeringAction, SteeringDecision
 from noetic_nb.redact import REDACTED, redact_head, redact_text
 
-__all__ = ["decided_row", "fault_text", "record_decision", "shown_matches"]
+__all__ = ["decided", "fault_text", "record_decision", "shown_matches"]
 
 # An error may quote a whole argument.
 MAX_FAULT: Final = 300
@@ -71,15 +69,11 @@ def record_decision(
     name, args = params[:2] if isinstance(params, BeforeToolCallParams) else (None, None)
     matched = decision.matched and shown_matches(decision.matched, getattr(params, "text", ""))
     more = (name, args, outcome, faults, matched, times)
-    row = decided_row(ctx.event_place, runner, layer, point, decision, duration_ms, *more)
-    if runner.traces.note is not None and (args is None or type(args) is FrozenDict):  # which nobody can write into
-        runner.traces.note(row)
-    else:
-        runner.traces.sink.emit(event_of(row))
+    runner.traces.sink.emit(decided(ctx.where, runner, layer, point, decision, duration_ms, *more))
 
 
-def decided_row(
-    place: Place,
+def decided(
+    where: Where,
     runner: HookRunner,
     layer: MemoryLayer,
     point: str,
@@ -91,11 +85,10 @@ def decided_row(
     faults: Faults = (),
     matched: Sequence[str] = (),
     times: RuleTimes = NO_TIMES,
-) -> Row:
-    """Return the row of a decision, as it is now."""
-    return (
-        SteeringDecided.kind,
-        place,
+) -> SteeringDecided:
+    """Return the event of a decision, as it is now."""
+    return SteeringDecided(
+        where,
         runner.clock.now_ms(),
         layer.recorded_id,
         point,
@@ -107,7 +100,7 @@ def decided_row(
         duration_ms,
         outcome,
         True,
-        faults,
-        matched,
-        *times,
+        tuple(faults),
+        tuple(matched),
+        tuple(zip(*times, strict=False)),
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, overload
 
 from noetic_nb.cards import Card, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory.layer import MemoryLayer
-from noetic_nb.quick_records import dataclass
 
 __all__ = ["MemoryConfig", "TypedMemory", "check_layers", "id_of", "memory"]
 

@@ -12,11 +12,10 @@ from functools import partial
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.events import MemoryTraceSpan
+from noetic_nb.events import MemoryTraceSpan, Where
 from noetic_nb.items.origins import Provenance
-from noetic_nb.late_events import Place
 from noetic_nb.memory.call_history import CallsSoFar
-from noetic_nb.memory.decision_rows import decided_row, fault_text, record_decision
+from noetic_nb.memory.decision_rows import decided, fault_text, record_decision
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_decisions import read_decision
 from noetic_nb.memory.hook_results import UNSET, field_of
@@ -77,8 +76,7 @@ async def decide(
     decisions: list[SteeringDecision] = []
     so_far, states, execution_id = ALLOW, runner.state, ctx.execution_id
     for layer in runner.order.layers_with(point):
-        # Late, where nobody has looked at it: rules that do see it made.
-        state = states.peek(execution_id, layer.id)
+        state = states.get(execution_id, layer.id)
         # The regulator, for one, must know whether the call will be made at all.
         if decisions:
             so_far = most_restrictive(decisions)
@@ -107,31 +105,31 @@ async def decide(
     return most_restrictive(decisions) if decisions else ALLOW
 
 
-def lets_pass(runner: HookRunner, execution_id: str, place: Place, response: ModelResponse) -> bool:
+def lets_pass(runner: HookRunner, execution_id: str, where: Where, response: ModelResponse) -> bool:
     """Tell whether a response passes without a layer being asked, as none has anything to judge; it is in their ledgers then."""
-    states, note, passing = runner.state, runner.traces.note, runner.order.passing
+    states, sink, passing = runner.state, runner.traces.sink, runner.order.passing
     if not passing or states.has_disabled:
         return False
-    if note is None and len(passing) == 1:  # as nearly always
+    if sink is None and len(passing) == 1:  # as nearly always
         ((layer, passes),) = passing
-        state = passes(execution_id, states.peek(execution_id, layer.id), response, runner.clock)
+        state = passes(execution_id, states.get(execution_id, layer.id), response, runner.clock)
         if state is not None:
             states.set(execution_id, layer.id, state, hook="after_model_call")
         return state is not None
     after = []
     for layer, passes in passing:
-        start = 0.0 if note is None else runner.clock.monotonic_ms()
-        state = passes(execution_id, states.peek(execution_id, layer.id), response, runner.clock)
+        start = 0.0 if sink is None else runner.clock.monotonic_ms()
+        state = passes(execution_id, states.get(execution_id, layer.id), response, runner.clock)
         if state is None:
             return False
-        after.append((layer, state, start if note is None else runner.clock.monotonic_ms() - start))
+        after.append((layer, state, start if sink is None else runner.clock.monotonic_ms() - start))
     for layer, state, duration_ms in after:
-        if note is not None:
+        if sink is not None:
             now = runner.clock.now_ms()
-            note((MemoryTraceSpan.kind, place, now, layer.id, "after_model_call", duration_ms, None, None, 0))
+            sink.emit(MemoryTraceSpan(where, now, layer.id, "after_model_call", duration_ms, "ok"))
         states.set(execution_id, layer.id, state, hook="after_model_call")
-        if note is not None and layer.enforces:
-            note(decided_row(place, runner, layer, "after_model_call", ALLOW, duration_ms))
+        if sink is not None and layer.enforces:
+            sink.emit(decided(where, runner, layer, "after_model_call", ALLOW, duration_ms))
     return True
 
 
@@ -149,7 +147,7 @@ def _begin_layer(
     """Let a layer decide as far as that goes without waiting: its decision, None for no opinion, or what has to be awaited."""
     call: Callable[[Any], Any] = getattr(layer.hooks, point)
     start = None
-    if runner.traces.note is None:
+    if runner.traces.sink is None:
         # Nearly always a decision at once and a new state: nothing else is to be read of it, or recorded.
         start = runner.clock.monotonic_ms()
         try:
@@ -271,7 +269,7 @@ def _taken(
         decision, state, wrong, faults, times = outcome.value
         error = None if state is UNSET or state is None else runner.put(ctx, layer, point, state)
         if error is None:
-            if runner.traces.note is not None:
+            if runner.traces.sink is not None:
                 record_decision(runner, layer, point, params, ctx, decision, outcome.duration_ms, wrong, faults, times)
             return decision
         # As with a hook that raises: nothing of what it returned counts.

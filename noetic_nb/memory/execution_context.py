@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
@@ -13,10 +13,8 @@ from noetic_nb.events import EventSink, Where
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item
 from noetic_nb.items.registry import ANY_ITEMS
-from noetic_nb.late_events import Place, one_where
 from noetic_nb.memory.trace import TRACE, Trace
 from noetic_nb.models.client import NO_USAGE, ModelResponse, Usage, finish_reason_of
-from noetic_nb.quick_records import dataclass
 from noetic_nb.redact import safe_logger
 from noetic_nb.shell import Shell
 from noetic_nb.tokens import Tokenizer, estimate_tokens
@@ -196,12 +194,7 @@ class ExecutionContext:
     @cached_property
     def where(self) -> Where:
         """The place of this execution in a run's events."""
-        return one_where(*self.event_place)
-
-    @cached_property
-    def event_place(self) -> Place:
-        """The same as a row of an event has it."""
-        return self.thread_id, self.execution_id, self.turn, self.depth
+        return Where(self.thread_id, self.execution_id, self.turn, self.depth)
 
 
 # What it is made of is set without being looked up by name, which a frozen record refuses.

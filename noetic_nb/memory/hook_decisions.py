@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from noetic_nb.memory.hook_results import UNSET, field_of
 from noetic_nb.memory.steering_decision import ALLOW, SteeringDecision, Stop, as_decision
-from noetic_nb.quick_records import NamedTuple
 
 __all__ = ["NO_TIMES", "Faults", "RuleTimes", "read_decision"]
 

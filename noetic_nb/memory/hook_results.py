@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 from noetic_nb.arguments import closest
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.steering_decision import SteeringDecision
-from noetic_nb.quick_records import NamedTuple
 
 __all__ = ["UNSET", "MisnamedResult", "RerenderRequest", "field_of", "misnamed", "rerender_request", "state_of"]
 

@@ -131,7 +131,7 @@ class HookRunner:
 
     def storage_began(self) -> float | None:
         """Note that a turn begins to wait for storage; None where nobody follows the run, and no clock is read."""
-        return None if self.traces.note is None else self.clock.monotonic_ms()
+        return None if self.traces.sink is None else self.clock.monotonic_ms()
 
     def storage_ended(self, ctx: ExecutionContext, start: float | None) -> None:
         """Count the time since `storage_began`."""
@@ -159,7 +159,7 @@ class HookRunner:
         outcome = Outcome()
         notes: HookNotes | None = None
         token = None
-        if self.traces.note is not None:
+        if self.traces.sink is not None:
             notes = []
             token = CURRENT_NOTES.set(notes)
             start = self.clock.monotonic_ms()
@@ -213,7 +213,7 @@ class HookRunner:
         hook: Any = layer.hooks.store
         notes: HookNotes | None = None
         token, start = None, 0.0
-        if self.traces.note is not None:
+        if self.traces.sink is not None:
             notes = []
             token = CURRENT_NOTES.set(notes)
             start = self.clock.monotonic_ms()

@@ -1,13 +1,11 @@
-"""The spans that calls of hooks leave in a run, as rows where that is enough."""
+"""The spans that calls of hooks leave in a run."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, Final, cast
+from typing import Any
 
 from noetic_nb.clock import Clock
-from noetic_nb.events import EventSink, MemoryTraceSpan
-from noetic_nb.late_events import Note, event_of, noting
+from noetic_nb.events import EventSink, LayerTokens, MemoryTraceSpan
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.hook_timeout import HookTimeout
 from noetic_nb.memory.layer import MemoryLayer
@@ -15,27 +13,14 @@ from noetic_nb.memory.trace import HookNotes, error_facts, noted
 
 __all__ = ["HookTraces"]
 
-_CALLED: Final = MemoryTraceSpan.kind
-
 
 class HookTraces:
     """What a sink is told of the hooks of an agent; nothing without one."""
 
     def __init__(self, sink: EventSink | None, clock: Clock) -> None:
-        self.note: Note | None = None
-        """What takes the rows of traces; None without a sink."""
         self.clock = clock
         self.sink = sink
-
-    @property
-    def sink(self) -> EventSink | None:
         """Where traces go."""
-        return self._sink
-
-    @sink.setter
-    def sink(self, sink: EventSink | None) -> None:
-        self._sink = sink
-        self.note = None if sink is None else noting(sink)
 
     def skipped(self, layer: MemoryLayer, hook: Any, ctx: ExecutionContext) -> None:
         """Record that a layer was passed over."""
@@ -55,16 +40,16 @@ class HookTraces:
         used: int = 0,
     ) -> None:
         """Record a call of a hook that ended well; of a recall with the tokens it was given and used."""
-        if self.note is None:
+        if self.sink is None:
             return
+        tokens = None
+        if budget is not None:
+            tokens = LayerTokens(layer.id, budget, used, max(0.0, budget - used), items or 0)
+        attributes, events = noted(notes) if notes else (None, ())
         now = self.clock.now_ms()
-        row = (_CALLED, ctx.event_place, now, layer.id, hook, duration_ms, items, budget, used)
-        if not notes:  # nearly always
-            self.note(row)
-        elif self.sink is not None:
-            attributes, events = noted(notes)
-            called = cast(MemoryTraceSpan, event_of(row))
-            self.sink.emit(replace(called, attributes=attributes, notes=events))
+        self.sink.emit(
+            MemoryTraceSpan(ctx.where, now, layer.id, hook, duration_ms, "ok", tokens, items, None, attributes, events)
+        )
 
     def failed(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from noetic_nb.items import Item
 from noetic_nb.memory.execution_context import ExecutionContext
@@ -12,7 +12,6 @@ from noetic_nb.memory.hook_runner import HookRunner
 from noetic_nb.memory.layer import MemoryLayer
 from noetic_nb.memory.params import OnItemAppendParams, ProjectHistoryParams
 from noetic_nb.memory.recall import RecallEntry, Recaller
-from noetic_nb.quick_records import NamedTuple
 from noetic_nb.redact import safe_logger
 
 __all__ = ["MAX_RERENDER_DEPTH", "AppendResult", "append_items", "project_items", "rerender"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from types import GenericAlias
 from typing import Any, ClassVar, Final, Generic, Literal, TypeAlias
@@ -37,7 +37,6 @@ from noetic_nb.memory.params import (
     ToolOutcome,
 )
 from noetic_nb.memory.scope import SCOPES, MemoryScope, unknown_scope
-from noetic_nb.quick_records import dataclass
 
 __all__ = [
     "DEFAULT_TIMEOUTS_MS",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from pydantic import TypeAdapter
@@ -10,7 +11,6 @@ from pydantic.errors import PydanticSchemaGenerationError
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items.json_form import without_json_form
-from noetic_nb.quick_records import dataclass
 
 __all__ = ["LayerData", "LayerFunction", "LayerProvides", "checked_provides", "layer_data", "layer_fn"]
 

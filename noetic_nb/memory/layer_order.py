@@ -115,12 +115,12 @@ class LayerOrder:
 
     def is_idle(self, hook: str, execution_id: str) -> bool:
         """Tell whether a hook would do nothing in any layer, so that it need not be called: nor would it be in a run."""
-        if self._traces.note is not None and hook not in _UNTRACED:
+        if self._traces.sink is not None and hook not in _UNTRACED:
             return False
         tests = self._is_idle.get(hook)
         if tests is None:
             return False
-        state_of = self._state.peek
+        state_of = self._state.get
         if len(tests) == 1:
             return tests[0](execution_id, state_of)
         return all(test(execution_id, state_of) for test in tests)

@@ -296,7 +296,7 @@ def completing(
         if not order.runs(layer, ctx.execution_id):
             runner.traces.skipped(layer, "on_complete", ctx)
             continue
-        params = _record(CompleteParams, (view, ctx, states.peek(ctx.execution_id, layer.id), outcome))
+        params = _record(CompleteParams, (view, ctx, states.get(ctx.execution_id, layer.id), outcome))
         done = runner.begin(layer, "on_complete", params, ctx, read=_READ_COMPLETE)
         ended = done if isinstance(done, Outcome) else (yield done)
         # Wherever the result names a state, be it None: here, as for `store`, that clears it.
@@ -314,7 +314,7 @@ def disposing(runner: HookRunner, eventual: EventualRecalls[Any], ctx: Execution
         if not order.runs(layer, ctx.execution_id):
             runner.traces.skipped(layer, "dispose", ctx)
             continue
-        params = _record(DisposeParams, (states.peek(ctx.execution_id, layer.id), ctx))
+        params = _record(DisposeParams, (states.get(ctx.execution_id, layer.id), ctx))
         done = runner.begin(layer, "dispose", params, ctx)
         if not isinstance(done, Outcome):
             yield done

@@ -6,8 +6,8 @@ State is passed by reference, except to `store`, which gets a copy of its own; r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
-from typing import Any, Final, Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from noetic_nb.cards import with_card
 from noetic_nb.items import Item
@@ -15,11 +15,9 @@ from noetic_nb.items.bound_values import copied
 from noetic_nb.items.build import output_texts, response_text
 from noetic_nb.items.frozen import FLAT, FrozenDict, own_copy
 from noetic_nb.items.origins import MODEL, Origin, Provenance, least_trusted, members
-from noetic_nb.late_data import made_state
 from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.steering_decision import ALLOW, SteeringDecision
 from noetic_nb.models.client import ModelResponse, TokenLogprob, Usage
-from noetic_nb.quick_records import NamedTuple, dataclass
 from noetic_nb.storage import ScopedStorage
 
 __all__ = [
@@ -96,7 +94,10 @@ class ReturnParams(NamedTuple):
     child_ctx: ExecutionContext
 
 
-class _Complete(NamedTuple):
+@with_card
+class CompleteParams(NamedTuple):
+    """The execution ends."""
+
     log: Sequence[Item]
     ctx: ExecutionContext
     state: Any
@@ -104,32 +105,11 @@ class _Complete(NamedTuple):
 
 
 @with_card
-class CompleteParams(_Complete):
-    """The execution ends."""
-
-    __slots__ = ()
-
-    @property
-    def state(self) -> Any:
-        """The layer's state."""
-        return made_state(self[2])
-
-
-class _Dispose(NamedTuple):
-    state: Any
-    ctx: ExecutionContext
-
-
-@with_card
-class DisposeParams(_Dispose):
+class DisposeParams(NamedTuple):
     """Release what the layer holds."""
 
-    __slots__ = ()
-
-    @property
-    def state(self) -> Any:
-        """The layer's state."""
-        return made_state(self[0])
+    state: Any
+    ctx: ExecutionContext
 
 
 # What is often written in place of an attribute.
@@ -239,11 +219,6 @@ class BeforeToolCallParams(_BeforeToolCall):
         raise _no_attribute(self, "A tool call", name, _OF_CALL)
 
     @property
-    def state(self) -> Any:
-        """The layer's state."""
-        return made_state(self[3])
-
-    @property
     def tool_args(self) -> Mapping[str, Any]:
         """What the tool will get, as JSON data."""
         found: Mapping[str, Any] = own_copy(self[1])
@@ -320,27 +295,18 @@ def tool_call_params(*fields: Any) -> BeforeToolCallParams:
     return tuple.__new__(BeforeToolCallParams, fields)
 
 
-class _AfterModelCall(NamedTuple):
+@with_card
+class AfterModelCallParams(NamedTuple):
+    """The model has responded: accept, guide or deny the response before it counts."""
+
     response: ModelResponse
     ctx: ExecutionContext
     state: Any
     history: Sequence[PastCall] = ()
     so_far: SteeringDecision = ALLOW
 
-
-@with_card
-class AfterModelCallParams(_AfterModelCall):
-    """The model has responded: accept, guide or deny the response before it counts."""
-
-    __slots__ = ()
-
     def __getattr__(self, name: str) -> Any:
         raise _no_attribute(self, "A response", name, _OF_RESPONSE)
-
-    @property
-    def state(self) -> Any:
-        """The layer's state."""
-        return made_state(self[2])
 
     @property
     def text(self) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic.alias_generators import to_camel
@@ -19,8 +19,7 @@ from noetic_nb.events import ItemFate
 from noetic_nb.items import Item, item_tokens, parse_item
 from noetic_nb.items.build import unresolved_positions
 from noetic_nb.items.log import ItemView
-from noetic_nb.quick_fields import RecordType, made_quickly
-from noetic_nb.quick_records import NamedTuple
+from noetic_nb.record_type import RecordType
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 __all__ = ["Order", "Overflow", "ProjectedHistory", "ProjectionPolicy", "assemble_view", "project_tail"]
@@ -83,8 +82,6 @@ class ProjectionPolicy(BaseModel, metaclass=RecordType):
 
     @explained(positional="Write ProjectionPolicy(token_budget=4_000).")
     def __init__(self, **data: Any) -> None:
-        if made_quickly(self, data):
-            return
         try:
             super().__init__(**data)
         except ValidationError as exc:

@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Container, Coroutine, Iterable, Mapping, Sequence
 from math import inf
 from types import CoroutineType
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, input_message
@@ -24,7 +24,6 @@ from noetic_nb.memory.layer import DEFAULT_TIMEOUTS_MS, MemoryLayer
 from noetic_nb.memory.params import RecallParams
 from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.memory.trace import CURRENT_NOTES, HookNotes
-from noetic_nb.quick_records import NamedTuple
 from noetic_nb.tokens import Tokenizer, most_that_fit
 
 __all__ = ["RecallEntry", "RecallMode", "Recaller"]
@@ -154,16 +153,14 @@ class Recaller:
             if (state is None or states.has_disabled) and not runner.order.runs(layer, execution_id):
                 runner.traces.skipped(layer, "recall", ctx)
                 continue
-            if type(state) is not dict:
-                hook = layer.hooks.recall
-                if type(hook) is IdleHook:
-                    start = 0.0 if runner.traces.note is None else runner.clock.monotonic_ms()
-                    if hook.is_idle(execution_id, states.peek):
-                        if runner.traces.note is not None:  # as if it had been called
-                            took = runner.clock.monotonic_ms() - start
-                            runner.traces.called([], layer, "recall", ctx, took, 0, budgets.get(layer_id, inf))
-                        continue
-                state = states.get(execution_id, layer_id)
+            hook = layer.hooks.recall
+            if type(hook) is IdleHook:
+                start = 0.0 if runner.traces.sink is None else runner.clock.monotonic_ms()
+                if hook.is_idle(execution_id, states.get):
+                    if runner.traces.sink is not None:  # as if it had been called
+                        took = runner.clock.monotonic_ms() - start
+                        runner.traces.called([], layer, "recall", ctx, took, 0, budgets.get(layer_id, inf))
+                    continue
             params = _record(RecallParams, (log, query, ctx, state, budgets.get(layer_id, inf)))
             found: Any
             if cached and layer_id in cached:
@@ -187,7 +184,7 @@ class Recaller:
         runner, token, start = self._runner, None, 0.0
         notes: HookNotes | None = None
         hook: Any = layer.hooks.recall
-        if runner.traces.note is not None:
+        if runner.traces.sink is not None:
             notes = []
             token = CURRENT_NOTES.set(notes)
             start = runner.clock.monotonic_ms()

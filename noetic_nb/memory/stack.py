@@ -118,7 +118,7 @@ class LayerStack:
         self.is_idle: Final = self._runner.order.is_idle
         """``is_idle(hook, execution_id)``: whether a hook would do nothing in any layer, so that it need not be called."""
         self.lets_pass: Final = partial(lets_pass, self._runner)
-        """``lets_pass(execution_id, place, response)``: whether a response need not be judged by `after_model_call`."""
+        """``lets_pass(execution_id, where, response)``: whether a response need not be judged by `after_model_call`."""
         self._recaller = Recaller(self._runner, ids=ids, force_atomic=force_atomic_recall)
         self._eventual = self._recaller.eventual
         self._on_steering_error: OnSteeringError = on_steering_error

@@ -11,8 +11,18 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.items.frozen import FrozenDict
+from noetic_nb.items.kept_data import frozen_data
 
-__all__ = ["StateNotCopied", "can_be_copied", "deep_copy", "flat_copy", "is_same", "nested_copy", "snapshot_of"]
+__all__ = [
+    "StateNotCopied",
+    "can_be_copied",
+    "deep_copy",
+    "flat_copy",
+    "frozen_state",
+    "is_same",
+    "nested_copy",
+    "snapshot_of",
+]
 
 T = TypeVar("T")
 
@@ -147,6 +157,18 @@ def snapshot_of(state: Any) -> tuple[Any, bool]:
     memo: _Memo = {}
     copied = _copied(state, memo)
     return copied, _IS_ODD not in memo
+
+
+def frozen_state(state: Any) -> Any:
+    """Return a state for a run, as JSON data that cannot change; a class with a method ``frozen()`` makes it itself.
+
+    Examples
+    --------
+    >>> frozen_state({"notes": ["a"]})
+    {'notes': ('a',)}
+    """
+    own = None if type(state) is dict else getattr(type(state), "frozen", None)
+    return frozen_data(state) if own is None else own(state)
 
 
 def flat_copy(state: dict[Any, Any]) -> dict[Any, Any] | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
-from noetic_nb.late_data import LateState, as_late, made_state
 from noetic_nb.memory.execution_context import Diagnostic, log_diagnostic
 from noetic_nb.memory.state_copy import StateNotCopied, deep_copy, flat_copy, snapshot_of
 from noetic_nb.memory.write_behind import Mirror, Target
@@ -110,11 +109,6 @@ class LayerStateStore:
 
     def get(self, execution_id: str, layer_id: str) -> Any:
         """Return a layer's state, None where there is none."""
-        # What is made is not put in the place of what is kept: another thread may look while a turn writes the next one.
-        return made_state(self.peek(execution_id, layer_id))
-
-    def peek(self, execution_id: str, layer_id: str) -> Any:
-        """Return a layer's state as it is kept: perhaps a `LateState`."""
         states = self._states.get(execution_id)
         return None if states is None else states.get(layer_id)
 
@@ -151,12 +145,6 @@ class LayerStateStore:
         """
         targets, history, tell = self._targets.get(execution_id), self.history, self.tell
         target = None if targets is None else targets.get(layer_id)
-        if hook != "init" and target is None and isinstance(state, LateState) and not self._listeners:
-            # As a ledger grows, several times a turn: nothing of it has to be copied, and nobody wants it made.
-            self._states.setdefault(execution_id, {})[layer_id] = state
-            if (history is None or not history.note(execution_id, layer_id, state, hook)) and tell is not None:
-                tell(execution_id, layer_id, state, hook)
-            return
         if (
             hook == "init"
             and history is not None
@@ -164,11 +152,6 @@ class LayerStateStore:
         ):
             history = None
         kept, is_plain = held, True
-        if type(state) is not dict:  # as most are
-            if target is not None or self._listeners:
-                state = made_state(state)
-            elif (late := as_late(state)) is not None:
-                state = kept = late
         if kept is None and (history is not None or target is not None or tell is not None):
             # Before anything else: where it fails, nothing has happened.
             try:
@@ -275,4 +258,4 @@ class LayerStateStore:
     def states(self, execution_id: str) -> dict[str, Any]:
         """Return the states of an execution by layer id."""
         states = self._states.get(execution_id, {})
-        return {layer_id: made_state(states[layer_id]) for layer_id in sorted(states)}
+        return {layer_id: states[layer_id] for layer_id in sorted(states)}

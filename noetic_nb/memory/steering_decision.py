@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
 from noetic_nb.cards import with_card
 from noetic_nb.errors import NoeticError
-from noetic_nb.quick_records import dataclass
 
 __all__ = [
     "ALLOW",

@@ -12,6 +12,7 @@ import json
 import operator
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +21,6 @@ from noetic_nb.items import dump_item, thaw
 from noetic_nb.items.registry import ANY_ITEMS
 from noetic_nb.models.client import ModelRequest, ModelResponse, TokenLogprob, Usage, finish_reason_of
 from noetic_nb.models.model_errors import refused
-from noetic_nb.quick_records import dataclass
 from noetic_nb.redact import REDACTED, Redaction
 from noetic_nb.whole_files import regular_file, whole_file
 

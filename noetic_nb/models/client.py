@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import field
-from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -17,8 +17,7 @@ from noetic_nb.arguments import closest, explained
 from noetic_nb.cards import with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import Item
-from noetic_nb.quick_fields import RecordType
-from noetic_nb.quick_records import NamedTuple, dataclass
+from noetic_nb.record_type import RecordType
 
 __all__ = [
     "CUT_OFF",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -15,7 +16,6 @@ from noetic_nb.items import Item, item_text
 from noetic_nb.models.client import ModelRequest
 from noetic_nb.models.model_errors import failed
 from noetic_nb.models.tool_names import WireNames
-from noetic_nb.quick_records import dataclass
 
 __all__ = [
     "WireOptions",

@@ -7,12 +7,11 @@ what is published and precise enough to predict a number of tokens is here. Of a
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.quick_records import dataclass
 
 __all__ = ["CACHE_RULES", "SIMULATED", "CacheRules", "cache_rules", "checked_rules"]
 

@@ -5,13 +5,14 @@ The order is fixed: reasoning, then the message, then the calls. What is empty m
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from noetic_nb.ids import Ids
 from noetic_nb.items import Item, assistant_message, function_call
 from noetic_nb.items.frozen import FrozenDict
-from noetic_nb.late_pattern import late_pattern
 from noetic_nb.models.client import (
     CUT_OFF,
     NO_USAGE,
@@ -22,12 +23,11 @@ from noetic_nb.models.client import (
     finish_reason_of,
 )
 from noetic_nb.models.model_errors import failed, refused
-from noetic_nb.quick_records import dataclass
 
 __all__ = ["Answer", "answer_items", "deltas_of", "settle", "text_item", "token_count", "token_logprobs"]
 
 # How an answer that is known already is cut: a word with the space behind it, about what a provider sends at a time.
-PIECE: Final = late_pattern(r"\S+\s*|\s+")
+PIECE: Final = re.compile(r"\S+\s*|\s+")
 
 
 def text_item(text: str, item_id: str, status: Literal["completed", "incomplete"] = "completed") -> Item:

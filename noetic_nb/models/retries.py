@@ -9,12 +9,12 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticError
 from noetic_nb.models.model_errors import failed, rate_limited
-from noetic_nb.quick_records import dataclass
 
 __all__ = ["Failure", "backoff_ms", "classify", "retry_after_ms"]
 

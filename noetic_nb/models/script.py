@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from noetic_nb.arguments import explained
@@ -16,7 +16,6 @@ from noetic_nb.items import freeze
 from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.models.client import TokenLogprob, Usage
-from noetic_nb.quick_records import dataclass
 from noetic_nb.redact import redact, redact_text
 
 __all__ = ["CallTool", "Fault", "FaultKind", "Reply"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial, wraps
 from hashlib import sha256
 from html import escape
@@ -23,7 +24,6 @@ from matplotlib.lines import Line2D
 from matplotlib.transforms import Bbox, offset_copy
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.palette import LAYER_COLOURS, MEAN_COLOUR, OTHER_LOOK, QUALITY_COLOUR, TOKENS_COLOUR, ink_on
 from noetic_nb.runs.plain_text import clip, plain_line
 

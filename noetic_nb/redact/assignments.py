@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable, Generator, Iterator
 from typing import Final
 
-from noetic_nb.late_pattern import late_pattern
 from noetic_nb.redact.marks import PLACEHOLDER, Span
 from noetic_nb.redact.secret_names import ALWAYS, SMALLEST_NUMBER, secret_word
 from noetic_nb.redact.shapes import longest_run
@@ -30,7 +29,7 @@ NAME_HINTS: Final = [
     "bearer",
     "connection",
 ]
-_ASSIGNED: Final = late_pattern(
+_ASSIGNED: Final = re.compile(
     # An option of a command line begins with dashes.
     r"(?<![A-Za-z0-9_])(?<![A-Za-z0-9_]-)(?P<name>[A-Za-z_][A-Za-z0-9_\-]*+)(?P<quote>[\"'`]?)(?:\]|\*\*)?"
     r"[ \t]{0,4}(?:=>|:=|==?|:)(?:\*\*)?\s{0,4}(?:(?i:bearer|basic|token|digest|apikey)[ \t]+(?=[^\s\"']))?"
@@ -39,14 +38,14 @@ _ASSIGNED: Final = late_pattern(
 )
 # What stands between a hint and what is assigned: the rest of the name, of which no more is read, or "session id".
 _TAIL: Final = r"[a-z0-9_\-]{0,128}+(?: (?:string|id))?[\"'`]?(?:\]|\*\*)?[ \t]{0,4}"
-_IN_LINE: Final = late_pattern(_TAIL + "(?=[:=])")
+_IN_LINE: Final = re.compile(_TAIL + "(?=[:=])")
 # With the first sign of a value, which may stand in a later line.
-_WITH_VALUE: Final = late_pattern(_TAIL + r"(?=(?:=>|:=|==?|:)(?:\*\*)?\s{0,4}[^\s`,;&<>()}\]|\\?])")
-_NUMBER: Final = late_pattern(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+\-]?[0-9]+)?")
-_NUMERIC: Final = late_pattern(r"[0-9.,:/+\-%TZ ]+")
-_LETTERS: Final = late_pattern(r"[^\W\d]+(?:[_.'’/ \-]+[^\W\d]+)*[.!?:…]*")
-_DOTTED: Final = late_pattern(r"[A-Za-z_]{1,24}[0-9]{0,2}(?:\.[A-Za-z_]{1,24}[0-9]{0,2})+")
-_FILLER: Final = late_pattern(r"[*•xX.…_\-]+|[<{$%].*|(?:https?|file|ftp)://.*|[./~].{0,80}", re.S)
+_WITH_VALUE: Final = re.compile(_TAIL + r"(?=(?:=>|:=|==?|:)(?:\*\*)?\s{0,4}[^\s`,;&<>()}\]|\\?])")
+_NUMBER: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+\-]?[0-9]+)?")
+_NUMERIC: Final = re.compile(r"[0-9.,:/+\-%TZ ]+")
+_LETTERS: Final = re.compile(r"[^\W\d]+(?:[_.'’/ \-]+[^\W\d]+)*[.!?:…]*")
+_DOTTED: Final = re.compile(r"[A-Za-z_]{1,24}[0-9]{0,2}(?:\.[A-Za-z_]{1,24}[0-9]{0,2})+")
+_FILLER: Final = re.compile(r"[*•xX.…_\-]+|[<{$%].*|(?:https?|file|ftp)://.*|[./~].{0,80}", re.S)
 _PAIR_START: Final = frozenset("{,")
 _HEADERS: Final = frozenset({"authorization", "bearer"})
 
@@ -151,10 +150,10 @@ def assigned(text: str, raw: Callable[[int, int], str]) -> Iterator[Span]:
                 yield Span(start, end, content)
 
 
-_SCALAR: Final = late_pattern(
+_SCALAR: Final = re.compile(
     r"(?P<open>[\[{])|(?P<close>[\]}])|\"(?P<text>(?:[^\"\\]|\\.)*+)\"(?P<key>\s*+:)?|(?P<number>-?[0-9][0-9.eE+\-]*+)"
 )
-_SCHEMA_TYPE: Final = late_pattern(
+_SCHEMA_TYPE: Final = re.compile(
     r"\{\s*\"(?:type\"\s*:\s*\"(?:string|number|integer|boolean|object|array|null)\"|\$ref\"|anyOf\"|description\"|title\")"
 )
 

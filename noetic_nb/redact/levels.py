@@ -9,7 +9,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from noetic_nb.late_pattern import late_pattern
 from noetic_nb.redact.assignments import assigned, may_assign
 from noetic_nb.redact.marks import Span
 from noetic_nb.redact.places import may_place, placed
@@ -17,13 +16,13 @@ from noetic_nb.redact.shapes import cookies, is_hinted, issued, may_hold_cookies
 
 __all__ = ["MAX_LEVELS", "may_hold", "private_keys_in", "spans_of"]
 
-_PEM: Final = late_pattern(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-_PEM_END: Final = late_pattern(r"-----END [A-Z0-9 ]{0,40}-----")
-_PEM_BODY: Final = late_pattern(r"(?:[A-Za-z0-9+/=\s:,.\-()@]|\\[nrt])*+")
-_PEM_LINES: Final = late_pattern(
+_PEM: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_PEM_END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}-----")
+_PEM_BODY: Final = re.compile(r"(?:[A-Za-z0-9+/=\s:,.\-()@]|\\[nrt])*+")
+_PEM_LINES: Final = re.compile(
     r"(?:\s|\\[nr])*+(?:[A-Za-z0-9+/=]{16,}+(?:\s|\\[nr])*+)*+(?:[A-Za-z0-9+/]{1,64}={1,2})?"
 )
-_PEM_RUN: Final = late_pattern(r"(?:(?!\\[nrt])|(?<=\\[nrt]))([A-Za-z0-9+/]{16,}={0,2})")
+_PEM_RUN: Final = re.compile(r"(?:(?!\\[nrt])|(?<=\\[nrt]))([A-Za-z0-9+/]{16,}={0,2})")
 
 
 def private_keys_in(text: str) -> Iterator[Span]:
@@ -51,14 +50,14 @@ def private_keys_in(text: str) -> Iterator[Span]:
                 yield Span(*run.span(1), run[1])
 
 
-_ESCAPE: Final = late_pattern(r"\\(?:u[0-9a-fA-F]{4}|[\"\\/bfnrt])")
+_ESCAPE: Final = re.compile(r"\\(?:u[0-9a-fA-F]{4}|[\"\\/bfnrt])")
 _SIGNS: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 # JSON in JSON doubles its backslashes at every level, so that real text is never much deeper.
 MAX_LEVELS: Final = 8
 
 
 # Letters and signs in another width or style, each of which stands for one of ASCII.
-_STYLED: Final = late_pattern("[\uff01-\uff5e\u3000\U0001d400-\U0001d7ff]")
+_STYLED: Final = re.compile("[\uff01-\uff5e\u3000\U0001d400-\U0001d7ff]")
 
 
 def _folded(text: str) -> str:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, TypeAlias
-
-from noetic_nb.quick_records import NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 __all__ = ["PLACEHOLDER", "REDACTED", "Placeholder", "Span"]
 

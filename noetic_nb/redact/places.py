@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from noetic_nb.late_pattern import late_pattern
 from noetic_nb.redact.assignments import NAME_HINTS, is_value
 from noetic_nb.redact.marks import PLACEHOLDER, Span
 from noetic_nb.redact.secret_names import ALWAYS, NAME_KEYS, SMALLEST_NUMBER, VALUE_KEYS, secret_word
@@ -25,78 +24,78 @@ _VALUE_LABEL: Final = f"(?i:{'|'.join(sorted(VALUE_KEYS))})"
 # What a document of spans has around a value.
 _WRAP: Final = r"(?:\{\s{0,40}\"(?:string|int)_?[vV]alue\"\s{0,4}:\s{0,40})?"
 
-_OPTION: Final = late_pattern(
+_OPTION: Final = re.compile(
     r"(?<![\w\-])--?" + _NAME + rf"(?:[ \t]{{1,8}}(?!-)|[\"']\s{{0,8}},\s{{0,40}}(?=[\"']))(?:{_QUOTED}|{_BARE})", re.A
 )
-_USER: Final = late_pattern(
+_USER: Final = re.compile(
     r"(?<![\w\-])(?:-u|-U|--user|--proxy-user)(?:[\"']\s{0,8},\s{0,40}[\"']|[ \t=]{0,8}+[\"']?)"
     r"[^\s:\"'`/=,]{1,128}+:(?P<value>[^\s\"'`]{1,512}+)",
     re.A,
 )
-_PAIR: Final = late_pattern(
+_PAIR: Final = re.compile(
     rf"(?<![\w.\-])(?P<label>[\"']?){_LABEL}[\"']?\s{{0,4}}[:=]\s{{0,40}}"
     rf"(?:[\"']{_NAME}[\"']|(?P<plain>[A-Za-z_][\w.\-]{{0,127}}+)[ \t]{{0,8}}(?=[,\r\n]))"
     rf"(?P<gap>(?:(?![\"']?{_LABEL}[\"']?\s{{0,4}}[:=])[^{{}}\[\]<>]){{0,200}}?)(?<![\w.\-])[\"']?{_VALUE_LABEL}[\"']?"
     rf"\s{{0,4}}[:=]\s{{0,40}}{_WRAP}(?:{_QUOTED}|{_BARE})",
     re.A,
 )
-_PAIR_BACKWARDS: Final = late_pattern(
+_PAIR_BACKWARDS: Final = re.compile(
     rf"[\"']{_VALUE_LABEL}[\"']\s{{0,4}}:\s{{0,40}}(?:{_QUOTED}|{_BARE})\s{{0,40}},\s{{0,80}}"
     rf"(?P<label>[\"']){_LABEL}[\"']\s{{0,4}}:\s{{0,40}}[\"']{_NAME}[\"']",
     re.A,
 )
-_LIST: Final = late_pattern(
+_LIST: Final = re.compile(
     rf"[\[(]\s{{0,40}}[bu]?[\"']{_NAME}[\"']\s{{0,8}},\s{{0,40}}[bu]?(?:{_QUOTED})\s{{0,40}},?\s{{0,40}}[\])]", re.A
 )
 _CONTENT: Final = r"\s{0,80}+(?:<!\[CDATA\[)?(?P<content>[^<>]{1,4096}+)<?"
-_ELEMENT: Final = late_pattern(r"<(?:[\w.\-]{1,40}:)?" + _NAME + r"(?:\s[^<>]{0,400}+)?>" + _CONTENT, re.A)
-_NAMED_ELEMENT: Final = late_pattern(
+_ELEMENT: Final = re.compile(r"<(?:[\w.\-]{1,40}:)?" + _NAME + r"(?:\s[^<>]{0,400}+)?>" + _CONTENT, re.A)
+_NAMED_ELEMENT: Final = re.compile(
     rf"<[\w.:\-]{{1,60}}\s[^<>]{{0,200}}?\b{_LABEL}\s?=\s?[\"']{_NAME}[\"'][^<>]{{0,200}}+>\s{{0,80}}(?:<{_VALUE_LABEL}>)?"
     + _CONTENT,
     re.A,
 )
-_TWO_ELEMENTS: Final = late_pattern(
+_TWO_ELEMENTS: Final = re.compile(
     rf"<{_LABEL}>\s{{0,40}}{_NAME}\s{{0,40}}</[^<>]{{1,40}}+>\s{{0,80}}+<(?:string|data|{_VALUE_LABEL})>" + _CONTENT,
     re.A,
 )
-_BLOCK: Final = late_pattern(
+_BLOCK: Final = re.compile(
     r"(?:^(?P<indent>[ \t]*+)(?:- {1,8})?[\"']?|(?<=\")(?:- {1,8})?)"
     + _NAME
     + r"[\"']?[ \t]{0,4}:[ \t]{0,4}[|>][+\-0-9]{0,3}[ \t]{0,8}\r?\n",
     re.A | re.M,
 )
-_NETRC: Final = late_pattern(
+_NETRC: Final = re.compile(
     r"\b(?:machine\s{1,40}[^\s]{1,255}+|default)(?P<login>(?:\s{1,80}(?:login|account|user)\s{1,40}[^\s]{1,255}+){0,2})"
     r"\s{1,80}password\s{1,40}(?P<value>[^\s\"'\\]{1,512}+)(?P<after>\s{1,80}(?:login|account)\b)?",
     re.A,
 )
-_QUERY: Final = late_pattern(r"[?&](?i:key|sig|signature|code)=(?P<value>[^\s&#\"'<>\\;]{8,2048}+)", re.A)
+_QUERY: Final = re.compile(r"[?&](?i:key|sig|signature|code)=(?P<value>[^\s&#\"'<>\\;]{8,2048}+)", re.A)
 
 
 def _head(sign: str) -> re.Pattern[str]:
     blank = r" {0,40}+" if sign == "\t" else r"[ \t]{0,40}+"
     cell = blank + r"(?:[\"'*_`]{0,2}" + _NAME.replace("?P<name>", "?:") + r"[\"'*_`]{0,2}+)?" + blank
-    return late_pattern(rf"(?:^|(?<=\")){cell}(?:{re.escape(sign)}{cell}){{1,200}}+(?=\r?$)", re.A | re.M)
+    return re.compile(rf"(?:^|(?<=\")){cell}(?:{re.escape(sign)}{cell}){{1,200}}+(?=\r?$)", re.A | re.M)
 
 
 # The first line of a table, by the sign between its cells; in JSON it begins behind a quote.
 _HEADS: Final = {sign: _head(sign) for sign in ",;\t|"}
-_CELLS: Final = {sign: late_pattern(rf"\"(?:[^\"\n]|\"\")*+\"|[^{re.escape(sign)}\n\r\"]++") for sign in ",;\t|"}
-_NAME_LIKE: Final = late_pattern(r"[a-z]+(?:[_.\-][a-z]+)*[_\-]?[0-9]{0,2}|[A-Z]+(?:[_\-][A-Z]+)*")
-_SETTING: Final = late_pattern(r"[a-z_]{1,24}=.*", re.S)
+_CELLS: Final = {sign: re.compile(rf"\"(?:[^\"\n]|\"\")*+\"|[^{re.escape(sign)}\n\r\"]++") for sign in ",;\t|"}
+_NAME_LIKE: Final = re.compile(r"[a-z]+(?:[_.\-][a-z]+)*[_\-]?[0-9]{0,2}|[A-Z]+(?:[_\-][A-Z]+)*")
+_SETTING: Final = re.compile(r"[a-z_]{1,24}=.*", re.S)
 
 # The end of the JSON around a text.
-_CLOSING: Final = late_pattern(r"(?:[\"'][\"'\]}),\s]{0,60})?\Z")
+_CLOSING: Final = re.compile(r"(?:[\"'][\"'\]}),\s]{0,60})?\Z")
 
 # What follows a name in one of these places: a quote, a sign between cells, an attribute, the end of its line.
-_TAIL: Final = late_pattern(
+_TAIL: Final = re.compile(
     r"[a-z0-9_.:\-]{0,128}+(?: (?:key|keys|string|id|token))?"
     r"(?:[\"'`*]|[ \t]{0,8}(?:[<>,;|:=\t]|\r?$)|[ \t]{1,8}[a-z.:\-]{1,40}=)",
     re.M,
 )
-_OPTION_HINT: Final = late_pattern(r"(?<![\w\-])--?[a-z_]", re.A)
-_USER_HINT: Final = late_pattern(r"(?<![\w\-])-(?:u|-user|-proxy-user)[\s\"'=a-z]", re.A)
-_QUERY_HINT: Final = late_pattern(r"[?&](?:key|sig|signature|code)=", re.A)
+_OPTION_HINT: Final = re.compile(r"(?<![\w\-])--?[a-z_]", re.A)
+_USER_HINT: Final = re.compile(r"(?<![\w\-])-(?:u|-user|-proxy-user)[\s\"'=a-z]", re.A)
+_QUERY_HINT: Final = re.compile(r"[?&](?:key|sig|signature|code)=", re.A)
 
 
 def may_place(lower: str) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from noetic_nb.late_pattern import late_pattern
 from noetic_nb.redact.levels import may_hold, spans_of
 from noetic_nb.redact.marks import PLACEHOLDER, REDACTED, Placeholder
 from noetic_nb.redact.places import beside_option, in_pair
@@ -23,7 +23,7 @@ _MAX_CLIPPED_DEPTH: Final = 40
 _SHORTEST_TEXT: Final = 8
 # Replacing may bring two neighbours together that look like a secret only then.
 _ROUNDS: Final = 4
-_TOKEN_WORDS: Final = late_pattern(r"[^\W_]+")
+_TOKEN_WORDS: Final = re.compile(r"[^\W_]+")
 _WORD_LISTS: Final = frozenset({"drift_tokens", "task_tokens", "driftTokens", "taskTokens"})
 _WORD_TEXTS: Final = frozenset({"cluster", "topic_cluster", "topicCluster", "pattern_name", "patternName"})
 _SCHEMA_TYPES: Final = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})

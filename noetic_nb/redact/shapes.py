@@ -9,10 +9,8 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from noetic_nb.late_pattern import late_pattern
-from noetic_nb.quick_records import NamedTuple
 from noetic_nb.redact.marks import PLACEHOLDER, Span
 
 __all__ = ["cookies", "is_hinted", "is_mixed", "issued", "longest_run", "may_hold_cookies"]
@@ -58,8 +56,8 @@ def _no_filler(text: str) -> bool:
 
 
 _AROUND: Final = ' \t\r\n\v\f=:"'
-_RUNS: Final = late_pattern(r"[A-Za-z0-9]+")
-_TURNS: Final = late_pattern(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
+_RUNS: Final = re.compile(r"[A-Za-z0-9]+")
+_TURNS: Final = re.compile(r"[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])")
 
 
 class _Shape(NamedTuple):
@@ -69,7 +67,7 @@ class _Shape(NamedTuple):
 
 
 def _shape(hints: str, pattern: str, holds: Callable[[str], bool] = _any) -> _Shape:
-    return _Shape(tuple(hints.split()), late_pattern(pattern), holds)
+    return _Shape(tuple(hints.split()), re.compile(pattern), holds)
 
 
 _B: Final = r"(?<![A-Za-z0-9])"
@@ -135,7 +133,7 @@ def _is_vendor(text: str) -> bool:
 # Any hint at all: each pattern begins with one character that is rare and quick to find, and looks back from there.
 _ANY_HINT: Final = tuple(
     [
-        late_pattern(pattern)
+        re.compile(pattern)
         for pattern in (
             r"_(?:(?<=gh[opsur]_)|(?<=hf_)|(?<=gsk_)|(?<=npm_)|(?<=_live_)|(?<=_test_)|(?<=whsec_)|(?<=github_pat_))",
             r"-(?<=[ktTXi]-)(?:(?<=sk-)|(?<=xai-)|(?<=pypi-)|(?<=gl[dr]t-)|(?<=gl(?:pa|pt)t-)|(?<=GOCSPX-))",
@@ -149,20 +147,20 @@ _ANY_HINT: Final = tuple(
     ]
 )
 _PLAIN_HINTS: Final = ("xox", "earer", "asic", "/api/webhooks/", "SharedAccessKey")
-_AWS_SECRET: Final = late_pattern(r"(?<![A-Za-z0-9/+])([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])")
+_AWS_SECRET: Final = re.compile(r"(?<![A-Za-z0-9/+])([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+])")
 _AWS_BESIDE: Final = 200  # characters: the next line, field or column
-_COOKIES: Final = late_pattern(r"(?i)\bcookie[\"']?\s{0,3}:\s{0,3}[\"']?([^\r\n\"'\\<>]++)")
-_COOKIE: Final = late_pattern(r"[\w.\-]{1,64}=[^\s;,]{6,}")
-_SESSION: Final = late_pattern(
+_COOKIES: Final = re.compile(r"(?i)\bcookie[\"']?\s{0,3}:\s{0,3}[\"']?([^\r\n\"'\\<>]++)")
+_COOKIE: Final = re.compile(r"[\w.\-]{1,64}=[^\s;,]{6,}")
+_SESSION: Final = re.compile(
     r"(?i)(?<![A-Za-z0-9])(?:session|session_?id|sid|connect\.sid|jsessionid|phpsessid)=([^\s;,&\"'<>\\]{6,})"
 )
-_SESSION_NAME: Final = late_pattern(
+_SESSION_NAME: Final = re.compile(
     r"=(?<=[nd]=)(?:(?<=session=)|(?<=session_id=)|(?<=sessionid=)|(?<=sessid=)|(?<=sid=))"
 )
 
 
 # What it is given may begin in the next line.
-_COOKIE_NAME: Final = late_pattern(r"cookie[\"']?[^\S\n]{0,3}(?::|\n|\Z)")
+_COOKIE_NAME: Final = re.compile(r"cookie[\"']?[^\S\n]{0,3}(?::|\n|\Z)")
 
 
 def is_hinted(text: str) -> bool:

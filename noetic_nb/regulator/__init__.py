@@ -48,30 +48,3 @@ __all__ = [
     "presets",
     "record_events",
 ]
-
-# Names of version 0.1 that are found in their own modules now; said for one version.
-_MOVED = {
-    "CONTEXT_SCORER": "noetic_nb.regulator.predicates.context_scorer.CONTEXT_SCORER",
-    "Change": "noetic_nb.regulator.predicates.explanation.Change",
-    "Condition": "noetic_nb.regulator.predicates.explanation.Condition",
-    "Explanation": "noetic_nb.regulator.predicates.explanation.Explanation",
-    "NEWER_KEYWORDS": "noetic_nb.regulator.predicates.drift.NEWER_KEYWORDS",
-    "Person": "noetic_nb.regulator.person.Person",
-    "RANKED_TOPICS": "noetic_nb.regulator.measures.topics.RANKED_TOPICS",
-    "RELEASE_KEYWORDS": "noetic_nb.regulator.predicates.drift.RELEASE_KEYWORDS",
-    "RELEASE_PREDICATES": "noetic_nb.regulator.settings.RELEASE_PREDICATES",
-    "RELEASE_TOPICS": "noetic_nb.regulator.measures.topics.RELEASE_TOPICS",
-    "RELEASE_WORDS": "noetic_nb.regulator.measures.word_lists.RELEASE_WORDS",
-    "Reading": "noetic_nb.regulator.adapters.replay.Reading",
-    "cluster_of": "noetic_nb.regulator.measures.topics.cluster_of",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name in _MOVED:
-        raise ImportError(f"{__name__}.{name} has moved. Given: {name!r}. Use {_MOVED[name]}.", name=__name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)

@@ -1,14 +1,11 @@
 """Everything that happened, as data: runs, the recorder that makes them, their tables and their files."""
 
-from noetic_nb.lazy import moved_names
 from noetic_nb.runs.load import load_run
 from noetic_nb.runs.recording.recorder import Recorder, record
 from noetic_nb.runs.recording.recover import recover
 from noetic_nb.runs.run import Run
 
 __all__ = ["Recorder", "Run", "load_run", "record", "recover"]
-
-__getattr__ = moved_names(__name__)
 
 
 def __dir__() -> list[str]:

@@ -12,6 +12,7 @@ import os
 import zlib
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -19,9 +20,8 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import ItemsAppended, RunEvent
 from noetic_nb.items import thaw
 from noetic_nb.items.item_checks import problem_of
-from noetic_nb.quick_records import dataclass
 from noetic_nb.redact import safe_logger
-from noetic_nb.runs.events.event_codec import SCHEMA, SCHEMA_VERSION, WireError, parse_event
+from noetic_nb.runs.events.event_json import SCHEMA, SCHEMA_VERSION, WireError, parse_event
 from noetic_nb.runs.events.payload import from_wire, parse_json
 from noetic_nb.runs.gzip_members import is_unfinished, member_ends
 from noetic_nb.runs.run import Run

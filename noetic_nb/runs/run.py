@@ -20,7 +20,7 @@ from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item
 from noetic_nb.items.kept_data import plain_data
 from noetic_nb.package_versions import version_of
-from noetic_nb.runs.events.event_codec import EVENT_TYPES, SCHEMA_VERSION, settled
+from noetic_nb.runs.events.event_json import EVENT_TYPES, SCHEMA_VERSION, settled
 from noetic_nb.runs.events.growing_events import GrowingEvents
 from noetic_nb.runs.events.kept_events import Events
 from noetic_nb.runs.plain_text import plain
@@ -97,7 +97,7 @@ class Run(GrowingEvents):
     def of_settled(cls, run_id: str | None, meta: Mapping[str, Any], events: list[RunEvent]) -> Run:
         """Return a run of events whose free data can change no more: for makers of runs that freeze it themselves."""
         run = cls(run_id, meta=meta)
-        run._read = events
+        run._events = events
         return run
 
     # Reading
@@ -436,15 +436,14 @@ class Run(GrowingEvents):
         """
         changed = Run(self.run_id, meta=self.meta)
         events: list[Any] = list(self._events)
-        known: dict[int, tuple[Any, Any]] = {}
         # From the end, so that places in front stay what they are.
         for seq in sorted(instead, reverse=True):
             event = instead[seq]
             if isinstance(event, tuple):
-                events[seq : seq + 1] = [settled(each, known) for each in event]
+                events[seq : seq + 1] = [settled(each) for each in event]
             else:
-                events[seq] = settled(event, known)
-        changed._read = events
+                events[seq] = settled(event)
+        changed._events = events
         return changed
 
     def __eq__(self, other: object) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import RunEvent
 from noetic_nb.redact import Redaction, redact_text
-from noetic_nb.runs.events.event_codec import SCHEMA, SCHEMA_VERSION, dump_event, parse_event
+from noetic_nb.runs.events.event_json import SCHEMA, SCHEMA_VERSION, dump_event, parse_event
 from noetic_nb.runs.events.payload import parse_json, to_wire
 from noetic_nb.whole_files import whole_file
 

@@ -38,6 +38,7 @@ warnings       what went wrong in a turn   code, text, layer_id, depth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
@@ -55,7 +56,6 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.items import item_text, item_tokens, thaw
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.decision_faults import ledger_line
 from noetic_nb.runs.regulation.decision_redaction import DecisionRedaction
 from noetic_nb.runs.requests.reconciled_calls import CallUsage, UsageIndex

@@ -7,7 +7,7 @@ outside any turn belongs to the thread's last one, because that is the reply it 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from noetic_nb.cards import Card, Table, with_card
@@ -27,7 +27,6 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.markup import dollars
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.plain_text import plain, plain_line
 
 __all__ = ["TurnBook", "TurnSummary", "turns_card"]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory.layer import MemoryLayer, budget_range
 from noetic_nb.models.client import ModelClient
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runtime.config.config import AgentConfig
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.steering.evaluation.rule_targets import unknown_targets

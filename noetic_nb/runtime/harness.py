@@ -11,7 +11,7 @@ from noetic_nb.arguments import explained
 from noetic_nb.cards import Card, with_card
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import EventSink, LayerStateChanged, QualityGiven, TextRetracted
+from noetic_nb.events import EventSink, QualityGiven, TextRetracted
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import ItemLog
 from noetic_nb.markup import plain, plain_line
@@ -40,6 +40,7 @@ from noetic_nb.runtime.execution.tool_call import own_context
 from noetic_nb.runtime.planning.make_plan import plan_turn
 from noetic_nb.runtime.planning.turn_plan import TurnPlan
 from noetic_nb.runtime.threads.pending_reply import PendingReply
+from noetic_nb.runtime.threads.state_history import state_changed
 from noetic_nb.runtime.threads.thread import Delivery, ThreadStatus
 from noetic_nb.runtime.threads.threads import AddedItems, Conversations, Threads
 from noetic_nb.shell import Shell, checked_shell
@@ -712,7 +713,7 @@ class AgentHarness:
     def _subscribers_changed(self) -> None:
         """Watch the layers' states while there is a subscriber, and only then: without one no event is made."""
         self._engine.update_sinks()
-        self._threads.written.note_row = self._engine.note
+        self._threads.written.sink = self._engine.sink
         if self._hub and self._stop_watching is None:
             begun = [layer.hooks.on_record for layer in self._stack.layers if layer.hooks.on_record is not None]
             self._stack.state.tell = self._state_teller()
@@ -735,7 +736,7 @@ class AgentHarness:
         def written(execution_id: str, layer_id: str, kept: Any, hook: str) -> None:
             ctx = find(execution_id)
             if ctx is not None:
-                hub.note_row((LayerStateChanged.kind, ctx.event_place, clock.now_ms(), layer_id, hook, kept))
+                hub.emit(state_changed(ctx.where, clock.now_ms(), layer_id, hook, kept))
 
         return written
 

@@ -1,6 +1,6 @@
 """Steering: rules enforced before tool calls and after model responses, edited while an agent runs."""
 
-from noetic_nb.lazy import make_callable, moved_names
+from noetic_nb.lazy import make_callable
 from noetic_nb.memory.steering_decision import (
     SteeringAction,
     SteeringDecision,
@@ -42,7 +42,6 @@ __all__ = [
 ]
 
 make_callable(__name__, steering)
-__getattr__ = moved_names(__name__)
 
 
 def __dir__() -> list[str]:

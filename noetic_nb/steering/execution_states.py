@@ -15,7 +15,6 @@ from noetic_nb.steering.evaluation.late_verdicts import LateVerdicts, QueuedVerd
 from noetic_nb.steering.evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering.ledger import (
     Entry,
-    LateLedger,
     Ledger,
     LedgerEntry,
     State,
@@ -92,7 +91,7 @@ class ExecutionStates:
         for target in compared[2]:
             ctx.warn(LAYER_ID, "init", target)
         now = ctx.clock.now_ms()
-        return [self._entry(target_entry(target.rule_id, target.name, str(target), now)) for target in compared[2]]
+        return [target_entry(target.rule_id, target.name, str(target), now) for target in compared[2]]
 
     def forget(self, execution_id: str) -> None:
         """Let go of an execution that is over."""
@@ -126,27 +125,27 @@ class ExecutionStates:
         waiting, queue = made["pendingAsync"], self.late.queues.get(ctx.execution_id)
         if queue is None or waiting is not queue.pending:
             made["pendingAsync"] = self.late.pending(ctx, waiting)
-        if self.scope != "execution":
-            entry = Entry(entry)
-        made["ledger"] = self._longer(made["ledger"], ctx, entry if row is None else row.fill(entry))
+        entry = Entry(entry)
+        made["ledger"] = self.longer(made["ledger"], *self._edits(ctx), entry if row is None else row.fill(entry))
         return made
 
-    def goes_on(self, state: LateLedger, execution_id: str) -> bool:
+    def is_quiet(self, execution_id: str, state: Any) -> bool:
         """Tell whether an entry is all that is to be added to a state: no edit of a rule, and no verdict that waits."""
-        return not state.pending and self.book.change_count == self.known_changes.get(execution_id)
+        queue = self.late.queues.get(execution_id)
+        return (
+            type(state) is State
+            and queue is not None
+            and not queue.pending
+            and state.get("pendingAsync") is queue.pending
+            and self.book.change_count == self.known_changes.get(execution_id)
+        )
 
-    def _longer(self, ledger: Sequence[LedgerEntry], ctx: ExecutionContext, entry: LedgerEntry) -> Ledger:
-        """Return a ledger with the edits since its last entry and one more, new because others may hold the one there is."""
-        longer = Ledger(ledger)
-        if self.book.change_count != self.known_changes.get(ctx.execution_id):
-            longer += self._edits(ctx)
-        longer.append(entry)
+    def longer(self, ledger: Sequence[LedgerEntry], *entries: LedgerEntry) -> Ledger:
+        """Return a ledger with further entries, new because others may hold the one there is."""
+        longer = Ledger([*ledger, *[entry if type(entry) is Entry else Entry(entry) for entry in entries]])
         if (more := len(longer) - self.max_entries) > 0:
             del longer[:more]
         return longer
-
-    def _entry(self, facts: LedgerEntry) -> LedgerEntry:
-        return facts if self.scope == "execution" else Entry(facts)
 
     def _edits(self, ctx: ExecutionContext) -> Sequence[LedgerEntry]:
         """Return entries for the edits that are not in this execution's ledger yet."""
@@ -157,7 +156,7 @@ class ExecutionStates:
         new = self.book.changes[known:]
         self.known_changes[ctx.execution_id] = known + len(new)
         now = ctx.clock.now_ms()
-        return [self._entry(change_entry(change.change, change.rule_id, change.version, now)) for change in new]
+        return [change_entry(change.change, change.rule_id, change.version, now) for change in new]
 
     def on_spawn(self, p: SpawnParams) -> Mapping[str, Any]:
         """Give a child the ledger so far, and a queue of its own."""
@@ -179,10 +178,7 @@ class ExecutionStates:
         if p.ctx.execution_id in self._unchecked and (entries := self._unknown(p.ctx, is_over=True)):
             ledger = Ledger([*(p.state or {"ledger": ()})["ledger"], *entries])
             p = p._replace(state=State({"pendingAsync": self.late.pending(p.ctx), **(p.state or {}), "ledger": ledger}))
-        kept = p[2] if type(p) is CompleteParams else None  # itself: a look at `state` would make it
-        if type(kept) is LateLedger and self.goes_on(kept, p.ctx.execution_id):
-            return {"state": kept.longer((p.outcome, now), self.max_entries)}
-        entry = self._entry(outcome_entry(p.outcome, now))
+        entry = outcome_entry(p.outcome, now)
         state = p.state or {"ledger": [], "pendingAsync": self.late.pending(p.ctx)}
         if self.scope != "execution":
             # Before the queue is closed: what is saved must not be carried over as well.
@@ -190,7 +186,7 @@ class ExecutionStates:
             made = rows_of(p.ctx.past_calls()) or state.get("made", ())
             state = {key: value for key, value in state.items() if key != "calls"}
             state |= {"earlier": appended(earlier_calls(p.state), made), "made": []}
-        state = State({**state, "ledger": self._longer(state["ledger"], p.ctx, entry)})
+        state = State({**state, "ledger": self.longer(state["ledger"], *self._edits(p.ctx), entry)})
         if self.scope != "execution":
             key = resolve_scope_key(self.scope, p.ctx)
             self._left.pop(key, None)  # the newest last

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from noetic_nb.clock import Clock
 from noetic_nb.events import EventSink, RuleChanged, Where
-from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.memory.call_history import CallsSoFar
 from noetic_nb.memory.hook_decisions import RuleTimes
 from noetic_nb.memory.idle_hook import IdleHook, PassingHook
@@ -27,7 +26,7 @@ from noetic_nb.steering.evaluation.evaluate import Params, Policy, evaluate
 from noetic_nb.steering.evaluation.judging import LAYER_ID, Judging, Row
 from noetic_nb.steering.evaluation.rule_snapshot import Asked, RuleSnapshot
 from noetic_nb.steering.execution_states import ExecutionStates
-from noetic_nb.steering.ledger import SLOW_MS, LateLedger, State, decision_entry, late_entry, response_row
+from noetic_nb.steering.ledger import State, decision_entry, turn_entry
 from noetic_nb.steering.past_calls import ThreadHistory, earlier_calls
 from noetic_nb.steering.rulebook.rulebook import RuleBook, RuleChange
 from noetic_nb.steering.rules.rule import Point
@@ -88,8 +87,6 @@ class SteeringHooks:
             return False
         # A state of another kind was set by somebody else, and another list is to take the queue's place: recall looks at it.
         state = state_of(execution_id, LAYER_ID)
-        if type(state) is LateLedger:
-            return state.pending is queue.pending
         return type(state) is State and state.get("pendingAsync") is queue.pending
 
     def _sent_nothing(self, execution_id: str, state_of: Callable[[str, str], Any]) -> bool:
@@ -106,15 +103,9 @@ class SteeringHooks:
 
     def _decide(self, point: Point, p: Params) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
         # Fail closed: no state means that nothing is known of the ledger, the queue or the calls so far.
-        ctx, name, is_lasting = p.ctx, None, True
-        state: Any
-        if isinstance(p, BeforeToolCallParams):
-            name, state = p[0], p[3]
-            is_lasting = type(p[1]) is FrozenDict  # which nobody can write into
-        else:
-            state = p[2] if type(p) is AfterModelCallParams else p.state
-        is_late = type(state) is LateLedger
-        if state is None or (not is_late and state.get("uninitialised")):
+        ctx, state = p.ctx, p.state
+        name = p.tool_name if isinstance(p, BeforeToolCallParams) else None
+        if state is None or state.get("uninitialised"):
             raise SteeringNotReady(f"The steering layer was never initialised for execution {ctx.execution_id!r}.")
         clock, snapshot = ctx.clock, self.book.snapshot
         start = clock.monotonic_ms()
@@ -125,22 +116,19 @@ class SteeringHooks:
             if isinstance(p.history, CallsSoFar):
                 calls_now = p.history.now
             # Of the thread, or wherever the scope reaches; of an execution there is nothing beside ledger and queue.
-            if not is_late and len(state) > 2 and (text := earlier_calls(state)):
+            if len(state) > 2 and (text := earlier_calls(state)):
                 p, calls_now = _with_earlier(text, p, calls_now)
             # Who follows the run learns how long each rule took.
             took = None if ctx.sink is None else []
+            # Rules may read the state; what they write into it changes nothing.
+            p = p._replace(state=state.snapshot() if type(state) is State else state)
             begun = prepared.asked(p, took)
             if begun is not None:
                 times = list(zip(prepared.ids, took or (), strict=False))
-                return self._evaluated(snapshot, point, p, start, calls_now, begun, times)
+                return self._evaluated(snapshot, point, p, state, start, calls_now, begun, times)
         # Most calls and responses: there are no rules for them, or none that has anything to say.
         duration = clock.monotonic_ms() - start
-        longer: Any
-        states = self.states
-        if is_late and is_lasting and duration <= SLOW_MS and states.goes_on(state, ctx.execution_id):
-            longer = state.longer(late_entry(p, duration), states.max_entries)
-        else:
-            longer = states.with_entry(p, decision_entry(p, ALLOW, duration, blocked=True))
+        longer = self.states.with_entry(p, decision_entry(p, ALLOW, duration, blocked=True), state)
         result: dict[str, Any] = {"decision": ALLOW, "state": longer}
         if took:
             result["rules_ms"] = RuleTimes(prepared.ids, tuple(took))
@@ -151,6 +139,7 @@ class SteeringHooks:
         snapshot: RuleSnapshot,
         point: Point,
         p: Params,
+        state: Any,
         start: float,
         calls_now: Callable[[], Sequence[PastCall]] | None,
         begun: Asked,
@@ -184,7 +173,11 @@ class SteeringHooks:
         faults = tuple((fault.rule_id, fault.reason) for fault in row.faults) if row.faults else ()
         entry = decision_entry(p, row.decision, duration, faults=faults, blocked=not row.waited)
         outcome = row.faults[0].reason if row.faults else None
-        result = {"decision": row.decision, "state": self.states.with_entry(p, entry, row=row), "outcome": outcome}
+        result = {
+            "decision": row.decision,
+            "state": self.states.with_entry(p, entry, state, row=row),
+            "outcome": outcome,
+        }
         if row.rules_ms:
             result["rules_ms"] = RuleTimes(*zip(*row.rules_ms, strict=True))
         if row.faults:
@@ -205,7 +198,7 @@ class SteeringHooks:
             p.params.ctx.diagnostic(LAYER_ID, p.hook, ThreadLeftBehind(named[0]))
         return {"state": state, "rule_ids": named}
 
-    def _lets_pass(self, execution_id: str, state: Any, response: ModelResponse, clock: Clock) -> LateLedger | None:
+    def _lets_pass(self, execution_id: str, state: Any, response: ModelResponse, clock: Clock) -> State | None:
         """Return the state with an entry for a response, where no rule is about responses; None where there is one."""
         start = clock.monotonic_ms()
         snapshot = self.book.snapshot
@@ -213,10 +206,10 @@ class SteeringHooks:
             if snapshot.prepared("after_model_call", None).rules:
                 return None
             self._quiet = snapshot
-        if type(state) is not LateLedger or not self.states.goes_on(state, execution_id):
+        if not self.states.is_quiet(execution_id, state):
             return None
-        duration = clock.monotonic_ms() - start
-        return state.longer(response_row(response, clock.now_ms(), duration), self.states.max_entries)
+        entry = turn_entry(response, clock.now_ms()) | {"durationMs": clock.monotonic_ms() - start}
+        return State({**state, "ledger": self.states.longer(state["ledger"], entry)})
 
     def dispose(self, p: DisposeParams) -> None:
         """Forget an execution; verdicts that still wait go to the next one of its thread."""

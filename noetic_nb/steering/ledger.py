@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from noetic_nb.items import freeze, thaw
 from noetic_nb.items.frozen import FLAT, FrozenDict
-from noetic_nb.late_data import LateState
+from noetic_nb.items.kept_data import frozen_data
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
 from noetic_nb.memory.state_copy import deep_copy
 from noetic_nb.memory.steering_decision import ALLOW, SteeringDecision
@@ -22,17 +22,15 @@ from noetic_nb.storage.in_memory import encode
 __all__ = [
     "SLOW_MS",
     "Entry",
-    "LateLedger",
     "Ledger",
     "LedgerEntry",
     "State",
     "change_entry",
     "decision_entry",
-    "late_entry",
     "mark_late_fault",
     "outcome_entry",
-    "response_row",
     "target_entry",
+    "turn_entry",
 ]
 
 LedgerEntry: TypeAlias = dict[str, Any]
@@ -41,8 +39,8 @@ LedgerEntry: TypeAlias = dict[str, Any]
 MAX_TEXTS: Final = 32
 # A synchronous predicate blocks the loop and cannot be timed out; longer than this is marked.
 SLOW_MS: Final = 50.0
-# What a `LateLedger` takes for one entry, beside the name and arguments of a call: a tuple, three numbers and a text.
-_ROW_BYTES: Final = 260
+# An entry of usual facts, beside the arguments of its call.
+_ENTRY_BYTES: Final = 900
 
 
 class Ledger(list[LedgerEntry]):
@@ -61,14 +59,14 @@ def _changing(name: str) -> Any:
     method = getattr(dict, name)
 
     def change(self: Entry, *args: Any, **kwargs: Any) -> Any:
-        self.text = None
+        self.text = self._frozen = None
         return method(self, *args, **kwargs)
 
     return change
 
 
 class Entry(dict[str, Any]):
-    """An entry that is encoded once, however often the ledger is saved that it is in.
+    """An entry that is encoded and frozen once, however often the ledger is saved and recorded that it is in.
 
     What is in it does not change in place; its own keys may. A copy of it is a plain dictionary.
 
@@ -82,11 +80,12 @@ class Entry(dict[str, Any]):
     True
     """
 
-    __slots__ = ("text",)
+    __slots__ = ("_frozen", "text")
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
         super().__init__(facts)
         self.text: str | None = None
+        self._frozen: FrozenDict | None = None
 
     __setitem__ = _changing("__setitem__")
     __delitem__ = _changing("__delitem__")
@@ -108,6 +107,12 @@ class Entry(dict[str, Any]):
         if self.text is None:
             self.text = encode(self)
         return self.text
+
+    def frozen(self) -> FrozenDict:
+        """Return the entry as data that cannot change."""
+        if self._frozen is None:
+            self._frozen = frozen_data(dict(self))
+        return self._frozen
 
 
 class State(dict[str, Any]):
@@ -142,12 +147,27 @@ class State(dict[str, Any]):
                 made[key] = deep_copy(value)
         return made
 
-    def as_late(self) -> LateLedger | None:
-        """Return the state in the form that is kept where nobody looks at it; None with a verdict that waits, or more parts."""
-        ledger, waiting = self.get("ledger"), self.get("pendingAsync")
-        if len(self) == 2 and type(ledger) is Ledger and type(waiting) is list and not waiting:
-            return LateLedger(tuple(ledger), waiting)
-        return None
+    def bytes_held(self, size_of: Callable[[Any], int]) -> int:
+        """Return about how many bytes it takes, with the arguments that entries are about: they may outlive the log."""
+        size = 0
+        for value in self.values():
+            if type(value) is Ledger:
+                size += _ENTRY_BYTES * len(value) + sum(
+                    [size_of(row["toolArgs"]) for row in value if "toolArgs" in row]
+                )
+            elif value:
+                size += size_of(value)
+        return size
+
+    def frozen(self) -> FrozenDict:
+        """Return the state as data that cannot change, made of what was frozen of each entry before."""
+        made = {}
+        for key, value in self.items():
+            if type(value) is Ledger:
+                made[key] = tuple([entry.frozen() if type(entry) is Entry else frozen_data(entry) for entry in value])
+            else:
+                made[key] = frozen_data(value)
+        return FrozenDict(made)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return dict, (dict(self),)
@@ -164,41 +184,6 @@ class State(dict[str, Any]):
             else:
                 parts.append(f"{_text_of(key)}:{_text_of(value) if type(value) is str else encode(value)}")
         return f"{{{','.join(parts)}}}"
-
-
-class LateLedger(LateState):
-    """The state of an execution in which nothing has happened but decisions that let pass: its entries are made when it is."""
-
-    __slots__ = ("pending", "rows")
-
-    def __init__(self, rows: tuple[Any, ...], pending: list[Any]) -> None:
-        self.rows = rows
-        """Entries, or what `late_entry` returned of them."""
-        self.pending = pending
-        """The live list of verdicts that wait: empty when this was written."""
-
-    def size(self, size_of: Callable[[Any], int]) -> int:
-        """Return about how many bytes it takes, with the arguments that an entry is about: they may outlive the log."""
-        size = _ROW_BYTES * len(self.rows)
-        for row in self.rows:
-            if type(row) is not tuple:
-                size += size_of(row)
-            elif row[0] == "tool_call":
-                size += len(row[2]) + size_of(row[3])
-        return size
-
-    def longer(self, row: tuple[Any, ...], most: int) -> LateLedger:
-        """Return the state with one more entry; of more than `most` the oldest goes."""
-        rows = self.rows + (row,)  # noqa: RUF005 - in half the time, at every decision
-        return LateLedger(rows if len(rows) <= most else rows[len(rows) - most :], self.pending)
-
-    def made(self) -> State:
-        """Return the state with the live list."""
-        return State({"ledger": Ledger(map(_made_entry, self.rows)), "pendingAsync": self.pending})
-
-    def as_written(self) -> State:
-        """Return the state as it was, when nothing waited."""
-        return State({"ledger": Ledger(map(_made_entry, self.rows)), "pendingAsync": []})
 
 
 # The calls of earlier turns are one text, which stands in several states before a call is added.
@@ -232,8 +217,20 @@ def decision_entry(
     ----------
     .. [1] docs/behaviour/steering.md, "Ledger".
     """
-    kind, now, first, second, _ = late_entry(params, duration_ms)
-    entry = _first_facts(kind, now, first, second, decision.action._value_)
+    now, action = params.ctx.clock.now_ms(), decision.action._value_
+    entry: LedgerEntry
+    if isinstance(params, BeforeToolCallParams):
+        # Itself: each look at `tool_args` would be one more copy.
+        entry = {
+            "timestamp": now,
+            "kind": "tool_call",
+            "toolName": params[0],
+            "toolArgs": _copied(params[1]),
+            "action": action,
+        }
+    else:
+        entry = turn_entry(params.response, now)
+        entry["action"] = action
     if decision is not ALLOW:  # which has neither, as most decisions
         if decision.guidance is not None:
             entry["guidance"] = decision.guidance
@@ -249,43 +246,15 @@ def decision_entry(
     return entry
 
 
-def late_entry(params: BeforeToolCallParams | AfterModelCallParams, duration_ms: float) -> tuple[Any, ...]:
-    """Return what the entry of a decision that lets pass is made of, for a `LateLedger`."""
-    now = params.ctx.clock.now_ms()
-    if isinstance(params, BeforeToolCallParams):
-        return (
-            "tool_call",
-            now,
-            params[0],
-            params[1],
-            duration_ms,
-        )  # itself: each look at `tool_args` would be one more copy
-    return response_row(params.response, now, duration_ms)
-
-
-def response_row(response: ModelResponse, now_ms: float, duration_ms: float) -> tuple[Any, ...]:
-    """Return the same of a response."""
+def turn_entry(response: ModelResponse, now_ms: float) -> LedgerEntry:
+    """Return the first facts of the entry of a response."""
     usage = response.usage
-    return "model_turn", now_ms, usage.input_tokens, usage.output_tokens, duration_ms
-
-
-def _first_facts(kind: str, now: float, first: Any, second: Any, action: str) -> LedgerEntry:
-    """Return what every entry of a decision says."""
-    if kind == "tool_call":
-        return {"timestamp": now, "kind": kind, "toolName": first, "toolArgs": _copied(second), "action": action}
-    return {"timestamp": now, "kind": kind, "tokenUsage": {"input": first, "output": second}, "action": action}
-
-
-def _made_entry(row: Any) -> LedgerEntry:
-    if type(row) is not tuple:
-        found: LedgerEntry = row
-        return found
-    if len(row) == 2:
-        return outcome_entry(*row)
-    kind, now, first, second, duration_ms = row
-    entry = _first_facts(kind, now, first, second, ALLOW.action._value_)
-    entry["durationMs"] = duration_ms
-    return entry
+    return {
+        "timestamp": now_ms,
+        "kind": "model_turn",
+        "tokenUsage": {"input": usage.input_tokens, "output": usage.output_tokens},
+        "action": ALLOW.action._value_,
+    }
 
 
 def outcome_entry(outcome: str, now_ms: float) -> LedgerEntry:

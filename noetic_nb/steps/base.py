@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 from pydantic.alias_generators import to_camel
@@ -13,8 +13,7 @@ from noetic_nb.arguments import closest, explained
 from noetic_nb.cards import Card, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory.layer import MemoryLayer
-from noetic_nb.quick_fields import RecordType, made_quickly
-from noetic_nb.quick_records import NamedTuple
+from noetic_nb.record_type import RecordType
 
 __all__ = ["Frozen", "InstanceField", "Requirement", "StepRecord"]
 
@@ -94,8 +93,6 @@ class Frozen(BaseModel, metaclass=RecordType):
         for given, value in data.items():
             if value is True or value is False:
                 self._refuse_bool(given, value)
-        if made_quickly(self, data):
-            return
         try:
             super().__init__(**data)
         except ValidationError as exc:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
 from noetic_nb.items.json_text import compact_json
-from noetic_nb.quick_records import dataclass
 from noetic_nb.steps.output_codec import OutputCodec
 from noetic_nb.steps.schema import OutputSchema, as_schema
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic_core import to_jsonable_python
 
 from noetic_nb.items import Item
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.models.client import NO_USAGE, FinishReason, Usage
-from noetic_nb.quick_records import NamedTuple
 
 __all__ = ["LoopSnapshot", "StepMeta", "Verdict", "flowing_text", "json_text", "output_text"]
 

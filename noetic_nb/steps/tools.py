@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
@@ -18,17 +20,15 @@ from noetic_nb.items.bound_values import copied
 from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.items.json_form import form_of
 from noetic_nb.items.json_text import compact_json
-from noetic_nb.late_pattern import late_pattern
 from noetic_nb.models.client import ToolSpec
 from noetic_nb.names import skeleton
-from noetic_nb.quick_records import NamedTuple, dataclass
 from noetic_nb.sync import awaited
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 from noetic_nb.worker_threads import ON_THE_SPOT, OnTheSpot
 
 __all__ = ["BoundArguments", "Tool", "ToolSet", "drained", "spec_tokens", "wire_name"]
 
-_NOT_WIRE: Final = late_pattern(r"[^A-Za-z0-9_-]")
+_NOT_WIRE: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def wire_name(name: str) -> str:

@@ -1,22 +1,20 @@
-"""The nodes of a workflow document, made into steps one by one."""
+"""The nodes of a workflow document, translated one by one into the JSON of steps, which `load_step` reads."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, get_args, get_origin
 
-from pydantic import ValidationError
 from pydantic.alias_generators import to_camel
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.models.client import ModelParams
 from noetic_nb.names import nearest
-from noetic_nb.steps.builders import branch, fork, loop, spawn, step
-from noetic_nb.steps.loop_predicates import until
+from noetic_nb.steps.loop_predicates import UntilPredicate
 from noetic_nb.steps.records import Step
 from noetic_nb.steps.registry import Registry
-from noetic_nb.steps.step_json import MAX_DEPTH, resolved
+from noetic_nb.steps.step_json import MAX_DEPTH, load_step
 from noetic_nb.steps.traverse import suffixed
 
 __all__ = ["VERSION", "Loader", "child_nodes", "invalid", "workflow_depth"]
@@ -25,6 +23,9 @@ VERSION: Final = 1
 # Every use of a workflow has steps of its own, so workflows that use each other twice grow by powers of two.
 MAX_STEPS: Final = 100_000
 Node: TypeAlias = Mapping[str, Any]
+StepData: TypeAlias = dict[str, Any]
+"""A step as `load_step` reads it, in which the steps inside are made already."""
+_Inner: TypeAlias = Callable[[Any], Step]
 _WORDS: Final[Mapping[Any, str]] = {str: "text that is not empty", list: "a list", Mapping: "a mapping"}
 # Where each kind of node holds others; the same words elsewhere are keys that nobody knows.
 _CHILDREN: Final[Mapping[str, tuple[str, ...]]] = {
@@ -47,16 +48,24 @@ _KEYS: Final[Mapping[str, frozenset[str]]] = {
     "sequence": frozenset({"steps"}),
     "subflow": frozenset({"document", "ref", "input"}),
 }
-_PREDICATE_KEYS: Final[Mapping[str, frozenset[str]]] = {
-    "maxSteps": frozenset({"n"}),
-    "maxCost": frozenset({"usd"}),
-    "maxDuration": frozenset({"ms"}),
-    "outputContains": frozenset({"marker"}),
-    "outputEquals": frozenset({"sentinel"}),
-    "converged": frozenset({"threshold"}),
-    "any": frozenset({"predicates"}),
-    "all": frozenset({"predicates"}),
-}
+
+
+def _predicate_keys() -> Mapping[str, frozenset[str]]:
+    """Return what a document may hold of each predicate: no function, and no predicate that needs one."""
+    found = {}
+    for cls in get_args(get_args(UntilPredicate)[0]):
+        fields = {field.alias or to_camel(name): field for name, field in cls.model_fields.items()}
+        functions = {key: field for key, field in fields.items() if _is_function(field.annotation)}
+        if not any(field.is_required() for field in functions.values()):
+            found[fields["kind"].default] = frozenset(fields.keys() - functions.keys())
+    return found
+
+
+def _is_function(hint: Any) -> bool:
+    return any(get_origin(one) is Callable for one in (hint, *get_args(hint)))
+
+
+_PREDICATE_KEYS: Final = _predicate_keys()
 # Codes that stay: they are more exact than "this node is not valid".
 _SPECIFIC: Final = ("UNKNOWN_", "WORKFLOW_")
 
@@ -110,7 +119,7 @@ class Loader:
         self._read: dict[str, tuple[Step, int]] = {}
         self._steps = 0
         self._default_model = default_model
-        self._makers: dict[str, Callable[[Node, str, tuple[str, ...]], Step]] = {
+        self._translators: dict[str, Callable[[Node, _Inner], StepData]] = {
             "llm": self._llm,
             "tool": self._tool,
             "run": self._run,
@@ -119,7 +128,6 @@ class Loader:
             "spawn": self._spawn,
             "loop": self._loop,
             "sequence": self._sequence,
-            "subflow": self._subflow,
         }
 
     def document(self, given: Any, suffix: str, seen: tuple[str, ...]) -> Step:
@@ -168,13 +176,12 @@ class Loader:
         if not isinstance(node, Mapping):
             raise invalid("What is inside it is no node: a node is a mapping.", node)
         kind, node_id = node.get("kind"), node.get("id")
-        maker = self._makers.get(kind) if isinstance(kind, str) else None
-        if maker is None:
+        if not isinstance(kind, str) or kind not in _KEYS:
             raise invalid(
                 f"Node {node_id!r} is of a kind that is not known.",
                 kind,
                 code="UNKNOWN_NODE_KIND",
-                hint=f"Kinds are {', '.join(self._makers)}.",
+                hint=f"Kinds are {', '.join(_KEYS)}.",
                 node=node_id,
             )
         if not isinstance(node_id, str) or not node_id.strip():
@@ -182,8 +189,12 @@ class Loader:
         self._count(1)
         around, self._unknown = self._unknown, []
         try:
-            self._only(node, {"kind", "id", *_KEYS[str(kind)]}, f"a node of kind {kind!r}")
-            return _noted(maker(node, suffix, seen), self._unknown)
+            self._only(node, {"kind", "id", *_KEYS[kind]}, f"a node of kind {kind!r}")
+            if kind == "subflow":
+                return _noted(self._subflow(node, suffix, seen), self._unknown)
+            made = {"kind": kind, **self._translators[kind](node, lambda inner: self.node(inner, suffix, seen))}
+            made = {key: value for key, value in made.items() if value is not None}
+            return _noted(load_step({**made, "id": f"{node_id}{suffix}"}, self._registry), self._unknown)
         except NoeticConfigError as exc:
             if "node" in exc.facts:  # of a node inside this one, which is named already
                 raise
@@ -209,48 +220,42 @@ class Loader:
     def _maybe(self, node: Node, key: str, kind: type) -> Any:
         return None if node.get(key) is None else self._named(node, key, kind)
 
-    def _llm(self, node: Node, suffix: str, seen: tuple[str, ...]) -> Step:
-        tools = self._maybe(node, "tools", list)
-        output = node.get("output")
+    def _llm(self, node: Node, inner: _Inner) -> StepData:
+        tools, output = self._maybe(node, "tools", list), node.get("output")
         if isinstance(output, str):
             # Text can only name a codec: a schema is a mapping.
             output = {"$ref": f"codec:{output.removeprefix('codec:')}"}
-        output = resolved({"output": output}, self._registry)["output"]
-        return step.llm(
-            f"{node['id']}{suffix}",
-            model=node.get("model") or self._default_model,
-            instructions=self._named(node, "instructions", str),
-            tools=None if tools is None else [self._tool_named(tool) for tool in tools],
-            params=self._params(self._maybe(node, "params", Mapping)),
-            output=output,
-            incomplete=self._maybe(node, "incomplete", str),
-        )
+        return {
+            "model": node.get("model") or self._default_model,
+            "instructions": self._named(node, "instructions", str),
+            "tools": None if tools is None else [self._tool_named(tool) for tool in tools],
+            "params": self._params(self._maybe(node, "params", Mapping)),
+            "output": output,
+            "incomplete": self._maybe(node, "incomplete", str),
+        }
 
-    def _params(self, given: Mapping[str, Any] | None) -> ModelParams | None:
-        try:
-            return None if given is None else ModelParams(**resolved({"params": given}, self._registry)["params"])
-        except (TypeError, ValueError) as exc:
-            problem = exc.errors()[0] if isinstance(exc, ValidationError) else {"loc": (), "msg": str(exc)}
+    def _params(self, given: Node | None) -> Node | None:
+        known = set(map(to_camel, ModelParams.model_fields))
+        if given is not None and not known.issuperset(given):
             raise invalid(
-                f"params.{'.'.join(map(str, problem['loc']))}: {problem['msg']}",
-                given,
-                hint=f"Parameters are {', '.join(map(to_camel, ModelParams.model_fields))}.",
-            ) from exc
+                "It has a parameter that is not known.", given, hint=f"Parameters are {', '.join(sorted(known))}."
+            )
+        return given
 
-    def _tool_named(self, tool: Any) -> Any:
+    def _tool_named(self, tool: Any) -> StepData:
         name = tool.get("type") if isinstance(tool, Mapping) else tool
         if not isinstance(name, str):
             raise invalid("One of its tools has no name.", tool, hint="Use {'type': 'name'}.")
         if isinstance(tool, Mapping):
             self._only(tool, {"type", "parameters"}, "a tool")
-        return self._registry.resolve(f"tool:{name}")
+        return {"$ref": f"tool:{name}"}
 
-    def _tool(self, node: Node, suffix: str, seen: tuple[str, ...]) -> Step:
-        tool = self._registry.resolve(f"tool:{self._named(node, 'toolName', str)}")
+    def _tool(self, node: Node, inner: _Inner) -> StepData:
+        tool = {"$ref": f"tool:{self._named(node, 'toolName', str)}"}
         # What flows between nodes is text, which a tool does not take as its arguments.
-        return step.tool(f"{node['id']}{suffix}", tool, self._maybe(node, "args", Mapping) or {}, takes_input=False)
+        return {"tool": tool, "args": self._maybe(node, "args", Mapping) or {}, "takesInput": False}
 
-    def _run(self, node: Node, suffix: str, seen: tuple[str, ...]) -> Step:
+    def _run(self, node: Node, inner: _Inner) -> StepData:
         execute = node.get("execute")
         if not isinstance(execute, Mapping):
             raise invalid(
@@ -259,87 +264,59 @@ class Loader:
                 code="UNKNOWN_SUBPROCESS_REFERENCE",
                 hint="Register a function and refer to it: {'execute': {'$ref': 'fn:name'}}.",
             )
-        return step.run(f"{node['id']}{suffix}", resolved(execute, self._registry), retry=node.get("retry"))
+        return {"execute": execute, "retry": node.get("retry")}
 
-    def _branch(self, node: Node, suffix: str, seen: tuple[str, ...]) -> Step:
+    def _branch(self, node: Node, inner: _Inner) -> StepData:
         routes = []
         for route in self._named(node, "routes", list):
             if not isinstance(route, Mapping):
                 raise invalid("A route has a text to `match` and a `target`.", route)
             self._only(route, {"match", "target"}, "a route")
-            match = self._named(route, "match", str)
-            routes.append({"match": match, "target": self.node(route.get("target"), suffix, seen)})
+            routes.append({"match": self._named(route, "match", str), "target": inner(route.get("target"))})
         default = node.get("default")
-        return branch(
-            f"{node['id']}{suffix}",
-            routes=routes,
-            default=None if default is None else self.node(default, suffix, seen),
-        )
+        return {"routes": routes, "default": None if default is None else inner(default)}
 
-    def _fork(self, node: Node, suffix: str, seen: tuple[str, ...]) -> Step:
+    def _fork(self, node: Node, inner: _Inner) -> StepData:
         if ("paths" in node) == ("each" in node):
             raise invalid("A fork needs `paths` or `each`, and not both.")
         mode = node.get("mode", "all")
-        each = self.node(node["each"], suffix, seen) if "each" in node else None
-        paths = (
-            None if each is not None else [self.node(path, suffix, seen) for path in self._named(node, "paths", list)]
-        )
-        # A race refuses a merge, so the default is for the other modes only.
-        merge = None if mode == "race" else node.get("merge", "last")
-        return fork(
-            f"{node['id']}{suffix}",
-            mode=mode,
-            paths=paths,
-            each=each,
-            over=node.get("over"),
-            merge=merge,
-            concurrency=node.get("concurrency"),
-        )
-
-    def _spawn(self, node: Node, suffix: str, seen: tuple[str, ...]) -> Step:
-        layers = self._maybe(node, "layers", list)
-        memory = None if layers is None else [self._registry.resolve(f"layer:{name}") for name in layers]
-        child = self.node(node.get("child"), suffix, seen)
-        return spawn(f"{node['id']}{suffix}", child, memory=memory, timeout_ms=node.get("timeout"))
-
-    def _loop(self, node: Node, suffix: str, seen: tuple[str, ...]) -> Step:
-        body = self.node(node.get("body"), suffix, seen)
-        # Absent rather than None, so that the builder's own default holds.
-        limit = {} if "maxIterations" not in node else {"max_iterations": node["maxIterations"]}
-        return loop(f"{node['id']}{suffix}", body, until=self._until(node.get("until")), **limit)
-
-    def _until(self, given: Any) -> Any:
-        # Without `verified` and `custom`: a document cannot hold their functions.
-        kinds: dict[Any, Callable[[], Any]] = {
-            "maxSteps": lambda: until.max_steps(given["n"]),
-            "maxCost": lambda: until.max_cost(given["usd"]),
-            "maxDuration": lambda: until.max_duration(given["ms"]),
-            "noToolCalls": until.no_tool_calls,
-            "never": until.never,
-            "outputContains": lambda: until.output_contains(given["marker"]),
-            "outputEquals": lambda: until.output_equals(given["sentinel"]),
-            "converged": lambda: until.converged(given.get("threshold", 1.0)),
-            "any": lambda: until.any(*[self._until(inner) for inner in self._named(given, "predicates", list)]),
-            "all": lambda: until.all(*[self._until(inner) for inner in self._named(given, "predicates", list)]),
+        return {
+            "mode": mode,
+            "paths": [inner(path) for path in self._named(node, "paths", list)] if "paths" in node else None,
+            "each": inner(node["each"]) if "each" in node else None,
+            "over": node.get("over"),
+            # A race refuses a merge, so the default is for the other modes only.
+            "merge": None if mode == "race" else node.get("merge", "last"),
+            "concurrency": node.get("concurrency"),
         }
+
+    def _spawn(self, node: Node, inner: _Inner) -> StepData:
+        layers = self._maybe(node, "layers", list)
+        memory = None if layers is None else [{"$ref": f"layer:{name}"} for name in layers]
+        return {"child": inner(node.get("child")), "memory": memory, "timeout": node.get("timeout")}
+
+    def _loop(self, node: Node, inner: _Inner) -> StepData:
+        until = self._until(node.get("until"))
+        return {"steps": [inner(node.get("body"))], "until": until, "maxIterations": node.get("maxIterations")}
+
+    def _until(self, given: Any) -> StepData:
         kind = given.get("kind") if isinstance(given, Mapping) else None
-        if not isinstance(kind, str) or kind not in kinds:
+        if not isinstance(kind, str) or kind not in _PREDICATE_KEYS:
             raise invalid(
                 "It stops by a predicate that is not known.",
                 given,
                 code="UNKNOWN_UNTIL_PREDICATE",
-                hint=f"Predicates are {', '.join(kinds)}.",
+                hint=f"Predicates are {', '.join(_PREDICATE_KEYS)}.",
             )
-        self._only(given, {"kind", *_PREDICATE_KEYS.get(kind, ())}, f"the predicate {kind!r}")
-        try:
-            return kinds[kind]()
-        except KeyError as exc:
-            raise invalid(f"Its predicate {kind!r} needs {exc}.", given) from exc
+        keys = _PREDICATE_KEYS[kind]
+        self._only(given, keys, f"the predicate {kind!r}")
+        made = {key: value for key, value in given.items() if key in keys}
+        if "predicates" in keys:
+            made["predicates"] = [self._until(member) for member in self._named(given, "predicates", list)]
+        return made
 
-    def _sequence(self, node: Node, suffix: str, seen: tuple[str, ...]) -> Step:
-        steps = [self.node(one, suffix, seen) for one in self._named(node, "steps", list)]
-        # There is no kind of step for a sequence: a loop that runs once is one.
-        return loop(f"{node['id']}{suffix}", steps, until=until.max_steps(1), needs_output=False, text_between=True)
+    def _sequence(self, node: Node, inner: _Inner) -> StepData:
+        return _once([inner(one) for one in self._named(node, "steps", list)]) | {"textBetween": True}
 
     def _subflow(self, node: Node, suffix: str, seen: tuple[str, ...]) -> Step:
         if (node.get("ref") is None) == (node.get("document") is None):
@@ -360,13 +337,10 @@ class Loader:
                     hint="Use a loop node.",
                 )
             made = self._workflow(ref, inner_suffix, (*seen, ref))
-        if node.get("input") is None:
+        if (given := node.get("input")) is None:
             return made
-        given = node["input"]
-        return loop(
-            f"{node['id']}{suffix}", [step.run(f"{node['id']}-input{suffix}", lambda _input, _ctx: given), made],
-            until=until.max_steps(1), needs_output=False,
-        )  # fmt: skip
+        first = {"kind": "run", "id": f"{node['id']}-input{suffix}", "execute": lambda _input, _ctx: given}
+        return load_step({"kind": "loop", "id": f"{node['id']}{suffix}", **_once([first, made])})
 
     def _workflow(self, ref: str, suffix: str, seen: tuple[str, ...]) -> Step:
         """Return the steps of a workflow, which is read once however often it is used."""
@@ -378,6 +352,11 @@ class Loader:
         made, steps = self._read[ref]
         self._count(steps)
         return suffixed(made, suffix)
+
+
+def _once(steps: list[Any]) -> StepData:
+    """Return a sequence, which is no kind of step: a loop that runs once."""
+    return {"kind": "loop", "steps": steps, "until": {"kind": "maxSteps", "n": 1}, "needsOutput": False}
 
 
 def _noted(made: Step, unknown: list[str]) -> Step:

@@ -14,12 +14,12 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar, get_args
 
 from noetic_nb.arguments import explained
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.quick_records import dataclass
 from noetic_nb.storage.adapter import JsonValue, key_taken
 from noetic_nb.storage.in_memory import json_text
 from noetic_nb.storage.sqlite_file import (

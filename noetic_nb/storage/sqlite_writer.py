@@ -17,11 +17,11 @@ import queue
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticError
-from noetic_nb.quick_records import dataclass
 from noetic_nb.storage.sqlite_file import (
     Synchronous,
     is_busy,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from noetic_nb.items.build import item_text
-from noetic_nb.late_pattern import late_pattern
 from noetic_nb.tokenizers.framing import KINDS, Framing, counted_text, kind_of
 
 __all__ = ["MAX_PIECE", "EncodingTokenizer", "pieces"]
@@ -15,7 +15,7 @@ __all__ = ["MAX_PIECE", "EncodingTokenizer", "pieces"]
 # never does, and most items are below it: they are counted by one call.
 MAX_PIECE: Final = 16_384
 # After a letter or digit, before a mark, blank or line end: the splitting ends a piece there, whatever follows.
-_SAFE: Final = late_pattern(r"[A-Za-z0-9](?=[\x00-&(-/:-@\[-`{-~])")
+_SAFE: Final = re.compile(r"[A-Za-z0-9](?=[\x00-&(-/:-@\[-`{-~])")
 
 
 def pieces(text: str, most: int = MAX_PIECE) -> Iterable[str]:

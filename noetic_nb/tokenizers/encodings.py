@@ -7,11 +7,11 @@ before it counts anything.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from noetic_nb.arguments import closest
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.quick_records import dataclass
 
 __all__ = ["ENCODINGS", "MODELS", "PREFIXES", "Encoding", "encoding_of"]
 

@@ -6,11 +6,11 @@ None of it is in the texts, and all of it is billed. Numbers that a provider doe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from noetic_nb.items.build import item_text
 from noetic_nb.items.json_text import compact_json
-from noetic_nb.quick_records import dataclass
 
 __all__ = ["FRAMINGS", "KINDS", "Framing", "counted_text", "framing_of", "kind_of"]
 

@@ -68,7 +68,7 @@ def test_allocation_follows_a_live_run_and_patches_what_is_there(notebook: Open,
     expect(root.locator(".nn-empty")).to_be_visible()
 
     # Without a bill: the part that it leaves unexplained comes and goes with it.
-    opened.kernel.run("from dataclasses import replace\nfrom noetic_nb.events import ModelCalled")
+    opened.kernel.run("from msgspec.structs import replace\nfrom noetic_nb.events import ModelCalled")
     opened.kernel.run(
         "def unbilled(events):\n    for e in events: run.append(replace(e, input_tokens=0) if type(e) is ModelCalled else e)"
     )
@@ -86,7 +86,7 @@ def test_a_call_shows_what_it_was_billed_at_once_it_has_ended(notebook: Open, ce
     opened = notebook(*cells_of("Run", ["shown = TokenAllocation(run)\nshown"]))
     opened.run_all()
     root = opened.page.locator(LIVE)
-    opened.kernel.run("from dataclasses import replace\nsplit, view, called, *rest = scenes.turn(1)")
+    opened.kernel.run("from msgspec.structs import replace\nsplit, view, called, *rest = scenes.turn(1)")
     opened.kernel.run("run.append(split)\nrun.append(view)")
     expect(root.locator(".nn-sub")).to_contain_text("Turn 1, call 1")
     legend = root.locator(".nn-legend")

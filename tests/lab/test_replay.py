@@ -25,7 +25,7 @@ from noetic_nb.layers import regulation
 from noetic_nb.memory import MemoryHooks, MemoryLayer
 from noetic_nb.regulator import CallBudget, Regulator, ToolLoop, decisions
 from noetic_nb.runs import Run, load_run
-from noetic_nb.runs.events.event_codec import dump_event
+from noetic_nb.runs.events.event_json import dump_event
 from noetic_nb.runs.requests.recorded_requests import recorded_request
 from noetic_nb.steering import deny
 from noetic_nb.steering.layer import rulebook_of

@@ -6,13 +6,13 @@ import io
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from msgspec.structs import replace
 
 import noetic_nb as nn
 from noetic_nb import plots

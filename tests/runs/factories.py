@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from collections.abc import Callable
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
 from noetic_nb.events import (
     EventSink,
+    FreeData,
     ItemsAppended,
     LayerTokens,
     MemoryTraceSpan,
     ModelCalled,
+    Number,
     QualityGiven,
     RegulatorDecided,
     RegulatorSaw,
@@ -27,8 +28,9 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.items import Item, assistant_message, freeze, function_call, function_call_output, input_message
+from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.redact import is_secret_name
-from noetic_nb.runs.events.event_codec import EVENT_TYPES
+from noetic_nb.runs.events.event_json import EVENT_TYPES
 from noetic_nb.runs.regulation.regulator_signals import Signals
 from noetic_nb.runs.regulation.thread_signals import ThreadSignals
 from noetic_nb.testing import FakeClock, SeededIds
@@ -59,34 +61,37 @@ def freeze_item(data: dict[str, Any]) -> Item:
 def values(hint: Any) -> st.SearchStrategy[Any]:
     """Return a strategy for the annotation of an event field."""
     origin, args = get_origin(hint), get_args(hint)
-    if hint is Any:
+    if hint is FreeData:
         return JSON
     if hint is Item:
         return ITEMS
-    if hint is float:
+    if hint is Number:
         return st.floats(allow_nan=False)
     if hint is int:  # as large as a column of a table holds
         return st.integers(-(2**63) + 1, 2**63 - 1)
-    if origin is Literal:
-        return st.sampled_from(args)
+    if origin is Annotated:  # one of some words
+        return st.sampled_from([word for words in args[1:] for word in get_args(words)])
     if origin in (types.UnionType, Union):
         return st.one_of(*[st.none() if arg is type(None) else values(arg) for arg in args])
     if origin is tuple:
         if args[-1] is Ellipsis:
             return st.lists(values(args[0]), max_size=3).map(tuple)
         return st.tuples(*map(values, args))
-    if origin is Mapping:
-        # Names of settings, where numbers follow.
-        keys = NAMES if args[1] is Any else st.text("abc", max_size=3)
-        return st.dictionaries(keys, values(args[1]), max_size=3)
-    if is_dataclass(hint):
+    if hint is FrozenDict:
+        return st.dictionaries(NAMES, JSON, max_size=3)
+    if hasattr(hint, "__struct_fields__"):
         return records(hint)
     return st.from_type(hint)
 
 
 def records(cls: Any) -> st.SearchStrategy[Any]:
-    hints = get_type_hints(cls)
-    return st.builds(cls, **{field.name: values(hints[field.name]) for field in fields(cls)})
+    hints = get_type_hints(cls, include_extras=True)
+    fields = {name: values(hints[name]) for name in cls.__struct_fields__}
+    if cls is RegulatorDecided:  # names of settings, where numbers follow
+        names = st.text("abc", max_size=3)
+        numbers = st.dictionaries(names, st.floats(allow_nan=False), max_size=3)
+        fields["thresholds"] = st.dictionaries(names, numbers, max_size=3)
+    return st.builds(cls, **fields)
 
 
 EVENTS = st.one_of(*[records(cls) for cls in EVENT_TYPES])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from noetic_nb.events import RunEvent, SteeringDecided, TurnCompleted, TurnStarted, Where
 from noetic_nb.redact import MARGIN, redact_head, redaction

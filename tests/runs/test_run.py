@@ -5,9 +5,9 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import QualityGiven, TurnCompleted, TurnStarted

@@ -8,13 +8,13 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError, NoeticError
@@ -29,7 +29,7 @@ from noetic_nb.events import (
 )
 from noetic_nb.items import function_call, function_call_output
 from noetic_nb.runs import Run, load_run
-from noetic_nb.runs.events.event_codec import EVENT_TYPES, WireError, dump_event, parse_event
+from noetic_nb.runs.events.event_json import EVENT_TYPES, WireError, dump_event, parse_event
 from noetic_nb.steering import deny, parse_rules
 from tests.runs.factories import EVENTS, JSON, conversation, records, where
 

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from noetic_nb.events import Where
 from noetic_nb.items import freeze
 from noetic_nb.runtime.threads import state_history
 from noetic_nb.runtime.threads.state_history import StateHistory
 from noetic_nb.runtime.threads.state_size import size_of
-from noetic_nb.steering.ledger import Entry, LateLedger
+from noetic_nb.steering.ledger import Entry, Ledger, State
 from noetic_nb.testing import FakeClock
 
 MOST = 100_000
@@ -27,7 +28,7 @@ def few_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def write(history: StateHistory, layer_id: str, scope_key: str, state: Any, hook: str = "store") -> None:
-    history.note(layer_id, scope_key, ("t1", "e1", 1, 0), hook, state)
+    history.note(layer_id, scope_key, Where("t1", "e1", 1), hook, state)
 
 
 def bytes_of(history: StateHistory, *, older: bool = False) -> int:
@@ -80,12 +81,12 @@ def test_whoever_looks_at_a_write_sees_its_size() -> None:
     assert 0 < sizes[0] <= sizes[-1] == newest
 
 
-def test_what_a_late_state_is_made_of_counts() -> None:
+def test_the_arguments_that_a_ledger_is_about_count() -> None:
     history, args = StateHistory(FakeClock()), freeze({"text": "x" * MOST})
     for number in range(8):
         denied = Entry({"kind": "tool_call", "toolArgs": {"text": "y" * MOST + str(number)}})
-        for row in (("tool_call", 0.0, "pay", args, 0.0), denied):
-            write(history, "steering", f"e{number}", LateLedger((row,), []))
+        for entry in (Entry({"kind": "tool_call", "toolArgs": args}), denied):
+            write(history, "steering", f"e{number}", State({"ledger": Ledger([entry]), "pendingAsync": []}))
 
     sizes = [change.size for number in range(8) for change in history.changes("steering", f"e{number}")]
     assert min(sizes) > MOST

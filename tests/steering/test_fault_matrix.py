@@ -13,7 +13,6 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import SteeringDecided, ToolCalled
-from noetic_nb.late_data import made_state
 from noetic_nb.memory.enforcement import FAILED_GUIDANCE
 from noetic_nb.steering import SteeringRule
 from noetic_nb.steps import loop, until
@@ -399,7 +398,7 @@ def test_a_faulty_rule_passes_nothing_unrecorded_on_any_path(path: str, fault: s
 
     def look(execution_id: str, layer_id: str, state: Any, **more: Any) -> Any:
         if layer_id == "steering":
-            ledger = made_state(state)["ledger"]
+            ledger = state["ledger"]
             rows.extend(ledger[known.get(execution_id, 0) :])
             known[execution_id] = len(ledger)
         return written(execution_id, layer_id, state, **more)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.steps import Registry, dump_step, load_workflow, step_json_schema, workflow_loader
+from noetic_nb.steps.loop_predicates import UntilPredicate
 from noetic_nb.steps.published_schema import published_schema
 from noetic_nb.steps.schema import OutputSchema
 from noetic_nb.steps.traverse import steps_within
@@ -216,6 +217,23 @@ def test_a_predicate_of_no_kind_is_not_known(until: Any) -> None:
 
     assert caught.value.code == "UNKNOWN_UNTIL_PREDICATE"
     assert "'l'" in str(caught.value)
+
+
+def test_a_document_knows_every_predicate_that_needs_no_function() -> None:
+    kinds = {cls.model_fields["kind"].default for cls in get_args(get_args(UntilPredicate)[0])}
+
+    with pytest.raises(nn.NoeticConfigError) as caught:
+        load_workflow(
+            {"version": 1, "root": {"kind": "loop", "id": "l", "body": SHOUT, "until": {"kind": "soon"}}}, FLOWS
+        )
+    assert set(caught.value.hint.removeprefix("Predicates are ").rstrip(".").split(", ")) == kinds - {
+        "verified",
+        "custom",
+    }
+    for key in ("embed", "verify"):
+        root = {"kind": "loop", "id": "l", "body": SHOUT, "until": {"kind": "converged", key: {"$ref": "fn:shout"}}}
+        with pytest.raises(nn.NoeticConfigError, match=f"has no `{key}`"):
+            load_workflow({"version": 1, "root": root}, FLOWS)
 
 
 @pytest.mark.parametrize("extra", [{"steps": 5}, {"routes": 5}, {"paths": [5]}, {"child": 5}, {"colour": 1}])

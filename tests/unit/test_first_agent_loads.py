@@ -31,7 +31,15 @@ known = packages_distributions()
 print(json.dumps(sorted({one for name in list(sys.modules) for one in known.get(name.partition(".")[0], [])})))
 """
 # Each has a pure wheel, or like pydantic-core one for WebAssembly. Whoever adds to it looks for that first.
-LOADED = {"annotated-types", "lazy-loader", "pydantic", "pydantic-core", "typing-extensions", "typing-inspection"}
+LOADED = {
+    "annotated-types",
+    "lazy-loader",
+    "msgspec",
+    "pydantic",
+    "pydantic-core",
+    "typing-extensions",
+    "typing-inspection",
+}
 # Brought by the tools of whoever develops, not by the library.
 TOOLS = {"noetic-nb", "setuptools"}
 

@@ -18,11 +18,6 @@ class DropsFirst:
 
     problem = None
 
-    middle = None
-    look_at = 0
-    has_room = False
-    saves = True
-
     def __init__(self, run: Run, most: int) -> None:
         self.run, self.most = run, most
         self.events: list[RunEvent] = []
@@ -30,6 +25,9 @@ class DropsFirst:
     def begin(self, events: Sequence[RunEvent]) -> Sequence[bool] | None:
         self.events = list(events)
         return None
+
+    def is_due(self, event: RunEvent, count: int) -> bool:
+        return True
 
     def take(self) -> Sequence[bool] | None:
         self.events += self.run.events[len(self.events) :]

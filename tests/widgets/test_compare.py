@@ -15,6 +15,7 @@ from noetic_nb.runs import Run
 from noetic_nb.widgets import Compare, Selection
 from tests.widgets.hostile_texts import HOSTILE_TEXTS, hostile_run
 from tests.widgets.scenes import demo_run, planned_run
+from tests.widgets.views import watching
 
 
 def said(number: int, reply: str, *, query: str | None = None, cost: float | None = 0.01) -> list[Any]:
@@ -129,7 +130,7 @@ def test_both_runs_are_followed_and_each_turn_is_a_small_message(sent: list[dict
         assert [row["what"] for row in asked(view, only=True)["pairs"][0]["rows"]] == ["tool result", "reply"]
         with Compare(a, b) as whole:
             assert whole.to_html() == view.to_html()
-    assert a._listeners == b._listeners == []
+    assert (watching(a), watching(b)) == (0, 0)
 
 
 def test_a_turn_that_goes_on_is_compared_anew() -> None:
@@ -183,7 +184,7 @@ def test_what_cannot_be_compared_is_refused_and_nothing_stays_open(arguments: An
         Compare(a, b, **more)
 
     assert caught.value.code == code
-    assert [run._listeners for run in (a, b) if isinstance(run, Run)] == [[] for run in (a, b) if isinstance(run, Run)]
+    assert not any(watching(run) for run in (a, b) if isinstance(run, Run))
 
 
 @pytest.mark.parametrize("name", HOSTILE_TEXTS)

@@ -20,7 +20,7 @@ from noetic_nb.widgets.base.page_thread import PAGES, PageThread
 from noetic_nb.widgets.base.run_view import RunView
 from noetic_nb.widgets.base.weakly import subscribe_weakly
 from tests.widgets.scenes import demo_run, turn
-from tests.widgets.views import RUN_VIEWS
+from tests.widgets.views import RUN_VIEWS, watching
 
 
 class Events(Reading):
@@ -295,7 +295,7 @@ def test_neither_run_nor_selection_keeps_an_object_alive_that_only_listens() -> 
     selection.select(turn=1)
 
     assert gone() is None
-    assert run._listeners == selection._observers == []
+    assert (watching(run), selection._observers) == (0, [])
 
 
 @pytest.mark.parametrize("view", RUN_VIEWS)

@@ -17,7 +17,7 @@ from noetic_nb.widgets import TokenAllocation
 from noetic_nb.widgets.base import cells, display, weakly
 from noetic_nb.widgets.base.reading_thread import at_cell_end
 from tests.widgets.scenes import demo_run, short_run, turn
-from tests.widgets.views import RUN_VIEWS, VIEWS, comms
+from tests.widgets.views import RUN_VIEWS, VIEWS, comms, watching
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
@@ -261,7 +261,7 @@ def test_views_that_are_dropped_without_closing_leave_nothing(make: Any) -> None
     gc.collect()
 
     assert comms() == before
-    assert run._listeners == []
+    assert watching(run) == 0
     assert threading.active_count() <= threads
 
 
@@ -288,13 +288,13 @@ def test_a_view_on_a_page_is_held_until_its_cell_runs_again(page: Page) -> None:
     page.run_cell("c1", "r1")
     TokenAllocation(run)._ipython_display_()
     gc.collect()
-    assert len(run._listeners) == 1
+    assert watching(run) == 1
 
     page.run_cell("c1", "r2")
     TokenAllocation(Run()).close()
     gc.collect()
 
-    assert run._listeners == []
+    assert watching(run) == 0
 
 
 def test_at_the_end_of_a_kernel_no_comm_is_closed_any_more() -> None:

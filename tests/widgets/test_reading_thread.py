@@ -20,6 +20,7 @@ from noetic_nb.widgets.base.reading_thread import READINGS, Follower, Readings, 
 from noetic_nb.widgets.base.run_view import RunView
 from noetic_nb.widgets.base.selection import Selection
 from tests.widgets.scenes import decisions, turn
+from tests.widgets.views import watching
 
 pytestmark = pytest.mark.reads_later
 LONG_S = 60
@@ -190,11 +191,11 @@ def test_events_of_many_threads_are_read_once_each_in_the_order_of_the_run() -> 
 def test_views_of_a_run_share_what_follows_it_and_it_ends_with_the_last() -> None:
     run = Run()
     with View(run, Counted()) as one, View(run, Counted()) as other:
-        assert len(run._listeners) == 1
+        assert watching(run) == 1
         assert follower_of(run).views == [one, other]
         one.close()
         assert follower_of(run).views == [other]
-    assert run._listeners == []
+    assert watching(run) == 0
 
 
 def test_a_view_that_joins_reads_nothing_twice(held: Held) -> None:

@@ -18,6 +18,7 @@ from noetic_nb.widgets import RuleEditor
 from noetic_nb.widgets.base.page_thread import PAGES
 from noetic_nb.widgets.rules.debounced import LIMIT_S, LiveTrial, TooLong, in_time
 from tests.widgets.scenes import HOSTILE
+from tests.widgets.views import watching
 
 GOOD = "def only_a(call):\n    if call.tool_args['order'] != 'A':\n        return deny('Only A.')"
 
@@ -400,7 +401,7 @@ def test_hits_are_counted_by_turn_as_they_come(sent: list[dict[str, Any]]) -> No
         ]
         assert "2 denied, 1 guided" in editor.to_html()
         assert editor.to_frame().hits.tolist() == [3, 0]
-    assert not run._listeners
+    assert not watching(run)
 
 
 def test_a_long_run_has_as_many_bars_as_fit() -> None:

@@ -32,6 +32,7 @@ from noetic_nb.widgets.transcript.shown_call import folded
 from noetic_nb.widgets.transcript.transcript_reading import PAGE_ROWS, TranscriptReading
 from tests.widgets.scenes import run_of_events
 from tests.widgets.transcript_scenes import desk_run, hostile_transcript, imported_run, large_request, many_calls
+from tests.widgets.views import watching
 
 HERE = Where("t1", "e1", 1)
 CHILD = Where("t1", "e2", 1, 1)
@@ -289,13 +290,13 @@ def test_a_call_is_named_by_its_place_from_either_end_or_by_its_event(desk: Run)
 
 @pytest.mark.parametrize("call", [7, -8, True, "2", 1.0])
 def test_a_call_that_is_not_there_is_refused_and_nothing_stays_open(desk: Run, call: Any) -> None:
-    before = len(desk._listeners)
+    before = watching(desk)
 
     with pytest.raises(NoeticConfigError) as caught:
         Transcript(desk, call=call)
 
     assert caught.value.code == "UNKNOWN_CALL"
-    assert len(desk._listeners) == before
+    assert watching(desk) == before
 
 
 def test_with_a_thread_a_call_is_counted_in_it() -> None:

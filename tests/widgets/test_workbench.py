@@ -26,7 +26,7 @@ from noetic_nb.widgets.workbench.thread_names import NAMES_SENT
 from tests.widgets.hostile_texts import HOSTILE_TEXTS, hostile_run
 from tests.widgets.scenes import decisions, demo_run, turn
 from tests.widgets.test_hostile_texts import INVISIBLE, wire
-from tests.widgets.views import comms
+from tests.widgets.views import comms, watching
 
 WHERE = Where("t1", "e1", 1)
 
@@ -52,7 +52,7 @@ def test_all_panels_are_one_widget_with_one_observer() -> None:
 
     with Workbench(run, rules=rules(), panels=list(PANELS)) as bench:
         assert comms() - before == of_one
-        assert len(run._listeners) == 1
+        assert watching(run) == 1
         assert bench.panels == list(PANELS)
         assert isinstance(bench.ledger, Ledger)
         assert bench.ledger is bench.ledger
@@ -234,7 +234,7 @@ def test_two_hundred_open_and_close_leave_nothing_behind() -> None:
     gc.collect()
 
     assert comms() == comms_before
-    assert (len(run._listeners), len(chosen._observers), len(book._listeners)) == (0, 0, listeners)
+    assert (watching(run), len(chosen._observers), len(book._listeners)) == (0, 0, listeners)
     assert not [ref for ref in kept if ref() is not None]
 
 
@@ -248,7 +248,7 @@ def test_a_workbench_that_nobody_holds_is_collected_with_its_views() -> None:
     gc.collect()
 
     assert ledger() is None
-    assert len(run._listeners) == 0
+    assert watching(run) == 0
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,11 @@ from noetic_nb.widgets import Approval, Compare, RuleEditor, Selection
 from noetic_nb.widgets.base.run_view import RunView
 
 
+def watching(run: Any) -> int:
+    """Return how many listeners and readers a run has."""
+    return len(run._listeners) + len(run._cursors)
+
+
 def _editor(run: Any) -> RuleEditor:
     rules = [
         {

@@ -7,12 +7,12 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.items.json_text import parsed_json
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.load import MAX_BYTES, MAX_LINE_BYTES, read_gzip
 from noetic_nb.whole_files import regular_file
 

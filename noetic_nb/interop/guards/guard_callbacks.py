@@ -10,6 +10,7 @@ import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -23,7 +24,6 @@ from noetic_nb.layers import regulation
 from noetic_nb.memory import ExecutionContext, LayerStack, SteeringDecision, Stop
 from noetic_nb.models import ModelResponse, Usage
 from noetic_nb.models.client import TokenLogprob
-from noetic_nb.quick_records import dataclass
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Recorder, Run
 from noetic_nb.runtime.context.step_errors import TurnStopped, error_text

@@ -24,8 +24,6 @@ from noetic_nb.interop.guards.guard_arguments import Binder, Bound
 from noetic_nb.interop.guards.guard_sessions import GuardSession, current_session
 from noetic_nb.items.frozen import frozen_or_none, thaw
 from noetic_nb.items.json_text import compact_json
-from noetic_nb.late_events import Note, place_of
-from noetic_nb.late_events import Place as EventPlace
 from noetic_nb.layers import regulation
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer, PastCall, SteeringAction, SteeringDecision, Stop
 from noetic_nb.memory.call_history import PENDING, CallHistory, CallsSoFar, Place
@@ -97,11 +95,6 @@ class GuardedTree:
         """The place in the run."""
         return self.hook_ctx.where
 
-    @property
-    def event_place(self) -> EventPlace:
-        """The same as a row of an event has it."""
-        return place_of(self.hook_ctx.where)
-
     def report_problem(self, code: str, source: str, hook: str, error: BaseException) -> None:
         """Report an error that decides nothing: to the log, as there is no reply that could carry it."""
         self.hook_ctx.diagnostic(source, hook, error)
@@ -138,7 +131,6 @@ class Guard:
         self.rules = rules
         self.run = Run(meta={"source": "guard"}) if run is None else run
         self.sink: EventSink | None = Recorder(self.run)
-        self.note: Note | None = self.run.note_row
         self.stack = LayerStack(layers, sink=self.sink, clock=clock)
         self.clock = clock
         self.approve = approve

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, TypeVar, overload
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
@@ -22,7 +22,6 @@ from noetic_nb.interop.guards.guarded_runnables import OTHER_WAYS, runnable
 from noetic_nb.items.bound_values import copied
 from noetic_nb.items.frozen import frozen_or_none
 from noetic_nb.models import ModelClient
-from noetic_nb.quick_records import dataclass
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
 from noetic_nb.steering import RuleBook, SteeringRule

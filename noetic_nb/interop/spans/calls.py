@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
@@ -22,7 +22,6 @@ from noetic_nb.interop.spans.span_messages import (
 )
 from noetic_nb.interop.spans.span_record import MAPPINGS, Span
 from noetic_nb.interop.spans.traceloop import Traceloop
-from noetic_nb.quick_records import dataclass
 
 __all__ = ["DIALECTS", "ModelUse", "ToolUse", "conversation_of", "first", "kind_of", "merged", "model_use", "tool_use"]
 

@@ -9,7 +9,7 @@ from noetic_nb.events import ModelCalled, RunEvent
 from noetic_nb.interop.spans.span_messages import parsed
 from noetic_nb.interop.spans.span_record import Span
 from noetic_nb.redact import Redaction
-from noetic_nb.runs.events.event_codec import WireError, parse_event
+from noetic_nb.runs.events.event_json import WireError, parse_event
 from noetic_nb.runs.run import Run
 
 __all__ = ["is_own", "run_of_own"]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from noetic_nb.interop.spans.span_record import MAPPINGS
 from noetic_nb.items.json_text import compact_json, parsed_json
 from noetic_nb.items.messages.message import Role
-from noetic_nb.quick_records import dataclass
 
 __all__ = [
     "OF_TODAY",

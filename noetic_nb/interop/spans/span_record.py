@@ -5,12 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
-
-from noetic_nb.quick_records import dataclass
 
 __all__ = ["LogRecord", "Span", "SpanEvent", "live_record", "log_record", "span_record"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from noetic_nb.interop.spans.calls import (
@@ -20,7 +20,6 @@ from noetic_nb.interop.spans.dialect import Kind
 from noetic_nb.interop.spans.own_spans import is_own
 from noetic_nb.interop.spans.span_history import History
 from noetic_nb.interop.spans.span_record import LogRecord, Span
-from noetic_nb.quick_records import dataclass
 
 __all__ = ["DEEPEST", "Conversation", "Execution", "conversations", "executions", "invocation_of", "joined"]
 

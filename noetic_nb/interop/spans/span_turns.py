@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from noetic_nb.events import (
@@ -23,7 +23,6 @@ from noetic_nb.items import Item, item_text
 from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.items.messages.message import call, call_output, input_text, output_text, text_message
-from noetic_nb.quick_records import dataclass
 from noetic_nb.redact import Redaction
 from noetic_nb.tokens import estimate_tokens
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from noetic_nb.interop.spans.calls import conversation_of, kind_of
@@ -13,7 +13,6 @@ from noetic_nb.interop.spans.span_history import History
 from noetic_nb.interop.spans.span_record import Span, SpanEvent, live_record
 from noetic_nb.interop.spans.span_tree import DEEPEST, Execution, agent_name, invocation_of
 from noetic_nb.interop.watching.live_writer import LiveWriter
-from noetic_nb.quick_records import dataclass
 
 __all__ = ["CALLS", "Around", "Node", "Trace", "Unit", "around"]
 

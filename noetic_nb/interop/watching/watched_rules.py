@@ -6,9 +6,11 @@ import asyncio
 import inspect
 import time
 from collections.abc import Coroutine, Iterable
-from dataclasses import field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
+
+from msgspec import structs
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import (
@@ -30,7 +32,6 @@ from noetic_nb.memory.execution_context import ExecutionContext
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, PastCall, tool_call_params
 from noetic_nb.memory.steering_decision import ALLOW, SteeringAction, SteeringDecision
 from noetic_nb.models.client import ModelResponse, Usage
-from noetic_nb.quick_records import dataclass
 from noetic_nb.redact import redact_text
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
@@ -274,7 +275,9 @@ class _Unenforced:
 
     def append(self, event: RunEvent) -> int:
         """Append an event."""
-        return self._run.append(replace(event, enforced=False) if isinstance(event, RegulatorDecided) else event)
+        return self._run.append(
+            structs.replace(event, enforced=False) if isinstance(event, RegulatorDecided) else event
+        )
 
 
 def _finished(deciding: Coroutine[Any, Any, Any]) -> bool:

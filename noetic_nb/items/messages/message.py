@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import isfinite
 from typing import Any, Final, Literal, TypeAlias
@@ -14,7 +14,6 @@ from noetic_nb.errors import ItemValidationError, NoeticConfigError
 from noetic_nb.items.frozen import FrozenDict, freeze, thaw
 from noetic_nb.items.item import Item
 from noetic_nb.items.json_text import compact_json
-from noetic_nb.quick_records import dataclass
 
 __all__ = [
     "FinishReason",

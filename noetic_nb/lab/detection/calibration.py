@@ -7,7 +7,7 @@ that was left out from a threshold of the other domains.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import isfinite, isnan, nan
 from os import PathLike
 from pathlib import Path
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from noetic_nb.cards import Card, Table, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab.detection.detectors import Detecting
-from noetic_nb.quick_records import dataclass
 from noetic_nb.regulator import Regulator, Settings
 from noetic_nb.runs.plain_text import plain_line
 from noetic_nb.whole_files import read_form, save_form

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from math import inf
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, RunEvent, ToolCalled
 from noetic_nb.lab.detection.thresholds import varied
-from noetic_nb.quick_records import dataclass
 from noetic_nb.regulator import CostCap, LowConfidence, Regulator
 from noetic_nb.regulator.decisions import CircuitBreak, CostCapReached, Decision
 from noetic_nb.regulator.predicates.evidence import Evidence

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from math import nan
 from typing import Any, Final
 
@@ -21,7 +22,6 @@ from noetic_nb.lab.detection.resampling import (
     weights_of,
 )
 from noetic_nb.long_work import Work
-from noetic_nb.quick_records import dataclass
 
 __all__ = ["ALL", "HELD_OUT", "IN_SAMPLE", "LEFT_OUT", "Fitting", "Scored", "curve_of", "fitted_threshold", "folds_of"]
 

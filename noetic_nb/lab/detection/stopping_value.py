@@ -6,6 +6,7 @@ The past stands as it was: a run that is stopped ends there, and nobody knows wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import inf, isnan, nan
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -17,7 +18,6 @@ from noetic_nb.lab.detection.judged_runs import check_samples, domain_of, labell
 from noetic_nb.lab.statistics.labels import By, Outcome, groups_of
 from noetic_nb.models import Usage
 from noetic_nb.models.pricing import Price, check_price, cost_of
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs import Run
 
 if TYPE_CHECKING:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, Final
 
-from noetic_nb.quick_records import dataclass
 from noetic_nb.regulator import (
     CallBudget,
     CostCap,

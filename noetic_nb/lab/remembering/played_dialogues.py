@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
@@ -21,7 +21,6 @@ from noetic_nb.lab.remembering.folded_text import FoldedTexts
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer, ProjectionPolicy, allocate_budgets
 from noetic_nb.memory.state_store import LayerStateStore
 from noetic_nb.models.client import ModelResponse, Usage
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runtime.planning.make_plan import plan_turn
 from noetic_nb.runtime.planning.turn_plan import TurnPlan
 from noetic_nb.tokens import Tokenizer

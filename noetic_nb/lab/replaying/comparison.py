@@ -6,7 +6,7 @@ import difflib
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, overload
 
 from noetic_nb.cards import Card, Table, with_card
@@ -17,7 +17,6 @@ from noetic_nb.items.json_text import compact_json
 from noetic_nb.lab.replaying.paired_runs import PairedComparison, compare_evaluations, compare_paired
 from noetic_nb.lab.replaying.replay_summary import drops_of, sent_tokens, tokens_of
 from noetic_nb.lab.rule_scores.evaluation import Evaluation
-from noetic_nb.quick_records import dataclass
 from noetic_nb.redact import Redaction, redact, redact_text
 from noetic_nb.runs import Run
 from noetic_nb.runs.plain_text import plain_line

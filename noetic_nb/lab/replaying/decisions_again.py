@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from noetic_nb.events import RegulatorDecided, RunEvent, SteeringDecided, ToolCalled
 from noetic_nb.items import freeze
@@ -72,7 +73,7 @@ class DecisionsAgain:
             if behind in decided:
                 denial: Any = self._events[seq]
                 stop = decided[behind]
-                found[seq] = replace(denial, guidance=stop.suggestion) if stop.stops else None
+                found[seq] = structs.replace(denial, guidance=stop.suggestion) if stop.stops else None
         return found
 
 
@@ -135,7 +136,7 @@ class _Made:
         decision = moment.decision
         own = decision.suggestion if isinstance(decision, decisions.CircuitBreak) else None
         template = self.template
-        now = replace(
+        now = structs.replace(
             recorded,
             decision=freeze(decisions.to_dict(decision)) if held is None else held.decision,
             suggestion=own if held is None else held.suggestion,
@@ -148,7 +149,7 @@ class _Made:
         if own is not None and held is None:
             self.held[thread_id] = now
         is_other = now.decision != recorded.decision or now.stops != recorded.stops
-        return replace(now, enforced=False) if is_other else now
+        return structs.replace(now, enforced=False) if is_other else now
 
     def _cap(self, recorded: RegulatorDecided) -> int | None:
         numbers: Any = recorded.thresholds

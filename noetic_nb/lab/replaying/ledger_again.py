@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from noetic_nb.events import ChildStarted, LayerStateChanged, RunEvent, SteeringDecided, TurnCompleted, TurnStarted
 from noetic_nb.items import thaw
 from noetic_nb.lab.recorded_calls import RecordedCall
 from noetic_nb.memory import SteeringDecision
-from noetic_nb.quick_records import dataclass
 from noetic_nb.steering.layer import LAYER_ID
 from noetic_nb.steering.ledger import decision_entry
 

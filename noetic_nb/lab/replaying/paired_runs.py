@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import isnan, nan
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -14,7 +15,6 @@ from noetic_nb.lab.replaying.replay_summary import costs_of, drops_of, sent_toke
 from noetic_nb.lab.rule_scores.evaluation import LINES, Evaluation
 from noetic_nb.lab.statistics.intervals import interval
 from noetic_nb.lab.statistics.labels import runs_in
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs import Run
 
 if TYPE_CHECKING:

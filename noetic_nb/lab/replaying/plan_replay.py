@@ -7,24 +7,24 @@ nothing, and the others share what it leaves.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
-from typing import Any, cast
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from msgspec import structs
 
 from noetic_nb.arguments import closest
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import BudgetsAllocated, LogStretch, RequestPrepared, ViewAssembled
 from noetic_nb.lab.replaying.kept_decisions import Kept
-from noetic_nb.late_events import event_of, place_of
 from noetic_nb.memory import BudgetPlan, MemoryLayer, ProjectionPolicy
 from noetic_nb.memory.layer import budget_range
 from noetic_nb.memory.recall import RecallEntry
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs import Run
 from noetic_nb.runs.requests.recorded_requests import RequestIndex
 from noetic_nb.runs.requests.sent_request import RecordedRequest
 from noetic_nb.runtime.planning.log_stretches import of_stretches
 from noetic_nb.runtime.planning.plan_inputs import RECORDED, PlanInputs
-from noetic_nb.runtime.planning.turn_plan import TurnPlan, budgets_row
+from noetic_nb.runtime.planning.turn_plan import TurnPlan, budgets_event
 from noetic_nb.tokens import Tokenizer
 
 __all__ = ["PlanChanges", "plan_again", "plan_changes"]
@@ -105,7 +105,7 @@ class PlanChanges:
                 given = budget_range({"min": given[0], "max": given[1]} if pair else given, layer_id=layer_id)
             limits.append((layer_id, *given))
         policy = plan.policy
-        return replace(
+        return structs.replace(
             event,
             overflow=policy.overflow,
             window_size=policy.window_size,
@@ -243,9 +243,7 @@ def _is_split_as(recorded: PlanInputs, event: BudgetsAllocated) -> bool:
 
 
 def _allocated(event: BudgetsAllocated, policy: ProjectionPolicy, budgets: BudgetPlan) -> BudgetsAllocated:
-    return cast(
-        BudgetsAllocated, event_of(budgets_row(place_of(event.where), event.t_ms, policy, event.system, budgets))
-    )
+    return budgets_event(event.where, event.t_ms, policy, event.system, budgets)
 
 
 def _reason(request: RecordedRequest, error: NoeticConfigError) -> str:

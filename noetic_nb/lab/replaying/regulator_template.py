@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import freeze
-from noetic_nb.quick_records import dataclass
 from noetic_nb.regulator import Regulator
 from noetic_nb.regulator.person import Person
 from noetic_nb.regulator.settings import RELEASE_SETTINGS, Settings

@@ -7,9 +7,11 @@ there, one is added, which nobody acted on.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
+
+from msgspec import structs
 
 from noetic_nb.events import ModelCalled, RunEvent, SteeringDecided, ToolCalled, TurnCompleted, TurnStarted
 from noetic_nb.lab.recorded_calls import RecordedCall, calls_of
@@ -18,7 +20,6 @@ from noetic_nb.lab.replaying.ledger_again import MAX_ENTRIES, WrittenLedger, own
 from noetic_nb.lab.rule_trial import TrialResult, try_rules
 from noetic_nb.memory import PastCall
 from noetic_nb.models.client import CUT_OFF, ModelClient
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs import Run
 from noetic_nb.steering.evaluation.evaluate import Policy
 from noetic_nb.steering.evaluation.rule_snapshot import RuleSnapshot
@@ -176,7 +177,7 @@ def _decided(call: RecordedCall, result: TrialResult, recorded: Any) -> Steering
         recorded = SteeringDecided(
             call.where, call.t_ms, LAYER_ID, call.point, name, args, "allow", None, (), 0.0, enforced=False
         )
-    now: SteeringDecided = replace(
+    now: SteeringDecided = structs.replace(
         recorded,
         action=decision.action.value,
         guidance=decision.guidance,
@@ -184,7 +185,7 @@ def _decided(call: RecordedCall, result: TrialResult, recorded: Any) -> Steering
         outcome=outcome,
     )
     # Nobody acted on a decision that is not the recorded one.
-    return now if now.action == recorded.action else replace(now, enforced=False)
+    return now if now.action == recorded.action else structs.replace(now, enforced=False)
 
 
 def _recorded(events: Sequence[RunEvent]) -> dict[int, int]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, get_args
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RuleChanged
 from noetic_nb.lab.replaying.ledger_again import MAX_ENTRIES
 from noetic_nb.memory.scope import MemoryScope
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs import Run
 from noetic_nb.steering import RuleBook, parse_rules
 from noetic_nb.steering.evaluation.evaluate import Policy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextvars import copy_context
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,6 @@ from noetic_nb.items import Item, item_text, thaw
 from noetic_nb.items.json_form import json_form
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.models.client import ModelRequest, ModelResponse, TokenLogprob, Usage
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs import Run
 from noetic_nb.runs.requests.recorded_requests import RequestIndex
 from noetic_nb.runs.requests.sent_request import RecordedRequest

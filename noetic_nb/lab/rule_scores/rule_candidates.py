@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from math import isfinite
 from typing import Any, Final, NamedTuple, TypeGuard
@@ -19,7 +20,6 @@ from noetic_nb.items import thaw
 from noetic_nb.items.origins import Origin
 from noetic_nb.lab.recorded_calls import calls_of
 from noetic_nb.memory.params import BeforeToolCallParams
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs import Run
 from noetic_nb.steering.predicates.sequence_rules import describe_sequence, sequence_rule
 from noetic_nb.steering.rules.rule import SteeringRule

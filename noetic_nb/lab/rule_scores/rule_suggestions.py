@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from math import nan
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,7 +26,6 @@ from noetic_nb.lab.rule_scores.rule_candidates import Candidate, TriedCall, desc
 from noetic_nb.lab.statistics.intervals import Count
 from noetic_nb.lab.statistics.labels import By, Outcome, groups_of, labels_of, runs_in
 from noetic_nb.long_work import Progress, Work
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs import Run
 from noetic_nb.runs.plain_text import plain_line
 from noetic_nb.steering.rules.rule import SteeringRule

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any
 
@@ -14,7 +14,6 @@ from noetic_nb.lab.replaying.regulator_template import RegulatorTemplate
 from noetic_nb.lab.replaying.replays import replay
 from noetic_nb.lab.sweeping.ceiling import Ceiling
 from noetic_nb.lab.sweeping.space import Space, thresholds_in
-from noetic_nb.quick_records import dataclass
 from noetic_nb.regulator import Regulator
 from noetic_nb.regulator.settings import Settings
 from noetic_nb.runs import Run

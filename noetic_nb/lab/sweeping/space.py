@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab.rule_trial import as_snapshot
 from noetic_nb.lab.sweeping.value_labels import labels_in
-from noetic_nb.quick_records import dataclass
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs.regulation.regulator_tape import with_thresholds
 from noetic_nb.steering import RuleBook

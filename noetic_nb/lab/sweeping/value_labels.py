@@ -12,7 +12,7 @@ from typing import Any, Final
 from noetic_nb.items import thaw
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
-from noetic_nb.runs.events.event_codec import dump_event
+from noetic_nb.runs.events.event_json import dump_event
 from noetic_nb.steering import RuleBook, SteeringRule
 from noetic_nb.steering.evaluation.rule_snapshot import RuleSnapshot
 

@@ -1,40 +1,79 @@
-"""The events of a run while it grows: how they come, who is told of them, and what stays.
+"""The events of a run while it grows: one list, appended to under a lock; who is told of them, and what stays.
 
-Most come as rows, of which events are made when somebody reads. Who listens gets each event as it comes; who follows is told
-once that there is news, until events are made. Where a run has a bound, a keeper decides which old turns go.
+A listener is called with each event as it comes. A cursor is a place in the list: its reader is woken once there is something
+new, and reads when it likes. Where a run has a bound, a keeper decides which old turns go.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from sys import maxsize
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
-from noetic_nb.events import RunEvent, TurnCompleted
-from noetic_nb.late_events import Row, event_of, place_of
+from noetic_nb.events import RunEvent
 from noetic_nb.redact import safe_logger
-from noetic_nb.runs.events.event_codec import PLAIN_TYPES, settled
+from noetic_nb.runs.events.event_json import PLAIN_TYPES, settled
 from noetic_nb.runs.events.kept_events import Keeper
 from noetic_nb.runs.events.numbering import Numbering, Numbers
-from noetic_nb.runs.events.unread_events import LEAST_PARTS, UnreadEvents
 from noetic_nb.runs.turns import TurnBook
 
-__all__ = ["GrowingEvents"]
+__all__ = ["Cursor", "GrowingEvents"]
 
 Listener: TypeAlias = Callable[[RunEvent], None]
 
 _LOG: Final = safe_logger("noetic_nb.runs")
 
 
-class _Follower:
-    """What is woken when an event has come that is the first since events were made, and takes events when they are."""
+class Cursor:
+    """The place up to which a reader has read a run. Events that the run drops before they are read are read all the same.
 
-    __slots__ = ("take", "wake")
+    Examples
+    --------
+    >>> from noetic_nb.events import QualityGiven, Where
+    >>> events = GrowingEvents("demo", [])
+    >>> cursor = events.follow(lambda: print("news"))
+    >>> for turn in (1, 2):
+    ...     _ = events.append(QualityGiven(Where("t1", "e1", turn), 5.0, 0.25, "grader"))
+    news
+    >>> [event.where.turn for event in cursor.take(1)], cursor.is_behind
+    ([1], True)
+    """
 
-    def __init__(self, wake: Callable[[], object], take: Callable[[list[RunEvent]], object]) -> None:
-        self.wake, self.take = wake, take
+    __slots__ = ("_dropped", "_place", "_run", "wake")
+
+    def __init__(self, run: GrowingEvents, wake: Callable[[], object]) -> None:
+        self._run = run
+        self.wake = wake
+        self._place = len(run._events)
+        self._dropped: deque[RunEvent] = deque()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is something to read."""
+        return bool(self._dropped) or self._place < len(self._run._events)
+
+    def take(self, most: int | None = None) -> list[RunEvent]:
+        """Read the next events, so many at most; the reader is woken by the next that comes."""
+        with self._run._lock:
+            self._run._to_wake.add(self)
+            count = maxsize if most is None else most
+            found = [self._dropped.popleft() for _ in range(min(count, len(self._dropped)))]
+            more = self._run._events[self._place : self._place + count - len(found)]
+            self._place += len(more)
+            return found + more
+
+    def leave(self) -> None:
+        """Read no more; doing it again changes nothing."""
+        with self._run._lock:
+            self._run._cursors.discard(self)
+            self._run._to_wake.discard(self)
+
+    def _dropping(self, events: Sequence[RunEvent], left: int) -> None:
+        self._dropped.extend(events[self._place :])
+        self._place = left
 
 
 class GrowingEvents:
@@ -59,74 +98,17 @@ class GrowingEvents:
 
     def __init__(self, run_id: str, events: list[RunEvent]) -> None:
         self.run_id = run_id
-        self._read = events
-        # What came since somebody read, in order: events, and rows of events that nobody has made yet.
-        self._unread = UnreadEvents()
-        self._parts: Final = self._unread.parts
+        self._events = events
         self._keeper: Keeper | None = None
-        # Whether those who follow are to be told of the next event. With so many parts of unread ones there is more to do than
-        # to add an event, and with so many there may be as many as its keeper looks at.
-        self._is_armed = True
-        self._look_at = self._full_at = maxsize
-        # Events that came since its keeper looked, and are no rows.
-        self._single = 0
-        self._listen([])
+        self._listeners: tuple[Listener, ...] = ()
+        self._cursors: set[Cursor] = set()
+        # Those whose readers do not know yet that there is news.
+        self._to_wake: set[Cursor] = set()
         self._attached: list[tuple[object, Callable[[], None]]] = []
         # Reentrant, because a listener may read the run it listens to.
         self._lock = threading.RLock()
         self._book = TurnBook()
         self._numbers: Numbering | None = None
-
-    # How they are held
-
-    @property
-    def _events(self) -> list[RunEvent]:
-        """All events; those that are rows still are made."""
-        if self._unread:
-            self.make_events()
-        return self._read
-
-    def make_events(self, most: int | None = None) -> bool:
-        """Make events of rows, of the oldest that nobody has read and so many at most; returns whether none is left."""
-        with self._lock:
-            # First: of what comes from here on, those who follow are told.
-            self._is_armed = True
-            self._expect()
-            made = self._unread.take(most)
-            self._read += made
-            for follower in self._followers:
-                follower.take(made)
-            self._expect()
-            return not self._unread
-
-    def _expect(self) -> None:
-        """Take note of when something is to be done but to add an event."""
-        keeper = self._keeper
-        if keeper is not None:
-            # Not by counting, which takes as long as what a keeper does: so many of them might be there.
-            place, count = self._unread.counted
-            most = keeper.look_at - len(self._read) - count
-            self._full_at = place + LEAST_PARTS * most - (LEAST_PARTS - 1) * self._single
-        if self._told or (self._is_armed and self._followers):
-            self._look_at = 0
-        elif keeper is None:
-            self._look_at = maxsize
-        else:
-            self._look_at = 0 if keeper.saves else self._full_at - LEAST_PARTS
-
-    def parts(self, start: int) -> list[tuple[Sequence[Any], int]]:
-        """Return what it has from an event on, as it is held: lists and a place in each, from which on there is nothing else.
-
-        There are events, and in the last list, which may grow meanwhile, parts of rows that nobody has read. It is for who holds
-        the lock of the run, as a keeper does.
-        """
-        count = len(self._read)
-        unread = self._parts, self._unread.place_of(max(0, start - count))
-        return [(self._read, start), unread] if start < count else [unread]
-
-    def note_taken(self, count: int, place: int) -> None:
-        """Take note that a keeper has taken so many events in all, up to a place in the last of `parts`."""
-        self._unread.note(place, count - len(self._read))
 
     # What comes
 
@@ -148,87 +130,28 @@ class GrowingEvents:
         NoeticConfigError
             ``INVALID_RUN_EVENT`` if it is not an event.
         """
-        return self._add(event, is_numbered=True)
-
-    def note_event(self, event: RunEvent) -> None:
-        """Add an event as `append` does, in less time, as what nobody has read need not be counted."""
-        self._add(event, is_numbered=False)
-
-    def _add(self, event: RunEvent, *, is_numbered: bool) -> int:
-        """Add an event; returns its number, or -1 where nobody asks for it."""
-        kind, number = type(event), -1
-        if kind not in PLAIN_TYPES:
+        if type(event) not in PLAIN_TYPES:
             event = settled(event)
         with self._lock:
-            if is_numbered:
-                number = len(self._read) + self._unread.add(event)
-            else:
-                self._parts.append(event)
-            self._single += 1
-            self._full_at -= LEAST_PARTS - 1
-            self._look_at -= LEAST_PARTS - 1
-            keeper = self._keeper
-            # What happens in the middle of a turn is looked at when it ends: it is to be recorded quickly.
-            if keeper is not None and (
-                len(self._parts) >= self._full_at
-                or (not keeper.has_room and (kind is TurnCompleted or place_of(event.where) != keeper.middle))
-            ):
-                self._keep(keeper.take())
-                number = len(self._read) + self._unread.count() - 1 if is_numbered else -1
-                self._expect()
-            told, followers = self._told, self._to_wake()
-            if followers:
-                self._expect()
+            self._events.append(event)
+            if self._numbers is not None:
+                self._numbers.add(event)
+            if self._keeper is not None and self._keeper.is_due(event, len(self._events)):
+                self._keep(self._keeper.take())
+            number, listeners, cursors = len(self._events) - 1, self._listeners, self._to_wake
+            if cursors:
+                self._to_wake = set()
         # Called outside the lock: a listener may wait for a thread that appends.
-        for listener in told:
+        for listener in listeners:
             try:
                 listener(event)
             except Exception:
                 # What watches a run must not break it, and a broken watcher must not fail again at every event.
                 _LOG.exception("A listener of %r failed and was removed; the run goes on.", self)
                 self._forget(listener)
-        for follower in followers:
-            follower.wake()
+        for cursor in cursors:
+            cursor.wake()
         return number
-
-    def note_row(self, row: Row) -> None:
-        """Add an event that is made when somebody reads it; who listens is one who reads. Raises nothing."""
-        # Without the lock: the list is always the same, and under it only what stands in front is taken off.
-        parts = self._parts
-        if len(parts) < self._look_at:  # nearly always
-            parts.extend(row)
-        else:
-            self._note_and_look(row)
-
-    def _note_and_look(self, row: Row) -> None:
-        """Add an event where there is more to do than that."""
-        try:
-            if self._told:
-                self.note_event(event_of(row))
-                return
-            parts, keeper = self._parts, self._keeper
-            parts.extend(row)
-            if keeper is not None and (len(parts) >= self._full_at or (keeper.saves and row[1] != keeper.middle)):
-                with self._lock:
-                    # Another thread may have had it taken meanwhile.
-                    if len(parts) >= self._full_at or (keeper.saves and row[1] != keeper.middle):
-                        self._keep(keeper.take())
-                    self._expect()
-            if self._is_armed and self._followers:
-                with self._lock:
-                    followers = self._to_wake()
-                    self._expect()
-                for follower in followers:
-                    follower.wake()
-        except Exception:
-            _LOG.exception("An event was not recorded; %r goes on without it.", self.run_id)
-
-    def _to_wake(self) -> Sequence[_Follower]:
-        """Return those who are to be told of an event that has come: nobody, where they know that there is news."""
-        if not self._is_armed:
-            return ()
-        self._is_armed = False
-        return self._followers
 
     def extend(self, events: Iterable[RunEvent]) -> None:
         """Add events in their order, each as `append` does.
@@ -238,55 +161,33 @@ class GrowingEvents:
         NoeticConfigError
             ``INVALID_RUN_EVENT`` if one is not an event; then none is added.
         """
-        made = [event if type(event) in PLAIN_TYPES else settled(event) for event in events]
-        with self._lock:
-            if self._keeper is None and not self._listeners:  # nobody looks at one after the other
-                self._parts.extend(made)
-                return
-        for event in made:
+        for event in [settled(event) for event in events]:
             self.append(event)
 
     # What stays
 
     def _keep(self, stays: Sequence[bool] | None) -> None:
-        """Keep the events that stay, None for all; a new list, so that whoever iterates over the old one loses nothing."""
-        self._single = 0
+        """Keep the events that stay, None for all; a new list, so that an iteration over the old one loses nothing."""
         if stays is not None:
-            if self._followers:
-                self.make_events()  # who follows has what goes
+            before = self._events
             if self._numbers is None:
-                self._numbers = Numbering()
-            # Of what stays, numbers are given when somebody asks for them.
-            self._number(bytes(stays).rfind(False) + 1)
+                self._numbers = Numbering(before)
             self._numbers.keep(stays)
-            # Rows stay rows; what has come meanwhile stays.
-            count = len(self._read)
-            self._unread.keep(stays[count:])
-            self._read = list(compress(self._read, stays))
+            self._events = list(compress(before, stays))
+            for cursor in self._cursors:
+                cursor._dropping(before, len(self._events))
             self._book = TurnBook()
-
-    def _number(self, most: int | None = None) -> Numbering | None:
-        """Give numbers to the events that have none yet, or only to the first so many; where events have numbers."""
-        if self._numbers is not None:
-            with self._lock:
-                for parts, place in self.parts(len(self._numbers.seqs)):
-                    # Of the second list none before all of the first have theirs.
-                    left = None if most is None else max(0, most - len(self._numbers.seqs))
-                    self._numbers.add(parts, place, left)
-        return self._numbers
 
     @property
     def numbers(self) -> Numbering | None:
         """The numbers that the events had when they were added; None while no turns were dropped: then they are their places."""
-        return self._number()
+        return self._numbers
 
     def numbered(self) -> tuple[list[RunEvent], Numbers | None]:
         """Return the events so far with their numbers, as of one moment; None for numbers that are places."""
         with self._lock:
-            events, numbers = list(self._events), self._number()
-            if numbers is None:
-                return events, None
-            return events, (tuple(numbers.seqs[: len(events)]), tuple(numbers.calls[: len(events)]))
+            numbers = self._numbers
+            return list(self._events), None if numbers is None else (tuple(numbers.seqs), tuple(numbers.calls))
 
     @property
     def keeper(self) -> Keeper | None:
@@ -298,30 +199,22 @@ class GrowingEvents:
         with self._lock:
             self._keeper = keeper
             self._keep(keeper.begin(self._events))
-            self._expect()
 
     # Who is told
 
-    def follow(self, wake: Callable[[], object], take: Callable[[list[RunEvent]], object]) -> Callable[[], object]:
-        """Have events made later than they come.
+    def follow(self, wake: Callable[[], object]) -> Cursor:
+        """Return a cursor at the end of the run.
 
         Parameters
         ----------
         wake : callable
-            Is called when an event has come, in the thread that adds it: once, until events are made again.
-        take : callable
-            Takes the events that have come, in order, when somebody reads the run; it must return at once and not raise.
-
-        Returns
-        -------
-        callable
-            Ends this; calling it again changes nothing.
+            Is called when an event has come, in the thread that adds it: once, until the cursor is read again.
         """
-        follower = _Follower(wake, take)
         with self._lock:
-            self.make_events()  # what came before is not for this one
-            self._listen([*self._listeners, follower])
-        return lambda: self._forget(follower)
+            cursor = Cursor(self, wake)
+            self._cursors.add(cursor)
+            self._to_wake.add(cursor)
+        return cursor
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Call a function with every event to come, in the thread that appends it.
@@ -341,19 +234,12 @@ class GrowingEvents:
             listener(event)
 
         with self._lock:
-            self._listen([*self._listeners, relay])
+            self._listeners = (*self._listeners, relay)
         return lambda: self._forget(relay)
 
-    def _forget(self, listener: Listener | _Follower) -> None:
+    def _forget(self, listener: Listener) -> None:
         with self._lock:
-            self._listen([each for each in self._listeners if each != listener])
-
-    def _listen(self, listeners: Sequence[Listener | _Follower]) -> None:
-        # New lists with every change, so that they can be gone through meanwhile.
-        self._listeners = list(listeners)
-        self._followers = [each for each in listeners if isinstance(each, _Follower)]
-        self._told = [each for each in listeners if not isinstance(each, _Follower)]
-        self._expect()
+            self._listeners = tuple([each for each in self._listeners if each != listener])
 
     # Where they come from
 

@@ -7,25 +7,12 @@ from typing import Protocol, overload
 
 from noetic_nb.cards import Card, Table, card_line, card_of, with_card
 from noetic_nb.events import RunEvent
-from noetic_nb.late_events import Place
 
 __all__ = ["Events", "Keeper"]
 
 
 class Keeper(Protocol):
     """What keeps a run within its bound, and saves it as it grows."""
-
-    middle: Place | None
-    """Where the turn goes on whose events need not be taken one by one, but when it is completed; None where none does."""
-    look_at: int
-    """When the run has so many events, they are taken all the same."""
-    has_room: bool
-    """Whether turns may come and go before that, as there is much room for them still."""
-
-    @property
-    def saves(self) -> bool:
-        """Whether there is a file, which rows outside of that turn are saved to at once."""
-        ...
 
     @property
     def problem(self) -> str | None:
@@ -34,6 +21,10 @@ class Keeper(Protocol):
 
     def begin(self, events: Sequence[RunEvent], /) -> Sequence[bool] | None:
         """Take what the run has; returns for each event whether it stays, None for all."""
+        ...
+
+    def is_due(self, event: RunEvent, count: int, /) -> bool:
+        """Tell whether `take` is to be called now that this event has come, with which there are so many."""
         ...
 
     def take(self) -> Sequence[bool] | None:

@@ -6,12 +6,11 @@ What follows a run names decisions and calls by number. Places change when turns
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import compress
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from noetic_nb.events import ModelCalled, RunEvent
-from noetic_nb.late_events import ROW_LENGTHS
 
 __all__ = ["Numbering", "Numbers", "numbered", "place_of"]
 
@@ -31,36 +30,24 @@ class Numbering:
     ([1, 2], None, 1)
     """
 
-    def __init__(self, events: Sequence[RunEvent] = ()) -> None:
+    def __init__(self, events: Iterable[RunEvent] = ()) -> None:
         self.seqs: list[int] = []
         self.calls: list[int] = []
         self._next = self._calls = 0
-        self.add(events)
+        for event in events:
+            self.add(event)
 
-    def add(self, parts: Sequence[Any], place: int = 0, most: int | None = None) -> None:
-        """Give the next events their numbers, so many at most: those from a place on, of rows the parts as a run holds them."""
-        before, calls, end = list[int](), self._calls, len(parts)
-        while place < end and len(before) != most:
-            before.append(calls)
-            head = parts[place]
-            if type(head) is str:  # the kind of a row
-                calls += head == ModelCalled.kind and parts[place + 5] == "agent"
-                place += ROW_LENGTHS[head]
-            else:
-                calls += isinstance(head, ModelCalled) and head.purpose == "agent"
-                place += 1
-        self._calls = calls
-        self.calls += before
-        self.seqs += range(self._next, self._next + len(before))
-        self._next += len(before)
+    def add(self, event: RunEvent) -> None:
+        """Give the next event its number."""
+        self.seqs.append(self._next)
+        self.calls.append(self._calls)
+        self._next += 1
+        self._calls += isinstance(event, ModelCalled) and event.purpose == "agent"
 
     def keep(self, stays: Sequence[bool]) -> None:
-        """Forget those of the first events that do not stay; new lists, as with the events.
-
-        Events behind the last one that does not stay need no numbers yet.
-        """
-        self.seqs = [*compress(self.seqs, stays), *self.seqs[len(stays) :]]
-        self.calls = [*compress(self.calls, stays), *self.calls[len(stays) :]]
+        """Forget those that do not stay; new lists, as with the events."""
+        self.seqs = [*compress(self.seqs, stays)]
+        self.calls = [*compress(self.calls, stays)]
 
     def place_of(self, seq: int) -> int | None:
         """Return the place of an event by its number, None where it was dropped or has not been added."""

@@ -9,8 +9,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import RunEvent
-from noetic_nb.late_events import ROW_LENGTHS, Place
+from noetic_nb.events import RunEvent, TurnCompleted, TurnStarted, Where
 from noetic_nb.owner_only import file_name
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs.load import MAX_BYTES, RunFile, read_run
@@ -23,8 +22,7 @@ __all__ = ["RunKeeper", "bound", "is_saved_here", "open_autosave"]
 _LOG: Final = safe_logger("noetic_nb.runs")
 # A turn may take hours; this much of it is saved before it ends.
 _MOST_WAITING: Final = 500
-# Far from the bound so many events are measured at a time: to begin costs as much as ten of them.
-_AT_ONCE: Final = 4_000
+_EDGES: Final = frozenset({TurnStarted, TurnCompleted})
 
 # By file: the runs that are saved as they grow in this process, and what keeps them.
 _RUNS: Final[WeakValueDictionary[str, Run]] = WeakValueDictionary()
@@ -47,13 +45,14 @@ class RunKeeper:
         self._next = 0
         self._numbers: Sequence[int] | None = None
         self._places: dict[int, tuple[int, tuple[int, int]]] = {}
-        self.middle: Place | None = None
-        self.look_at = 0
-        self.has_room = False
+        # Where the newest event that was taken happened, and its turn.
+        self._where: Where | None = None
+        self._turn: KeptTurn
 
     @property
     def size(self) -> int:
         """About how many bytes the events take that it has seen."""
+        self._turns.weigh(self._run.events)
         return self._turns.size
 
     @property
@@ -64,7 +63,6 @@ class RunKeeper:
     def bound_by(self, turns: KeptTurns) -> None:
         """Take another bound; it holds from the next turn on."""
         self._turns.max_bytes, self._turns.max_turns = turns.max_bytes, turns.max_turns
-        self.has_room = False
 
     def is_current(self) -> bool:
         """Tell whether the file is open and still the one of this name."""
@@ -90,11 +88,13 @@ class RunKeeper:
         for place, event in enumerate(events):
             if self._numbers is not None:
                 serial, member = self._places[self._numbers[place]]
-                turn = self._turns.take(event, serial)
+                turn = self._turns.turn_of(event, serial)
+                self._turns.owners.append(turn)
                 if member not in turn.members[-1:]:
                     turn.members.append(member)
                 continue
-            turn = self._turns.take(event)
+            turn = self._turns.turn_of(event)
+            self._turns.owners.append(turn)
             if self._file is not None:
                 turn.waiting.append((place, event))
         self._next = len(events) if self._numbers is None else max(self._numbers, default=-1) + 1
@@ -105,47 +105,33 @@ class RunKeeper:
             self._save(self._turns.all)
         return self._within_bound()
 
+    def is_due(self, event: RunEvent, count: int) -> bool:
+        """Tell whether to take what there is: an event at the place of the one before is of the same turn, until that ends."""
+        return (
+            event.where is not self._where or type(event) in _EDGES or count - len(self._turns.owners) >= _MOST_WAITING
+        )
+
     def take(self) -> Sequence[bool] | None:
-        """Take the events that the run has got since."""
-        taken, owners, size = len(self._turns.owners), self._turns.owners, self._turns.size
-        keeps = self.saves
-        place = 0
-        # A file wants events; to measure them, it need not be known what is in a row.
-        for parts, place in [(self._run.events[taken:], 0)] if keeps else self._run.parts(taken):
-            while place < len(parts):
-                event = parts[place]
-                if type(event) is str:  # the kind of a row
-                    event = tuple(parts[place : place + ROW_LENGTHS[event]])
-                    place += len(event)
-                else:
-                    place += 1
-                turn = self._turns.take(event)
-                if keeps:
-                    turn.waiting.append((self._next, event))
-                    self._next += 1
-                    if len(turn.waiting) >= _MOST_WAITING or self._turns.is_complete(turn, event):
-                        self._save([turn])
-                # What follows is most often of the same turn: there is nothing to decide before too much of it waits, and where
-                # there is no file, before it is over.
-                if turn.is_open or (not keeps and turn.turn):
-                    most = _MOST_WAITING - 1 - len(turn.waiting)
-                    stop = self._turns.take_rest(parts, place, most, closely=not self.has_room)
-                    if keeps and stop > place:
-                        turn.waiting += enumerate(parts[place:stop], self._next)
-                        self._next += stop - place
-                        event = parts[stop - 1]
-                    place = stop
-        if not keeps:
-            self._run.note_taken(len(owners), place)
-        if len(owners) == taken:
+        """Take the events that the run has got since: those before the newest are of the turn of the last one that was taken."""
+        events = self._run.events[len(self._turns.owners) :]
+        if not events:
             return None
-        # From here on there is nothing to decide until it ends, or too much of it waits.
-        goes_on = not turn.is_over and (turn.has_started or not keeps)
-        self.middle = self._turns.place if goes_on else None
-        mean = (self._turns.size - size) / (len(owners) - taken)
-        self.has_room = not keeps and self._turns.has_room(mean * _AT_ONCE)
-        self.look_at = len(owners) + (_AT_ONCE if self.has_room else _MOST_WAITING - len(turn.waiting))
-        return self._within_bound() if turn.is_over else None
+        newest = events[-1]
+        if len(events) > 1:
+            self._take(self._turn, events[:-1])
+        self._turn = turn = self._turns.turn_of(newest)
+        self._take(turn, events[-1:])
+        # Outside of turns each event is saved at once.
+        self._where = newest.where if turn.is_open or not (self.saves or turn.is_over) else None
+        if self.saves and (len(turn.waiting) >= _MOST_WAITING or self._turns.is_complete(turn, newest)):
+            self._save([turn])
+        return self._within_bound() if turn.is_over or len(events) >= _MOST_WAITING else None
+
+    def _take(self, turn: KeptTurn, events: Sequence[RunEvent]) -> None:
+        self._turns.owners += [turn] * len(events)
+        if self.saves:
+            turn.waiting += enumerate(events, self._next)
+            self._next += len(events)
 
     def _save(self, turns: Sequence[KeptTurn]) -> None:
         assert self._file is not None
@@ -155,6 +141,7 @@ class RunKeeper:
         self._file.flush(self._run.meta)
 
     def _within_bound(self) -> Sequence[bool] | None:
+        self._turns.weigh(self._run.events)
         doomed = self._turns.overflow()
         if not doomed:
             return None
@@ -168,7 +155,7 @@ class RunKeeper:
     def close(self) -> None:
         """Save what is left, and let go of the file."""
         self.take()
-        self.middle, self.has_room = None, False
+        self._where = None
         if self._file is not None and self.saves:
             self._save(self._turns.all)
             self._file.finish()

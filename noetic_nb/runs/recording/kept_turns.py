@@ -7,15 +7,13 @@ that is under way stays, and so does the newest.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
-from itertools import compress
-from typing import Any, Final, cast
+from dataclasses import dataclass, field
+from itertools import compress, groupby
+from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent, StepEnded, TurnCompleted, TurnStarted, Where
-from noetic_nb.late_events import Place, Row, place_of
-from noetic_nb.quick_records import dataclass
-from noetic_nb.runs.events.event_sizes import EventSizes
+from noetic_nb.runs.events.event_json import size_of
 
 __all__ = ["KEPT_BYTES", "KeptTurn", "KeptTurns", "with_dropped"]
 
@@ -24,8 +22,6 @@ KEPT_BYTES: Final = 128 * 2**20
 """How much a recorded run keeps, in bytes, unless `record` is given another number."""
 # Dropping moves all that stays, so it is done seldom and then by a quarter.
 _LOW: Final = 0.75
-# Farther from the bound than this, events are measured many at a time, and not at the end of each turn.
-_FAR: Final = 4 * 2**20
 # A thread has one entry as long as its turns are dropped in order.
 _MOST_ENTRIES: Final = 1_000
 
@@ -63,7 +59,8 @@ class KeptTurns:
     >>> from noetic_nb.events import QualityGiven, Where
     >>> turns = KeptTurns(max_turns=2)
     >>> for turn in range(1, 4):
-    ...     _ = turns.take(QualityGiven(Where("t1", "e1", turn), 0.0, 0.5, "user"))
+    ...     given = QualityGiven(Where("t1", "e1", turn), 0.0, 0.5, "user")
+    ...     turns.owners.append(turns.turn_of(given))
     >>> [turn.turn for turn in turns.overflow()]
     [1, 2]
     """
@@ -84,57 +81,36 @@ class KeptTurns:
         self._by_serial: dict[int, KeptTurn] = {}
         self._next = 0
         self._size = 0
+        self._weighed = 0
         self._count = 0
-        self.place: Place | None = None
-        """Where the newest event happened; None outside of turns."""
-        # The same once more, as events have it, and the turn of that.
-        self._where: Where | None = None
-        self._turn: KeptTurn
-        self._sizes = EventSizes()
 
-    def take(self, event: RunEvent | Row, serial: int | None = None) -> KeptTurn:
-        """Take the next event of the run; returns the turn it belongs to, the one of that number where it is known."""
-        kind = type(event)
-        where = None if isinstance(event, tuple) else event.where
-        if where is not None and where is self._where and kind is not TurnStarted and serial is None:
-            turn = self._turn  # as in nearly all of a turn
+    def turn_of(self, event: RunEvent, serial: int | None = None) -> KeptTurn:
+        """Return the turn that the next event belongs to, the one of that number where it is known."""
+        where, starts = event.where, type(event) is TurnStarted
+        if serial is not None:
+            turn = self._turn_numbered(serial, where)
         else:
-            place = place_of(where) if where is not None else cast("Row", event)[1]
-            known = self._current.get((place[0], place[2]))
-            starts = kind is TurnStarted
-            if serial is not None:
-                turn = self._turn_numbered(serial, place)
-            else:
-                turn = self._turn = self._turn_of(place, starts=starts) if known is None or starts else known
-                self.place, self._where = (place, where) if turn.turn else (None, None)
-        self.owners.append(turn)
-        size = self._sizes.of(event)
-        turn.size += size
-        self._size += size
-        if kind is TurnStarted:
+            known = self._current.get((where.thread_id, where.turn))
+            turn = self._turn_of(where, starts=starts) if known is None or starts else known
+        if starts:
             turn.has_started = True
-        elif kind is TurnCompleted:
+        elif type(event) is TurnCompleted:
             turn.is_over = True
         return turn
 
-    def take_rest(self, parts: Sequence[Any], start: int, most: int, *, closely: bool = True) -> int:
-        """Take the events from a place on that belong to the turn of the newest, which is under way, and do not end it.
+    def weigh(self, events: Sequence[RunEvent]) -> None:
+        """Measure those events of a run that have owners and were not measured yet."""
+        start = self._weighed
+        for turn, owned in groupby(self.owners[start:]):
+            stop = start + len(list(owned))
+            size = size_of(events[start:stop])
+            turn.size += size
+            self._size += size
+            start = stop
+        self._weighed = start
 
-        Never more than `most`; returns the place after them. What is there are events, and rows by their parts; most are not
-        measured `closely` where that does not matter.
-        """
-        place = self.place
-        if place is None:
-            return start
-        turn = self._turn
-        count, size, stop = self._sizes.of_turn(parts, start, most, place, closely=closely)
-        self.owners += [turn] * count
-        turn.size += size
-        self._size += size
-        return stop
-
-    def _turn_of(self, where: Place, *, starts: bool) -> KeptTurn:
-        place = where[0], where[2]
+    def _turn_of(self, where: Where, *, starts: bool) -> KeptTurn:
+        place = where.thread_id, where.turn
         if place[1] < 1 or not place[0]:
             # What happened since the last turn began: older events of this kind can go before it.
             if self.all and self.all[-1].turn < 1:
@@ -145,12 +121,12 @@ class KeptTurns:
             turn = self._current[place] = self._begin(*place)
         return turn
 
-    def _turn_numbered(self, serial: int, place: Place) -> KeptTurn:
+    def _turn_numbered(self, serial: int, where: Where) -> KeptTurn:
         turn = self._by_serial.get(serial)
         if turn is None:
-            is_turn = place[2] > 0 and place[0]
+            is_turn = where.turn > 0 and where.thread_id
             self._next = max(self._next, serial)
-            turn = self._begin(*(place[0], place[2]) if is_turn else ("", 0))
+            turn = self._begin(*(where.thread_id, where.turn) if is_turn else ("", 0))
             turn.serial = serial
             self._by_serial[serial] = turn
         return turn
@@ -167,7 +143,6 @@ class KeptTurns:
         for turn in self.all:
             turn.is_over = True
         self._current.clear()
-        self.place = self._where = None
         self._by_serial.clear()
 
     def is_complete(self, turn: KeptTurn, event: RunEvent) -> bool:
@@ -196,10 +171,6 @@ class KeptTurns:
         """How much all turns hold, in bytes."""
         return self._size
 
-    def has_room(self, more: float) -> bool:
-        """Tell whether the bound is far away: nothing will have to be dropped for a while, be it for so many bytes more."""
-        return self.max_turns is None and (self.max_bytes is None or self._size + max(_FAR, more) < self.max_bytes)
-
     def _is_over(self, share: float) -> bool:
         return (self.max_bytes is not None and self._size > share * self.max_bytes) or (
             self.max_turns is not None and self._count > share * self.max_turns
@@ -211,12 +182,12 @@ class KeptTurns:
         self.all = [turn for turn in self.all if turn not in gone]
         stays = [*map(set(self.all).__contains__, self.owners)]
         self.owners = list(compress(self.owners, stays))
+        self._weighed = len(self.owners)
         self._size -= sum(turn.size for turn in gone)
         self._count -= sum(turn.turn > 0 for turn in gone)
         for turn in gone:
             if self._current.get((turn.thread_id, turn.turn)) is turn:
                 del self._current[turn.thread_id, turn.turn]
-        self.place = self._where = None
         return stays
 
 

@@ -16,7 +16,6 @@ from noetic_nb.events import EventSink, RunEvent
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import thaw
 from noetic_nb.items.kept_data import frozen_data
-from noetic_nb.late_events import Note
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs.recording.keeper import bound, open_autosave
 from noetic_nb.runs.recording.kept_turns import KEPT_BYTES, KeptTurns
@@ -68,14 +67,9 @@ class Recorder:
     def emit(self, event: RunEvent) -> None:
         """Take one event, from any thread; what is no event is logged and left out."""
         try:
-            self.run.note_event(event)
+            self.run.append(event)
         except Exception:
             _LOG.exception("An event was not recorded; the run goes on without it.")
-
-    @property
-    def note_row(self) -> Note:
-        """Takes the row of an event, which is made when somebody reads it; from any thread."""
-        return self.run.note_row
 
 
 @explained(harness="Pass the harness: run = nn.record(harness).")

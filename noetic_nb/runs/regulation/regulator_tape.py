@@ -7,12 +7,12 @@ something was decided. Thresholds are looked at in predicates only, so another n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import LayerStateChanged, ModelCalled, RegulatorDecided, RegulatorSaw, RunEvent, TurnStarted
 from noetic_nb.items.json_text import compact_json
-from noetic_nb.quick_records import dataclass
 from noetic_nb.regulator import Regulator, decisions, events
 from noetic_nb.regulator.adapters.replay import Reading, reading_of
 from noetic_nb.regulator.events import accepted_text

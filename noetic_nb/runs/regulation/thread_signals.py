@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from noetic_nb.events import Where
-from noetic_nb.quick_records import dataclass
 
 __all__ = ["Fall", "Mark", "ThreadSignals", "TurnSignals", "rolling_mean"]
 

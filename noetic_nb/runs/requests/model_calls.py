@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias, overload
 
 from noetic_nb.events import ItemFate, ModelCalled, RunEvent, ViewAssembled
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.plain_text import count, plain
 from noetic_nb.runs.requests.reconciled_calls import Billed, CallUsage, UsageIndex, usage_words
 

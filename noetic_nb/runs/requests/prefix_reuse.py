@@ -5,14 +5,13 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeAlias
 
 from noetic_nb.events import ModelCalled, RunEvent, ViewAssembled
 from noetic_nb.items import item_tokens
 from noetic_nb.items.shared_prefix import leading_text, leading_tokens, sent_hash
 from noetic_nb.models.prompt_caching import CacheRules, cache_rules
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.requests.recorded_requests import RequestIndex
 from noetic_nb.runs.requests.sent_request import RecordedRequest
 from noetic_nb.runs.requests.shared_requests import (

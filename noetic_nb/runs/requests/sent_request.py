@@ -5,7 +5,7 @@ All that takes work is worked out when it is looked at.
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -20,7 +20,6 @@ from noetic_nb.items import Item, ItemLog, item_tokens
 from noetic_nb.items.call_ids import with_own_call_ids
 from noetic_nb.items.log import ItemView
 from noetic_nb.items.registry import ANY_ITEMS
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.requests.recorded_counter import prepared_counter
 from noetic_nb.runtime.planning.least_budget import AbsentItem, LeastBudget, absent_items, least_budget
 from noetic_nb.runtime.planning.plan_inputs import PlanInputs, plan_inputs

@@ -17,7 +17,6 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import WarningRaised, Where
 from noetic_nb.items import Item, ItemLog
 from noetic_nb.items.origins import Provenance
-from noetic_nb.late_events import Place, one_where
 from noetic_nb.memory import ExecutionContext, RerenderRequest
 from noetic_nb.memory.call_history import Place as CallPlace
 from noetic_nb.memory.declared import TypedMemory
@@ -110,12 +109,12 @@ class Context:
     """
 
     __slots__ = (
-        "_where", "abort_error", "abort_reason", "aborted", "answer", "base_frames", "base_nesting", "calls",
-        "children", "cost", "depth", "engine", "event_place", "first", "harness", "hook_base", "id", "item_log", "last_step_meta",
+        "abort_error", "abort_reason", "aborted", "answer", "base_frames", "base_nesting", "calls",
+        "children", "cost", "depth", "engine", "first", "harness", "hook_base", "id", "item_log", "last_step_meta",
         "locks", "model_calls",
         "open_memory", "parent", "prepared", "priced", "query", "recalled", "record", "rerenders", "resource_id", "running",
         "sent", "started_ms", "state", "step_count", "thread_id", "tokens", "tool_calls", "tree", "turn", "turn_id", "waiting",
-        "written",
+        "where", "written",
     )  # fmt: skip
 
     def __init__(
@@ -169,9 +168,8 @@ class Context:
         self.aborted = False
         self.abort_reason: str | None = None
         self.abort_error: BaseException | None = None
-        self._where: Where | None = None
-        self.event_place: Place = (thread_id, id, turn, self.depth)
-        """The same as `where`, as a row of an event has it."""
+        self.where = Where(thread_id, id, turn, self.depth)
+        """The place of this execution in a run's events."""
         self.children: frozenset[Context] | set[Context] = _NOTHING
         self.waiting: set[asyncio.Task[Any]] = set()
         # How many steps are under way, inside one another or side by side.
@@ -197,13 +195,6 @@ class Context:
                 parent.children = {self}
             if parent.aborted:
                 self.aborted, self.abort_reason, self.abort_error = True, parent.abort_reason, parent.abort_error
-
-    @property
-    def where(self) -> Where:
-        """The place of this execution in a run's events."""
-        if self._where is None:
-            self._where = one_where(*self.event_place)
-        return self._where
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:

@@ -14,7 +14,6 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import ErrorRaised, EventSink, ModelCalled
 from noetic_nb.ids import Ids
 from noetic_nb.items.item import Item
-from noetic_nb.late_events import Note
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer
 from noetic_nb.memory.execution_context import HookModelRequest, as_response
 from noetic_nb.memory.layer_order import NO_SOURCES
@@ -114,8 +113,6 @@ class Engine:
         """The layers of the engine around that were dropped by name."""
         self.sink: EventSink | None = None
         """Where events go; None while there is no subscriber, so that none are made in vain."""
-        self.note: Note | None = None
-        """What takes their rows, where events need not be made yet; None with `sink`."""
         self.watches_steps = False
         """Whether anyone wants to know of each step."""
         self.update_sinks()
@@ -219,14 +216,12 @@ class Engine:
     def showing(self, step: LLMStep) -> Engine:
         """Return an engine that shares everything with this one, and emits no more than the step's `emit` lets it."""
         twin = copy.copy(self)
-        twin.sink = shown = StepEvents(self.hub, step, self.stack.state.report)
-        twin.note = shown.note_row
+        twin.sink = StepEvents(self.hub, step, self.stack.state.report)
         return twin
 
     def update_sinks(self) -> None:
         """Take note of whether there is a subscriber, here and in the stacks."""
         self.sink = self.stack.sink = self.hub or None
-        self.note = self.hub.note_row if self.hub else None
         config = self.config
         self.watches_steps = self.sink is not None or config.before_step is not None or config.after_step is not None
         for _, inner in self._inner.values():
@@ -294,8 +289,7 @@ class Engine:
 
     def _hook_base(self, ctx: Execution) -> ExecutionContext:
         """Return an execution as hooks see it now."""
-        # All of its fields, and for whoever follows the run what is worked out of them: the very same for all that is made of it
-        # further on, so that an event says quickly then that its turn goes on.
+        # All of its fields, and what is worked out of them.
         facts: dict[str, Any] = {
             "execution_id": ctx.id,
             "thread_id": ctx.thread_id,
@@ -317,10 +311,8 @@ class Engine:
             "step_number": ctx.step_count,
             "token_usage": ctx.tokens,
             "cost": ctx.cost,
-            "event_place": ctx.event_place,
+            "where": ctx.where,
         }
-        if self.sink is not None:
-            facts["where"] = ctx.where
         return ExecutionContext.of(facts)
 
     def call_model_for_layer(
@@ -439,13 +431,12 @@ class Engine:
         error: BaseException | None,
     ) -> float:
         duration = self.clock.monotonic_ms() - start
-        if self.note is not None:
+        if self.sink is not None:
             answer = _NO_ANSWER if response is None else response
             usage, logprobs = answer.usage, answer.logprobs
-            self.note(
-                (
-                    ModelCalled.kind,
-                    ctx.event_place,
+            self.sink.emit(
+                ModelCalled(
+                    ctx.where,
                     self.clock.now_ms(),
                     step,
                     request.model,

@@ -7,12 +7,12 @@ conversation is rebuilt from - items, budgets, views, decisions, states, errors 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from dataclasses import fields
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from msgspec.structs import asdict
+
 from noetic_nb.events import EventSink, ModelCalled, RunEvent, StepEnded, StepStarted, ToolCalled, ToolProgress
-from noetic_nb.late_events import Note, Row, event_of, own_note
 from noetic_nb.steps import LLMStep
 
 __all__ = ["HIDEABLE_EVENTS", "EventHub", "StepEvents", "is_shown"]
@@ -32,13 +32,10 @@ class EventHub:
     `on_change` is called when a subscriber came or went.
     """
 
-    __slots__ = ("_on_change", "_report", "_sinks", "note_row")
+    __slots__ = ("_on_change", "_report", "_sinks")
 
     def __init__(self, report: Report, on_change: Callable[[], None]) -> None:
         self._sinks: tuple[EventSink, ...] = ()
-        self.note_row: Note = self._emit_row
-        """Takes rows: what the only subscriber takes them with, if it does; else they are made events for all. Another one once
-        a subscriber has come or gone."""
         self._report = report
         self._on_change = on_change
 
@@ -53,9 +50,6 @@ class EventHub:
             except Exception as exc:
                 self.remove(sink)
                 self._report(event.where.execution_id, type(sink).__name__, "emit", exc)
-
-    def _emit_row(self, row: Row) -> None:
-        self.emit(event_of(row))
 
     @property
     def sinks(self) -> tuple[EventSink, ...]:
@@ -74,7 +68,6 @@ class EventHub:
 
     def _changed(self, sinks: tuple[EventSink, ...]) -> None:
         self._sinks = sinks
-        self.note_row = (own_note(sinks[0]) if len(sinks) == 1 else None) or self._emit_row
         self._on_change()
 
 
@@ -84,7 +77,7 @@ def is_shown(step: LLMStep, event: RunEvent, report: Report) -> bool:
         return True
     if isinstance(step.emit, bool):
         return step.emit
-    data = MappingProxyType({field.name: getattr(event, field.name) for field in fields(event)})
+    data = MappingProxyType(asdict(event))
     try:
         answer = step.emit(event.kind, data)
         if hasattr(answer, "__await__"):
@@ -114,10 +107,3 @@ class StepEvents:
         """Hand one event on, if it is shown and anyone subscribes."""
         if self._hub and is_shown(self._step, event, self._report):
             self._hub.emit(event)
-
-    def note_row(self, row: Row) -> None:
-        """Hand on a row, likewise."""
-        if row[0] in HIDEABLE_EVENTS:
-            self.emit(event_of(row))
-        elif self._hub:
-            self._hub.note_row(row)

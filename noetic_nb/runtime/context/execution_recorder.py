@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from noetic_nb.items import Item
 from noetic_nb.items.origins import Origin
 from noetic_nb.memory.call_history import Place
 from noetic_nb.models.client import Usage
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runtime.context.protocols import StepValue, TurnRecorder
 from noetic_nb.steps import LoopStep, Step
 

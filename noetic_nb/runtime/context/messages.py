@@ -111,14 +111,14 @@ def log_items(
     if announce is not None:
         announce(logged)
     warn_if_redacted(ctx, logged, _SOURCES.get(origin, "An item"))
-    if engine.note is not None and logged:
-        kind, where, now = ItemsAppended.kind, ctx.event_place, engine.clock.now_ms()
+    if engine.sink is not None and logged:
+        now = engine.clock.now_ms()
         if not layers:
-            engine.note((kind, where, now, start, logged, origin))
+            engine.sink.emit(ItemsAppended(ctx.where, now, start, logged, origin))
             return logged
         for place, item in enumerate(logged):
-            made_by = "layer" if place in layers else origin
-            engine.note((kind, where, now, start + place, (item,), made_by))
+            made_by: ItemOrigin = "layer" if place in layers else origin
+            engine.sink.emit(ItemsAppended(ctx.where, now, start + place, (item,), made_by))
     return logged
 
 

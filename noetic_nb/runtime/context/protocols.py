@@ -10,7 +10,6 @@ from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import EventSink, Where
 from noetic_nb.items import ItemLog
-from noetic_nb.late_events import Note, Place
 from noetic_nb.memory import ExecutionContext, LayerStack
 from noetic_nb.memory.call_history import CallHistory
 from noetic_nb.models.client import ModelDelta, ModelResponse, Usage
@@ -50,10 +49,6 @@ class SteeredExecution(Protocol):
         """The place of the execution in a run's events."""
 
     @property
-    def event_place(self) -> Place:
-        """The same as a row of an event has it."""
-
-    @property
     def tree(self) -> TurnTree:
         """What it shares with its descendants."""
 
@@ -67,8 +62,6 @@ class Enforcing(Protocol):
     stack: LayerStack
     clock: Clock
     sink: EventSink | None
-    note: Note | None
-    """Takes rows for the sink; None where that wants events."""
     approve: Callable[..., Any] | None
 
 
@@ -91,10 +84,6 @@ class Execution(Protocol):
     @property
     def where(self) -> Where:
         """The place of the execution in a run's events."""
-
-    @property
-    def event_place(self) -> Place:
-        """The same as a row of an event has it."""
 
     @property
     def tree(self) -> TurnTree:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from noetic_nb.cards import Card, with_card
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import Item
 from noetic_nb.markup import dollars, plain_line
 from noetic_nb.models.client import FinishReason, Usage
-from noetic_nb.quick_records import NamedTuple
 from noetic_nb.redact import redact_text
 from noetic_nb.runtime.context.step_errors import error_text
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from noetic_nb.memory import BudgetPlan, LayerStack, ProjectionPolicy, allocate_budgets
-from noetic_nb.quick_records import NamedTuple
 from noetic_nb.runtime.config.config import AgentConfig
 from noetic_nb.steps import BranchStep, ForkStep, LLMStep, RunStep, SpawnStep, Tool, ToolStep
 from noetic_nb.steps.output_codec import system_instructions

@@ -18,13 +18,12 @@ import asyncio
 import json
 import math
 from collections.abc import Awaitable, Collection, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from noetic_nb.items import dump_item, thaw
 from noetic_nb.memory.call_history import PENDING, Place
 from noetic_nb.models.client import Usage
-from noetic_nb.quick_records import dataclass
 from noetic_nb.redact import safe_logger
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.execution_recorder import BegunCall

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from noetic_nb.items import Item, ItemRegistry, freeze
@@ -11,7 +12,6 @@ from noetic_nb.items.origins import Origin
 from noetic_nb.items.registry import DEFAULT_REGISTRY
 from noetic_nb.memory import PastCall
 from noetic_nb.models.client import NO_USAGE, Usage
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runtime.config.limits import Limits
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.durability.damage import MAX_COUNT, amount, count, mapping, noticing, text_or_none

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runtime.context.step_errors import unsaved_text
 from noetic_nb.runtime.durability.execution_record import ExecutionRecord, timed
 from noetic_nb.runtime.durability.step_record import StepRecord

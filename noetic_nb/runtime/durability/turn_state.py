@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runtime.context.execution_recorder import BegunCall
 from noetic_nb.runtime.durability.step_record import StepRecord
 from noetic_nb.runtime.durability.thread_writer import ThreadWriter

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import field
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
 
 from noetic_nb.items import thaw
-from noetic_nb.quick_records import NamedTuple, dataclass
 
 __all__ = ["KeptStates", "NewStates"]
 

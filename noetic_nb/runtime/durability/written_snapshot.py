@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from noetic_nb.items import Item, thaw
 from noetic_nb.items.item import known_tokens
 from noetic_nb.memory.call_history import PENDING
 from noetic_nb.models.client import Usage
-from noetic_nb.quick_records import NamedTuple
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.oversize import is_small
 from noetic_nb.runtime.durability.late_text import LateText

@@ -6,13 +6,12 @@ import asyncio
 import json
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items.frozen import FrozenDict
 from noetic_nb.items.json_text import compact_json
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runtime.context.context import Context, StepRunner
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.protocols import StepValue

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.memory import Stop
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
 from noetic_nb.runtime.context.protocols import StepValue

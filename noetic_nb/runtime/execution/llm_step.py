@@ -13,7 +13,7 @@ from noetic_nb.runtime.context.messages import ItemOrigin, TurnInput, append_inp
 from noetic_nb.runtime.context.protocols import StepValue
 from noetic_nb.runtime.execution.cut_answers import unreadable
 from noetic_nb.runtime.execution.llm_step_run import LLMStepRun
-from noetic_nb.runtime.planning.turn_plan import budgets_row
+from noetic_nb.runtime.planning.turn_plan import budgets_event
 from noetic_nb.steps import LLMStep
 from noetic_nb.steps.function_tools import as_tools
 from noetic_nb.steps.loop_snapshot import StepMeta
@@ -85,9 +85,9 @@ async def run_llm(engine: Engine, step: LLMStep, value: StepValue, ctx: Context)
         ctx.query = query_of(logged) or ctx.query
     if ctx.rerenders:
         run.requests, ctx.rerenders = (*ctx.rerenders, *run.requests), ()
-    if engine.note is not None:
+    if engine.sink is not None:
         now = engine.clock.now_ms()
-        engine.note(budgets_row(ctx.event_place, now, run.policy, run.system_tokens, run.budgets))
+        engine.sink.emit(budgets_event(ctx.where, now, run.policy, run.system_tokens, run.budgets))
     if "recall" in engine.stack.hooks:
         if engine.stack.is_idle("recall", ctx.id):
             run.raise_stop()

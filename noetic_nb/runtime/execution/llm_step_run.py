@@ -121,7 +121,7 @@ class LLMStepRun(PlannedStep):
                 continue
             begun, self.ephemeral = None, ()
             stack = engine.stack
-            if "after_model_call" not in stack.hooks or stack.lets_pass(ctx.id, ctx.event_place, response):
+            if "after_model_call" not in stack.hooks or stack.lets_pass(ctx.id, ctx.where, response):
                 return response
             response, decision = await self.review(response)
             if decision.action is SteeringAction.ALLOW:

@@ -187,10 +187,11 @@ class PlannedStep:
             engine.stack.delivered(self.hook_ctx, [item["id"] for _, item in plan.layer_items if "id" in item])
         if "before_tool_call" in hooks and (self.instructions or plan.layer_items):
             ctx.noting().note_call(len(ctx.item_log), self.instructions, plan.layer_items)
-        if engine.note is not None:
+        if engine.sink is not None:
             self.report_prepared()
             now, projection = engine.clock.now_ms(), self._projection()
-            engine.note(plan.as_row(ctx.event_place, now, ctx.step_count, projection, self.ephemeral, self.planning_ms))
+            sent = plan.as_event(ctx.where, now, ctx.step_count, projection, self.ephemeral, self.planning_ms)
+            engine.sink.emit(sent)
 
     def report_prepared(self) -> None:
         """Report what the requests of this execution have in common, where it is not in the run already."""

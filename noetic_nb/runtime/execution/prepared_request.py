@@ -30,15 +30,14 @@ def emit_prepared(
     tokenizer: Tokenizer,
 ) -> None:
     """Put what an llm step is about to send, and how its requests are planned, into the run."""
-    assert engine.note is not None
+    assert engine.sink is not None
     # The same at every turn of most conversations; read anew for another step, set of tools or of layers.
     told = (step, tools.specs, engine.stack.layers)
     if engine.prepared is None or not all(map(is_, engine.prepared[0], told)):
         engine.prepared = told, _parts(step, tools, engine.stack.layers)
     offered, params, schema, limits, suffixes = engine.prepared[1]
-    row = (
-        RequestPrepared.kind,
-        ctx.event_place,
+    prepared = RequestPrepared(
+        ctx.where,
         engine.clock.now_ms(),
         step.id,
         model,
@@ -55,7 +54,7 @@ def emit_prepared(
         known_error(tokenizer),
         freeze(tokenizer.recorded) if isinstance(tokenizer, CalibratedTokenizer) else None,
     )
-    engine.note(row)
+    engine.sink.emit(prepared)
 
 
 def _parts(step: LLMStep, tools: ToolSet, layers: tuple[MemoryLayer, ...]) -> tuple[Any, ...]:

@@ -8,7 +8,6 @@ from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import StepEnded, StepStarted
-from noetic_nb.late_events import event_of
 from noetic_nb.memory.steering_decision import denied
 from noetic_nb.runtime.context.context import RUNNING, Context
 from noetic_nb.runtime.context.engine import Engine
@@ -110,13 +109,14 @@ async def _watched(engine: Engine, step: Step, value: StepValue, ctx: Context) -
     if ctx.tree.limits is not None and (record is None or record.entry is None):
         ctx.check_limits()  # what is not run again costs nothing
     shown, start = False, 0.0
-    if engine.note is not None:
+    sink = engine.sink
+    if sink is not None:
         start = engine.clock.monotonic_ms()
-        begun = (StepStarted.kind, ctx.event_place, engine.clock.now_ms(), step.id, step.kind, path)
+        begun = StepStarted(ctx.where, engine.clock.now_ms(), step.id, step.kind, path)
         # Decided once for both: an end without a beginning would be of no use.
-        shown = step.kind != "llm" or step.emit is True or is_shown(step, event_of(begun), engine.stack.state.report)
+        shown = step.kind != "llm" or step.emit is True or is_shown(step, begun, engine.stack.state.report)
         if shown:
-            engine.note(begun)
+            sink.emit(begun)
     status: StepStatus = "error"
     problem: BaseException | None = None
     config, around = engine.config, RUNNING.get()
@@ -147,11 +147,11 @@ async def _watched(engine: Engine, step: Step, value: StepValue, ctx: Context) -
     finally:
         ctx.running -= 1
         RUNNING.set(around)
-        if shown and engine.note is not None:
+        if shown and engine.sink is not None:
             duration = engine.clock.monotonic_ms() - start
             text = None if problem is None else error_text(problem)
-            place, now = ctx.event_place, engine.clock.now_ms()
-            engine.note((StepEnded.kind, place, now, step.id, step.kind, path, duration, status, text))
+            now = engine.clock.now_ms()
+            engine.sink.emit(StepEnded(ctx.where, now, step.id, step.kind, path, duration, status, text))
 
 
 def _ended_by(error: BaseException) -> StepStatus:

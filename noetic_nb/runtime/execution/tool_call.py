@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import noetic_nb
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
@@ -23,12 +23,9 @@ from noetic_nb.items.json_form import json_form
 from noetic_nb.items.json_text import compact_json
 from noetic_nb.items.kept_data import frozen_data
 from noetic_nb.items.origins import Provenance
-from noetic_nb.late_events import event_of
-from noetic_nb.late_pattern import late_pattern
 from noetic_nb.memory import ExecutionContext, PastCall, SteeringAction, SteeringDecision
 from noetic_nb.memory.call_history import PENDING, Place
 from noetic_nb.memory.state_copy import StateNotCopied
-from noetic_nb.quick_records import NamedTuple
 from noetic_nb.redact import redact_text, safe_logger
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.engine import Engine
@@ -56,7 +53,7 @@ CHANGED: Final = SteeringDecision(
 
 Status = Literal["ok", "error", "denied", "guided", "invalid_args", "invalid_result", "unknown", "cancelled"]
 
-_ONE_THREAD: Final = late_pattern(
+_ONE_THREAD: Final = re.compile(
     r"event loop|(?:in|a|main|same|different|other|another|current) thread|thread[- ](?:local|safe|bound)|_thread\._local",
     re.I,
 )
@@ -417,9 +414,8 @@ def record_call(
     ctx.tree.calls.settle(place, end.status, end.output)
     if engine.sink is None:
         return
-    row = (
-        ToolCalled.kind,
-        ctx.event_place,
+    called = ToolCalled(
+        ctx.where,
         engine.clock.now_ms(),
         place.call.name,
         place.call.call_id,
@@ -433,10 +429,7 @@ def record_call(
         place.behind,
         _error_type(end.error),
     )
-    if engine.note is not None:
-        engine.note(row)
-    else:
-        engine.sink.emit(event_of(row))
+    engine.sink.emit(called)
 
 
 def _raise_stop(engine: Engine, hook_ctx: ExecutionContext) -> None:

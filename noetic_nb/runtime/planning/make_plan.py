@@ -7,8 +7,9 @@ second implementation of any of this.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final, Literal, TypeAlias
+
+from msgspec import structs
 
 from noetic_nb.events import ItemFate, LayerTokens, UnsentOffer
 from noetic_nb.items import Item, ItemLog, input_message, item_tokens
@@ -255,7 +256,7 @@ def _among_system(tail: ProjectedHistory, view: Sequence[Item]) -> tuple[Project
     # All of the history: what is before its first item belongs to it, too.
     start = (places[tail.start] if tail.start < len(places) else len(view)) if tail.start else 0
     floor = places[tail.floor] if tail.floor else 0
-    fates = tuple([replace(fate, position=places[fate.position]) for fate in tail.fates])
+    fates = tuple([structs.replace(fate, position=places[fate.position]) for fate in tail.fates])
     kept = tuple([at for at in range(start) if view[at].get("role") == "system"])
     return tail._replace(start=start, stop=len(view), fates=fates, floor=min(floor, start)), kept
 

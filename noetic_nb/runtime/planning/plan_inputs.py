@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -20,7 +21,6 @@ from noetic_nb.memory import BudgetConfig, BudgetPlan, MemoryLayer, ProjectionPo
 from noetic_nb.memory.layer import budget_range
 from noetic_nb.memory.projection import Order, Overflow
 from noetic_nb.memory.recall import RecallEntry, places_that_fit, text_that_fits
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runtime.planning.log_stretches import of_stretches
 from noetic_nb.runtime.planning.make_plan import plan_turn
 from noetic_nb.runtime.planning.turn_plan import TurnPlan, leaves_out

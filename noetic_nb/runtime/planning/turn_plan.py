@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import chain
-from typing import Any, cast, overload
+from typing import NamedTuple, overload
 
 from noetic_nb.cards import Card, Table, with_card
 from noetic_nb.events import (
@@ -24,12 +23,10 @@ from noetic_nb.events import (
 from noetic_nb.items import Item
 from noetic_nb.items.item import tokens_of
 from noetic_nb.items.log import ItemSequence, ItemView
-from noetic_nb.late_events import Place, Row, event_of, place_of
 from noetic_nb.memory import BudgetPlan, ProjectionPolicy
-from noetic_nb.quick_records import NamedTuple
 from noetic_nb.tokens import Tokenizer, estimate_tokens, known_error, tokenizer_name
 
-__all__ = ["SentItems", "TurnPlan", "budgets_row", "leaves_out"]
+__all__ = ["SentItems", "TurnPlan", "budgets_event", "leaves_out"]
 
 
 class SentItems(ItemSequence):
@@ -182,36 +179,16 @@ class TurnPlan(NamedTuple):
         `projection` is what layers made of the history, `appended` what is sent behind it without being logged,
         `duration_ms` how long it took to plan.
         """
-        row = self.as_row(place_of(where), now_ms, step_number, projection, appended, duration_ms)
-        return replace(cast(ViewAssembled, event_of(row)), layer_items=self.layer_items)
-
-    def as_row(
-        self,
-        place: Place,
-        now_ms: float,
-        step_number: int,
-        projection: tuple[LogStretch, ...] | None = None,
-        appended: tuple[Item, ...] = (),
-        duration_ms: float | None = None,
-    ) -> Row:
-        """Return the row of the same event, where each of `texts` offers a message that `input_message` made."""
         _, policy, budgets, layers, items, system, tools, framing, history = self[:9]
         count, window, fates, floor, hidden, unsent, texts, kept, _ = self[9:]
-        offered: list[Any] = []
-        for layer_id, item in items:
-            if layer_id in texts:
-                offered += (layer_id, item["id"], item["content"][0]["text"])
-            else:
-                offered += (layer_id, None, item)
-        return (
-            ViewAssembled.kind,
-            place,
+        return ViewAssembled(
+            where,
             now_ms,
             step_number,
             window,
             fates,
             layers,
-            tuple(offered),
+            items,
             policy.token_budget,
             policy.response_reserve,
             system,
@@ -240,15 +217,10 @@ def leaves_out(plan: TurnPlan) -> bool:
     return plan.policy.overflow == "summarize" and plan.window[0] > 0
 
 
-def budgets_row(place: Place, now_ms: float, policy: ProjectionPolicy, system_tokens: int, budgets: BudgetPlan) -> Row:
-    """Return the row of the event of a run that records how a budget was split."""
-    return (
-        BudgetsAllocated.kind,
-        place,
-        now_ms,
-        policy.token_budget,
-        system_tokens,
-        policy.response_reserve,
-        budgets.allocations,  # the same for all requests that were split alike
-        budgets.history_budget,
-    )
+def budgets_event(
+    where: Where, now_ms: float, policy: ProjectionPolicy, system_tokens: int, budgets: BudgetPlan
+) -> BudgetsAllocated:
+    """Return the event of a run that records how a budget was split."""
+    pairs = tuple([(layer_id, allocated) for layer_id, allocated in budgets.allocations])
+    numbers = policy.token_budget, system_tokens, policy.response_reserve
+    return BudgetsAllocated(where, now_ms, *numbers, pairs, budgets.history_budget)

@@ -7,25 +7,23 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from noetic_nb.cards import Card, Table, with_card
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.events import LayerStateChanged, Where
+from noetic_nb.events import Where
 from noetic_nb.items import ItemLog, thaw
 from noetic_nb.items.json_text import compact_json
-from noetic_nb.late_data import Later
-from noetic_nb.late_events import place_of
 from noetic_nb.markup import plain_line
 from noetic_nb.memory import DisposeParams, ExecutionContext, InitParams, MemoryLayer, resolve_scope_key
 from noetic_nb.memory.hook_results import UNSET, field_of
 from noetic_nb.memory.hook_timeout import call_hook
 from noetic_nb.memory.state_copy import snapshot_of
 from noetic_nb.memory.write_behind import STATE_KEY
-from noetic_nb.quick_records import dataclass
 from noetic_nb.redact import redact, redact_text
 from noetic_nb.runtime.context.engine import Engine
-from noetic_nb.runtime.threads.state_history import StateChange, StateHistory, TurnEnd
+from noetic_nb.runtime.threads.state_history import StateChange, StateHistory, TurnEnd, state_changed
 from noetic_nb.storage import InMemoryStorage, ScopedStorage
 from noetic_nb.tokens import estimate_tokens
 
@@ -318,10 +316,10 @@ class MemoryView:
     def _note(self, layer: MemoryLayer, where: Where, hook: str, state: Any, scope_key: str | None = None) -> None:
         kept, _ = snapshot_of(state)
         key = self._key(layer) if scope_key is None else scope_key
-        self._history.note(layer.id, key, place_of(where), hook, kept)
+        self._history.note(layer.id, key, where, hook, kept)
         if self._engine.sink is not None:
             now = self._engine.clock.now_ms()
-            self._engine.sink.emit(LayerStateChanged(where, now, layer.id, hook, Later(kept)))
+            self._engine.sink.emit(state_changed(where, now, layer.id, hook, kept))
 
     # -- going back -----------------------------------------------------------------------------------------------
 

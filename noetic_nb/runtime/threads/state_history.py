@@ -8,18 +8,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from noetic_nb.clock import Clock
-from noetic_nb.events import LayerStateChanged
-from noetic_nb.late_data import LateState, written_state
-from noetic_nb.late_events import Note, Place
+from noetic_nb.events import EventSink, LayerStateChanged, Where
 from noetic_nb.memory import MemoryLayer, resolve_scope_key
-from noetic_nb.memory.state_copy import deep_copy, is_same
-from noetic_nb.quick_records import NamedTuple
+from noetic_nb.memory.state_copy import deep_copy, frozen_state, is_same
 from noetic_nb.runtime.threads.state_size import size_of
 
-__all__ = ["LiveHistory", "ScopeIds", "StateChange", "StateHistory", "TurnEnd"]
+__all__ = ["LiveHistory", "ScopeIds", "StateChange", "StateHistory", "TurnEnd", "state_changed"]
 
 # Changes kept of one layer in one scope, scopes kept in all, and turns of one thread; the oldest go first.
 MAX_CHANGES: Final = 200
@@ -106,12 +103,17 @@ class Written:
         if not count:
             return 0
         newest = self.rows[-1][4]
-        before, self.size = self.size, newest.size(size_of) if isinstance(newest, LateState) else size_of(newest)
+        before, self.size = self.size, size_of(newest)
         between = max(before, self.size)
         for row in islice(reversed(self.rows), 1, count):
             row[5] = between
         self.rows[-1][5] = self.size
         return self.size + between * (count - 1)
+
+
+def state_changed(where: Where, now_ms: float, layer_id: str, hook: str, kept: Any) -> LayerStateChanged:
+    """Return the event of a write, given a copy of the state that nobody writes into."""
+    return LayerStateChanged(where, now_ms, layer_id, hook, frozen_state(kept))
 
 
 class _Live(Protocol):
@@ -122,7 +124,7 @@ class _Live(Protocol):
         """The person, tenant or project."""
 
     @property
-    def event_place(self) -> Place:
+    def where(self) -> Where:
         """Where it runs."""
 
     @property
@@ -149,9 +151,9 @@ class StateHistory:
         # as can be.
         self._sizes: dict[str, int] = {}
 
-    def note(self, layer_id: str, scope_key: str, place: Place, hook: str, kept: Any) -> None:
+    def note(self, layer_id: str, scope_key: str, where: Where, hook: str, kept: Any) -> None:
         """Note one write, given a copy of the state that nobody writes into."""
-        self.add(self.written(layer_id, scope_key), place, hook, kept)
+        self.add(self.written(layer_id, scope_key), where, hook, kept)
 
     def written(self, layer_id: str, scope_key: str) -> Written:
         """Return what was written of a layer in one scope, to which further writes are added."""
@@ -165,7 +167,7 @@ class StateHistory:
                 self._shortened.discard(oldest)
         return found
 
-    def add(self, written: Written, place: Place, hook: str, kept: Any) -> float:
+    def add(self, written: Written, where: Where, hook: str, kept: Any) -> float:
         """Note one write of a layer in one scope; returns when that was, in milliseconds."""
         rows, unmeasured = written.rows, written.unmeasured + 1
         if len(rows) == MAX_CHANGES:
@@ -173,7 +175,7 @@ class StateHistory:
             self._bytes -= rows.pop(0)[5]
         order = self._order = self._order + 1
         now = self._clock.now_ms()
-        rows.append([place, hook, now, order, kept, 0])
+        rows.append([where, hook, now, order, kept, 0])
         written.unmeasured = unmeasured
         if unmeasured >= written.measured_at:
             self._wait(written)
@@ -246,10 +248,9 @@ class StateHistory:
     def _changes(self, layer_id: str, scope_key: str) -> Iterator[StateChange]:
         """Yield the writes of a layer in one scope that are remembered, newest first, with the very states."""
         written = self._written.get((layer_id, scope_key))
-        for place, hook, t_ms, order, state, size in () if written is None else reversed(written.rows):
-            thread_id, execution_id, turn, _ = place
-            found = written_state(state)
-            yield StateChange(layer_id, scope_key, thread_id, turn, execution_id, hook, t_ms, order, found, size)
+        for where, hook, t_ms, order, state, size in () if written is None else reversed(written.rows):
+            place = where.thread_id, where.turn, where.execution_id
+            yield StateChange(layer_id, scope_key, *place, hook, t_ms, order, state, size)
 
     def changes(self, layer_id: str, scope_key: str) -> tuple[StateChange, ...]:
         """Return copies of the writes of a layer in one scope that are remembered, oldest first."""
@@ -286,8 +287,8 @@ class LiveHistory:
         self._history = history
         self._scopes = {layer.id: layer.scope for layer in layers}
         self._live = live
-        self.note_row: Note | None = None
-        """What takes the row of a write for a run; None while nobody follows."""
+        self.sink: EventSink | None = None
+        """Where writes are recorded; None while nobody follows."""
 
     def is_as_left(self, execution_id: str, layer_id: str, state: Any) -> bool:
         """Tell whether a state that was just loaded is the one that was written last."""
@@ -300,7 +301,7 @@ class LiveHistory:
         if written is None or not written.rows:
             return False
         last = written.rows[-1][4]
-        return state is last or is_same(written_state(last), state)
+        return state is last or is_same(last, state)
 
     def note(self, execution_id: str, layer_id: str, kept: Any, hook: str) -> bool:
         """Note a write, given a copy of the state that nobody writes into; returns whether it is in the run, too."""
@@ -312,11 +313,10 @@ class LiveHistory:
             written = self._begun(execution, execution_id, layer_id)
             if written is None:
                 return False
-        place = execution.event_place
-        now = self._history.add(written, place, hook, kept)
-        if self.note_row is None:
+        now = self._history.add(written, execution.where, hook, kept)
+        if self.sink is None:
             return False
-        self.note_row((LayerStateChanged.kind, place, now, layer_id, hook, kept))
+        self.sink.emit(state_changed(execution.where, now, layer_id, hook, kept))
         return True
 
     def _begun(self, execution: _Live, execution_id: str, layer_id: str) -> Written | None:
@@ -325,6 +325,6 @@ class LiveHistory:
             return None
         key = execution_id
         if scope != "execution":
-            key = resolve_scope_key(scope, ScopeIds(execution_id, execution.event_place[0], execution.resource_id))
+            key = resolve_scope_key(scope, ScopeIds(execution_id, execution.where.thread_id, execution.resource_id))
         found = execution.written[layer_id] = self._history.written(layer_id, key)
         return found

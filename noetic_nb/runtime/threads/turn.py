@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextvars import copy_context
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import TurnCompleted, TurnStarted
 from noetic_nb.items import Item, ItemLog, assistant_message, assistant_text
 from noetic_nb.memory import Stop
 from noetic_nb.memory.declared import TypedMemory
-from noetic_nb.quick_records import NamedTuple, dataclass
 from noetic_nb.runtime.config.limits import Limits, exceeded
 from noetic_nb.runtime.context.context import Context, Runner
 from noetic_nb.runtime.context.engine import Engine

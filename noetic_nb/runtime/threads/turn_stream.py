@@ -12,8 +12,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, NoReturn, Protocol, TypeAlias, TypeVar
+
+from msgspec import structs
 
 from noetic_nb.arguments import ArgumentError
 from noetic_nb.events import (
@@ -30,7 +32,6 @@ from noetic_nb.items import Item
 from noetic_nb.items.build import output_texts
 from noetic_nb.models.client import ModelDelta
 from noetic_nb.models.response_items import deltas_of
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runtime.context.context import Context
 from noetic_nb.runtime.context.protocols import FollowedAnswer
 from noetic_nb.runtime.context.reply import AgentReply
@@ -180,10 +181,10 @@ class _Held:
 def _without_text(event: RunEvent) -> RunEvent | None:
     """Return an event about a rejected answer without anything that may hold its text; None where nothing is left."""
     if isinstance(event, ModelCalled):
-        return replace(event, items=(), logprobs=())
+        return structs.replace(event, items=(), logprobs=())
     if isinstance(event, MemoryTraceSpan):
         # The type stays: unlike message and stack it cannot quote the answer.
-        return replace(event, attributes=None, notes=(), error=event.error and "withheld", error_stack=None)
+        return structs.replace(event, attributes=None, notes=(), error=event.error and "withheld", error_stack=None)
     return None if isinstance(event, LayerStateChanged) else event
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
@@ -17,7 +17,6 @@ from noetic_nb.memory.enforcement import FAILED_GUIDANCE
 from noetic_nb.memory.hook_timeout import cancellations, is_cancelled
 from noetic_nb.memory.params import BeforeToolCallParams, PastCall
 from noetic_nb.memory.steering_decision import ALLOW, SteeringAction, SteeringDecision, as_decision, most_restrictive
-from noetic_nb.quick_records import dataclass
 from noetic_nb.steering.evaluation.rule_snapshot import Asked, PreparedRule, RuleSnapshot
 from noetic_nb.steering.predicates.bindings import Bindings, Params
 from noetic_nb.steering.predicates.guidance_template import capped

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from noetic_nb.events import SteeringDecided
@@ -13,7 +14,6 @@ from noetic_nb.memory.enforcement import FAILED_GUIDANCE
 from noetic_nb.memory.hook_timeout import is_cancelled
 from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.memory.steering_decision import ALLOW, SteeringAction, SteeringDecision
-from noetic_nb.quick_records import dataclass
 from noetic_nb.steering.evaluation.evaluate import UNREADABLE_GUIDANCE, Evaluation, Params, Policy
 from noetic_nb.steering.evaluation.late_verdicts import LateVerdicts, QueuedVerdict
 from noetic_nb.steering.ledger import LedgerEntry, mark_late_fault

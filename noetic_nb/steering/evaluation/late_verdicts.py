@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from noetic_nb.items import Item, input_message
 from noetic_nb.items.build import content_tokens
 from noetic_nb.memory.execution_context import ExecutionContext
-from noetic_nb.quick_records import dataclass
 from noetic_nb.tokens import Tokenizer
 
 __all__ = ["LateVerdicts", "Queue", "QueuedVerdict", "feedback_message"]

@@ -10,11 +10,10 @@ import builtins
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Final
 
-from noetic_nb.quick_records import dataclass
 from noetic_nb.steering.predicates.cel_names import cel_tokens
 from noetic_nb.steering.rules.rule import CelCondition, PythonPredicate, SequenceRule, SteeringRule
 

@@ -6,7 +6,7 @@ What several conditions share (their bindings) is made once for each evaluation,
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
 from operator import sub
@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple, TypeAlias, assert_never
 
 from noetic_nb.memory.steering_decision import SteeringDecision
 from noetic_nb.names import skeleton
-from noetic_nb.quick_records import dataclass
 from noetic_nb.steering.predicates.bindings import MAX_AT_ONCE, Bindings, Params
 from noetic_nb.steering.predicates.conditions import compiled, context_type
 from noetic_nb.steering.predicates.in_thread import in_thread

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.names import nearest
-from noetic_nb.quick_records import dataclass
 
 __all__ = ["FUNCTIONS", "ORIGIN", "VARIABLES", "Analysis", "analyse", "cel_tokens", "does_not_compile"]
 

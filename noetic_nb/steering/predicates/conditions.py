@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.memory.steering_decision import SteeringAction, SteeringDecision
-from noetic_nb.quick_records import dataclass
 from noetic_nb.steering.predicates.bindings import (
     MAX_AT_ONCE,
     MAX_ONCE_THROUGH,

@@ -10,6 +10,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from types import FrameType
@@ -18,7 +19,6 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias
 from noetic_nb.cards import Card, Table, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.markup import plain_line
-from noetic_nb.quick_records import dataclass
 from noetic_nb.redact import safe_logger
 from noetic_nb.steering.evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering.predicates.conditions import compiled

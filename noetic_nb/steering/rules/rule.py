@@ -7,6 +7,7 @@ form does not compare them with None, but matches `SteeringRule.decider`, a unio
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -15,8 +16,7 @@ from pydantic.alias_generators import to_camel
 from noetic_nb.cards import Card, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.names import nearest
-from noetic_nb.quick_fields import RecordType
-from noetic_nb.quick_records import dataclass
+from noetic_nb.record_type import RecordType
 
 __all__ = [
     "DEFAULT_JUDGE_MODEL",

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from noetic_nb.markup import escape
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.plain_text import REASONS, count
 from noetic_nb.runs.requests.model_calls import CallShare, LeftOut, Part
 from noetic_nb.widgets.allocation.call_bars import axis, bar, key_of, swatch, ticks, widths

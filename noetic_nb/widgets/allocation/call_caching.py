@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.plain_text import count, plain
 from noetic_nb.runs.requests.model_calls import Calls
 from noetic_nb.runs.requests.prefix_reuse import PrefixReuse

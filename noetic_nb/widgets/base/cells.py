@@ -7,11 +7,9 @@ there are no cells and nothing is closed.
 from __future__ import annotations
 
 import sys
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 from weakref import WeakSet
-
-from noetic_nb.quick_records import dataclass
 
 __all__ = ["Discardable", "current_cell", "drop_from_cell", "enter_cell", "has_page", "hold_in_cell", "running_shell"]
 

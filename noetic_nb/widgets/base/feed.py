@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any, ClassVar, Final, NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, RunEvent
-from noetic_nb.garbage import nothing_collected
 from noetic_nb.runs.events.numbering import Numbers
 from noetic_nb.widgets.base.moment import EVERYTHING, Moment
 
-__all__ = ["Feed", "Place", "Reader", "Reading", "no_collecting"]
+__all__ = ["Feed", "Place", "Reader", "Reading"]
 
 
 class Place(NamedTuple):
@@ -87,21 +85,6 @@ class Reading(ABC):
         """Return the picture as plain text."""
 
 
-# So many events leave so much behind that one round of the collector takes a tenth of a second.
-LONG_RUN: Final = 50_000
-
-
-@contextmanager
-def no_collecting(events: int) -> Iterator[None]:
-    """Keep the collector of reference cycles from its rounds while so many events are read.
-
-    What is read stays, so that each round goes through more and more of it and finds nothing: a quarter of the time. Of a long
-    run it counts as old from then on, or the next event would wait for a round through all of it.
-    """
-    with nothing_collected(is_old=events >= LONG_RUN):
-        yield
-
-
 class Feed:
     """Hands a reading the events that its moment reaches, each with its place among all events.
 
@@ -146,12 +129,11 @@ class Feed:
         `numbers` are theirs, where their run has dropped turns.
         """
         events = list(events)
-        with no_collecting(len(events)):
-            if numbers is None:
-                self._take_all(events)
-            else:
-                for event, self._seq, self._calls in zip(events, *numbers, strict=True):
-                    self.take(event)
+        if numbers is None:
+            self._take_all(events)
+        else:
+            for event, self._seq, self._calls in zip(events, *numbers, strict=True):
+                self.take(event)
 
     def _take_all(self, events: Iterable[RunEvent]) -> None:
         take, reads, place = self.reading.take, self.reading.reads, tuple.__new__

@@ -7,12 +7,12 @@ questions: whether an event is read at all, and whether it is drawn.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from noetic_nb.arguments import closest
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent, Where
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.plain_text import plain
 
 __all__ = ["EVERYTHING", "Moment"]

@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 
 from noetic_nb.events import RunEvent
 from noetic_nb.redact import safe_logger
+from noetic_nb.runs.events.growing_events import Cursor
 from noetic_nb.widgets.base.cells import running_shell
 from noetic_nb.worker_threads import thread_time
 
@@ -168,13 +169,12 @@ class Follower:
     def __init__(self, run: Any) -> None:
         self.run = run
         self.is_awake = False
-        self._unread: deque[RunEvent] = deque()
+        self._cursor: Cursor | None = None
         # Of views that may be collected while they follow: the view itself, and what takes events for it.
         self._views: tuple[tuple[weakref.ref[Any], Any], ...] = ()
         # Under this one nothing is called but what takes an event: a view may be collected, and leave, anywhere.
         self._lock = threading.RLock()
         self._joining = threading.Lock()
-        self._leave: Callable[[], None] | None = None
 
     def join(self, view: Follows, take: Callable[[RunEvent], None]) -> Callable[[], object]:
         """Hand a view the events to come, until it is gone; returns what ends that, which may be repeated."""
@@ -183,8 +183,8 @@ class Follower:
             with self._lock:
                 self.hand_out()  # what came before is not for this one
                 self._views = (*self._views, entry)
-            if self._leave is None:
-                self._leave = self.run.follow(self._woken, self._unread.extend)
+            if self._cursor is None:
+                self._cursor = self.run.follow(self._woken)
 
         def leave() -> None:
             with self._lock:
@@ -198,12 +198,11 @@ class Follower:
     def end_if_alone(self) -> None:
         """Follow the run no longer where all views have left."""
         # Whoever finds someone joining leaves it: a view may be collected, and close, in the middle of that.
-        if not self._views and self._leave is not None and self._joining.acquire(blocking=False):
+        if not self._views and self._cursor is not None and self._joining.acquire(blocking=False):
             try:
-                if not self._views and self._leave is not None:
-                    leave, self._leave = self._leave, None
-                    leave()
-                    self._unread.clear()
+                if not self._views and self._cursor is not None:
+                    cursor, self._cursor = self._cursor, None
+                    cursor.leave()
             finally:
                 self._joining.release()
 
@@ -214,13 +213,14 @@ class Follower:
     def hand_out(self, most: int | None = None) -> bool:
         """Hand waiting events, so many at most, to the views, which do not read them yet; returns whether these are all."""
         with self._lock:
-            is_all: bool = self.run.make_events(None if most is None else max(0, most - len(self._unread)))
+            cursor = self._cursor
+            if cursor is None:
+                return True
             takes = [take for _, found in self._views if (take := found()) is not None]
-            for _ in range(len(self._unread) if most is None else min(most, len(self._unread))):
-                event = self._unread.popleft()
+            for event in cursor.take(most):
                 for take in takes:
                     take(event)
-            return is_all and not self._unread
+            return not cursor.is_behind
 
     def read_some(self, until: float) -> bool:
         """Read until there is no more, or `thread_time` is past a moment; returns whether there is no more."""

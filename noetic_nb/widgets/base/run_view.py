@@ -28,7 +28,7 @@ from noetic_nb.runs.run_source import run_of
 from noetic_nb.widgets.base.assets import static_frame
 from noetic_nb.widgets.base.cells import enter_cell
 from noetic_nb.widgets.base.display import DisplayMixin
-from noetic_nb.widgets.base.feed import Feed, Reading, no_collecting
+from noetic_nb.widgets.base.feed import Feed, Reading
 from noetic_nb.widgets.base.host import HostedMixin, is_hosted
 from noetic_nb.widgets.base.moment import EVERYTHING, Moment
 from noetic_nb.widgets.base.reading_thread import READINGS, Follower, follower_of, watch_cells
@@ -144,8 +144,7 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
                 reading.snapshot["empty"] = nothing[:1].upper() + nothing[1:]
             if events and (missing := moment.missing(*_threads_of(events))):
                 reading.snapshot["empty"] = missing
-            with no_collecting(len(events)):
-                self._begin()
+            self._begin()
             # The dict itself, not a copy: it grows in place, which traitlets does not notice, so it is not sent again.
             super().__init__(snapshot=reading.snapshot, sent={"messages": 0}, static_name=self.static_id, **traits)
             # What came meanwhile may be among them; mostly it is not, and only the newest may still be on its way here.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from noetic_nb.events import (
@@ -14,7 +14,6 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.lab.replaying.comparison import turn_pairs, turn_rows
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.requests.recorded_requests import RequestIndex
 from noetic_nb.runs.requests.sent_request import RecordedRequest
 from noetic_nb.runs.turns import TurnBook, TurnSummary

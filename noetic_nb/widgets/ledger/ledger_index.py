@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ErrorRaised, ModelCalled, SteeringDecided
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.decision_faults import FAULTY_OUTCOMES, is_faulty
 from noetic_nb.runs.plain_text import plain
 from noetic_nb.widgets.ledger.decision_text import OUTCOMES, row_texts, search_text

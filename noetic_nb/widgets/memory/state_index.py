@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from noetic_nb.events import (
@@ -16,7 +16,6 @@ from noetic_nb.events import (
     ViewAssembled,
     Where,
 )
-from noetic_nb.quick_records import dataclass
 
 __all__ = ["Flow", "StateIndex", "Track", "Write"]
 

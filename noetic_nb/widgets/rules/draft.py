@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.quick_records import dataclass
 from noetic_nb.steering import RuleBook, SteeringRule
 from noetic_nb.steering.predicates.sequence_rules import sequence_rule
 from noetic_nb.steering.rules.rule import DEFAULT_JUDGE_MODEL, SequenceRule

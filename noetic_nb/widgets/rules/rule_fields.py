@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.quick_records import dataclass
 
 __all__ = ["FORMS", "Field", "as_count", "as_names", "as_text", "fields_of", "names_text"]
 

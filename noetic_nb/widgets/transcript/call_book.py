@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final, TypeAlias
+
+from msgspec import structs
 
 from noetic_nb.events import (
     ErrorRaised,
@@ -16,7 +18,6 @@ from noetic_nb.events import (
     WarningRaised,
     Where,
 )
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.regulation.decision_redaction import DecisionRedaction
 
 __all__ = ["CallBook", "CallRecord", "Outcome"]
@@ -106,7 +107,7 @@ class CallBook:
     def _shown(self, outcome: tuple[int, Outcome]) -> tuple[int, Outcome]:
         seq, event = outcome
         if isinstance(event, RegulatorDecided) and event.decision.get("kind") != "continue":
-            return seq, replace(event, decision=self.words.decision(event.decision))
+            return seq, structs.replace(event, decision=self.words.decision(event.decision))
         return outcome
 
     def of_decision(self, seq: int) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 from noetic_nb.events import (
@@ -14,7 +15,6 @@ from noetic_nb.events import (
 )
 from noetic_nb.items import item_text
 from noetic_nb.items.json_text import compact_json
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.plain_text import NAME_LENGTH, TEXT_LENGTH, count, plain
 from noetic_nb.runs.regulation.decision_words import decision_detail, decision_label
 from noetic_nb.widgets.transcript.call_book import CallRecord, Outcome

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from noetic_nb.quick_records import dataclass
 from noetic_nb.widgets.transcript.request_rows import RequestRow
 
 __all__ = ["Change", "DiffRow", "request_diff"]

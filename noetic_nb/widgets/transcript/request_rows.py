@@ -6,12 +6,12 @@ import json
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.events import OfferedTool, ViewAssembled
 from noetic_nb.items import Item, item_text, item_tokens, thaw
 from noetic_nb.items.json_text import compact_json
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.plain_text import plain
 from noetic_nb.runs.requests.sent_request import RecordedRequest, SentItem
 from noetic_nb.runtime.planning.least_budget import AbsentItem, LeastBudget

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.palette import CATEGORY, ink_on, layer_colour
 from noetic_nb.runs.plain_text import REASONS, TEXT_LENGTH, count, plain
 from noetic_nb.runs.requests.sent_request import RecordedRequest

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.plain_text import clip, count
 from noetic_nb.runs.regulation.regulator_signals import Mark, ThreadSignals, TurnSignals
 from noetic_nb.widgets.trends.trends_scales import centre

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.palette import CATEGORY, DECISION_LOOKS, OTHER_LOOK, QUALITY_COLOUR, TOKENS_COLOUR
 from noetic_nb.runs.plain_text import plain, sendable
 from noetic_nb.runs.regulation.regulator_signals import ThreadSignals, TurnSignals

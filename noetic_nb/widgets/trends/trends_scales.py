@@ -7,9 +7,9 @@ side by side, neighbouring turns share a column, which shows the least and the g
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.plain_text import count
 
 __all__ = ["COLUMNS_MOST", "FORMATS", "PAD_PX", "Scale", "centre", "column_size", "nice_top", "spread"]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, ClassVar, Final
 
 from noetic_nb.events import RegulatorDecided, RunEvent
-from noetic_nb.quick_records import dataclass
 from noetic_nb.redact import redact_text
 from noetic_nb.regulator import Regulator, decisions
 from noetic_nb.runs.plain_text import count

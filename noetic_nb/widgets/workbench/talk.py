@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from noetic_nb.events import (
@@ -17,7 +17,6 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.markup import escape
-from noetic_nb.quick_records import dataclass
 from noetic_nb.runs.plain_text import TEXT_LENGTH, plain
 from noetic_nb.widgets.base.moment import EVERYTHING, Moment
 

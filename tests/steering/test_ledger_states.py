@@ -1,4 +1,4 @@
-"""A ledger whose entries are made when somebody looks is, to whoever looks, the one that is made at once."""
+"""The ledger of an execution grows by an entry a decision, whether a response is judged or passes unasked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import noetic_nb as nn
-from noetic_nb.late_data import LateState
+from noetic_nb.events import Where
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryHooks, MemoryLayer
 from noetic_nb.models.client import ModelResponse, Usage
 from noetic_nb.runs.recording.recorder import record
@@ -20,7 +20,7 @@ from noetic_nb.steering.ledger import Ledger, State
 from noetic_nb.testing import FakeClock, SeededIds, drive_loop
 
 CTX = ExecutionContext(execution_id="e1", thread_id="t1", clock=FakeClock())
-PLACE = ("t1", "e1", 1, 0)
+WHERE = Where("t1", "e1", 1)
 RESPONSE = ModelResponse((nn.items.assistant_message("Done."),), Usage(7, 2))
 
 
@@ -30,10 +30,6 @@ def says(answer: Any, *, points: tuple[str, ...] = ("before_tool_call",), name: 
 
 def stack(book: RuleBook, *others: MemoryLayer, **options: Any) -> LayerStack:
     return LayerStack([steering(book, **options), *others], clock=FakeClock())
-
-
-def kept(made: LayerStack) -> Any:
-    return made.state.peek("e1", "steering")
 
 
 async def call(made: LayerStack, amount: int = 1) -> str:
@@ -47,14 +43,12 @@ STEPS = st.lists(
 )
 
 
-def play(steps: list[str], *, is_watched: bool, most: int) -> tuple[list[Any], list[Any], Any]:
+def play(steps: list[str], *, is_asked: bool, most: int) -> tuple[list[Any], list[Any], Any]:
     """Return what was answered, every state as it was written, and the last one."""
 
     async def run() -> tuple[list[Any], list[Any], Any]:
         book = RuleBook([says(lambda c: nn.deny("Too dear.") if c.tool_args["amount"] > 9 else None)])
         made, answers, written = stack(book, max_ledger_entries=most), [], []
-        if is_watched:  # somebody wants a copy of each state, so that none is late
-            made.state.tell = lambda execution_id, layer_id, state, hook: None
 
         class History:
             def is_as_left(self, execution_id: str, layer_id: str, state: Any) -> bool:
@@ -71,7 +65,7 @@ def play(steps: list[str], *, is_watched: bool, most: int) -> tuple[list[Any], l
             elif step == "dear call":
                 answers.append(await call(made, 99))
             elif step == "response":
-                if not made.lets_pass("e1", PLACE, RESPONSE):
+                if is_asked or not made.lets_pass("e1", WHERE, RESPONSE):
                     answers.append(str((await made.after_model_call(CTX, response=RESPONSE)).action))
                 else:
                     answers.append("allow")
@@ -87,8 +81,7 @@ def play(steps: list[str], *, is_watched: bool, most: int) -> tuple[list[Any], l
                 book.remove("words")
         await made.complete(CTX, log=(), outcome="success")
         last = made.state.get("e1", "steering")
-        plain = [(hook, state.as_written() if isinstance(state, LateState) else state) for hook, state in written]
-        return answers, plain, json.loads(json.dumps(last))
+        return answers, written, json.loads(json.dumps(last))
 
     return drive_loop(run())
 
@@ -98,24 +91,17 @@ def play(steps: list[str], *, is_watched: bool, most: int) -> tuple[list[Any], l
 @example(["judge", "response", "response", "no judge", "response", "response"], 100)
 @example(["call", "response", "look", "call", "edit", "call", "dear call", "call"], 100)
 @example(["call", "call", "call", "call", "read"], 3)
-def test_whoever_looks_and_whenever_sees_what_is_made_at_once(steps: list[str], most: int) -> None:
-    late, eager = [play(steps, is_watched=is_watched, most=most) for is_watched in (False, True)]
+def test_a_response_that_passes_unasked_leaves_the_same_states_as_one_that_is_judged(
+    steps: list[str], most: int
+) -> None:
+    passing, asked = [play(steps, is_asked=is_asked, most=most) for is_asked in (False, True)]
 
-    assert late == eager
-    assert all(isinstance(state, State) and isinstance(state["ledger"], Ledger) for _, state in late[1])
-
-
-def test_nothing_is_made_of_a_turn_that_nobody_looks_at() -> None:
-    async def run() -> list[bool]:
-        made = stack(RuleBook([says(lambda c: None)]))
-        await made.init(CTX)
-        seen = [isinstance(kept(made), LateState)]
-        await call(made)
-        seen += [made.lets_pass("e1", PLACE, RESPONSE), isinstance(kept(made), LateState)]
-        await made.complete(CTX, log=(), outcome="success")
-        return [*seen, isinstance(kept(made), LateState)]
-
-    assert drive_loop(run()) == [True, True, True, True]
+    assert passing == asked
+    assert all(isinstance(state, State) and isinstance(state["ledger"], Ledger) for _, state in passing[1])
+    # Each as it was written, whatever has been added since.
+    assert [json.loads(state.json_text()) for _, state in passing[1]] == [
+        nn.items.thaw(state.frozen()) for _, state in asked[1]
+    ]
 
 
 def test_a_rule_reads_the_ledger_and_what_it_writes_into_it_changes_nothing() -> None:
@@ -135,18 +121,6 @@ def test_a_rule_reads_the_ledger_and_what_it_writes_into_it_changes_nothing() ->
     assert (drive_loop(run()), seen) == (3, [0, 1, 2])
 
 
-def test_a_verdict_that_comes_later_is_in_the_state_and_not_in_what_was_written_before() -> None:
-    async def run() -> tuple[Any, Any]:
-        made = stack(RuleBook([says(lambda c: None)]))
-        await made.init(CTX)
-        await call(made)
-        before = kept(made)
-        before.pending.append({"ruleId": "fair", "guidance": "Ask first."})
-        return before.as_written()["pendingAsync"], made.state.get("e1", "steering")["pendingAsync"]
-
-    assert drive_loop(run()) == ([], [{"ruleId": "fair", "guidance": "Ask first."}])
-
-
 def test_arguments_that_somebody_could_change_are_copied_at_once() -> None:
     async def run() -> Any:
         made, args = stack(RuleBook([says(lambda c: None)])), {"to": ["A"]}
@@ -161,7 +135,7 @@ def test_arguments_that_somebody_could_change_are_copied_at_once() -> None:
 def test_a_layer_that_was_not_initialised_lets_no_response_pass_unasked() -> None:
     made = stack(RuleBook([says(lambda c: None)]))
 
-    assert not made.lets_pass("e1", PLACE, RESPONSE)
+    assert not made.lets_pass("e1", WHERE, RESPONSE)
     assert str(drive_loop(made.after_model_call(CTX, response=RESPONSE)).action) == "deny"
 
 
@@ -173,7 +147,7 @@ def test_a_layer_beside_it_that_judges_responses_is_asked() -> None:
     async def run() -> tuple[bool, str]:
         made = stack(RuleBook([says(lambda c: None)]), judge)
         await made.init(CTX)
-        return made.lets_pass("e1", PLACE, RESPONSE), str((await made.after_model_call(CTX, response=RESPONSE)).action)
+        return made.lets_pass("e1", WHERE, RESPONSE), str((await made.after_model_call(CTX, response=RESPONSE)).action)
 
     assert drive_loop(run()) == (False, "deny")
 
