@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar, get_args
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from noetic_nb.cards import with_card
 from noetic_nb.items import Item
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     _T = TypeVar("_T")
     Word: TypeAlias = Annotated[_T, "in a file any word"]
     Number: TypeAlias = float
+    Whole: TypeAlias = int
     Data: TypeAlias = Mapping[str, Any]
     FreeData: TypeAlias = Any
     Thresholds: TypeAlias = Mapping[str, Mapping[str, float]]
@@ -69,6 +70,9 @@ else:
 
         def __class_getitem__(cls, words):
             return Annotated[str, words]
+
+    # Columns of tables hold no more.
+    Whole = Annotated[int, Meta(ge=-(2**63) + 1, le=2**63 - 1)]
 
     class _Checked(type):
         def __instancecheck__(cls, value):
@@ -123,8 +127,8 @@ class Where(Record, frozen=True, gc=False):
 
     thread_id: str
     execution_id: str
-    turn: int
-    depth: int = 0
+    turn: Whole
+    depth: Whole = 0
 
 
 class LayerTokens(Record, frozen=True, gc=False):
@@ -132,9 +136,9 @@ class LayerTokens(Record, frozen=True, gc=False):
 
     layer_id: str
     allocated: Number
-    used: int
+    used: Whole
     yielded: Number
-    items: int = 0
+    items: Whole = 0
 
 
 class ItemFate(Record, frozen=True, gc=False):
@@ -144,8 +148,8 @@ class ItemFate(Record, frozen=True, gc=False):
     """
 
     origin: str
-    position: int
-    tokens: int
+    position: Whole
+    tokens: Whole
     reason: Word[
         Literal["over_budget", "outside_window", "unresolved_call", "over_allocation", "trimmed", "forced", "hidden"]
     ]
@@ -158,9 +162,9 @@ class UnsentOffer(Record, frozen=True):
     """
 
     layer_id: str
-    place: int
+    place: Whole
     """Among all that the layer offered."""
-    before: int
+    before: Whole
     """How many items of layers were sent before it."""
     reason: Word[Literal["over_budget", "over_allocation", "trimmed"]]
     item: Item
@@ -169,8 +173,8 @@ class UnsentOffer(Record, frozen=True):
 class LogStretch(Record, frozen=True):
     """A part of what layers made of the history: log items at ``start <= position < stop``, or `written`, which are in no log."""
 
-    start: int
-    stop: int
+    start: Whole
+    stop: Whole
     written: tuple[Item, ...] = ()
 
 
@@ -187,8 +191,8 @@ class TurnStarted(Event, frozen=True, tag="turn_started"):
     """A turn begins; the user's items are at ``start <= position < stop`` of the log."""
 
     turn_id: str
-    start: int
-    stop: int
+    start: Whole
+    stop: Whole
     query: str
     resource_id: str | None = None
     waited_ms: Number | None = None
@@ -198,7 +202,7 @@ class TurnStarted(Event, frozen=True, tag="turn_started"):
 class ItemsAppended(Event, frozen=True, tag="items_appended"):
     """Items joined the log at `start`; each item is recorded here once and referred to by position elsewhere."""
 
-    start: int
+    start: Whole
     items: tuple[Item, ...]
     origin: Word[Literal["user", "model", "tool", "guidance", "layer", "seed", "step"]]
 
@@ -208,7 +212,7 @@ class BudgetsAllocated(Event, frozen=True, tag="budgets_allocated"):
 
     # Floats, as a budget may be infinite.
     total: Number
-    system: int
+    system: Whole
     reserve: Number
     # Pairs and no mapping, so that an event cannot be changed by whoever reads it.
     allocations: tuple[tuple[str, Number], ...]
@@ -229,7 +233,7 @@ class RequestPrepared(Event, frozen=True, tag="request_prepared"):
     """Of sampling; what the provider decides is not in it."""
     output_schema: Data | None
     overflow: str
-    window_size: int | None
+    window_size: Whole | None
     limits: tuple[tuple[str, Number, Number], ...]
     """Each layer, with the least and the most tokens it is configured to get, in the order of the allocation."""
     tokenizer: str
@@ -253,7 +257,7 @@ class MemoryTraceSpan(Event, frozen=True, tag="hook_called"):
     duration_ms: Number
     status: Word[Literal["ok", "error", "timeout", "skipped"]]
     budget: LayerTokens | None = None
-    item_count: int | None = None
+    item_count: Whole | None = None
     error: str | None = None
     """The message of the error where it failed, without secrets; so with its type and its stack."""
     attributes: Data | None = None
@@ -271,21 +275,21 @@ class ViewAssembled(Event, frozen=True, tag="view_assembled"):
     Tokens by origin add up to what was sent: ``system + tools + framing + sum(layer.used) + history``.
     """
 
-    step: int
+    step: Whole
     window: tuple[int, int]
     fates: tuple[ItemFate, ...]
     layers: tuple[LayerTokens, ...]
     layer_items: tuple[tuple[str, Item], ...]
     total: Number
     reserve: Number
-    system: int
-    tools: int
-    framing: int
-    history: int
+    system: Whole
+    tools: Whole
+    framing: Whole
+    history: Whole
     history_budget: Number
-    history_items: int
+    history_items: Whole
     # With a default, as every field needs that came later: runs that were saved before it can still be read.
-    floor: int = 0
+    floor: Whole = 0
     """Where the policy's item window begins: log items below it are ``outside_window``, those from it to ``window[0]``
     ``over_budget``."""
     hidden: tuple[tuple[int, int, int], ...] = ()
@@ -311,15 +315,15 @@ class ModelCalled(Event, frozen=True, tag="model_called"):
     `duration_ms` and `cost` (US dollars) are None where nobody knows them.
     """
 
-    step: int
+    step: Whole
     model: str
     purpose: Word[Literal["agent", "judge", "layer", "summary"]]
     duration_ms: Number | None
     status: Word[Literal["ok", "error", "cancelled"]]
     items: tuple[Item, ...] = ()
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
+    input_tokens: Whole = 0
+    output_tokens: Whole = 0
+    cached_tokens: Whole = 0
     cost: Number | None = None
     logprobs: tuple[tuple[str, Number], ...] = ()
     error: str | None = None
@@ -342,7 +346,7 @@ class ToolCalled(Event, frozen=True, tag="tool_called"):
     error: str | None = None
     raw_args: FreeData = None
     """What the model wrote, as parsed JSON; None where it was no JSON, or nobody knows."""
-    place: int | None = None
+    place: Whole | None = None
     """Where it stands among the calls of its execution tree, by the order of decision; None in runs of others."""
     behind: tuple[int, ...] = ()
     """The places before it of calls that had not ended when its decision began."""
@@ -399,7 +403,7 @@ class RegulatorDecided(Event, frozen=True, tag="regulator_decided"):
     decision: Data
     suggestion: str | None = None
     confidence: Number | None = None
-    tokens_out: int = 0
+    tokens_out: Whole = 0
     cost_cap: Number | None = None
     stops: bool = False
     thresholds: Thresholds = field(default_factory=FrozenDict)
@@ -420,7 +424,7 @@ class RuleChanged(Event, frozen=True, tag="rule_changed"):
 
     rule_id: str
     change: Word[Literal["add", "replace", "remove", "enable", "disable", "move", "undo"]]
-    version: int
+    version: Whole
     old: str | None
     new: str | None
 
@@ -463,11 +467,11 @@ class TurnCompleted(Event, frozen=True, tag="turn_completed"):
     # By the monotonic clock, so it is not the difference of two `t_ms` where the wall clock was set meanwhile.
     duration_ms: Number | None
     text: str
-    input_tokens: int | None
-    output_tokens: int | None
+    input_tokens: Whole | None
+    output_tokens: Whole | None
     cost: Number | None
-    model_calls: int
-    tool_calls: int
+    model_calls: Whole
+    tool_calls: Whole
     stopped: Data | None = None
     finish_reason: Word[Literal["stop", "tool_calls", "length", "content_filter"]] | None = None
     storage_ms: Number | None = None
@@ -503,7 +507,7 @@ class ChildStarted(Event, frozen=True, tag="child_started"):
     parent_id: str
     step_id: str
     step_kind: str
-    inherited: int
+    inherited: Whole
     items: tuple[Item, ...]
     handed: Data
 
@@ -520,8 +524,8 @@ class ChildEnded(Event, frozen=True, tag="child_ended"):
     duration_ms: Number
     text: str
     returned: tuple[str, ...]
-    input_tokens: int
-    output_tokens: int
+    input_tokens: Whole
+    output_tokens: Whole
     cost: Number | None
 
 
@@ -541,7 +545,7 @@ class TextRetracted(Record, frozen=True, tag_field="kind", tag="text_retracted")
     """
 
     kind: ClassVar[str]
-    response: int
+    response: Whole
     text: str
     where: Where = Where("", "", 0)
     t_ms: Number = 0.0

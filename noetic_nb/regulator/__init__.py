@@ -48,3 +48,7 @@ __all__ = [
     "presets",
     "record_events",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

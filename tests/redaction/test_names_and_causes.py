@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import traceback
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import noetic_nb as nn
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError, innermost

@@ -67,7 +67,7 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
         return ITEMS
     if hint is Number:
         return st.floats(allow_nan=False)
-    if hint is int:  # as large as a column of a table holds
+    if origin is Annotated and args[0] is int:  # as large as a column of a table holds
         return st.integers(-(2**63) + 1, 2**63 - 1)
     if origin is Annotated:  # one of some words
         return st.sampled_from([word for words in args[1:] for word in get_args(words)])

@@ -23,6 +23,7 @@ FLOORS: tuple[frozenset[str], ...] = (
         [
             "errors",
             "arguments",
+            "record_type",
             "events",
             "clock",
             "ids",

@@ -47,6 +47,7 @@ _WORDS: Final = {
 }  # fmt: skip
 _EXPECTED: Final = re.compile(r"Expected `(\w+)[^`]*`(?: of length (\d+))?")
 _ABOUT_FIELD: Final = re.compile(r"Object (missing required|contains unknown) field `(.*)`", re.S)
+_TOO_LARGE: Final = re.compile(r"Integer value out of range|Expected `int` [<>]=")
 _PLACE: Final = re.compile(r"\w+|\[\d+\]")
 
 
@@ -100,6 +101,8 @@ def parse_event(data: object) -> RunEvent:
         event: RunEvent = msgspec.convert(data, RunEvent, dec_hook=_read)
     except msgspec.ValidationError as error:
         raise WireError(_words(data, error)) from error
+    except UnicodeEncodeError as error:
+        raise WireError(f"a name or a word in it has half a character: {error.object!r:.80}") from error
     return event
 
 
@@ -130,6 +133,8 @@ def _words(data: Any, error: msgspec.ValidationError) -> str:
     if not what:
         what, place = place, ""
     place = place.removesuffix("`").removeprefix(".")
+    if _TOO_LARGE.match(what) is not None:
+        return f"`{place}` must be a whole number of at most 63 bits"
     if (about := _ABOUT_FIELD.match(what)) is not None:
         field = f"{place}.{about[2]}" if place else about[2]
         return f"`{field}` is missing" if about[1] == "missing required" else f"`{field}` is not a field here"

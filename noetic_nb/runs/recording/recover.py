@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from os import PathLike
 from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
 
 from noetic_nb.events import ItemsAppended, RunEvent, TurnCompleted, TurnStarted, Where
 from noetic_nb.items import Item, item_text
