@@ -110,7 +110,7 @@ HookName: TypeAlias = Literal[
 
 @with_card(shown="in cells")
 class Record(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """What events are made of. `rename` and the tags of events are the names that files have."""
+    """The base of all records in events. `rename` and the tags of events are the names that files have."""
 
 
 class Event(Record, frozen=True, tag_field="kind"):
@@ -132,7 +132,7 @@ class Where(Record, frozen=True, gc=False):
 
 
 class LayerTokens(Record, frozen=True, gc=False):
-    """What one layer was given, what it used and what it yielded to history, in tokens."""
+    """The tokens that one layer was given, used, and yielded to history."""
 
     layer_id: str
     allocated: Number
@@ -171,7 +171,7 @@ class UnsentOffer(Record, frozen=True):
 
 
 class LogStretch(Record, frozen=True):
-    """A part of what layers made of the history: log items at ``start <= position < stop``, or `written`, which are in no log."""
+    """A part of the history as layers made it: log items at ``start <= position < stop``, or `written`, which are in no log."""
 
     start: Whole
     stop: Whole
@@ -220,7 +220,7 @@ class BudgetsAllocated(Event, frozen=True, tag="budgets_allocated"):
 
 
 class RequestPrepared(Event, frozen=True, tag="request_prepared"):
-    """What the requests of an execution have in common, and their plans start from.
+    """The parts that the requests of an execution have in common, and that their plans start from.
 
     It stands before the first request of each execution, and again before one for which something of it has changed.
     """
@@ -270,7 +270,7 @@ class MemoryTraceSpan(Event, frozen=True, tag="hook_called"):
 
 
 class ViewAssembled(Event, frozen=True, tag="view_assembled"):
-    """What was sent to the model: a window of the log without its exclusions, after the layers' items.
+    """The request to the model: a window of the log without its exclusions, after the layers' items.
 
     Tokens by origin add up to what was sent: ``system + tools + framing + sum(layer.used) + history``.
     """
@@ -538,7 +538,7 @@ class LayersDropped(Event, frozen=True, tag="layers_dropped"):
 
 
 class TextRetracted(Record, frozen=True, tag_field="kind", tag="text_retracted"):
-    """What was handed out of an answer while it was written is taken back: rules rejected it, or it was never finished.
+    """Streamed text of an answer is taken back: rules rejected it, or it was never finished.
 
     It is of a stream only, and in no run. `response` is the place of the answer among those of the turn, the first is 0;
     `text` is what was handed out of it.

@@ -1,4 +1,4 @@
-"""How far a long call is, and what it returns when it is interrupted.
+"""Progress of long calls, and their partial result when they are interrupted.
 
 A plain line on the standard error: it needs no package, and works in a terminal, in a notebook and in a browser. It is shown only
 to a person, so that the outputs of a notebook that a program runs are the same on a fast and on a slow machine.
@@ -30,7 +30,7 @@ LINE_EVERY: Final = 0.5
 
 
 class Interrupted(RuntimeWarning):
-    """A call was interrupted and returned what it had done by then."""
+    """A call was interrupted and returned a partial result."""
 
 
 class Work:

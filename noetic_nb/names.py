@@ -25,7 +25,7 @@ _NOT_WIRE: Final = re.compile(r"[\x00-,./:-@\[-^`{-\x7f]")
 
 @lru_cache(maxsize=4096)
 def skeleton(name: str) -> str:
-    r"""Return what a tool's name, canonical or as it travels, looks like to a reader and to a provider.
+    r"""Return a tool's name, canonical or as it travels, in the form that a reader and a provider see.
 
     It is equal for names that look the same: compatibility forms and case folded, invisible characters and space around the
     name left out, Cyrillic and Greek twins of Latin letters replaced, and what providers do not accept as an underscore.
@@ -74,7 +74,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def function_name(function: Any) -> str:
-    """Return what a function is called; of ``functools.partial``, the function inside.
+    """Return the name of a function; of ``functools.partial``, that of the function inside.
 
     Examples
     --------

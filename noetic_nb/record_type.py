@@ -58,7 +58,7 @@ class RecordType(ModelMetaclass):
 
 
 def _written(cls: type) -> Mapping[str, str]:
-    """Return the types of fields as they are written, which reads better than what becomes of them."""
+    """Return the types of fields as they are written in the source, which is easier to read than the resolved types."""
     kinds = inspect.get_annotations(cls)
     return {
         name: _INSTANCE_FIELD.sub(r"\1", kind if isinstance(kind, str) else inspect.formatannotation(kind))

@@ -1,1 +1,1 @@
-"""The commands of the shell: what pipelines ask of recorded runs and rule files."""
+"""The commands of the shell: questions of pipelines about recorded runs and rule files."""

@@ -1,4 +1,4 @@
-"""What a command is, and the exit codes that all of them share."""
+"""The record of a command, and the exit codes that all of them share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command writes: text or JSON to the standard output, and words about it to the standard error."""
+"""The output of a command: text or JSON to the standard output, and messages to the standard error."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Output:
                 _write(self._out, line)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-        """Write rows as a table, where no JSON was asked for; numbers stand to the right, and what is unknown is a dash."""
+        """Write rows as a table, where no JSON was asked for; numbers stand to the right, and an unknown value is a dash."""
         if self.as_json:
             return
         rows = list(rows)
@@ -97,7 +97,7 @@ def _cell(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return JSON data: what is no number is null, as JSON has no word for it."""
+    """Return JSON data: a value that is no number becomes null, since JSON has no NaN or infinity."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):

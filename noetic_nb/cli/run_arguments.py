@@ -32,7 +32,7 @@ def add_sources(parser: ArgumentParser) -> None:
 
 
 def add_on_unknown(parser: ArgumentParser) -> None:
-    """Add what a rule means that names a tool or an argument that no run has."""
+    """Add the option for rules that name a tool or an argument that no run has."""
     parser.add_argument(
         "--on-unknown",
         choices=("error", "warn"),
@@ -43,7 +43,7 @@ def add_on_unknown(parser: ArgumentParser) -> None:
 
 @contextmanager
 def noted_targets(output: Output) -> Iterator[None]:
-    """Write warnings about rules that name what no run has as notes."""
+    """Write warnings about rules that name a tool or an argument that no run has as notes."""
     from noetic_nb.steering.evaluation.rule_targets import UnknownTarget
 
     with warnings.catch_warnings(record=True) as caught:

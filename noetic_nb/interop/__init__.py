@@ -1,4 +1,4 @@
-"""What other systems write and read; loaded when it is first used."""
+"""Import and export for other systems; loaded when it is first used."""
 
 from noetic_nb.lazy import attach
 

@@ -70,7 +70,7 @@ def formats() -> tuple[str, ...]:
 
 
 def _runs_of(source: Any, format: str | None) -> Iterator[tuple[Path | None, Callable[[], Run]]]:
-    """Yield every run of a source, each as what reads it; opening a file may fail, too, when its turn comes."""
+    """Yield a reader for every run of a source; opening a file may fail, too, when its turn comes."""
     if isinstance(source, Run):
         yield None, lambda: source
         return
@@ -219,7 +219,7 @@ def run_from_messages(
     outcome: bool | None = None,
     meta: Mapping[str, Any] | None = None,
 ) -> Run:
-    """Make a run of messages that another agent kept; the same as `Run.from_messages`, which says what is read.
+    """Make a run of the messages of another agent; the same as `Run.from_messages`, which describes the forms.
 
     Examples
     --------

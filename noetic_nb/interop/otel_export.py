@@ -64,7 +64,7 @@ _WITHOUT_TEXTS: Final[Mapping[type[Any], Mapping[str, Any]]] = {
 
 
 class OTelExporter:
-    """An event sink that makes spans of what it is sent; `runs_from_spans` reads them back.
+    """An event sink that turns events into spans; `runs_from_spans` reads them back.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ class OTelExporter:
         span.end(end_time=round(event.t_ms * NS_PER_MS))
 
     def _whole(self, event: Any, name: str, kind: Any = None) -> Any:
-        """Return a span for what was reported when it was over."""
+        """Return a span for an event that was reported when it was over."""
         return self._start(event.where, name, event.t_ms - (event.duration_ms or 0.0), kind=kind)
 
     def _note(self, where: Where, name: str, t_ms: float, about: dict[str, Any]) -> None:
@@ -396,7 +396,7 @@ class OTelExporter:
 
 
 def _of(kept: dict[str, list[Any]], execution_id: str) -> list[Any]:
-    """Return what is kept of an execution; of those that never end, as what happens outside of turns, only the last."""
+    """Return the kept entries of an execution; of those that never end, as events outside of turns, only the last."""
     if execution_id not in kept and len(kept) >= _MOST_OPEN:
         del kept[next(iter(kept))]
     return kept.setdefault(execution_id, [])

@@ -1,4 +1,4 @@
-"""What a conversation is made of: frozen items, their wire form, and the append-only log."""
+"""The parts of a conversation: frozen items, their wire form, and the append-only log."""
 
 from noetic_nb.items.build import (
     assistant_message,

@@ -102,7 +102,7 @@ def _is_record(value: Any) -> bool:
 
 
 def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what a dataclass holds: its fields, in slots or not, and what else was set."""
+    """Yield the attributes of a dataclass: its fields, in slots or not, and others that were set."""
     own = getattr(value, "__dict__", {})
     yield from own.items()
     for field in fields(value):

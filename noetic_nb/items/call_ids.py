@@ -1,4 +1,4 @@
-"""Call ids that name one call each, whatever a server gave out.
+"""Call ids that name one call each, even where a server repeats ids.
 
 Servers that imitate an API may count their calls from 1 in every answer, or give calls side by side one id. Outputs are
 paired with their calls by id, so the second call of an id would lose its output, or get that of the first.

@@ -152,7 +152,7 @@ def freeze(value: Any, *, _depth: int = 0) -> Any:
 
 
 def own_copy(value: Any) -> Any:
-    """Return the same data in mappings and lists of its own: what is written into one does not reach the other.
+    """Return the same data in new mappings and lists: a change of one does not reach the other.
 
     A frozen mapping refuses to change, but ``dict.update(mapping, ...)`` passes it by.
 
@@ -202,7 +202,7 @@ def thaw(value: Any) -> Any:
 
 
 def frozen_or_none(value: Any) -> Any:
-    """Return what somebody wrote as frozen JSON data, None where it is none: NaN, or objects that code passed."""
+    """Return data as frozen JSON data, None where it is none: NaN, or objects that code passed."""
     try:
         return freeze(value)
     except ItemValidationError:

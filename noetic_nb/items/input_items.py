@@ -44,7 +44,7 @@ def _format(value: Any) -> MessageFormat | None:
 def input_items(
     given: Iterable[Any], *, registry: ItemRegistry = DEFAULT_REGISTRY, ids: Ids = SYSTEM_IDS
 ) -> tuple[Item, ...]:
-    """Check what a user gives as items, and freeze it.
+    """Check the items that a user gives, and freeze them.
 
     Parameters
     ----------

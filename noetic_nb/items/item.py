@@ -64,7 +64,7 @@ class Item(FrozenDict):
 
 
 def _said(value: Any) -> Any:
-    """Return what is read of a value: of parts of a content, their texts."""
+    """Return the text of a value: of parts of a content, their texts."""
     is_content = isinstance(value, tuple) and value and all(isinstance(part, FrozenDict) for part in value)
     texts = [part.get("text") or part.get("refusal") for part in value] if is_content else []
     return " ".join(texts) if texts and all(isinstance(text, str) for text in texts) else value
@@ -112,7 +112,7 @@ def known_tokens(item: Item) -> int | None:
 
 
 def tally_of(item: Item, counter: Tokenizer) -> tuple[Tokenizer, str, int] | None:
-    """Return what `remember_tally` kept of an item: a counter, its kind and the tokens of its text; None by another counter."""
+    """Return the tally that `remember_tally` kept of an item: counter, kind and tokens of its text; None by another counter."""
     try:
         known: tuple[Tokenizer, str, int] = _known_tally(item)
     except AttributeError:
@@ -147,7 +147,7 @@ _MADE: Final = {"id", "status", "type", "role", "content"}
 
 
 def _holds(value: dict[Any, Any], inner: list[Any] | None) -> bool:
-    """Tell whether a mapping holds only what is frozen by nature, but for a list, below names that stay as they are."""
+    """Tell whether a mapping holds only frozen values, but for a list, below names that stay as they are."""
     kinds = [*map(type, value.values())]
     is_plain = (PLAIN if inner is None else _PLAIN_OR_LIST).issuperset(kinds) and _TEXT.issuperset(map(type, value))
     return is_plain and _RENAMED.isdisjoint(value) and (inner is None or kinds.count(list) == 1)

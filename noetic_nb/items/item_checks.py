@@ -1,4 +1,4 @@
-"""What an item of a known type must be: checked where it enters, so that nothing malformed is logged or sent.
+"""Checks for items of known types, made where an item enters, so that nothing malformed is logged or sent.
 
 Items of unknown types and fields that are not ours are a provider's or a user's own, and pass.
 """

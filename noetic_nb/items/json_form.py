@@ -1,4 +1,4 @@
-"""Validated values as the JSON data they stand for: what rules judge is made from what runs, never from what was written.
+"""Validated values as JSON data: rules judge the values that run, never the text that was written.
 
 Keys are those of the schema that a model was shown, so a field that its class leaves out when it is dumped, or dumps under
 another name, is there all the same.
@@ -326,7 +326,7 @@ def _holds(node: Any, wanted: Callable[[dict[str, Any]], bool]) -> bool:
 
 
 def without_json_form(schema: Any) -> str | None:
-    """Return what part of a core schema has no JSON form, None where all has.
+    """Return the part of a core schema that has no JSON form, None where all has.
 
     Examples
     --------

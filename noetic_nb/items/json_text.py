@@ -21,7 +21,7 @@ _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), al
 
 
 def encoding(encoder: json.JSONEncoder) -> Callable[[Any], str]:
-    """Return what encodes data as a compact `json.JSONEncoder` does, which makes its encoder in C anew for every value.
+    """Return a function that encodes data as a compact `json.JSONEncoder` does, which makes a new C encoder for every value.
 
     `encoder` writes no spaces, keeps letters as they are and refuses NaN.
 
@@ -110,7 +110,7 @@ def _written(value: Any) -> str:
 
 
 def parsed_json(text: str | bytes) -> Any:
-    """Return what JSON text holds, as `json.loads` does, in half the time.
+    """Parse JSON text, as `json.loads` does, in half the time.
 
     What pydantic's parser takes it reads in the same way; the rest (lone surrogates, UTF-16, data nested deep, and what is no
     JSON) is left to `json`. Names are shared between records, texts are not: they may be secret.
@@ -123,7 +123,7 @@ def parsed_json(text: str | bytes) -> Any:
 
 
 def plain_text(value: Any) -> str:
-    """Return what holds nothing but plain dicts, lists, texts and finite numbers as compact JSON, in a third of the time.
+    """Return plain dicts, lists, texts and finite numbers as compact JSON, in a third of the time.
 
     Nothing is checked: pydantic would write dates and sets as well. What it does not take, half a character for instance, is
     left to `json`.

@@ -25,7 +25,7 @@ _NONE: Final[frozenset[int]] = frozenset()
 
 
 class _Store:
-    """What logs share: the items, the running token sums, and where calls and outputs are."""
+    """The data that logs share: the items, the running token sums, and the places of calls and outputs."""
 
     __slots__ = (
         "_placed",
@@ -60,7 +60,7 @@ class _Store:
         self._placed = 0
 
     def places(self) -> Mapping[int, tuple[int, ...]]:
-        """Return where each item is, by its identity; only what was added since the last call is looked at."""
+        """Return the place of each item, by its identity; only items added since the last call are looked at."""
         for at in range(self._placed, len(self.items)):
             key = id(self.items[at])
             self._places[key] = (*self._places.get(key, ()), at)
@@ -178,7 +178,7 @@ class ItemView(ItemSequence):
         return min(self._stop, other._stop) - self._start
 
     def places_of(self, items: Iterable[Item]) -> list[int]:
-        """Return where these very items are in this view, in order; O(items), whatever the length of the log."""
+        """Return the places of these very items in this view, in order; O(items), for a log of any length."""
         places, start, stop = self._store.places(), self._start, self._stop
         found = {at - start for item in items for at in places.get(id(item), ()) if start <= at < stop}
         return sorted(found)
@@ -195,7 +195,7 @@ class ItemView(ItemSequence):
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """What the items were counted with."""
+        """The counter of the items."""
         return self._store.tokenizer
 
     def is_whole_within(self, budget: float) -> bool:
@@ -347,7 +347,7 @@ class ItemLog:
 
     @property
     def items(self) -> ItemView:
-        """What the log holds now. The same object until the next append; never changes."""
+        """The items that the log holds now. The same object until the next append; never changes."""
         if self._view is None:
             self._view = ItemView(self._store, 0, self._length)
         return self._view
@@ -363,7 +363,7 @@ class ItemLog:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """What items are counted with."""
+        """The counter of the items."""
         return self._store.tokenizer
 
     @property
@@ -372,18 +372,18 @@ class ItemLog:
         return self._store.sums[self._length]
 
     def mark(self, origins: Mapping[int, Origin]) -> None:
-        """Note who wrote items, by position, where it is not what their roles say."""
+        """Note the origins of items, by position, where their roles do not say them."""
         self._store.origins.update(origins)
 
     def marked(self, start: int = 0) -> dict[int, Origin]:
-        """Return what was noted of the items from a position on."""
+        """Return the noted origins of the items from a position on."""
         # Usually empty: nothing is walked through for the messages of users, models and tools.
         if not self._store.origins:
             return {}
         return {at: origin for at, origin in self._store.origins.items() if start <= at < self._length}
 
     def origin_index(self, start: int = 0, *, is_child: bool = False) -> OriginIndex:
-        """Return the index of who wrote what, up to date; made at the first call, which reads the log from `start` on."""
+        """Return the index of origins, up to date; made at the first call, which reads the log from `start` on."""
         index = self._origin_index
         if index is None:
             index = self._origin_index = OriginIndex()

@@ -30,7 +30,7 @@ _INDEXING: Final = threading.Lock()
 
 
 class Origin(NamedTuple):
-    """Who wrote a value first.
+    """The first author of a value.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def least_trusted(origins: Iterable[Origin]) -> Origin:
 
 
 def members(value: Any, names: Collection[str] | None = None) -> Iterator[Any]:
-    """Yield what a value holds, all the way down: the members of lists and the values of mappings; nothing for None and ''.
+    """Yield the members of a value, all the way down: the members of lists and the values of mappings; nothing for None and ''.
 
     With `names`, the properties of a schema, the keys that are none of them are members too.
 
@@ -119,7 +119,7 @@ def names_in(schema: Any) -> frozenset[str]:
 
 
 class Source:
-    """A text that was sent, and who wrote it."""
+    """A text that was sent, and its author."""
 
     __slots__ = ("_leaves", "_text", "args", "at", "index", "origin", "raw")
 
@@ -183,7 +183,7 @@ class OriginIndex:
         return len(self._sources)
 
     def add(self, text: str, origin: Origin, *, at: int = 0, args: str | None = None) -> None:
-        """Add a text after all others; `at` is where its log stood, `args` what the tool was called with."""
+        """Add a text after all others; `at` is the position of its log, `args` the arguments of the tool."""
         if not text or text.isspace():
             return
         source = Source(text, origin, at, args)
@@ -204,7 +204,7 @@ class OriginIndex:
                 self._indexed = number + 1
 
     def add_item(self, item: Item, position: int, origin: Origin | None = None, *, is_child: bool = False) -> None:
-        """Add an item of a log: `origin` where it is not what its role says."""
+        """Add an item of a log: `origin` where its role does not say it."""
         kind = item["type"]
         if kind == "function_call":
             arguments = item.get("arguments") or ""
@@ -229,7 +229,7 @@ class OriginIndex:
         self.add(item_text(item), origin._replace(item=item.get("id")), at=position)
 
     def read_log(self, items: Sequence[Item], origins: Mapping[int, Origin], *, is_child: bool = False) -> None:
-        """Add the items that it does not have yet; `origins` by position, where they are not what the roles say."""
+        """Add the items that it does not have yet; `origins` by position, where their roles do not say them."""
         start = self.read
         # First of all, so that an item that cannot be read is not added twice.
         self.read = len(items)
@@ -256,7 +256,7 @@ class OriginIndex:
         return None if found is None else self._sources[found]
 
     def first(self, value: Any) -> Origin | None:
-        """Return who wrote a value first, None where nobody did."""
+        """Return the first author of a value, None where there is none."""
         source = self.first_source(value)
         return None if source is None else origin_in(source, value)
 
@@ -312,7 +312,7 @@ def vouches(source: Source, value: Any, trusted: Iterable[str]) -> bool:
 
 
 class Provenance:
-    """Where the values of one execution come from: what its parent knows, its own log, and what was sent beside the log.
+    """The origins of the values of one execution: those its parent knows, its own log, and the texts sent beside the log.
 
     Parameters
     ----------
@@ -351,7 +351,7 @@ class Provenance:
         return above + self.before.unread + self.log.unread + self.beside.unread
 
     def origin(self, value: Any, names: Collection[str] = ()) -> Origin:
-        """Return who wrote a value first: of a list or a mapping, the origin of its members that is trusted least."""
+        """Return the first author of a value: of a list or a mapping, the origin of its members that is trusted least."""
         return least_trusted(self.origins(value, names))
 
     def origins(self, value: Any, names: Collection[str] = ()) -> tuple[Origin, ...]:
@@ -359,7 +359,7 @@ class Provenance:
         return tuple(map(self._of, self._members(value, names)))
 
     def vouched(self, value: Any, trusted: Iterable[str] = ("user",), names: Collection[str] = ()) -> bool:
-        """Tell whether somebody who is trusted wrote every member of a value, be it first or later."""
+        """Tell whether a trusted author wrote every member of a value, first or later."""
         return all(
             any(vouches(source, member, trusted) for source in self._all(member))
             for member in self._members(value, names)

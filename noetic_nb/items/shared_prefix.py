@@ -1,4 +1,4 @@
-"""How much two requests begin alike: what of an item is sent, and how far two of them agree.
+"""The common beginning of two requests: the sent part of an item, and how far two of them agree.
 
 An item's id and status are this library's own: a layer's text has another id at every recall and is the same to a provider.
 """
@@ -19,7 +19,7 @@ _NOT_SENT: Final = frozenset({"id", "status"})
 
 
 def sent_text(item: Mapping[str, Any]) -> str:
-    """Return what of an item a provider reads, as compact JSON.
+    """Return the part of an item that a provider reads, as compact JSON.
 
     Examples
     --------
@@ -31,7 +31,7 @@ def sent_text(item: Mapping[str, Any]) -> str:
 
 
 def sent_hash(item: Mapping[str, Any]) -> int:
-    """Return a number that is the same for what a provider reads the same, whatever the order of its keys.
+    """Return a number that is the same for items that a provider reads the same, in any order of keys.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def same_when_sent(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def leading_text(item: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what an item is, and the text of it that a provider reads: two of one kind may begin with the same text.
+    """Return the kind of an item, and the text of it that a provider reads: two of one kind may begin with the same text.
 
     Examples
     --------

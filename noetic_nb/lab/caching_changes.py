@@ -1,4 +1,4 @@
-"""What caching would do to a recorded run whose layers stood elsewhere, or stayed the same for longer.
+"""The effect of caching on a recorded run whose layers stood elsewhere, or stayed the same for longer.
 
 Works on what was sent: no layer is asked again, no model is called, and what was answered is taken as it was.
 """
@@ -44,7 +44,7 @@ def what_if_cached(
     price: Price | None = None,
     tokenizer: str | Tokenizer | None = None,
 ) -> pandas.DataFrame:
-    """Return what caching would do to the calls of a run that were put together in another way.
+    """Return the effect of caching on the calls of a run whose prompts are arranged in another way.
 
     Parameters
     ----------
@@ -172,14 +172,14 @@ def _changing(requests: Iterable[tuple[RecordedRequest, tuple[RequestPart, ...]]
 
 
 class _Frozen:
-    """What layers showed at the first call of a stretch of turns, in each thread."""
+    """The items of layers at the first call of a stretch of turns, in each thread."""
 
     def __init__(self, turns: Mapping[str, int]) -> None:
         self._turns = turns
         self._shown: dict[tuple[str, str, int], tuple[RequestPart, ...]] = {}
 
     def shown(self, request: RecordedRequest, parts: tuple[RequestPart, ...]) -> tuple[RequestPart, ...]:
-        """Return the parts of a request with what is frozen as it was."""
+        """Return the parts of a request, with frozen layers as they were."""
         where = request.where
         for layer_id, turns in self._turns.items():
             origin = f"layer:{layer_id}"
@@ -218,7 +218,7 @@ def _is_head(part: RequestPart) -> bool:
 
 
 def _before_question(rest: Sequence[RequestPart], behind: Sequence[RequestPart]) -> Iterable[RequestPart]:
-    """Return the history with what stands before its latest user message."""
+    """Return the history, with the parts before its latest user message."""
     for at in range(len(rest) - 1, -1, -1):
         part = rest[at]
         user = None if part.origin != "history" or isinstance(part.body, str) else latest_user(part.body)

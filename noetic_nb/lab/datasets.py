@@ -378,7 +378,7 @@ def agentdojo(suite: str, n: int | None = None) -> list[Run]:
 
 
 def describe() -> pandas.DataFrame:
-    """Return one row for each data set: what the package holds, and what can be read from a download.
+    """Return one row for each data set: its packaged runs, and those that can be read from a download.
 
     Returns
     -------

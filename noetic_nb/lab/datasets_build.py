@@ -96,7 +96,7 @@ def build_agentdojo(source: Path, target: Path) -> int:
 
 
 def contents() -> list[dict[str, Any]]:
-    """Return what the package holds, a row for each set: the numbers of `datasets.describe`."""
+    """Return the packaged contents, a row for each set: the numbers of `datasets.describe`."""
     sets: dict[str, Callable[[], Iterable[Run]]] = {
         "airline": datasets.airline,
         "retail": datasets.retail,
@@ -117,7 +117,7 @@ def contents() -> list[dict[str, Any]]:
 
 
 def build_all(source: Path, target: Path = DATA) -> int:
-    """Write all that is packaged, and what `contents` says of it where that is the package's own folder."""
+    """Write all packaged data; in the package's own folder, write the table of `contents` too."""
     size = build(source / "tau-airline" / "trajectories.json.gz", target)
     size += build_tau2(source / "tau2", target) + build_agentdojo(source / "agentdojo", target)
     if target == DATA:

@@ -1,4 +1,4 @@
-"""Dialogues with questions whose evidence is known: made from a seed, or read from what a user has downloaded."""
+"""Dialogues with questions whose evidence is known: made from a seed, or read from a downloaded file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Dialogue", "Evidence", "Question", "as_dialogues", "load_longmemeval
 
 
 class Evidence(NamedTuple):
-    """What must have been sent for a question to be answered."""
+    """The text that must have been sent for a question to be answered."""
 
     item: str
     """The id of the item that says it."""
@@ -38,7 +38,7 @@ class Question(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Dialogue:
-    """What was said, session by session; a session is a thread of its own, all of them are of one resource.
+    """A dialogue, session by session; a session is a thread of its own, and all belong to one resource.
 
     Parameters
     ----------

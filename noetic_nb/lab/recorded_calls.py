@@ -67,7 +67,7 @@ class RecordedCall:
 
 @dataclass(slots=True)
 class _Execution:
-    """What one execution had done so far."""
+    """The calls of one execution so far."""
 
     resource_id: str | None
     usage: Usage = field(default_factory=lambda: Usage(0, 0))

@@ -1,4 +1,4 @@
-"""Replay a recorded run through a regulator: what it would have decided where there was none, or another one.
+"""Replay a recorded run through a regulator: its decisions where there was none, or another one.
 
 No model is called and no tool is run. A fork of the regulator observes the recorded events in their order, so the one that
 is passed in learns nothing; time is the run's, so that "within so many seconds" means what it meant then.

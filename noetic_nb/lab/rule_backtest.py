@@ -1,4 +1,4 @@
-"""What rules would have done to everything recorded so far: a diff of decisions, without a model and without a tool.
+"""The effect of rules on everything recorded so far: a diff of decisions, without a model and without a tool.
 
 The past stands as it was. A call that a candidate denies is still in the history of the calls after it.
 """
@@ -62,7 +62,7 @@ def _change(before: TrialResult, after: TrialResult) -> Change:
 
 
 class Trials:
-    """Recorded calls, ready for one candidate after another: what an editor holds while someone types.
+    """Recorded calls, ready for one candidate after another, such as the drafts of an editor.
 
     Parameters
     ----------
@@ -103,12 +103,12 @@ class Trials:
     def results(
         self, rules: Any, *, stop: Callable[[], bool] | None = None, work: Work | None = None
     ) -> list[TrialResult]:
-        """Return what rules decide on each call, or on the first ones if the work was interrupted."""
+        """Return the decisions of rules on each call, or on the first ones if the work was interrupted."""
         snapshot = as_snapshot(rules)
         return try_rules(snapshot, self.calls, policy=self._policy, judge=self._judge, stop=stop, work=work)
 
     def diff(self, rules: Any, candidate: Any, *, stop: Callable[[], bool] | None = None) -> pandas.DataFrame:
-        """Return what a candidate changes; see `backtest`."""
+        """Return the changes of a candidate; see `backtest`."""
         snapshot = as_snapshot(rules)
         other = candidate_snapshot(snapshot, candidate)
         # The rules in force are evaluated once; while someone types only the candidate changes.
@@ -175,7 +175,7 @@ def backtest(
     max_retries: int = 1,
     on_unknown: OnUnknown = "error",
 ) -> pandas.DataFrame:
-    """Evaluate rules on every recorded call and response, and return what a candidate would change.
+    """Evaluate rules on every recorded call and response, and return the changes of a candidate.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Check rules: what never happens, what always happens, what is misspelt, and what two rules make of each other.
+"""Check rules: conditions that never or always hold, misspelt names, and conflicts between two rules.
 
 Some findings come from the text of the rules, some from evaluating them on recorded runs. What follows from data holds for
 that data: a rule that never fires on it may be the one that is needed tomorrow.
@@ -50,7 +50,7 @@ _OF_TEXT: Final = frozenset({"missing_guidance", "unknown_tool", "unknown_argume
 
 @dataclass(frozen=True, slots=True)
 class LintFinding:
-    """Which rule, what is wrong, why, and what to do about it.
+    """A rule, its problem, the reason, and the remedy.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def _schema(given: Any) -> Any:
 
 @dataclass(slots=True)
 class _RuleResults:
-    """One rule evaluated alone: on which of the recorded calls, and what it decided."""
+    """One rule evaluated alone: the recorded calls it matched, and its decisions."""
 
     rule: SteeringRule
     places: Sequence[int]
@@ -266,7 +266,7 @@ def _contradicts(one: SteeringRule, other: SteeringRule, on_data: _Pair | None) 
 
 
 def _pair_findings(rules: Sequence[SteeringRule], alone: Sequence[_RuleResults]) -> Iterator[LintFinding]:
-    """Yield what is wrong between rules; a shadowed rule is not reported as a contradiction as well."""
+    """Yield the problems between rules; a shadowed rule is not reported as a contradiction as well."""
     for place, later in enumerate(rules):
         shadowed = False
         for before, earlier in enumerate(rules[:place]):

@@ -35,7 +35,7 @@ LIMITS_S: Final = {point: milliseconds / 1_000 for point, milliseconds in TIMEOU
 
 @dataclass(slots=True)
 class TrialResult:
-    """What rules decide on one recorded call."""
+    """The decision of rules on one recorded call."""
 
     decision: SteeringDecision
     error: str | None = None
@@ -51,7 +51,7 @@ class Written(Protocol):
         ...
 
     def took(self, call: RecordedCall, decision: SteeringDecision) -> None:
-        """Write what was decided."""
+        """Write a decision to the ledger."""
         ...
 
 
@@ -143,7 +143,7 @@ def candidate_snapshot(rules: RuleSnapshot, candidate: Any) -> RuleSnapshot:
 
 
 class _Trial:
-    """One set of rules, and what of it can be evaluated."""
+    """One set of rules, and its evaluable parts."""
 
     def __init__(self, rules: RuleSnapshot, policy: Policy, judge: ModelClient | None) -> None:
         self.judge = judge
@@ -233,7 +233,7 @@ def try_rules(
     ledger: Callable[[], Written] | None = None,
     work: Work | None = None,
 ) -> list[TrialResult]:
-    """Return what rules decide on each recorded call.
+    """Return the decisions of rules on each recorded call.
 
     Without a `judge`, such as a cassette, the rules that need one are skipped. `stop` is checked between calls: True
     ends the work with `asyncio.CancelledError`. `ledger` makes what rules find in ``call.state``. `work` counts the calls; if it
@@ -279,7 +279,7 @@ async def _try_in_loop(
 def _in_turn(
     calls: Sequence[RecordedCall], stop: Callable[[], bool] | None, written: Written | None
 ) -> Iterator[RecordedCall]:
-    """Yield each call with what rules have written by then, until `stop` says so."""
+    """Yield each call with the ledger that rules have written by then, until `stop` says so."""
     for call in calls:
         if stop is not None and stop():
             raise asyncio.CancelledError

@@ -1,4 +1,4 @@
-"""What a layer is given is checked when it is given: functions for their parameters, embedders also for what they return.
+"""Check the arguments of a layer when they are given: functions for their parameters, embedders also for their return values.
 
 An embedder is called once with two words. An async one is run as far as it comes without an event loop: what needs a
 network stops there before it begins, and is checked at its first use.
@@ -119,7 +119,7 @@ _UNKNOWN: Final = object()
 
 
 def _first_answer(function: Embed) -> Any:
-    """Return what an embedder answers, `_UNKNOWN` where that takes an event loop."""
+    """Return the answer of an embedder, `_UNKNOWN` where that takes an event loop."""
     found = function(list(_PROBE))
     if not hasattr(found, "__await__"):
         return found

@@ -1,4 +1,4 @@
-"""What a layer chose among when it recalled, for whoever asks: nothing is gathered where nobody listens."""
+"""The candidates of a layer's recall, for listeners: nothing is gathered without one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _LISTENING: ContextVar[list[Considered] | None] = ContextVar("noetic_nb_consider
 
 @contextmanager
 def considering() -> Iterator[list[Considered]]:
-    """Gather what the layers that are recalled meanwhile choose among.
+    """Gather the candidates of the layers that are recalled inside the block.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def consider(
     min_score: float | None = None,
     beside: Callable[[], int] | None = None,
 ) -> None:
-    """Report what a layer chooses among, best first; `hits` is called only where somebody listens."""
+    """Report the candidates of a layer, best first; `hits` is called only where there is a listener."""
     found = _LISTENING.get()
     if found is not None:
         taken = 0 if beside is None else beside()

@@ -102,7 +102,7 @@ def entity_memory(
     budget: BudgetConfig = None,
     slot: float = Slot.ENTITY,
 ) -> MemoryLayer[EntityHandle]:
-    """Make a layer that keeps facts by the name of what they are about.
+    """Make a layer that keeps facts by the name of their subject.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ class _Keeping:
 
 
 def _told(name: Any, given: Any) -> list[tuple[str, str]]:
-    """Return facts as pairs: what each is about, nothing where it does not say, and the fact."""
+    """Return facts as pairs: the subject of each, empty where it has none, and the fact."""
     told: list[tuple[str, str]] = []
     for one in (None,) if isinstance(given, str) else given:
         pair: Any = ("", one) if isinstance(one, str) else one
@@ -267,7 +267,7 @@ def _told(name: Any, given: Any) -> list[tuple[str, str]]:
 
 
 def strength(times: Sequence[float], now_ms: float, half_life_days: float) -> float:
-    """Return what a fact counts for: the sum of ``0.5 ** (age / half-life)`` over the times at which it was told.
+    """Return the weight of a fact: the sum of ``0.5 ** (age / half-life)`` over the times at which it was stated.
 
     A time that is still to come, after a clock was set back, counts as now.
 

@@ -1,4 +1,4 @@
-"""Episodic memory: what became of past executions, one summary each."""
+"""Episodic memory: the outcomes of past executions, one summary each."""
 
 from __future__ import annotations
 

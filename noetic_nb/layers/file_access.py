@@ -32,7 +32,7 @@ Problem = Literal["absolute", "outside", "extension", "symlink", "missing", "siz
 
 @dataclass(frozen=True, slots=True)
 class FileRead:
-    """What came of reading one file."""
+    """The result of reading one file."""
 
     path: str
     text: str | None
@@ -76,7 +76,7 @@ def link_references(text: str) -> str:
 def read_reference(
     fs: Any, folder: str, path: str, *, extensions: frozenset[str], max_bytes: int, follow_symlinks: bool
 ) -> FileRead:
-    """Read a file below a folder of a filesystem; what keeps it from being read is part of the answer and never raises.
+    """Read a file below a folder of a filesystem; a failure is part of the answer and never raises.
 
     Two spellings of one file have one path in the answer.
     """

@@ -1,4 +1,4 @@
-"""What the built-in layers provide to code, as types: ``ctx.memory[notes].update(...)`` is completed and checked by editors.
+"""The handles of built-in layers for code, as types: ``ctx.memory[notes].update(...)`` is completed and checked by editors.
 
 Data is an attribute, a copy at each look; a function is an async method that passes the same rules as a call of the model.
 """
@@ -62,7 +62,7 @@ class EntityHandle(Protocol):
 
     @property
     def entities(self) -> dict[str, Any]:
-        """Facts by the name of what they are about."""
+        """Facts by the name of their subject."""
 
     @property
     def superseded(self) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class PlanHandle(Protocol):
 
     @property
     def status(self) -> dict[str, Any]:
-        """Phase, version, and what there is of the plan."""
+        """Phase, version, and the plan so far."""
 
     async def enter_plan_mode(self, *, goal: str | None = None) -> str:
         """Begin to make a plan before acting."""
@@ -143,7 +143,7 @@ class ProceduresHandle(Protocol):
 
     @property
     def procedures(self) -> Any:
-        """What was learned."""
+        """The learned procedures."""
 
     async def learn(self, *, name: str, when: str, steps: Sequence[str]) -> str:
         """Keep how something is done."""

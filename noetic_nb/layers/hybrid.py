@@ -85,7 +85,7 @@ class HybridRecall(MessageRecall):
     """The hooks of one layer."""
 
     async def ranked(self, index: MessageIndex, query: str, hidden: set[str], ctx: ExecutionContext) -> list[int]:
-        """Return the positions of what shares words with a query or is near to it, best first."""
+        """Return the positions of messages that share words with a query or are near to it, best first."""
         try:
             near = await super().ranked(index, query, hidden, ctx)
         except NoeticError as exc:
@@ -103,11 +103,11 @@ class HybridRecall(MessageRecall):
         return fused([near, index.worded])
 
     def report(self, index: MessageIndex, order: Sequence[int], hidden: set[str]) -> None:
-        """Report what was chosen among, with its cosine: in the joint order, then what is not near enough, nearest first."""
+        """Report the candidates with their cosine: in the joint order, then those that are not near enough, nearest first."""
         consider(self.layer_id, self.tag, lambda: self.all_hits(index, order, hidden), top_k=self.top_k)
 
     def all_hits(self, index: MessageIndex, order: Sequence[int], hidden: set[str]) -> list[Hit]:
-        """Return every message that could be recalled, what is not near enough with what it would stand behind if it were.
+        """Return every message that could be recalled; one that is not near enough comes with its rank if it were.
 
         A smaller threshold lets in all that is as near, and changes the joint order of what was there already.
         """

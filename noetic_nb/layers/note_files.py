@@ -93,7 +93,7 @@ class _Rename(Arguments):
 
 
 class _Refused(Exception):
-    """What was asked cannot be done; the message is what the model reads."""
+    """The request cannot be carried out; the message is the text for the model."""
 
 
 _EMPTY: Final[dict[str, Any]] = {"files": {}}
@@ -195,7 +195,7 @@ Files = dict[str, str]
 
 
 class _Notes:
-    """What can be done with the files of a state: each function returns the files afterwards and an answer."""
+    """The operations on the files of a state: each function returns the files afterwards and an answer."""
 
     def __init__(self, max_files: int, max_file_chars: int, max_chars: int) -> None:
         self.max_files = max_files
@@ -312,7 +312,7 @@ def _path(given: str) -> str:
 
 
 def _key(path: str) -> str:
-    """Return what two paths have in common that a reader, or another file system, takes for the same."""
+    """Return the common key of two paths that a reader, or another file system, takes for the same."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", path).casefold())
 
 

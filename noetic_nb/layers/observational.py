@@ -129,7 +129,7 @@ def observational_memory(
 async def _observe(
     texts: Sequence[str], observer: Observer | None, model: str | None, ctx: ExecutionContext
 ) -> list[str]:
-    """Return what is worth keeping of some texts: by the observer, by the model, or the texts themselves."""
+    """Return the observations of some texts: by the observer, by the model, or the texts themselves."""
     found: Any = texts
     if observer is not None:
         found = await awaited(observer(tuple(texts)))

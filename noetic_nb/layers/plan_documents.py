@@ -34,7 +34,7 @@ class PlanProblem(ValueError):
 
 
 def slug_problem(name: str) -> str | None:
-    """Return what is wrong with the name of a workflow, None where nothing is.
+    """Return the fault of the name of a workflow, None where there is none.
 
     Examples
     --------

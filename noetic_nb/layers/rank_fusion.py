@@ -16,7 +16,7 @@ K: Final = 60
 
 
 def fused(rankings: Sequence[Sequence[T]]) -> list[T]:
-    """Return what stands in any of several rankings, by the sum of ``1 / (60 + rank)``, rank from 1.
+    """Return the members of several rankings, by the sum of ``1 / (60 + rank)``, rank from 1.
 
     Of two with the same sum, the one that a ranking names first stands first, and of the rankings the first.
 

@@ -154,7 +154,7 @@ def regulator_of(layer: MemoryLayer) -> Regulator | None:
 
 @dataclass(slots=True)
 class _Execution:
-    """What is known of the execution that is a thread's turn while it runs."""
+    """The state of the execution that is a thread's turn while it runs."""
 
     id: str
     started: bool = False
@@ -192,7 +192,7 @@ class _Regulation:
         return found
 
     async def load_person(self, ctx: ExecutionContext, stored: Any) -> None:
-        """Load what is known of a person, once per process."""
+        """Load the knowledge about a person, once per process."""
         key = resolve_scope_key("resource", ctx)
         if key in self.people or stored is None:
             return
@@ -302,7 +302,7 @@ class _Regulation:
         await p.storage.set("state", _snapshot(regulator))
 
     def on_edit(self, ctx: ExecutionContext, state: Any) -> Callable[[], None]:
-        """Replace what the regulators of a person know, in every thread, by an edited state."""
+        """Replace the knowledge of a person's regulators, in every thread, by an edited state."""
         edited = None if state is None else Regulator.from_json(compact_json(state)).person
         known = self.people.get(resolve_scope_key("resource", ctx))
 
@@ -380,5 +380,5 @@ def _checked(grade: Any) -> float | None:
 
 
 def _snapshot(regulator: Regulator) -> Any:
-    """Return what is known of the person, as JSON data."""
+    """Return the knowledge about the person, as JSON data."""
     return json.loads(regulator.export_json())

@@ -70,7 +70,7 @@ class _Result(NamedTuple):
 
 @dataclass(slots=True)
 class _Walk:
-    """What clearing a log comes to, item by item."""
+    """The result of clearing a log, item by item."""
 
     seen: list[Item] = field(default_factory=list)
     shown: int = 0
@@ -166,7 +166,7 @@ class _ResultClearing:
     live: dict[str, _Walk] = field(default_factory=dict)
 
     def walked(self, items: Sequence[Item], ctx: ExecutionContext) -> _Walk:
-        """Return what clearing a log comes to; of one that has only grown, what is new is looked at."""
+        """Return the result of clearing a log; of one that has only grown, only new items are looked at."""
         walk = self.live.get(ctx.execution_id)
         size = 0 if walk is None else len(walk.seen)
         if walk is None or size > len(items) or (size and walk.seen[-1] is not items[size - 1]):
@@ -206,7 +206,7 @@ class _ResultClearing:
                 walk.due_tokens += result.freed
 
     def stub(self, item: Item, number: int, name: str, size: int) -> Item:
-        """Return what is sent in place of a result: the same item, so that its call has its output."""
+        """Return the item sent in place of a result: the same item, so that its call has its output."""
         own = f"{self.layer_id}/read_result"
         # What was read again is read once more under its first number. Short: there is one for each result that was cleared.
         again = "" if skeleton(name) == skeleton(own) else f" {own} shows it again."

@@ -1,4 +1,4 @@
-"""What the built-in layers keep and take, as schemas, and the hooks that follow from a schema alone.
+"""The states and arguments of the built-in layers, as schemas, and the hooks that follow from a schema alone.
 
 A stored value of another shape is never taken for an empty one: it is an error of ``init``.
 """
@@ -18,14 +18,14 @@ __all__ = ["Arguments", "StoredState", "copy_to_child", "init_hook", "load_state
 
 
 class Arguments(BaseModel):
-    """The arguments of a layer's function; field notes are what the model reads."""
+    """The arguments of a layer's function; field notes are the text for the model."""
 
     # Unknown arguments are refused, so that the model learns of its mistake; the notes are read with the first use.
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True, defer_build=True)
 
 
 class StoredState(BaseModel):
-    """What the state of a layer looks like as JSON; only ever used to check it."""
+    """The form of a layer's state as JSON; only ever used to check it."""
 
     # Strict: a layer's own state reads back with just these types, so anything else was written by something else.
     model_config = ConfigDict(strict=True, extra="forbid", defer_build=True)

@@ -219,7 +219,7 @@ def recalling(
 
 
 def _unknown(log: Sequence[Item], index: MessageIndex, thread_id: str) -> list[Item]:
-    """Return the end of a log that is not indexed yet; what is indexed ends the search, so this is O(new items)."""
+    """Return the end of a log that is not indexed yet; an indexed item ends the search, so this is O(new items)."""
     found: list[Item] = []
     for position in range(len(log) - 1, -1, -1):
         if any(key in index.ids for key, _, _ in _messages(log[position : position + 1], thread_id)):
@@ -286,7 +286,7 @@ class MessageRecall:
     known: OrderedDict[tuple[int, str], MessageIndex] = field(default_factory=OrderedDict)
 
     async def init(self, p: InitParams) -> dict[str, Any]:
-        """Load what is stored."""
+        """Load the stored state."""
         await load_state(p, _State, {"count": 0}, layer_id=self.layer_id)
         return {"state": {"count": await self.open(p)}}
 
@@ -311,7 +311,7 @@ class MessageRecall:
         return tagged(self.tag, "\n".join(index.lines(chosen))) if chosen else None
 
     async def store(self, p: StoreParams) -> dict[str, Any] | None:
-        """Index what was said."""
+        """Index the new messages."""
         index = self.live.get(p.ctx.execution_id)
         if index is None:
             return None
@@ -329,7 +329,7 @@ class MessageRecall:
         return {"result": found}
 
     async def open(self, p: InitParams) -> int:
-        """Bring the index of a scope up to what is stored; returns how much is in it."""
+        """Bring the index of a scope up to the stored state; returns its length."""
         if self.scope == "execution":
             self.live[p.ctx.execution_id] = MessageIndex(None)
             return 0
@@ -381,7 +381,7 @@ class MessageRecall:
         return len(fresh)
 
     async def nearest(self, index: MessageIndex, query: str, hidden: set[str], ctx: ExecutionContext) -> list[int]:
-        """Return positions of what answers a query best, best first, each hit followed by its neighbours."""
+        """Return positions of the best answers to a query, best first, each hit followed by its neighbours."""
         return self.chosen(index, await self.ranked(index, query, hidden, ctx), hidden)
 
     def chosen(self, index: MessageIndex, order: Sequence[int], hidden: set[str]) -> list[int]:
@@ -401,12 +401,12 @@ class MessageRecall:
         return around
 
     def hit(self, index: MessageIndex, position: int, hidden: set[str], score: float | None) -> Hit:
-        """Return a hit as whoever looks at what was considered gets it."""
+        """Return a hit as a listener of candidates gets it."""
         at = self.along(index, position, hidden)
         return Hit(tuple(zip(at, index.lines(at), strict=True)), score)
 
     def report(self, index: MessageIndex, order: Sequence[int], hidden: set[str]) -> None:
-        """Report what was chosen among: every message with its score."""
+        """Report the candidates: every message with its score."""
         consider(
             self.layer_id,
             self.tag,
@@ -418,7 +418,7 @@ class MessageRecall:
         )
 
     async def ranked(self, index: MessageIndex, query: str, hidden: set[str], ctx: ExecutionContext) -> list[int]:
-        """Return positions of what is near to a query, nearest first."""
+        """Return positions of the messages near a query, nearest first."""
         (wanted,) = await embed(self.embedder, [query])
         # Hashed words leave most places empty, so only those of the query are looked at: thousands of messages in a few
         # milliseconds, without a numerical library.

@@ -151,7 +151,7 @@ def _on_complete(p: CompleteParams) -> dict[str, Any]:
 
 
 def _merged(p: ReturnParams, merge_data: str) -> dict[str, Any]:
-    """Return the parent's state with what a child added to its own."""
+    """Return the parent's state with the additions of a child to its own."""
     parent, child = p.parent_state or _EMPTY, p.child_state
     data = child["data"] if merge_data == "shallow" else {p.child_ctx.execution_id: child["data"]}
     # What the child inherited comes back with it; only what is new counts.

@@ -1,4 +1,4 @@
-"""Temporal memory: what day it is, and facts that hold at a time."""
+"""Temporal memory: the current date, and facts that hold at a time."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ Check: TypeAlias = Callable[[Any], object]
 
 @runtime_checkable
 class Schema(Protocol):
-    """What checks values without being a type."""
+    """A validator of values that is not a type."""
 
     def check(self, value: Any) -> object:
         """Return a value that fits; raises `ValueError`."""

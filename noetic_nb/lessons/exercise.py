@@ -1,4 +1,4 @@
-"""What an exercise is, and what is said of an answer."""
+"""An exercise, and the verdict on an answer."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Exercise:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What `check` says of an answer; true where it is right.
+    """The verdict of `check` on an answer; true where it is right.
 
     Parameters
     ----------

@@ -79,7 +79,7 @@ _ORDERS: Final[tuple[tuple[tuple[str, dict[str, Any], bool], ...], ...]] = (
 
 
 def _office() -> tuple[dict[str, Callable[..., str]], list[str]]:
-    """Return three tools by name, and the list of what they did."""
+    """Return three tools by name, and the list of their calls."""
     ran: list[str] = []
 
     def ship(country: str, parcels: int = 1) -> str:

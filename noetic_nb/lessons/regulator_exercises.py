@@ -1,4 +1,4 @@
-"""Exercises on the regulator: answers that get worse, a threshold from recorded runs, and what a stop is worth."""
+"""Exercises on the regulator: answers that get worse, a threshold from recorded runs, and the value of a stop."""
 
 from __future__ import annotations
 

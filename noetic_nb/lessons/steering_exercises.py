@@ -27,7 +27,7 @@ _CONTACTS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """What the user says, what the agent calls, and which calls must run."""
+    """The user's message, the calls of the agent, and the calls that must run."""
 
     says: str
     calls: tuple[CallTool, ...]
@@ -46,7 +46,7 @@ def send_money(recipient: str, amount: float) -> str:
 
 @tool
 def quote(amount: float) -> str:
-    """Say what an amount is in euros."""
+    """Return an amount in euros as text."""
     return f"{amount * 0.9:.2f}"
 
 
@@ -73,7 +73,7 @@ def _shown(call: CallTool) -> str:
 
 
 def _examiner(turns: Sequence[_Turn]) -> Callable[[Any], Awaitable[str | None]]:
-    """Return what lets an answer fill a book for each turn and compares which calls run with which must."""
+    """Return an examiner: it lets an answer fill a book for each turn, and compares the calls that run with those that must."""
 
     async def examine(answer: Any) -> str | None:
         for turn in turns:

@@ -119,14 +119,14 @@ _Bank = list[tuple[Any, float]]
 
 
 class _Cut:
-    """What is left at a moment when the power fails: the storage, and what the bank knows."""
+    """The state that is left when the power fails: the storage, and the bank's records."""
 
     def __init__(self, storage: dict[str, Any], bank: _Bank) -> None:
         self.storage, self.bank = storage, bank
 
 
 def _cashier(amounts: Sequence[float]) -> Callable[[Any], Any]:
-    """Return a model that pays one amount after the other: a function of what it is sent."""
+    """Return a model that pays one amount after the other: a function of the request."""
 
     def reply(request: Any) -> Any:
         done = sum(item.get("type") == "function_call_output" for item in request.items)
@@ -137,7 +137,7 @@ def _cashier(amounts: Sequence[float]) -> Callable[[Any], Any]:
 
 
 async def _paid(answer: Any, amounts: Sequence[float], turns: int, cuts: list[_Cut], cut: _Cut | None) -> _Bank:
-    """Pay in some turns, or go on after a cut; return what the bank knows, and note each moment of the way in `cuts`."""
+    """Pay in some turns, or go on after a cut; return the bank's records, and note each moment of the way in `cuts`."""
     storage, bank = InMemoryStorage(), list(cut.bank) if cut else []
     for key, value in (cut.storage if cut else {}).items():
         await storage.set(key, value)

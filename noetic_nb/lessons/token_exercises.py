@@ -1,4 +1,4 @@
-"""Exercises on what tokens cost: the bill of a conversation, what of a request is cached, and an arrangement that keeps it."""
+"""Exercises on the cost of tokens: the bill of a conversation, cached parts of a request, and an order that keeps the cache."""
 
 from __future__ import annotations
 

@@ -43,12 +43,12 @@ async def _examined(exercise: Exercise, answer: Any) -> str | None:
 
 
 def examined(exercise: Exercise, answer: Any) -> str | None:
-    """Return what is wrong with an answer, None where it is right; counts no try."""
+    """Return the fault of an answer, None where it is right; counts no try."""
     return run_sync(_examined(exercise, answer))
 
 
 def check(exercise: str, answer: Any) -> Verdict:
-    """Say whether an answer is right, and if it is not, what is wrong; each further try tells one more hint.
+    """Tell whether an answer is right, and if it is not, its fault; each further try gives one more hint.
 
     Parameters
     ----------

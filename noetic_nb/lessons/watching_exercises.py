@@ -1,4 +1,4 @@
-"""Exercises on agents of one's own: what a rule would have prevented, tools behind rules, and whose calls count together."""
+"""Exercises on your own agents: the effect of a rule, tools behind rules, and the calls that are counted together."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ _CALLS: Final[tuple[tuple[tuple[str, str, float, bool], ...], ...]] = (
 
 
 def _shop() -> tuple[list[Callable[..., str]], list[str]]:
-    """Return two tools, and the list of what they did."""
+    """Return two tools, and the list of their calls."""
     ran: list[str] = []
 
     def look_up(order: str) -> str:
-        """Say what is known of an order."""
+        """Return the facts about an order."""
         ran.append("look_up")
         return _KNOWN.get(order, "No such order.")
 

@@ -1,4 +1,4 @@
-"""Exercises on asking what-if: what an open replay is sure of, differences in pairs, and where to fork."""
+"""Exercises on what-if questions: certainty of an open replay, differences in pairs, and the place of a fork."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ FINITE_SHARE_OF_POOL: Final = 0.5
 
 
 class LayerAllocation(NamedTuple):
-    """What one layer may spend on recall, in tokens."""
+    """The tokens that one layer may spend on recall."""
 
     layer_id: str
     allocated: float
@@ -144,7 +144,7 @@ def _split(layers: Sequence[MemoryLayer], total: float, system: float, reserve: 
 
 
 def _shares(headrooms: Sequence[float], pool: float) -> list[float]:
-    """Return each layer's share of the pool by headroom; what is clipped later goes to no layer."""
+    """Return each layer's share of the pool by headroom; a share clipped later goes to no layer."""
     finite = sum(room for room in headrooms if room != math.inf)
     unlimited = sum(1 for room in headrooms if room == math.inf)
     if pool == math.inf:

@@ -56,7 +56,7 @@ class CallsSoFar(tuple[PastCall, ...]):
     _version: int
 
     def now(self) -> CallsSoFar:
-        """Return the same calls with what has happened since, and those that were let through meanwhile."""
+        """Return the same calls with later outcomes, and those that were let through meanwhile."""
         return self if self._version == self._history.version else self._history.so_far(self._own)
 
 

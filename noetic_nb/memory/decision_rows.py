@@ -1,4 +1,4 @@
-"""What a run keeps of a decision, without secrets: a row of its ledger."""
+"""The record of a decision in a run, without secrets: a row of its ledger."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def shown_matches(matched: Sequence[str], text: str) -> tuple[str, ...]:
 
 
 def fault_text(error: BaseException, point: str) -> str:
-    """Return why a rule could not be evaluated, for people who read the ledger.
+    """Return why a rule could not be evaluated, for readers of the ledger.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def record_decision(
     faults: Faults = (),
     times: RuleTimes = NO_TIMES,
 ) -> None:
-    """Put a decision into the run's ledger: all of a layer that enforces, of others what is more than an allow."""
+    """Put a decision into the run's ledger: all of a layer that enforces, of others only more than an allow."""
     if runner.traces.sink is None or not (layer.enforces or decision.action is not SteeringAction.ALLOW):
         return
     name, args = params[:2] if isinstance(params, BeforeToolCallParams) else (None, None)

@@ -1,4 +1,4 @@
-"""Layers collected for an agent, and what they provide to code: by the layer itself, which is typed, or by its id."""
+"""Layers collected for an agent, and their data and functions for code: by the layer itself, which is typed, or by its id."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ H = TypeVar("H")
 
 
 class TypedMemory(Mapping[str, Any]):
-    """What layers provide within an execution.
+    """The data and functions of layers within an execution.
 
     ``memory[notes]`` has the type that the layer ``notes`` was declared with, ``memory["notes"]`` is anything.
     """
@@ -31,7 +31,7 @@ class TypedMemory(Mapping[str, Any]):
     def __getitem__(self, layer: str, /) -> Any: ...
     @abstractmethod
     def __getitem__(self, layer: Any, /) -> Any:
-        """Return what a layer provides: data as attributes, functions as async methods."""
+        """Return the handle of a layer: data as attributes, functions as async methods."""
 
     def __contains__(self, layer: object) -> bool:
         return id_of(layer) in tuple(self)
@@ -45,7 +45,7 @@ class HasMemory(Protocol):
 
     @property
     def memory(self) -> TypedMemory:
-        """What layers provide."""
+        """The data and functions of layers."""
         ...
 
 
@@ -135,7 +135,7 @@ class MemoryConfig:
         return len(self.layers)
 
     def view(self, ctx: HasMemory) -> TypedMemory:
-        """Return what these layers provide within an execution, typed: ``view(ctx)[notes].update(...)`` for ``notes`` of them.
+        """Return the handles of these layers within an execution, typed: ``view(ctx)[notes].update(...)`` for ``notes`` of them.
 
         Parameters
         ----------
@@ -151,7 +151,7 @@ class MemoryConfig:
 
 
 def memory(layers: Iterable[MemoryLayer]) -> MemoryConfig:
-    """Collect layers for an agent or a spawn; `MemoryConfig.view` reads what they provide.
+    """Collect layers for an agent or a spawn; `MemoryConfig.view` reads their data and functions.
 
     Raises
     ------

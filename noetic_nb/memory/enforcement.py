@@ -144,7 +144,7 @@ def _begin_layer(
     ctx: ExecutionContext,
     default_on_error: OnSteeringError,
 ) -> Any:
-    """Let a layer decide as far as that goes without waiting: its decision, None for no opinion, or what has to be awaited."""
+    """Let a layer decide as far as that goes without waiting: its decision, None for no opinion, or an awaitable."""
     call: Callable[[Any], Any] = getattr(layer.hooks, point)
     start = None
     if runner.traces.sink is None:
@@ -192,7 +192,7 @@ def _not_begun(
     ctx: ExecutionContext,
     default_on_error: OnSteeringError,
 ) -> _Later | None:
-    """Return what it means that a layer takes no part."""
+    """Return the decision for a layer that takes no part."""
     idle: Any = runner.order.idle_reason(layer, ctx.execution_id)
     # A layer that only observes may be missing; one that enforces may not, or its rules would be off unnoticed.
     if not layer.enforces:
@@ -238,7 +238,7 @@ def _ended(
     error: BaseException,
     default_on_error: OnSteeringError,
 ) -> _Later:
-    """Return what follows where a hook was ended: Ctrl-C, the end of the program or of the task go on, but not without a row."""
+    """Return the decision where a hook was ended: Ctrl-C, the end of the program or of the task go on, but not without a row."""
     ended = isinstance(error, KeyboardInterrupt | SystemExit) or is_cancelled()
     return _failed(
         runner,
@@ -262,7 +262,7 @@ def _taken(
     outcome: Outcome,
     default_on_error: OnSteeringError,
 ) -> SteeringDecision | _Later:
-    """Take what a hook decided: write its state and record it; what follows where it failed is to be awaited."""
+    """Handle the decision of a hook: write its state and record it; the handling of a failure is to be awaited."""
     error: BaseException | None = outcome.error
     if error is None:
         decision: SteeringDecision

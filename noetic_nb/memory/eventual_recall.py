@@ -1,4 +1,4 @@
-"""What eventual layers offered last, which is served at once and refreshed in the background when their state is written.
+"""The last offers of eventual layers, served at once and refreshed in the background when their state is written.
 
 A model call waits for such a layer at most once, when there is no value yet.
 """
@@ -29,7 +29,7 @@ _Key: TypeAlias = tuple[str, str]
 
 
 class EventualRecalls(Generic[Offer]):
-    """Keeps what eventual layers offered, by scope: a value is to serve the next execution of the thread."""
+    """Keeps the offers of eventual layers, by scope: a value is to serve the next execution of the thread."""
 
     def __init__(self, runner: HookRunner, layers: Iterable[MemoryLayer]) -> None:
         self.layers: Final = {layer.id: layer for layer in layers}
@@ -44,11 +44,11 @@ class EventualRecalls(Generic[Offer]):
         self._stale: set[_Key] = set()
 
     def begin(self, ctx: ExecutionContext) -> None:
-        """Note an execution, so that what is written before its first recall refreshes the right value."""
+        """Note an execution, so that a state written before its first recall refreshes the right value."""
         self._live[ctx.execution_id] = ctx
 
     async def serve(self, layer: MemoryLayer, params: RecallParams, call: Call[Offer]) -> Offer | None:
-        """Return what a layer offered last; what it offers now where there is nothing yet."""
+        """Return the last offer of a layer; its present offer where there is none yet."""
         key = (resolve_scope_key(layer.scope, params.ctx), layer.id)
         # Noted even where a value is there: a refresh should use the newest query and log.
         self._last_params[key] = (layer, params)
@@ -77,7 +77,7 @@ class EventualRecalls(Generic[Offer]):
             self._cache.popitem(last=False)
 
     def written(self, execution_id: str, layer_id: str, state: Any, hook: str, call: Call[Offer]) -> None:
-        """Refresh what a layer offered: its state was written."""
+        """Refresh the offer of a layer: its state was written."""
         layer = self.layers.get(layer_id)
         ctx = self._live.get(execution_id)
         if layer is None or ctx is None or hook == "recall":
@@ -124,7 +124,7 @@ class EventualRecalls(Generic[Offer]):
             again = key in self._stale
 
     def drop(self, layer_id: str, scope_key: str) -> None:
-        """Forget what a layer last offered in a scope: its state was changed by hand."""
+        """Forget the last offer of a layer in a scope: its state was changed by hand."""
         self._cache.pop((scope_key, layer_id), None)
         self._last_params.pop((scope_key, layer_id), None)
 
@@ -135,7 +135,7 @@ class EventualRecalls(Generic[Offer]):
             await asyncio.gather(*self.refreshing.values(), return_exceptions=True)
 
     def forget(self, execution_id: str) -> None:
-        """Drop what is only of use to an execution that has ended."""
+        """Drop the data that only an ended execution used."""
         self._live.pop(execution_id, None)
         for key, (layer, params) in list(self._last_params.items()):
             # Other scopes outlive the execution, and their values are wanted again.

@@ -1,4 +1,4 @@
-"""What a hook may know about the execution it runs in. Read-only: a layer changes the world through its results."""
+"""The execution as a hook sees it. Read-only: a layer changes the world through its results."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class ExecutionContext:
 
     @classmethod
     def of(cls, facts: dict[str, Any]) -> ExecutionContext:
-        """Return the execution with all of its fields and properties as they are given: for whoever begins many.
+        """Return the execution with all of its fields and properties as they are given: for callers that begin many.
 
         Examples
         --------
@@ -187,7 +187,7 @@ class ExecutionContext:
 
     @property
     def trace(self) -> Trace:
-        """Where a hook notes what it did: ``trace.set_attribute(key, value)``, ``trace.add_event(name, attributes)``."""
+        """The trace of a hook: ``trace.set_attribute(key, value)``, ``trace.add_event(name, attributes)``."""
         return TRACE
 
     # Kept on the object, and so on those that are made further on: several are wanted for each hook.

@@ -1,4 +1,4 @@
-"""What a hook that decides has returned: its decision, its state, and what it says of its rules."""
+"""The result of a hook that decides: its decision, its state, and the facts about its rules."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NO_TIMES: Final = RuleTimes()
 
 
 def read_decision(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | None, Faults, RuleTimes]:
-    """Return the decision, the new state (or `UNSET`), what went wrong, which rules failed and how long each took."""
+    """Return the decision, the new state (or `UNSET`), the error, the failed rules and the duration of each rule."""
     if value is None:
         return ALLOW, UNSET, None, (), NO_TIMES
     # Looked up directly, because this runs before every tool call.
@@ -57,7 +57,7 @@ def read_decision(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | N
 
 
 def _pairs(found: Any, kind: type) -> tuple[tuple[str, Any], ...]:
-    """Return what is said of each rule, and nothing of what somebody else's hook calls by the same name."""
+    """Return the facts about each rule, and nothing of a foreign hook's field of the same name."""
     if type(found) is not tuple:
         return ()
     for pair in found:
@@ -67,5 +67,5 @@ def _pairs(found: Any, kind: type) -> tuple[tuple[str, Any], ...]:
 
 
 def _times(found: Any) -> RuleTimes:
-    """Return the rules and how long each took; of somebody else's hook, what can be read of it."""
+    """Return the rules and the duration of each; of a foreign hook, the readable part."""
     return found if type(found) is RuleTimes else RuleTimes(*zip(*_pairs(found, float), strict=True))

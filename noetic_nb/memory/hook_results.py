@@ -1,4 +1,4 @@
-"""Read what a hook returned: None, a mapping with camelCase or snake_case keys, or a record with those attributes."""
+"""Read the result of a hook: None, a mapping with camelCase or snake_case keys, or a record with those attributes."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def field_of(result: Any, name: str, *, hook: str) -> Any:
 
 
 def state_of(result: Any, *, hook: str) -> Any:
-    """Return the state in a hook's result, or `UNSET`: `field_of` for what nearly every result has.
+    """Return the state in a hook's result, or `UNSET`: `field_of` for the field that nearly every result has.
 
     Examples
     --------
@@ -128,7 +128,7 @@ class MisnamedResult(Warning):
 
 
 def misnamed(result: Any, hook: str, source: str) -> MisnamedResult | None:
-    """Return a warning about what a result has under names that are no field of it, None where it has no such names.
+    """Return a warning about keys of a result that are no field of it, None where it has no such names.
 
     `hook` is one of `FIELDS`, `source` says whose result it is. Of a record only that it has no field at all can be a mistake.
 
@@ -163,7 +163,7 @@ def misnamed(result: Any, hook: str, source: str) -> MisnamedResult | None:
 
 
 class RerenderRequest(NamedTuple):
-    """A layer wants recall to run again: for itself, for its slot and what comes after, or for all.
+    """A request of a layer to run recall again: for itself, for its slot and later ones, or for all.
 
     ``immediate`` means before the next model call, even inside a tool loop; ``batched`` means with the next step.
     """

@@ -1,4 +1,4 @@
-"""Run one hook of one layer: under which limit, what becomes of its result, and what a failure means."""
+"""Run one hook of one layer: its time limit, the handling of its result, and the meaning of a failure."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class HookRunner:
             self.has_stops = True
 
     def check_names(self, result: Any, layer: MemoryLayer, hook: str, ctx: ExecutionContext) -> None:
-        """Report what a hook returned under names that are not read."""
+        """Report the keys of a hook's result that are not read."""
         warning = misnamed(result, hook, f"`{hook}` of layer {layer.id!r}")
         if warning is not None:
             self.state.report(ctx.execution_id, layer.id, hook, warning)
@@ -115,7 +115,7 @@ class HookRunner:
         return stop
 
     def forget(self, execution_id: str) -> None:
-        """Drop what is only of use to an execution that has ended."""
+        """Drop the data that only an ended execution used."""
         if self.has_stops:
             self.take_stop(execution_id)
 
@@ -150,7 +150,7 @@ class HookRunner:
         call: Callable[[Any], Any] | None = None,
         start: float | None = None,
     ) -> Outcome | Coroutine[Any, Any, Outcome]:
-        """Call a hook as far as it goes without waiting; returns its outcome, or what has to be awaited for it.
+        """Call a hook as far as it goes without waiting; returns its outcome, or an awaitable for it.
 
         Raises nothing, except for what ends the program or the task. `read` turns what the hook returned into what the
         caller wants; what it raises counts as an error of the hook. `count` gives the number of items in the trace, from
@@ -204,7 +204,7 @@ class HookRunner:
     def begin_store(
         self, layer: MemoryLayer, params: Any, ctx: ExecutionContext
     ) -> Outcome | tuple[Any] | Coroutine[Any, Any, Outcome]:
-        """Do what `begin` does with ``store``; one that ended well at once gives its state by itself, as the one of a tuple.
+        """Do the same as `begin` with ``store``; one that ended well at once gives its state by itself, as the one of a tuple.
 
         With no more around the hook than it needs: it runs at every step, and nearly none waits here, or returns anything else.
         """
@@ -253,7 +253,7 @@ class HookRunner:
         return (state,)
 
     async def run(self, layer: MemoryLayer, hook: Any, params: Any, ctx: ExecutionContext, **how: Any) -> Outcome:
-        """Do what `begin` does, and wait for it."""
+        """Do the same as `begin`, and wait for it."""
         found = self.begin(layer, hook, params, ctx, **how)
         return found if isinstance(found, Outcome) else await found
 

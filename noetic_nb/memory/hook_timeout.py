@@ -150,7 +150,7 @@ class Unfinished:
         self._waiting = waiting
 
     async def finish(self, layer_id: str, name: str, timeout_ms: float) -> Any:
-        """Return what the hook returns in the end; raises `HookTimeout` where it runs out of time."""
+        """Return the final result of the hook; raises `HookTimeout` where it runs out of time."""
         if self._steps is None:
             return await begun_anew(self._result)
         steps, waiting = self._steps, self._waiting
@@ -170,7 +170,7 @@ class Unfinished:
 
 
 def begun(result: Any, timeout_ms: float) -> Any:
-    """Take what a hook returned, sync or async, as far as it goes without waiting: its result, or `Unfinished` where it waits.
+    """Run a hook, sync or async, as far as it goes without waiting: its result, or `Unfinished` where it waits.
 
     A hook that waits goes on in the task in which it was begun, as what it may have noted of that task is right only there.
 
@@ -197,7 +197,7 @@ def begun(result: Any, timeout_ms: float) -> Any:
 
 
 async def call_apart(result: Awaitable[Any], layer_id: str, name: str, timeout_ms: float) -> Any:
-    """Do what `call_hook` does with what a hook returned; where the caller is driven by hand, it is begun behind that."""
+    """Do the same as `call_hook` with the result of a hook; where the caller is driven by hand, it is begun behind that."""
     await leave_hand()
     return await call_hook(lambda _: result, None, layer_id=layer_id, name=name, timeout_ms=timeout_ms)
 

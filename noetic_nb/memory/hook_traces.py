@@ -15,7 +15,7 @@ __all__ = ["HookTraces"]
 
 
 class HookTraces:
-    """What a sink is told of the hooks of an agent; nothing without one."""
+    """The reports of hooks to a sink; nothing without one."""
 
     def __init__(self, sink: EventSink | None, clock: Clock) -> None:
         self.clock = clock

@@ -1,4 +1,4 @@
-"""Hooks that can tell beforehand that they would do nothing, so that a turn need not prepare what they are called with."""
+"""Hooks that can tell beforehand that they would do nothing, so that a turn need not prepare their arguments."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ It says no where it does not know, as of a layer that goes by another id in a ch
 
 
 class IdleHook:
-    """A hook with what tells whether it would do nothing; where somebody follows the run it is called all the same, or recorded.
+    """A hook with a test whether it would do nothing; where a run is followed it is called all the same, or recorded.
 
     Examples
     --------
@@ -44,7 +44,7 @@ It is given the execution's id, the state as it is kept, the response and the cl
 
 
 class PassingHook:
-    """A hook that judges responses, with what tells that nothing is to be judged, so that it need not be called.
+    """A hook that judges responses, with a test that nothing is to be judged, so that it need not be called.
 
     Examples
     --------

@@ -25,7 +25,7 @@ _log: Final = safe_logger("noetic_nb")
 
 
 class AppendResult(NamedTuple):
-    """What is to be logged, and the re-renders that layers requested."""
+    """The items to be logged, and the re-renders that layers requested."""
 
     items: tuple[Item, ...]
     rerender_requests: tuple[RerenderRequest, ...]
@@ -110,7 +110,7 @@ async def rerender(
     budgets: Mapping[str, float],
     depth: int,
 ) -> tuple[RecallEntry, ...]:
-    """Recall again what the requests name, past any cache; a layer that now offers nothing keeps what it offered.
+    """Recall again for the requests, past any cache; a layer that now offers nothing keeps its offer.
 
     A layer that is recalled in this way may request a re-render itself (``rerender`` in its result); such a chain is cut
     at `MAX_RERENDER_DEPTH`.

@@ -101,7 +101,7 @@ DEFAULT_TIMEOUTS_MS: Final[Mapping[str, float]] = {
 @with_card
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryHooks:
-    """The moments at which a layer is called; what it does not name passes it by.
+    """The moments at which a layer is called; a moment without a hook is skipped.
 
     A hook takes one record, ``p``, is sync or async, and returns None, a mapping, or a record with the fields that are named
     here. Every record has ``p.ctx``, the `ExecutionContext`, and ``p.state``, unless it says otherwise; ``stop=Stop(...)`` in any
@@ -410,7 +410,7 @@ class MemoryLayer(Generic[Handle]):
 
     @property
     def is_guard(self) -> bool:
-        """Whether it has a say in what may be called or answered: every child inherits it."""
+        """Whether it has a say in calls or answers: every child inherits it."""
         return self.hooks.before_tool_call is not None or self.hooks.after_model_call is not None
 
     def timeout_ms(self, hook: str) -> float:

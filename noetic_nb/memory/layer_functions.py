@@ -1,4 +1,4 @@
-"""What a layer offers to code and model: data derived from its state, and functions that read and change it."""
+"""The offers of a layer to code and model: data derived from its state, and functions that read and change it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hooks at the edges of an execution: its beginning, its child executions, what happened meanwhile, and its end."""
+"""The hooks at the edges of an execution: its beginning, its child executions, later reports, and its end."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _target(
 
 
 async def _look(runner: HookRunner, layer: MemoryLayer, target: Target, ctx: ExecutionContext) -> None:
-    """Take what is there now as known, for a layer that reads it itself."""
+    """Take the present state as known, for a layer that reads it itself."""
     try:
         await target.look()
     except Exception as exc:  # the layer's own init meets the same store and decides what that means
@@ -289,7 +289,7 @@ async def run_feedback_hooks(
 def completing(
     runner: HookRunner, ctx: ExecutionContext, view: Sequence[Item], outcome: ExecutionOutcome
 ) -> Steps[None]:
-    """Call every ``on_complete`` in the order of the layers; yields what has to be waited for. Errors are diagnostics."""
+    """Call every ``on_complete`` in the order of the layers; yields awaitables. Errors are diagnostics."""
     states = runner.state
     order = runner.order
     for layer in order.layers_with("on_complete"):
@@ -307,7 +307,7 @@ def completing(
 
 
 def disposing(runner: HookRunner, eventual: EventualRecalls[Any], ctx: ExecutionContext) -> Steps[dict[str, Exception]]:
-    """Call every ``dispose``, last layer first, write out and forget the execution; yields what has to be waited for."""
+    """Call every ``dispose``, last layer first, write out and forget the execution; yields awaitables."""
     states = runner.state
     order = runner.order
     for layer in order.layers_with("dispose"):

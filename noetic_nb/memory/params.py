@@ -1,4 +1,4 @@
-"""What each hook is given: one frozen record per hook.
+"""The parameters of each hook: one frozen record per hook.
 
 State is passed by reference, except to `store`, which gets a copy of its own; results are how state changes.
 """
@@ -66,7 +66,7 @@ class RecallParams(NamedTuple):
 
 @with_card
 class StoreParams(NamedTuple):
-    """The model has responded: keep what matters. `state` is a copy, because stores run at the same time."""
+    """The model has responded: keep the facts worth keeping. `state` is a copy, because stores run at the same time."""
 
     new_items: tuple[Item, ...]
     log: Sequence[Item]
@@ -77,7 +77,7 @@ class StoreParams(NamedTuple):
 
 @with_card
 class SpawnParams(NamedTuple):
-    """A child execution is created: decide what state it starts with."""
+    """A child execution is created: choose the state it starts with."""
 
     parent_state: Any
     child_ctx: ExecutionContext
@@ -85,7 +85,7 @@ class SpawnParams(NamedTuple):
 
 @with_card
 class ReturnParams(NamedTuple):
-    """A child execution has ended: merge what it learned, and pass its result on."""
+    """A child execution has ended: merge its knowledge, and pass its result on."""
 
     child_state: Any
     child_log: Sequence[Item]
@@ -106,7 +106,7 @@ class CompleteParams(NamedTuple):
 
 @with_card
 class DisposeParams(NamedTuple):
-    """Release what the layer holds."""
+    """Release the resources of the layer."""
 
     state: Any
     ctx: ExecutionContext
@@ -170,7 +170,7 @@ class PastCall(_PastCall):
 
     @property
     def args(self) -> Mapping[str, Any]:
-        """What the tool got, as JSON data."""
+        """The arguments of the tool, as JSON data."""
         found: Mapping[str, Any] = own_copy(self[1])
         return found
 
@@ -220,22 +220,22 @@ class BeforeToolCallParams(_BeforeToolCall):
 
     @property
     def tool_args(self) -> Mapping[str, Any]:
-        """What the tool will get, as JSON data."""
+        """The arguments that the tool will get, as JSON data."""
         found: Mapping[str, Any] = own_copy(self[1])
         return found
 
     @property
     def raw_args(self) -> Any:
-        """What the model wrote, as parsed JSON; None where nobody knows."""
+        """The arguments as the model wrote them, as parsed JSON; None where they are not known."""
         return own_copy(self[8])
 
     @property
     def tool_values(self) -> Mapping[str, Any]:
-        """What the tool will get, as Python values."""
+        """The arguments of the tool, as Python values."""
         return self.tool_args if self[10] is None else copied(self[10])
 
     def origin(self, value: Any) -> Origin:
-        """Return who wrote a value first; of a list the member that is trusted least.
+        """Return the first author of a value; of a list the member that is trusted least.
 
         Parameters
         ----------
@@ -264,7 +264,7 @@ class BeforeToolCallParams(_BeforeToolCall):
         return self.provenance().origins(value, self[1])
 
     def is_vouched(self, value: Any, trusted: Sequence[str] = ("user",)) -> bool:
-        """Tell whether all of a value stands in texts of those who are trusted: ``user``, ``tool``, ``tool.field``."""
+        """Tell whether all of a value stands in texts of trusted authors: ``user``, ``tool``, ``tool.field``."""
         if self.provenance is None:
             return not any(True for _ in members(value, self[1]))
         return self.provenance().vouched(value, trusted, self[1])
@@ -315,7 +315,7 @@ class AfterModelCallParams(NamedTuple):
 
     @property
     def answer(self) -> str:
-        """What its reader is told: the texts of its messages, one a line."""
+        """The answer for the reader: the texts of its messages, one a line."""
         return "\n".join(output_texts(self.response.items))
 
     @property
@@ -381,7 +381,7 @@ class OnItemAppendParams(NamedTuple):
 
 @with_card
 class ProjectHistoryParams(NamedTuple):
-    """The history is about to be sent: choose what of it. The log itself never changes."""
+    """The history is about to be sent: choose from it. The log itself never changes."""
 
     items: Sequence[Item]
     ctx: ExecutionContext

@@ -30,7 +30,7 @@ Order: TypeAlias = Literal["slot", "cache"]
 
 @with_card
 class ProjectionPolicy(BaseModel, metaclass=RecordType):
-    """How much may be sent, and what happens to what does not fit.
+    """How much may be sent, and the handling of items that do not fit.
 
     Raises
     ------
@@ -109,7 +109,7 @@ class ProjectionPolicy(BaseModel, metaclass=RecordType):
             )
 
     def view_budget(self, fixed_tokens: float) -> float:
-        """Return the tokens left for items once what is sent anyway, and the reserve, are taken off.
+        """Return the tokens left for items once fixed parts and the reserve are taken off.
 
         Parameters
         ----------
@@ -237,7 +237,7 @@ def assemble_view(
     *,
     tokenizer: Tokenizer = estimate_tokens,
 ) -> list[Item]:
-    """Choose what is sent, in order: system items, layers' items, history.
+    """Choose the items to send, in order: system items, layers' items, history.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ _LIMIT: Final = DEFAULT_TIMEOUTS_MS["recall"]
 
 
 class RecallEntry(NamedTuple):
-    """What one layer offers: its items and the tokens of their text.
+    """The offer of one layer: its items and the tokens of their text.
 
     `dropped` is what its budget had no room for, `places` where each of these stood among all that the layer returned.
     """
@@ -130,7 +130,7 @@ class Recaller:
         only: Iterable[str] | None = None,
         with_empty: bool = False,
     ) -> tuple[RecallEntry, ...]:
-        """Return what the layers offer, in slot order; see `LayerStack.recall`."""
+        """Return the offers of the layers, in slot order; see `LayerStack.recall`."""
         # An execution may recall without `init`, as in a test or where a single step is run.
         served = self.eventual
         if served.layers:
@@ -180,7 +180,7 @@ class Recaller:
     def _begin(
         self, layer: MemoryLayer, params: RecallParams, again: bool
     ) -> RecallEntry | Coroutine[Any, Any, RecallEntry | None] | None:
-        """Do what `HookRunner.begin` does, with no more around the hook than it needs: recall runs at every step."""
+        """Do the same as `HookRunner.begin`, with as little around the hook as possible: recall runs at every step."""
         runner, token, start = self._runner, None, 0.0
         notes: HookNotes | None = None
         hook: Any = layer.hooks.recall

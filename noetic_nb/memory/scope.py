@@ -17,7 +17,7 @@ GLOBAL_KEY: Final = "__global__"
 
 
 class HasIds(Protocol):
-    """What a scope is resolved against."""
+    """The ids that a scope is resolved against."""
 
     @property
     def execution_id(self) -> str:

@@ -152,7 +152,7 @@ class LayerStack:
         return self._runner.order.runs(layer, execution_id, layer_id)
 
     def init(self, ctx: ExecutionContext) -> Coroutine[Any, Any, None]:
-        """Begin an execution: load every layer's state, then mirror what is written from now on.
+        """Begin an execution: load every layer's state, then mirror later writes.
 
         Raises
         ------
@@ -174,7 +174,7 @@ class LayerStack:
         mode: RecallMode = "all",
         with_empty: bool = False,
     ) -> Coroutine[Any, Any, tuple[RecallEntry, ...]]:
-        """Call the recall hooks: what the layers offer for the next prompt.
+        """Call the recall hooks: the offers of the layers for the next prompt.
 
         Parameters
         ----------
@@ -202,7 +202,7 @@ class LayerStack:
     def store(
         self, ctx: ExecutionContext, *, response: Any, log: ItemLog | Sequence[Item]
     ) -> Coroutine[Any, Any, None]:
-        """Let every layer keep what matters of a response; all at once, each with a copy of its state."""
+        """Let every layer store its part of a response; all at once, each with a copy of its state."""
         return store_response(self._runner, ctx, response, _view(log))
 
     def before_tool_call(
@@ -332,19 +332,19 @@ class LayerStack:
         result: Any,
         sources: Mapping[str, str] = NO_SOURCES,
     ) -> Any:
-        """Merge what a child learned into its parent, and pass its result through the layers in slot order."""
+        """Merge a child's knowledge into its parent, and pass its result through the layers in slot order."""
         return await merge_state(
             self._runner, parent_ctx, child_ctx, child_log=_view(child_log), result=result, sources=sources
         )
 
     async def project_history(self, ctx: ExecutionContext, items: Sequence[Item]) -> Sequence[Item]:
-        """Let the layers choose what of the history may be sent, in slot order; the log itself never changes."""
+        """Let the layers choose from the history that may be sent, in slot order; the log itself never changes."""
         return await project_items(self._runner, ctx, items)
 
     async def append(
         self, ctx: ExecutionContext, items: Iterable[Mapping[str, Any]], *, log: ItemLog | Sequence[Item]
     ) -> AppendResult:
-        """Pass what is about to be logged through the layers, in slot order."""
+        """Pass new items through the layers before they are logged, in slot order."""
         return await append_items(self._runner, ctx, items, _view(log))
 
     async def rerender(
@@ -358,7 +358,7 @@ class LayerStack:
         budgets: Mapping[str, float],
         depth: int = 0,
     ) -> tuple[RecallEntry, ...]:
-        """Recall again what the requests name; results replace those of the same layer."""
+        """Recall again for the requests; results replace those of the same layer."""
         return await rerender(
             self._runner,
             self._recaller,
@@ -378,7 +378,7 @@ class LayerStack:
         await stepped(completing(self._runner, ctx, _view(log), outcome))
 
     async def dispose(self, ctx: ExecutionContext) -> dict[str, Exception]:
-        """Let every layer release what it holds, last one first; then write out and forget the execution's state.
+        """Let every layer release its resources, last one first; then write out and forget the execution's state.
 
         Returns
         -------
@@ -395,7 +395,7 @@ class LayerStack:
         outcome: ExecutionOutcome,
         ended: Callable[[Mapping[str, Exception], Stop | None], None],
     ) -> Steps[None]:
-        """Do what `complete` and `dispose` do, the second whatever becomes of the first; yields what has to be waited for.
+        """Do the same as `complete` and `dispose`, the second in every case; yields awaitables.
 
         `ended` is called with what `dispose` returns, and with a stop that a layer asked for.
         """
@@ -407,7 +407,7 @@ class LayerStack:
             ended((yield from disposing(self._runner, self._eventual, ctx)), stop)
 
     def end_now(self, execution_id: str) -> dict[str, Exception] | None:
-        """Do what `complete` and `dispose` do, where no layer has anything to do then and nothing is on its way to storage.
+        """Do the same as `complete` and `dispose`, where no layer has work then and nothing is on its way to storage.
 
         Returns
         -------

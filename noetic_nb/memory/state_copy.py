@@ -1,4 +1,4 @@
-"""Copies of layer state: what a layer does to one of them, or to its own, later, does not reach the other.
+"""Copies of layer state: a later change of one of them, or of the layer's own, does not reach the other.
 
 The result is that of `copy.deepcopy`, which costs several times as much for the data that states are made of.
 """
@@ -56,7 +56,7 @@ def deep_copy(state: T) -> T:
 
 
 def nested_copy(state: T) -> T:
-    """Do what `deep_copy` does with a state of which `flat_copy` makes no copy, or that is no mapping.
+    """Do the same as `deep_copy` with a state of which `flat_copy` makes no copy, or that is no mapping.
 
     Examples
     --------
@@ -115,7 +115,7 @@ class StateNotCopied(NoeticError):
 
 
 def _uncopied(value: Any, place: str = "", depth: int = 0) -> tuple[str, str]:
-    """Return the type of what cannot be copied in a state, and where in it that is."""
+    """Return the type of the value that cannot be copied in a state, and its place."""
     inside: Any = value.items() if type(value) is dict else enumerate(value) if type(value) in (list, tuple) else ()
     for key, inner in inside if depth < _DEEPEST else ():
         try:
@@ -127,7 +127,7 @@ def _uncopied(value: Any, place: str = "", depth: int = 0) -> tuple[str, str]:
 
 
 def is_same(state: Any, other: Any) -> bool:
-    """Tell whether two states are equal; what cannot be compared, as arrays cannot, is taken to differ.
+    """Tell whether two states are equal; values that cannot be compared, such as arrays, are taken to differ.
 
     Examples
     --------
@@ -141,7 +141,7 @@ def is_same(state: Any, other: Any) -> bool:
 
 
 def snapshot_of(state: Any) -> tuple[Any, bool]:
-    """Return a copy of a state for all who keep it, and nobody writes into; and whether its JSON text would be read as it is.
+    """Return a copy of a state for all readers, which nobody changes; and whether its JSON text would be read as it is.
 
     Who takes many tries `flat_copy` first, which is quicker. A class with a method ``snapshot()`` copies itself: parts that never
     change in place may be shared then. Raises whatever the copying raises.

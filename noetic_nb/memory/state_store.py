@@ -43,7 +43,7 @@ class StorageTime:
         self._spent[turn] = self._spent.get(turn, 0.0) + ms
 
     def take(self, turn: _Turn) -> float:
-        """Return what was counted of a turn, and forget it."""
+        """Return the storage time of a turn, and forget it."""
         return self._spent.pop(turn, 0.0)
 
 
@@ -54,7 +54,7 @@ _NO_TARGETS: Final[Mapping[str, Target]] = {}
 
 
 class Remembers(Protocol):
-    """Whoever remembers what was, and is told of every write before anybody else."""
+    """A history of states, which is called at every write before anything else."""
 
     def is_as_left(self, execution_id: str, layer_id: str, state: Any) -> bool:
         """Tell whether a state that was just loaded is the one that was written last."""
@@ -97,13 +97,13 @@ class LayerStateStore:
         self._listeners: list[StateListener] = []
 
     def report(self, execution_id: str, layer_id: str, hook: str, error: BaseException) -> None:
-        """Report an error that does not fail the run, to the diagnostic and to whoever follows the execution."""
+        """Report an error that does not fail the run, to the diagnostic and to the followers of the execution."""
         self.note(execution_id, layer_id, hook, error)
         # Looked up at each report: a user may put another diagnostic in place.
         self.diagnostic(layer_id, hook, error)
 
     def note(self, execution_id: str, layer_id: str, hook: str, error: BaseException) -> None:
-        """Report an error to whoever follows the execution, and not to the diagnostic."""
+        """Report an error to the followers of the execution, and not to the diagnostic."""
         if self.on_problem is not None:
             self.on_problem(execution_id, layer_id, hook, error)
 
@@ -195,7 +195,7 @@ class LayerStateStore:
         return lambda: self._listeners.remove(listener) if listener in self._listeners else None
 
     def register_durable(self, execution_id: str, layer_id: str, target: ScopedStorage | Target) -> None:
-        """Mirror later writes of this pair to `target`; what is there already is not written."""
+        """Mirror later writes of this pair to `target`; the present state is not written."""
         found = target if isinstance(target, Target) else Target(target)
         self.register_targets(execution_id, {layer_id: found})
 
@@ -214,7 +214,7 @@ class LayerStateStore:
         self._mirror.drop(execution_id, layer_id)
 
     async def look_again(self, layer_id: str, scope_key: str) -> None:
-        """Take what is stored now under a layer's scope as known: it was written on purpose, outside of executions."""
+        """Take the stored value under a layer's scope as known: it was written on purpose, outside of executions."""
         for target in self._mirror.targets():
             if (target.storage.layer_id, target.storage.scope_key) == (layer_id, scope_key):
                 await target.look()

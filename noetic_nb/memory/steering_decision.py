@@ -1,4 +1,4 @@
-"""What an enforcement point may decide: allow, guide, ask, deny, or stop the turn. The most restrictive decision counts."""
+"""The decisions of an enforcement point: allow, guide, ask, deny, or stop the turn. The most restrictive decision counts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MAX_PARTS: Final = 8
 
 
 class SteeringAction(StrEnum):
-    """What happens to a call or a response."""
+    """The action on a call or a response."""
 
     ALLOW = "allow"
     GUIDE = "guide"
@@ -106,7 +106,7 @@ def allow() -> SteeringDecision:
 
 
 def deny(guidance: str | None = None, *, matched: str | Iterable[str] = ()) -> SteeringDecision:
-    """Keep it from happening; the text gives the model the reason, `matched` shows people what part of a response it is about.
+    """Keep it from happening; the text gives the model the reason, `matched` shows readers the part of a response it is about.
 
     Examples
     --------

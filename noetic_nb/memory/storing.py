@@ -1,4 +1,4 @@
-"""What layers keep of a response: every `store` hook begins with the same, and who was quicker shows in nothing."""
+"""Store hooks of layers after a response: every hook begins with the same state, and their speed shows in nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 async def side_by_side(call: Callable[[A], T | Coroutine[Any, Any, T]], given: Sequence[A]) -> list[T]:
-    """Return what a function gives for each of some values, in their order; each call has a context of its own, as tasks have.
+    """Call a function with each value and return the results in order; each call has a context of its own, as tasks have.
 
     The calls are begun one after the other. The first that waits goes on in the task of the caller, where it has begun, since
     what it may have noted of its task (a time limit, a task group) is right only there; those behind it become tasks.

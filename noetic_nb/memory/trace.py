@@ -1,4 +1,4 @@
-"""What a hook writes into its own trace: attributes, and events in the order in which they happened.
+"""The trace of a hook: attributes, and events in the order in which they happened.
 
 Both belong to the call of the hook that runs; outside of one, and without a sink, they go nowhere and cost nothing.
 """

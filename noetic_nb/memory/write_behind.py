@@ -80,7 +80,7 @@ class Target:
         return hasattr(store, "get_versioned") and hasattr(store, "compare_and_set")
 
     async def look(self) -> None:
-        """Take what is stored now as known."""
+        """Take the stored value as known."""
         read = getattr(self.storage.storage, "get_version", None)
         if self.is_versioned and read is not None:
             self._seen = await read(self._key)
@@ -90,7 +90,7 @@ class Target:
             self._seen = self._counts.get(self._key, 0)
 
     async def load(self) -> Any:
-        """Return what is stored now, None where nothing is, and take it as known."""
+        """Return the stored value, None where there is none, and take it as known."""
         if self._memory is not None:
             return self.load_now()[0]
         if self.is_versioned:
@@ -103,7 +103,7 @@ class Target:
         return await self.storage.get(STATE_KEY)
 
     def load_now(self) -> tuple[Any, Any]:
-        """Do what `load` does, at once: for a store that `is_immediate`.
+        """Do the same as `load`, at once: for a store that `is_immediate`.
 
         Returns the value, and what it is a copy of, where the store holds that as data that nobody writes into; else None.
         """
@@ -130,7 +130,7 @@ class Target:
         return conflict
 
     def write_now(self, state: Any, kept: Any, is_plain: bool) -> Exception | None:
-        """Do what `write` does with a state and a copy of it, at once: for a store that `is_immediate`.
+        """Do the same as `write` with a state and a copy of it, at once: for a store that `is_immediate`.
 
         Returns the conflict there was, or what it failed with, which is its `failure` then.
         """
@@ -229,7 +229,7 @@ class Mirror:
         return tuple([target for targets in self.by_execution.values() for target in targets.values()])
 
     def written_now(self, key: _Key, target: Target, problem: Exception) -> None:
-        """Report what `Target.write_now` returned."""
+        """Report the result of `Target.write_now`."""
         if problem is target.failure:
             self._failed(key, target, problem)
         else:

@@ -35,7 +35,7 @@ _ROUNDS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One answer on a tape: what was asked, as plain data without secrets, and what came back."""
+    """One answer on a tape: the request, as plain data without secrets, and the response."""
 
     request: Mapping[str, Any]
     answer: Mapping[str, Any]
@@ -166,7 +166,7 @@ def _fits(pieces: list[str], text: str) -> bool:
 
 
 class Tape(NamedTuple):
-    """What a file holds."""
+    """The contents of a file."""
 
     secrets: TapeSecrets
     entries: list[Entry]
@@ -177,7 +177,7 @@ def _logprob(token: str, number: float, alternatives: Any = ()) -> TokenLogprob:
 
 
 def content_of(request: ModelRequest) -> dict[str, Any]:
-    """Return what a request asks as plain data: model, instructions, items, tools, parameters, output schema.
+    """Return a request as plain data: model, instructions, items, tools, parameters, output schema.
 
     Purpose and thread are left out: they change nothing about the answer. Secrets are still in it.
 
@@ -208,7 +208,7 @@ def content_of(request: ModelRequest) -> dict[str, Any]:
 
 
 def differences(recorded: Any, asked: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield (path, on the tape, asked) wherever two requests differ; what only one has is None in the other.
+    """Yield (path, on the tape, asked) wherever two requests differ; a field that only one has is None in the other.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What the runtime asks of a language model: one request, one response, nothing about providers.
+"""The interface of a language model: one request, one response, nothing about providers.
 
 A response may hold a message, calls of tools, or both. Names of tools are canonical here (``plan/update``); a client
 that needs other names on the wire translates them both ways.
@@ -90,7 +90,7 @@ class TokenLogprob(NamedTuple):
 
 @with_card
 class ModelParams(BaseModel, metaclass=RecordType):
-    """Sampling parameters; what is None is left to the provider."""
+    """Sampling parameters; None leaves a parameter to the provider."""
 
     # Unknown names are refused: a parameter with a slip of the pen would be ignored in silence. Built with the first
     # use.
@@ -172,7 +172,7 @@ _REASONS: Final[Mapping[str, FinishReason]] = {
 
 
 def finish_reason_of(given: object) -> FinishReason | None:
-    """Return a provider's finish reason as one of ours; None for what says nothing.
+    """Return a provider's finish reason as one of ours; None for an empty one.
 
     Examples
     --------
@@ -237,7 +237,7 @@ class StreamingModelClient(ModelClient, Protocol):
 
 
 def check_clients(model: object) -> None:
-    """Refuse what answers no requests; raises `NoeticConfigError` ``INVALID_MODEL``."""
+    """Refuse an object that answers no requests; raises `NoeticConfigError` ``INVALID_MODEL``."""
     clients = model.values() if isinstance(model, Mapping) else [] if model is None else [model]
     for client in clients:
         if inspect.isclass(client):

@@ -1,4 +1,4 @@
-"""Keep what authorises a call out of every repr, file and traceback."""
+"""Keep credentials of calls out of every repr, file and traceback."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def cut_off() -> NoeticError:
 
 
 def rate_limited(retry_after_ms: float | None, *, message: str = "", **facts: Any) -> NoeticError:
-    """Make an ``llm_rate_limit`` error; `retry_after_ms` is what the provider asked for, None when it did not say.
+    """Make an ``llm_rate_limit`` error; `retry_after_ms` is the delay the provider asked for, None when it did not say.
 
     Examples
     --------

@@ -78,7 +78,7 @@ class ChatStream:
         self._silent = True
 
     def feed(self, chunk: Any) -> list[ModelDelta]:
-        """Take one chunk and return what it adds.
+        """Read one chunk and return its additions.
 
         Raises `NoeticError` ``llm_failed`` with reason ``"garbage"`` if it is no chunk.
         """
@@ -181,7 +181,7 @@ class _Call:
             return False
 
     def add(self, piece: Any) -> str:
-        """Take a piece of the call; return what it adds to the arguments."""
+        """Read a piece of the call; return its addition to the arguments."""
         if not isinstance(piece, Mapping):
             raise garbage("a call of a tool is no object", piece)
         if isinstance(piece.get("id"), str) and piece["id"]:
@@ -199,7 +199,7 @@ class _Call:
 
     @property
     def arguments(self) -> str:
-        """What the model wrote; some models write nothing at all for a tool without parameters."""
+        """The arguments as the model wrote them; some models write nothing at all for a tool without parameters."""
         return "".join(self._arguments) or "{}"
 
 

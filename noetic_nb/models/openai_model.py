@@ -282,7 +282,7 @@ class OpenAIModel:
 
     @asynccontextmanager
     async def _opened(self, create: Callable[..., Awaitable[Any]], body: dict[str, Any]) -> AsyncIterator[Any]:
-        """Open a stream, or yield the failure to; close it whatever happens, cancellation included."""
+        """Open a stream, or raise the failure; close it in every case, cancellation included."""
         stream: Any = None
         failure: Failure | None = None
         try:

@@ -211,7 +211,7 @@ class ResponsesStream:
         self._silent = True
 
     def feed(self, event: Any) -> list[ModelDelta]:
-        """Take one event and return what it adds.
+        """Read one event and return its additions.
 
         Raises `NoeticError` ``llm_failed`` if it is no event, or says that the provider failed.
         """

@@ -1,4 +1,4 @@
-"""What both of OpenAI's APIs share on the wire: the options of a call, plain data out of SDK objects, schema rules.
+"""The shared parts of OpenAI's APIs on the wire: the options of a call, plain data out of SDK objects, schema rules.
 
 The SDK builds its objects without validating them, so whatever a server sends arrives; nothing here trusts a shape.
 """

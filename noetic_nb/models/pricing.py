@@ -1,4 +1,4 @@
-"""What a call cost, in US dollars: as the caller says, else as the provider says, else from a price list.
+"""The cost of a call, in US dollars: as the caller says, else as the provider says, else from a price list.
 
 The price list is the optional package ``genai-prices``. An unknown price is None, never 0: free and unknown differ.
 """

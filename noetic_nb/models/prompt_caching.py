@@ -1,4 +1,4 @@
-"""What providers publish about caching of prompts: data, each with its source and the day it was read.
+"""The published rules of providers for caching of prompts: data, each with its source and the day it was read.
 
 A provider keeps the beginning of a request for a while; another request that begins alike is charged less for that part. Only
 what is published and precise enough to predict a number of tokens is here. Of all other models nothing is predicted.

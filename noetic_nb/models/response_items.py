@@ -108,7 +108,7 @@ def deltas_of(items: Sequence[Item]) -> Iterator[ModelDelta]:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a provider answered, before it is known whether that is usable."""
+    """The answer of a provider, before it is known whether it is usable."""
 
     items: tuple[Item, ...]
     usage: Usage = NO_USAGE
@@ -172,7 +172,7 @@ def _only_refuses(item: Item) -> bool:
 
 
 def token_count(usage: object, *names: str) -> int:
-    """Return the first count under these names in what a provider calls usage; 0 where there is none.
+    """Return the first count under these names in a provider's usage; 0 where there is none.
 
     Examples
     --------

@@ -59,7 +59,7 @@ class _Counter:
 
 
 def _checked(line: Any) -> Line:
-    """Return the line as it will be performed, or say what it is not."""
+    """Return the line in the form in which it is performed, or raise an error."""
     if isinstance(line, str | CallTool | Reply | Fault | BaseException):
         return line
     if isinstance(line, list | tuple) and line and all(isinstance(call, CallTool) for call in line):
@@ -331,7 +331,7 @@ class ScriptedModel:
         return failed(f"The provider failed with status {status}{detail}", reason="status", status=status)
 
     def _usage(self, request: ModelRequest, *items: Item) -> Usage:
-        """Return what an answer costs, as far as that is known without a tokenizer of the model's own."""
+        """Return the usage of an answer, as far as it is known without a tokenizer of the model's own."""
         if not self._estimates:
             return NO_USAGE
         output_tokens = item_tokens(items[0]) if len(items) == 1 else sum(map(item_tokens, items))

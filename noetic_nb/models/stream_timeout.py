@@ -20,7 +20,7 @@ IDLE_TIMEOUT_MS: Final = 120_000
 
 
 class IdleTimeout:
-    """Cancels what runs inside it when `note_activity` is not called for too long, and raises instead.
+    """Cancels the code inside it when `note_activity` is not called for too long, and raises instead.
 
     One timer for a whole stream: a part only notes the time, and the timer, when it fires, compares that note and sleeps on for
     what is left. A timer set anew with every part would cost more than the part itself.

@@ -1,4 +1,4 @@
-"""Where the tokens of one model call went: what was sent, above what was planned."""
+"""The tokens of one model call: sent, above planned."""
 
 from __future__ import annotations
 

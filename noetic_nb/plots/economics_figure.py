@@ -1,4 +1,4 @@
-"""What stopping saves against the good runs that it loses."""
+"""The savings of stopping against the good runs that it loses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def economics(
     ax: Axes | None = None,
     theme: Theme | None = None,
 ) -> Axes:
-    """Draw what each threshold of a detector saves and loses, beside a plain cap on steps.
+    """Draw the savings and losses of each threshold of a detector, beside a plain cap on steps.
 
     Parameters
     ----------

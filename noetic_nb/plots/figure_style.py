@@ -197,7 +197,7 @@ class Look:
 
     @property
     def scale(self) -> float:
-        """By what lines and marks are smaller than on a slide."""
+        """The factor by which lines and marks are smaller than on a slide."""
         return self.text / MOST_TEXT[1]
 
     def letters(self, size: float) -> int:
@@ -328,7 +328,7 @@ def axis_name(frame: Any, column: str) -> str:
 
 
 def needs_columns(frame: Any, *names: str) -> None:
-    """Refuse what is no table, or lacks a column.
+    """Refuse an object that is no table, or lacks a column.
 
     Raises
     ------
@@ -346,7 +346,7 @@ def needs_columns(frame: Any, *names: str) -> None:
 
 
 def say_empty(axes: Axes, look: Look, text: str) -> None:
-    """Write in the place of a picture what is missing."""
+    """Write the missing input in the place of a picture."""
     axes.set_xticks([])
     axes.set_yticks([])
     axes.text(

@@ -1,4 +1,4 @@
-"""What steering decided, turn by turn."""
+"""The decisions of steering, turn by turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sets of memory layers recall, and what they cost."""
+"""The recall and cost of sets of memory layers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COSTS: Final = {
 
 @as_figure
 def memory_bench(frame: Any, *, cost: str = "tokens", ax: Axes | None = None, theme: Theme | None = None) -> Axes:
-    """Draw what each set of layers recalls against what it costs; rings are around what no other row beats.
+    """Draw the recall of each set of layers against its cost; rings mark the rows that no other row beats.
 
     Parameters
     ----------

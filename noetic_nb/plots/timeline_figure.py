@@ -1,4 +1,4 @@
-"""What ran when: turns, steps, calls and hooks, nested and side by side."""
+"""A timeline: turns, steps, calls and hooks, nested and side by side."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ HATCHES: Final = {"hook": "////", "child": "\\\\\\\\", "wait": "xxxx", "regulato
 
 @as_figure
 def timeline(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, theme: Theme | None = None) -> Axes:
-    """Draw what ran when; what ran side by side is side by side.
+    """Draw a timeline; parallel spans are side by side.
 
     Parameters
     ----------

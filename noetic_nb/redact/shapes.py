@@ -1,4 +1,4 @@
-"""What credentials look like, as their issuers document it, and the cookies of a session."""
+"""The shapes of credentials, as their issuers document them, and of session cookies."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ _PREFIXES: Final = (
 
 @cache
 def _vendors() -> tuple[tuple[_Shape, ...], re.Pattern[str]]:
-    """Return the shapes of further vendors, and what finds a hint of any of them."""
+    """Return the shapes of further vendors, and a pattern that finds a hint of any of them."""
     shapes = [
         _shape(prefix, _B + f"({re.escape(prefix)}[A-Za-z0-9_.\\-]{{16,}})", _is_vendor) for prefix in _PREFIXES.split()
     ]
@@ -184,7 +184,7 @@ def may_hold_cookies(text: str, lower: str) -> bool:
 
 
 def issued(text: str) -> Iterator[Span]:
-    """Find what has the shape of an issuer's credential."""
+    """Find texts that have the shape of an issuer's credential."""
     if not is_hinted(text):
         return
     yield from _of_vendors(text)

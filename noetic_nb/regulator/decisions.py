@@ -100,7 +100,7 @@ Reason: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class CorrectionPattern:
-    """What a user has corrected on one topic; examples newest first, at most three."""
+    """A user's corrections on one topic; examples newest first, at most three."""
 
     user_id: str
     topic_cluster: str
@@ -128,7 +128,7 @@ class Continue:
 
 @dataclass(frozen=True, slots=True)
 class ScopeDriftWarn:
-    """The reply talks about what the task does not mention."""
+    """The reply talks about topics that the task does not mention."""
 
     kind: ClassVar[str] = "scope_drift_warn"
     drift_tokens: tuple[str, ...]

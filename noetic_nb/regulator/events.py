@@ -1,4 +1,4 @@
-"""What happens in a run, as eight frozen events.
+"""The events of a run, as eight frozen records.
 
 Building an event checks nothing, so that a hundred tokens a turn stay cheap; `check` does, and `from_dict` and
 `Regulator.on_event` do (of a token, `on_event` checks the types that it uses). Numbers of numpy and pandas are welcome wherever
@@ -82,7 +82,7 @@ class TurnComplete:
 
 @dataclass(frozen=True, slots=True, init=False)
 class Cost:
-    """What one provider call used; `usd` only when the caller knows the price."""
+    """The usage of one provider call; `usd` only when the caller knows the price."""
 
     kind: ClassVar[str] = "cost"
     tokens_in: int
@@ -184,7 +184,7 @@ def is_numpy_bool(value: object) -> bool:
 
 
 def require_text(key: str, value: object) -> str:
-    """Refuse what is not a string, or holds a lone surrogate."""
+    """Refuse a value that is not a string, or holds a lone surrogate."""
     if not isinstance(value, str):
         raise TypeError(f"{key} must be a string. Given: {shown(value)}.")
     if not value.isascii():
@@ -381,7 +381,7 @@ IS_PLAIN: Final[dict[type[Any], Callable[[Any], bool]]] = {
 
 
 def to_dict(event: Event) -> dict[str, Any]:
-    """Return an event as plain snake_case JSON, durations in whole milliseconds; refuses what `check` refuses.
+    """Return an event as plain snake_case JSON, durations in whole milliseconds; refuses the same events as `check`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What is remembered about one person across tasks: corrections, and what a session learned.
+"""The memory of one person across tasks: corrections, and the learning of a session.
 
 Several live regulators may share one person by reference; a correction made in one of them counts in all.
 """

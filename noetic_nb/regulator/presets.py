@@ -1,4 +1,4 @@
-"""Settings to begin with, by name, and what they did on recorded runs whose outcome is known.
+"""Settings to begin with, by name, and their effect on recorded runs whose outcome is known.
 
 No figure about them is written here by hand: `figures` reads the table that ``benchmarks/studies/presets.py`` has made, with an
 interval and the domain of each. They do not carry over from one domain to the next; measure on runs of your own.
@@ -86,7 +86,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What a preset or predicate did in one domain.
+    """The effect of a preset or predicate in one domain.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def _table() -> tuple[tuple[Figure, ...], dict[str, int]]:
 
 
 def figures(detector: str | None = None, domain: str | None = None) -> tuple[Figure, ...]:
-    """Return what was measured, of one preset or predicate and in one domain where given.
+    """Return the measured figures, of one preset or predicate and in one domain where given.
 
     Examples
     --------
@@ -143,7 +143,7 @@ def most_calls() -> dict[str, int]:
 
 
 def describe(detector: str = "recommended") -> str:
-    """Return in words what a preset or predicate did on recorded runs, a line for each domain, with 95 % intervals.
+    """Describe the effect of a preset or predicate on recorded runs, a line for each domain, with 95 % intervals.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What can be read of a regulator while it watches: its person, its settings, and the numbers of its task."""
+"""The readable parts of a regulator while it watches: its person, its settings, and the numbers of its task."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ class Readings:
 
     @property
     def signals(self) -> Signals:
-        """What the session would report to an agent; nothing in `decide` depends on it."""
+        """The signals that the session would report to an agent; nothing in `decide` depends on them."""
         return self._person.session.signals
 
     @property
     def evidence(self) -> Task:
-        """What the predicates read; live, and not to be changed."""
+        """The evidence of the predicates; live, and not to be changed."""
         return self._task
 
     def confidence(self) -> float:

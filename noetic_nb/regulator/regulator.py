@@ -102,7 +102,7 @@ class Regulator(Readings):
 
     @classmethod
     def recommended(cls, user_id: str, *, clock: Callable[[], float] = time.monotonic) -> Self:
-        """Return a fresh regulator with what one would run in practice.
+        """Return a fresh regulator with settings for practice.
 
         ``noetic_nb.regulator.presets`` gives the reasons, and ``presets.describe()`` what it did on recorded runs, by domain.
         """
@@ -125,7 +125,7 @@ class Regulator(Readings):
         )
 
     def reset_task(self, *, keep_corrections: bool = True) -> None:
-        """Start a new task: counters, windows, bags and tools are fresh, settings stay, and so does what was learned.
+        """Start a new task: counters, windows, bags and tools are fresh; settings and learned values stay.
 
         Parameters
         ----------
@@ -246,7 +246,7 @@ class Regulator(Readings):
         return tuple(decision for decision in found if decision is not None)
 
     def explain(self) -> Explanation:
-        """Return every predicate with its inputs, thresholds, distance to firing and what hides it."""
+        """Return every predicate with its inputs, thresholds, distance to firing and the predicates that hide it."""
         return explain(self._settings.predicates, self._task)
 
     # Corrections
@@ -267,7 +267,7 @@ class Regulator(Readings):
     # Snapshots
 
     def export(self, keep: SnapshotForm | None = None) -> RegulatorState:
-        """Return a snapshot of what was learned about the user.
+        """Return a snapshot of the learned values about the user.
 
         Parameters
         ----------

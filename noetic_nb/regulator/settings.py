@@ -174,7 +174,7 @@ class Settings:
         return replace(self, predicates=changed)
 
     def reads_as(self, other: Settings) -> bool:
-        """Tell whether both take the same from events, so that only what predicates say of it may differ.
+        """Tell whether both read the same from events, so that only their predicates may differ.
 
         Examples
         --------

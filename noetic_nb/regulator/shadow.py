@@ -1,4 +1,4 @@
-"""What a regulator would have decided on recorded events: the command line of the original, reading standard input.
+"""The decisions of a regulator on recorded events: the command line of the original, reading standard input.
 
     python -m noetic_nb.regulator.shadow --cost-cap=10000 --scope-threshold=0.7 < events.jsonl
     python -m noetic_nb.regulator.shadow --scope-threshold=0 --summary-only < events.jsonl

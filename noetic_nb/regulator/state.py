@@ -1,4 +1,4 @@
-"""Snapshots: what of a regulator survives a process, as JSON that the compiled original reads and writes too.
+"""Snapshots: the part of a regulator that survives a process, as JSON that the compiled original reads and writes too.
 
 A snapshot holds text a user wrote: treat it as personal data. In release form it loses what the original loses: corrections
 below the threshold, all but the newest three of the others, and the settings. The form ``"everything"`` keeps them in one
@@ -346,7 +346,7 @@ def _read_pattern(value: object, above: str, key: str) -> CorrectionPattern:
 
 
 def snapshot(person: Person, settings: Settings, form: SnapshotForm) -> RegulatorState:
-    """Return what survives of a person, and with the form ``"everything"`` of the settings too."""
+    """Return the surviving part of a person, and with the form ``"everything"`` the settings too."""
     if form not in ("release", "everything"):
         raise ValueError(f"A snapshot keeps 'release' or 'everything'. Given: {form!r}.")
     extra: dict[str, Any] | None = None

@@ -92,7 +92,7 @@ class Task:
         self.tool_texts: deque[str] = deque(maxlen=_TOOL_TEXTS)
 
     def reconfigure(self, settings: Settings) -> None:
-        """Change the settings; what was computed under the old ones is computed again."""
+        """Change the settings; values computed under the old ones are computed again."""
         self.settings = settings
         self.scores = []
         if self.message is not None:
@@ -143,7 +143,7 @@ class Task:
             self._completed_at = self._clock()
 
     def cost(self, event: Cost) -> None:
-        """Count what was spent."""
+        """Count the usage."""
         self.costs.add(event)
         self.person.session.add_cost(event.tokens_out, event.wallclock_ms)  # type: ignore[arg-type]  # whole by now
 
@@ -235,7 +235,7 @@ class Task:
 
     @property
     def drift_input(self) -> DriftInput | None:
-        """What scorers see of the current reply."""
+        """The current reply as scorers see it."""
         if self.message is None or self.response is None:
             return None
         return DriftInput(self.message, self.response, self.earlier, self.tool_texts)
@@ -253,7 +253,7 @@ class Task:
         return self.person.corrections.count(self.cluster)
 
     def correction_pattern(self, least: int) -> CorrectionPattern | None:
-        """Return what was learned on the current cluster."""
+        """Return the correction pattern on the current cluster."""
         return self.person.corrections.pattern(self.person.user_id, self.cluster, least=least)
 
     def drift(self, scorer: DriftScorer) -> DriftScore | None:

@@ -1,4 +1,4 @@
-"""What a run was made with, as data that stays with it: the configuration, the rules as they are now, and notes.
+"""The bundle of a run, as data that stays with it: the configuration, the rules as they are now, and notes.
 
 Code is only named: a function, a tool and a layer of your own are references, bound again by whoever loads them. The text of a
 Python rule is kept beside its name, to be read.
@@ -39,7 +39,7 @@ class _Names(Registry):
 
 
 def bundle_of(config: Any, described: Any, notes: str) -> dict[str, Any]:
-    """Return what `Run.bundle` says of a configuration; `described` stands in where it is none that can be written."""
+    """Return the entry of `Run.bundle` for a configuration; `described` stands in where it cannot be written."""
     from noetic_nb.runtime import AgentConfig, dump_config  # most runs are read without an agent
 
     if not isinstance(config, AgentConfig):

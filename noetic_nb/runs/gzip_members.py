@@ -109,7 +109,7 @@ def _ends_with(path: str | os.PathLike[str], end: int) -> bool:
 
 
 def _is_cut(head: bytes, length: int) -> bool:
-    """Tell whether a member that does not end is shorter than it says; its header may be what is damaged."""
+    """Tell whether a member that does not end is shorter than it says; its header may be damaged."""
     if len(head) < _HEADER:
         return (_START + _FIELD).startswith(head[: len(_START + _FIELD)])
     said, checksum = head[-8:-4], head[-4:]

@@ -218,7 +218,7 @@ class Part(NamedTuple):
 
 @dataclass(slots=True)
 class RunFile:
-    """A run file as it was read: the run, and what a recorder needs to go on with it."""
+    """A run file that was read: the run, and the data with which a recorder goes on with it."""
 
     run: Run
     numbers: list[int]

@@ -1,4 +1,4 @@
-"""The log of a thread, rebuilt from what a run recorded of it."""
+"""The log of a thread, rebuilt from the recorded events."""
 
 from __future__ import annotations
 

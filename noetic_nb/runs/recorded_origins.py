@@ -27,7 +27,7 @@ _RETURNED: Final = frozenset({"ok", "error", "invalid_result"})
 
 
 class _Texts:
-    """What one log and what stood beside it held; a thread's root executions share theirs."""
+    """The texts of one log and of the items beside it; a thread's root executions share theirs."""
 
     __slots__ = ("beside", "calls", "log", "parent")
 

@@ -137,7 +137,7 @@ class Run(GrowingEvents):
         return tuple(dict.fromkeys([event.where.thread_id for event in self._events if event.where.thread_id]))
 
     def log(self, thread_id: str) -> list[Item]:
-        """Return the items of a thread, rebuilt from what was appended; positions are those the events refer to.
+        """Return the items of a thread, rebuilt from the recorded events; positions are those the events refer to.
 
         Parameters
         ----------
@@ -187,7 +187,7 @@ class Run(GrowingEvents):
         price: Price | None = None,
         tokenizer: str | Tokenizer | None = None,
     ) -> pandas.DataFrame:
-        """Return what caching of prompts does to the agent's model calls: what each has in common with the call before it.
+        """Return the effect of prompt caching on the agent's model calls: the prefix that each shares with the call before it.
 
         Parameters
         ----------
@@ -325,7 +325,7 @@ class Run(GrowingEvents):
 
     @property
     def bundle(self) -> dict[str, Any] | None:
-        """What the run was made with, as data: None where nobody knows.
+        """The set-up of the run, as data: None where it is not known.
 
         ``config`` is what `load_config` reads, ``rules`` what a rule file holds (None without rules), as they are now;
         ``sources`` are the texts of Python rules by their ids, and ``notes`` those of `notes`. Functions, tools and layers of

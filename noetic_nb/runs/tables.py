@@ -76,7 +76,7 @@ _COMMON: Final = "run_id:object thread_id:object execution_id:object turn:int64 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What tables are made from."""
+    """The source of tables."""
 
     run_id: str
     events: Sequence[RunEvent]
@@ -133,7 +133,7 @@ def _allocations(run: Recorded) -> Iterator[_Row]:
 
 
 def _billed(run: Recorded) -> dict[int, CallUsage]:
-    """Return what requests came to, by the numbers of the events that sent them."""
+    """Return the usage of requests, by the numbers of the events that sent them."""
     index, open_at, found = UsageIndex(), dict[tuple[str, str], int](), dict[int, CallUsage]()
     for seq, event in enumerate(run.events):
         usage = index.take(event)

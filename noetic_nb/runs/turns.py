@@ -1,4 +1,4 @@
-"""What happened in each turn, gathered from the events as they arrive.
+"""The events of each turn, gathered as they arrive.
 
 A turn is known by its thread and number; events of child executions belong to the turn they happened in. A grade given
 outside any turn belongs to the thread's last one, because that is the reply it judges.
@@ -221,7 +221,7 @@ class _Draft:
 
 
 class TurnBook:
-    """Keeps the turns of a growing run; reading again costs only what is new."""
+    """Keeps the turns of a growing run; reading again costs only the new events."""
 
     __slots__ = ("_by_place", "_drafts", "_last", "_read")
 

@@ -1,4 +1,4 @@
-"""Check a configuration before it runs: what cannot work, and what probably is not meant."""
+"""Check a configuration before it runs: impossible settings, and settings that are probably mistakes."""
 
 from __future__ import annotations
 

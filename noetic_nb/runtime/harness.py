@@ -297,7 +297,7 @@ class AgentHarness:
         return TurnStream(self, message, lambda: session.send(message, self._threads.run, delivery), release)
 
     async def cancel(self, thread_id: str = "default", reason: str = "cancelled by the caller") -> bool:
-        """Cancel the turn that is running on a thread; whoever waits for it gets ``cancelled``.
+        """Cancel the turn that is running on a thread; its waiting caller gets ``cancelled``.
 
         Returns
         -------
@@ -420,7 +420,7 @@ class AgentHarness:
 
     @explained(**HINTS["correct"])
     async def correct(self, thread_id: str, message: str, *, source: str = "user") -> None:
-        """Tell the agent what was wrong with the last reply of a thread, so that it is remembered.
+        """Tell the agent the fault of the last reply of a thread, so that it is remembered.
 
         Raises
         ------
@@ -435,7 +435,7 @@ class AgentHarness:
         )
 
     async def reset_task(self, thread_id: str = "default") -> None:
-        """Begin a new task on a thread: what a regulator counted for the old one no longer stops it."""
+        """Begin a new task on a thread: the counts of a regulator for the old one no longer stop it."""
         ctx = await self._last_context(thread_id)
         await self._engine.stack.feedback(self._engine.hook_context(ctx), kind="reset_task", value=None, source="user")
 
@@ -450,7 +450,7 @@ class AgentHarness:
     # -- inspection -----------------------------------------------------------------------------------------------
 
     def preview(self, thread_id: str = "default") -> TurnPlan:
-        """Return what the next model call of a thread would send, without calling anything.
+        """Return the plan of the next model call of a thread, without calling anything.
 
         The layers' part is what they last recalled on the thread; no hook is run.
         """
@@ -483,7 +483,7 @@ class AgentHarness:
         return sum([thread.turn for thread in self._threads.by_id.values()])
 
     def status(self, thread_id: str = "default") -> ThreadStatus:
-        """Return what a thread is doing now.
+        """Return the status of a thread now.
 
         Examples
         --------
@@ -573,7 +573,7 @@ class AgentHarness:
         return self._threads.append(thread_id, items)
 
     def close_thread(self, thread_id: str) -> bool:
-        """Forget a thread here: its log and what is kept for it in memory. What is in storage stays; see `forget_thread`.
+        """Forget a thread here: its log and its data in memory. Stored data stays; see `forget_thread`.
 
         Returns
         -------
@@ -656,7 +656,7 @@ class AgentHarness:
         return await self._kept.load(thread_id)
 
     async def forget_thread(self, thread_id: str) -> bool:
-        """Delete a conversation, here and in storage, with its checkpoints. What layers know stays: edit it with `memory`.
+        """Delete a conversation, here and in storage, with its checkpoints. Layers' states stay: edit them with `memory`.
 
         Returns
         -------
@@ -702,12 +702,12 @@ class AgentHarness:
 
     @property
     def sinks(self) -> tuple[EventSink, ...]:
-        """What events are sent to, in the order in which they subscribed."""
+        """The sinks of events, in the order in which they subscribed."""
         return self._hub.sinks
 
     @property
     def approve(self) -> Approve | None:
-        """What is called before a call that needs approval; None where such calls are denied at once."""
+        """The callback before a call that needs approval; None where such calls are denied at once."""
         return self._engine.approve
 
     def _subscribers_changed(self) -> None:
@@ -730,7 +730,7 @@ class AgentHarness:
             self._stop_watching = None
 
     def _state_teller(self) -> StateListener:
-        """Return what puts each state into the run that a layer writes and that is not remembered."""
+        """Return a callback that puts each unremembered state that a layer writes into the run."""
         hub, clock, find = self._hub, self._engine.clock, self._threads.find
 
         def written(execution_id: str, layer_id: str, kept: Any, hook: str) -> None:

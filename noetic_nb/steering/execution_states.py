@@ -1,4 +1,4 @@
-"""The state of a steering layer, execution by execution: how it begins, grows and passes to a child, and what of it stays."""
+"""The state of a steering layer, execution by execution: its begin, its growth, its copy for a child, and its stored part."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MAX_LEFT: Final = 64
 
 
 class ExecutionStates:
-    """What one steering layer keeps of each execution: a ledger, the verdicts that wait, and calls in a wider scope."""
+    """The state of one steering layer for each execution: a ledger, the verdicts that wait, and calls in a wider scope."""
 
     def __init__(self, book: RuleBook, max_entries: int, scope: MemoryScope, late: LateVerdicts) -> None:
         self.book = book
@@ -53,7 +53,7 @@ class ExecutionStates:
         self._left: dict[str, State] = {}
 
     def init(self, p: InitParams) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
-        """Begin an execution's state, with what is stored where the scope is wider."""
+        """Begin an execution's state, with the stored state where the scope is wider."""
         # An execution's own namespace is empty when it begins, so there is nothing to read.
         return self._begun(p, None) if self.scope == "execution" else self._read(p)
 
@@ -99,7 +99,7 @@ class ExecutionStates:
         self._unchecked.discard(execution_id)
 
     async def _stored(self, p: InitParams) -> Mapping[str, Any] | None:
-        """Return what is stored: the very state that was left where its text is found unchanged, which is so at most turns."""
+        """Return the stored state: the very object that was left where its text is found unchanged, which is so at most turns."""
         left = self._left.get(p.scope_key)
         if left is not None and await p.storage.get_text("state") == left.json_text():
             return {**left, "pendingAsync": [{**verdict} for verdict in left["pendingAsync"]]}
@@ -173,7 +173,7 @@ class ExecutionStates:
         return {"child_state": State(state)}
 
     def on_complete(self, p: CompleteParams) -> Mapping[str, Any]:
-        """Enter how an execution ended, and keep what the next one of a wider scope goes on with."""
+        """Enter how an execution ended, and keep the state with which the next one of a wider scope goes on."""
         now = p.ctx.clock.now_ms()
         if p.ctx.execution_id in self._unchecked and (entries := self._unknown(p.ctx, is_over=True)):
             ledger = Ledger([*(p.state or {"ledger": ()})["ledger"], *entries])

@@ -1,4 +1,4 @@
-"""What a steering layer does at each hook: it decides on calls and responses, and delivers verdicts that came late."""
+"""The hooks of a steering layer: it decides on calls and responses, and delivers late verdicts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OUTSIDE: Final = Where("", "", 0)
 
 
 class SteeringHooks:
-    """The hooks of one steering layer. What belongs to an execution is in its state or in its queue of late verdicts."""
+    """The hooks of one steering layer. The state of an execution is in its layer state or in its queue of late verdicts."""
 
     def __init__(self, book: RuleBook, max_entries: int, policy: Policy, scope: MemoryScope) -> None:
         self.book = book
@@ -53,7 +53,7 @@ class SteeringHooks:
         self._cancelled: dict[str, Row] = {}
 
     def memory_hooks(self) -> MemoryHooks:
-        """Return the hooks as a layer has them; what is about states alone is called without a step between."""
+        """Return the hooks as a layer has them; those about states alone are called without a step between."""
         states = self.states
         return MemoryHooks(
             init=states.init,
@@ -185,7 +185,7 @@ class SteeringHooks:
         return result
 
     def on_hook_failure(self, p: HookFailure) -> Mapping[str, Any]:
-        """Enter what an evaluation that failed, or took too long, was taken for."""
+        """Enter the outcome that stands for a failed or late evaluation."""
         row = self._cancelled.pop(p.params.ctx.execution_id, None) or Row()
         named = () if row.waiting_for is None else (row.waiting_for,)
         decision = SteeringDecision(p.decision.action, p.decision.guidance, named)

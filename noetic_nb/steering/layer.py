@@ -1,4 +1,4 @@
-"""Steering as a memory layer: rules before tool calls and after model responses, and a ledger of what they decided."""
+"""Steering as a memory layer: rules before tool calls and after model responses, and a ledger of their decisions."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def rulebook_of(layer: MemoryLayer) -> RuleBook | None:
 
 
 def policy_of(layer: MemoryLayer) -> Policy | None:
-    """Return what failures mean to a layer of `steering`; None for any other layer.
+    """Return the meaning of failures for a layer of `steering`; None for any other layer.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The ledger: what was decided, by which rule, and what failed on the way. An entry is plain data with wire keys.
+"""The ledger: each decision, its rules, and the failures on the way. An entry is plain data with wire keys.
 
 It knows nothing of rules or of their evaluation; the layer passes it the facts.
 """
@@ -173,7 +173,7 @@ class State(dict[str, Any]):
         return dict, (dict(self),)
 
     def json_text(self) -> str:
-        """Return the state as JSON text, to the byte what an encoder makes of it."""
+        """Return the state as JSON text, identical to an encoder's text."""
         parts = []
         for key, value in self.items():
             if type(key) is not str:  # somebody else's, which JSON turns into text
@@ -263,7 +263,7 @@ def outcome_entry(outcome: str, now_ms: float) -> LedgerEntry:
 
 
 def mark_late_fault(entry: LedgerEntry, rule_id: str, reason: str) -> None:
-    """Note in an entry that a judge failed after the decision; what was decided stays as it is.
+    """Note in an entry that a judge failed after the decision; the decision stays as it is.
 
     Examples
     --------
@@ -280,7 +280,7 @@ def mark_late_fault(entry: LedgerEntry, rule_id: str, reason: str) -> None:
 
 
 def _copied(args: Any) -> Any:
-    """Return arguments that later changes do not reach, as plain data; what is no JSON data is kept as text."""
+    """Return arguments that later changes do not reach, as plain data; a value that is no JSON data is kept as text."""
     kind = type(args)
     if kind is FrozenDict:  # as the runtime gives them: nothing in them needs to be checked
         return {key: inner if type(inner) in FLAT else _copied(inner) for key, inner in args.items()}

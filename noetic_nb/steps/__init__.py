@@ -1,4 +1,4 @@
-"""Steps: what an agent does, as data that composes. JSON forms, plans and teams are loaded when they are first used."""
+"""Steps: the actions of an agent, as data that composes. JSON forms, plans and teams are loaded when they are first used."""
 
 from noetic_nb.lazy import attach
 

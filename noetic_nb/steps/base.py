@@ -1,4 +1,4 @@
-"""What all steps share: frozen records that refuse unknown keys and speak both spellings of their fields."""
+"""The base of all steps: frozen records that refuse unknown keys and read both spellings of their fields."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Frozen(BaseModel, metaclass=RecordType):
 
     @classmethod
     def _error(cls, data: Mapping[str, Any], exc: ValidationError) -> NoeticConfigError:
-        """Return pydantic's error in words that say what to do."""
+        """Return pydantic's error as a sentence with a remedy."""
         # A misspelt field first: the one that is missing may be it.
         first = min(exc.errors(), key=lambda each: each["type"] != "extra_forbidden")
         where = ".".join(map(str, first["loc"])) or "value"
@@ -142,7 +142,7 @@ def _is_given(value: object) -> bool:
 
 
 class Requirement(NamedTuple):
-    """What a kind of step cannot do without."""
+    """A field that a kind of step requires."""
 
     field: str
     code: str
@@ -152,7 +152,7 @@ class Requirement(NamedTuple):
 
 
 class StepRecord(Frozen):
-    """The id of a step, and what its kind cannot do without.
+    """The id of a step, and the required fields of its kind.
 
     Raises
     ------

@@ -33,7 +33,7 @@ __all__ = ["branch", "fork", "loop", "spawn", "step"]
 
 
 def _given(**fields: Any) -> dict[str, Any]:
-    """Leave out what was not given, so that the records' own defaults hold."""
+    """Leave out arguments that were not given, so that the records' own defaults hold."""
     return {name: value for name, value in fields.items() if value is not None}
 
 

@@ -106,7 +106,7 @@ class Channel(Frozen):
 
 
 class _ChannelBuilder:
-    """Declares channels; `EMPTY` is what reading an empty one without waiting gives."""
+    """Declares channels; reading an empty one without waiting gives `EMPTY`."""
 
     EMPTY: Final = EMPTY
 

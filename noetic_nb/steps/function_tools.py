@@ -190,7 +190,7 @@ def tool(
     needs_approval: bool = False,
     inline: bool = False,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Make a function a tool: its name, docstring and annotations are what the model sees.
+    """Make a function a tool: the model sees its name, docstring and annotations.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ _OPENING: Final = re.compile(r"`{3,}\s*(?:json\b\s*(?P<json>.*)|(?P<bare>[^\w].*
 
 
 def fenced_json(schema: Any = None) -> FencedJSON:
-    """Read the JSON out of an answer: the last fenced block of it, whatever is said around it.
+    """Read the JSON out of an answer: the last fenced block of it, with any text around it.
 
     An answer without a block is read as JSON itself. Models that think before they answer write better JSON so than when
     the whole answer must be JSON.

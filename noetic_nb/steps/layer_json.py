@@ -64,7 +64,7 @@ def _rule(given: Any, where: str, dump: Convert) -> Any:
 
 
 def load_built_in(data: Mapping[str, Any], resolve: Callable[[Any], Any]) -> MemoryLayer:
-    """Return the layer that JSON data describe; `resolve` replaces references by what they name.
+    """Return the layer that JSON data describe; `resolve` replaces references by the named objects.
 
     Raises
     ------

@@ -260,7 +260,7 @@ UntilPredicate: TypeAlias = Annotated[
 
 
 def _after(value: Any, read: Callable[[Any], Verdict]) -> Any:
-    """Read what a user's function answered, now or when it is there."""
+    """Read the answer of a user's function, now or when it is there."""
     if not hasattr(value, "__await__"):
         return read(value)
 

@@ -16,7 +16,7 @@ __all__ = ["LoopSnapshot", "StepMeta", "Verdict", "flowing_text", "json_text", "
 
 
 class Verdict(NamedTuple):
-    """Whether to stop, why, and what to tell the next iteration."""
+    """Whether to stop, why, and the feedback for the next iteration."""
 
     stop: bool
     reason: str | None = None
@@ -24,7 +24,7 @@ class Verdict(NamedTuple):
 
 
 class StepMeta(NamedTuple):
-    """The last llm step: the tools its last model call asked for, what the step cost, what was answered, why that ended.
+    """The last llm step: the tools its last model call asked for, its cost, its answer, and the finish reason.
 
     Calls in an answer that was cut off are none: nothing was run.
     """
@@ -62,7 +62,7 @@ class LoopSnapshot(NamedTuple):
 
 
 def json_text(value: Any) -> str:
-    """Return a value as JSON text; what JSON has no form for, as its own text.
+    """Return a value as JSON text; a value that JSON has no form for, as its own text.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def json_text(value: Any) -> str:
 
 
 def flowing_text(value: Any) -> str:
-    """Return what flows from one step of a sequence to the next: text as it is, nothing as '', all else as JSON.
+    """Return the value that flows from one step of a sequence to the next: text as it is, nothing as '', all else as JSON.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def flowing_text(value: Any) -> str:
 
 
 def output_text(output: Any) -> str:
-    """Return what a predicate sees of an output as text: text as it is, a ``text`` field, else compact JSON.
+    """Return an output as the text a predicate sees: text as it is, a ``text`` field, else compact JSON.
 
     Examples
     --------

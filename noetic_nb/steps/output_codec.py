@@ -20,11 +20,11 @@ class CodecRun(Protocol):
     """Reads one answer."""
 
     def feed(self, piece: str) -> None:
-        """Take the next piece of the text. What it raises ends the reading."""
+        """Read the next piece of the text. An exception ends the reading."""
         ...
 
     def finish(self) -> Any:
-        """Return the value, when the text is complete. What it raises becomes an ``llm_parse_error``."""
+        """Return the value, when the text is complete. An exception becomes an ``llm_parse_error``."""
         ...
 
 
@@ -96,7 +96,7 @@ class OutputReader:
         return "".join(self._pieces) == text
 
     def finish(self) -> Any:
-        """Return the value, or raise what went wrong first."""
+        """Return the value, or raise the first error."""
         if self._error is not None:
             raise self._error
         assert self._run is not None
@@ -163,7 +163,7 @@ class CodecOutput:
 
 
 def as_output(value: Any) -> Any:
-    """Return what reads an output: a codec as `CodecOutput`, anything else as `as_schema` does."""
+    """Return the reader of an output: a codec as `CodecOutput`, anything else as `as_schema` does."""
     if isinstance(value, CodecOutput):
         return value
     # A class has the same attributes as its instances, and may be meant as the type of a structured output.

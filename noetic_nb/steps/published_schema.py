@@ -69,7 +69,7 @@ def _with_references(value: Any) -> Any:
 
 
 class _Generator(GenerateJsonSchema):
-    """Writes a reference for what JSON cannot hold."""
+    """Writes a reference for a value that JSON cannot hold."""
 
     def callable_schema(self, schema: Any) -> JsonSchemaValue:
         """Return the mark of a reference to a function."""
@@ -86,7 +86,7 @@ class _Generator(GenerateJsonSchema):
 
 
 def _described(cls: type[BaseModel]) -> dict[str, str]:
-    """Return what stands below each field of a record in its source.
+    """Return the text below each field of a record in its source.
 
     pydantic can do that itself (``use_attribute_docstrings``), but reads the source of every record at import then.
     """

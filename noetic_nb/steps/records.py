@@ -1,4 +1,4 @@
-"""The seven kinds of step, as data. What happens when they run is the runtime's business."""
+"""The seven kinds of step, as data. The runtime runs them."""
 
 from __future__ import annotations
 
@@ -294,7 +294,7 @@ STEP_ADAPTER: Final[TypeAdapter[Any]] = TypeAdapter(Step, config=ConfigDict(defe
 
 
 def as_step(value: Any, whose: str) -> Step:
-    """Return what a function of the user's gave as a step; a plain record is checked first.
+    """Return the step that a user's function gave; a plain record is checked first.
 
     Raises `NoeticConfigError` ``NOT_A_STEP``.
     """

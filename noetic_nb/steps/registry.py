@@ -1,4 +1,4 @@
-"""Names for what JSON cannot hold: functions, tools, layers, schemas, codecs. A file only names them; it never brings code."""
+"""Names for values that JSON cannot hold: functions, tools, layers, schemas, codecs. A file names them; it never brings code."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _KINDS: Final[Mapping[str, tuple[str, str]]] = {
 
 @with_card
 class Registry:
-    """What references are resolved against.
+    """The table that references are resolved against.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ class Registry:
         return tuple(sorted(self._known[kind]))
 
     def resolve(self, ref: str, args: Mapping[str, Any] | None = None) -> Any:
-        """Return what a reference such as ``fn:double`` names; with `args`, a function that has them set already.
+        """Return the object that a reference such as ``fn:double`` names; with `args`, a function that has them set already.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""What a structured output has to look like: a Python type, or a JSON Schema that came as data.
+"""The schema of a structured output: a Python type, or a JSON Schema that came as data.
 
 A schema that came as data is JSON Schema, draft 2020-12, and is checked itself when it is made: what is wrong with it, or
 refers to something it does not hold, is refused then and not in the middle of a run. Nothing is ever fetched. `format` is a
@@ -188,7 +188,7 @@ def _invalid(what: str, where: str, given: object, hint: str) -> NoeticConfigErr
 
 
 def _validator(given: Mapping[str, Any]) -> Any:
-    """Return what checks values against a JSON Schema, once the schema itself is found to be in order."""
+    """Return a validator of values against a JSON Schema, once the schema itself is found to be in order."""
     from referencing import Registry
 
     try:
@@ -265,7 +265,7 @@ def _check_words(schema: Mapping[str, Any], where: str) -> None:
 
 
 def _without_unknown(schema: Any) -> Any:
-    """Return a schema without the words that only those who wrote its type know."""
+    """Return a schema without the keywords that only the author of its type uses."""
     if not isinstance(schema, Mapping):
         return schema
     kept: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""What a child execution starts with, and what its parent gets back."""
+"""The inputs of a child execution, and the part of its output that its parent gets."""
 
 from __future__ import annotations
 

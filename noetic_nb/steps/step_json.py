@@ -1,4 +1,4 @@
-"""Steps as JSON and back. Code never travels: what is callable is a reference, resolved against an explicit `Registry`.
+"""Steps as JSON and back. Code never travels: a callable is a reference, resolved against an explicit `Registry`.
 
 ``{"$ref": "fn:name", "args": {...}}`` stands for a function with some arguments set; tools, layers and schemas likewise. Layers
 that come with the library are data: see `noetic_nb.steps.layer_json`.
@@ -37,7 +37,7 @@ MAX_DEPTH: Final = 150
 
 
 def dump_step(step: Step, registry: Registry | None = None) -> dict[str, Any]:
-    """Return a step as JSON data, in camelCase and without what has its default value.
+    """Return a step as JSON data, in camelCase and without fields that have their default value.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def load_step(data: Mapping[str, Any] | str, registry: Registry | None = None) -
 
 
 def resolved(value: Any, registry: Registry, *, depth: int = 0) -> Any:
-    """Return data with every reference replaced by what it names.
+    """Return data with every reference replaced by the named object.
 
     Raises `NoeticConfigError` for a name that is not known, and for data nested more than 150 deep, as cyclic data
     is.

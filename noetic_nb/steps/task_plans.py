@@ -1,4 +1,4 @@
-"""Plans as data, made into steps: who does what, one after the other or side by side. Constraints are kept, not noted."""
+"""Plans as data, made into steps: each task with its agent, in sequence or in parallel. Constraints are enforced."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PlanNode(Frozen):
 
 
 class PlanConstraints(Frozen):
-    """What a plan must keep to; one that does not is refused before anything of it is run."""
+    """The constraints of a plan; a plan that breaks one is refused before anything of it is run."""
 
     assignees: tuple[str, ...] | None = None
     """Only these may be given tasks."""
@@ -170,7 +170,7 @@ def adaptive_plan(
     constraints: PlanConstraints | Mapping[str, Any] | None = None,
     merge: Callable[..., Any] | Literal["first", "last", "concat"] = "last",
 ) -> RunStep:
-    """Plan, do, and plan again with what went wrong.
+    """Plan, run, and plan again with the errors so far.
 
     Parameters
     ----------

@@ -154,7 +154,7 @@ class Tool:
             ) from exc
 
     def bind(self, args: Any) -> BoundArguments:
-        """Check and coerce arguments, and fill in defaults: once, so that what is judged is what runs.
+        """Check and coerce arguments, and fill in defaults: once, so that the judged values are those that run.
 
         Raises
         ------
@@ -204,7 +204,7 @@ class Tool:
         return self.checked(await result if hasattr(result, "__await__") else result)
 
     def begin(self, values: Mapping[str, Any], ctx: Any = None) -> Any:
-        """Run with the values that `bind` has checked; an async function returns what is to be awaited."""
+        """Run with the values that `bind` has checked; an async function returns an awaitable."""
         return self.execute(**values, ctx=ctx) if self.wants_context else self.execute(**values)
 
     def checked(self, result: Any) -> Any:

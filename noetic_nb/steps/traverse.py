@@ -1,4 +1,4 @@
-"""Walk through the steps inside a step. What a function will choose at run time cannot be known before."""
+"""Walk through the steps inside a step. The choices of a function at run time cannot be known before."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def load_workflow(
 
 
 def check_workflow(document: Mapping[str, Any] | str) -> None:
-    """Check a document as `load_workflow` does, but for what it refers to, which may be anything.
+    """Check a document as `load_workflow` does, but for its references, which may be anything.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a place to keep state must offer: four methods over text keys and JSON values.
+"""The interface of a store of state: four methods over text keys and JSON values.
 
 Keys of layer state are ``layers/<layer id>/<scope key>/<user key>``. Layer id and scope key are escaped as in JSON
 Pointer (RFC 6901), so that no id can reach into another's namespace; the user key is kept verbatim.
@@ -41,7 +41,7 @@ class StorageAdapter(Protocol):
         ...
 
     async def set(self, key: str, value: JsonValue) -> None:
-        """Keep a value under a key, replacing what was there."""
+        """Keep a value under a key, replacing the old one."""
         ...
 
     async def delete(self, key: str) -> None:
@@ -188,7 +188,7 @@ class ScopedStorage:
 
     @property
     def prefix(self) -> str:
-        """The namespace: what all keys in the store begin with."""
+        """The namespace: the prefix of all keys in the store."""
         # Not made with the object: what lives as long as an execution is seldom stored, and each has a key of its own.
         return layer_prefix(self.layer_id, self.scope_key)
 

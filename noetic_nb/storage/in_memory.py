@@ -87,7 +87,7 @@ class InMemoryStorage:
         self._late: deque[str] = deque()
 
     def get_now(self, key: str) -> JsonValue | None:
-        """Return a copy of the value under a key, or None: `get` for who need not wait."""
+        """Return a copy of the value under a key, or None: `get` for callers that need not wait."""
         found: Any = self._texts.get(key)
         if type(found) is str:
             return json.loads(found)
@@ -103,7 +103,7 @@ class InMemoryStorage:
         return None if type(found) is str or hasattr(type(found), "lasts") else found
 
     def set_now(self, key: str, value: JsonValue, *, is_own: bool = False) -> None:
-        """Keep a copy of a value, None to forget the key: `set` and `delete` for who need not wait.
+        """Keep a copy of a value, None to forget the key: `set` and `delete` for callers that need not wait.
 
         With `is_own` it is kept as it is: its JSON text, or a mapping or a list of plain data that nobody will write into, and
         that is read back from its JSON text as it stands.
@@ -124,7 +124,7 @@ class InMemoryStorage:
     def write_now(
         self, values: Mapping[str, JsonValue], delete: Iterable[str] = (), absent: Iterable[str] = ()
     ) -> None:
-        """Write several keys, all of them or none: `write_together` for who need not wait.
+        """Write several keys, all of them or none: `write_together` for callers that need not wait.
 
         A value whose class says that it ``lasts`` is asked for its ``json_text()`` only when it is read: nothing that it
         says may change, and it must not fail.

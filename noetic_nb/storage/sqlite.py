@@ -204,7 +204,7 @@ class SQLiteStorage:
         return keys
 
     async def set(self, key: str, value: JsonValue) -> None:
-        """Keep a value under a key, replacing what was there.
+        """Keep a value under a key, replacing the old one.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""The file behind `SQLiteStorage`: how it is opened, what it holds, and what SQLite's errors mean for the user.
+"""The file behind `SQLiteStorage`: how it is opened, its contents, and the meaning of SQLite's errors for the user.
 
 A version is not a count of writes: a new key starts at a random 48-bit number and counts up from there, so that a key
 that was deleted and made again never looks unchanged to a compare-and-set.
@@ -99,7 +99,7 @@ _MEANING: Final[dict[int, tuple[str, str]]] = {
 
 
 def storage_error(exc: Exception, path: str, doing: str) -> NoeticError:
-    """Return what an exception of the database means: which file, what was being done, what to do.
+    """Return the error for an exception of the database: the file, the operation, and the remedy.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def storage_error(exc: Exception, path: str, doing: str) -> NoeticError:
 
 
 def primary_code(exc: BaseException) -> int:
-    """Return SQLite's primary result code; 0 for what is not an error of SQLite."""
+    """Return SQLite's primary result code; 0 for any other error."""
     code: int = getattr(exc, "sqlite_errorcode", 0)
     return code & 0xFF  # extended codes such as BUSY_RECOVERY keep the primary one in the low byte
 

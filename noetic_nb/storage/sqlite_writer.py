@@ -122,7 +122,7 @@ class Writer:
             return is_done
 
     def close(self) -> None:
-        """Write what is left and end the thread; may be repeated."""
+        """Write the remaining jobs and end the thread; may be called again."""
         if self._pid != os.getpid():
             return  # a forked child has neither the thread nor a right to the connection
         with self._lock:
@@ -209,7 +209,7 @@ class Writer:
                 self._mover.close()
 
     def _move_log(self) -> None:
-        """Move the log into the file beside those who write, or before them where they have been quicker for long."""
+        """Move the log into the file beside the writers, or before them where they have been quicker for long."""
         # What fails here is in the log, and stays there until it can be moved.
         with contextlib.suppress(sqlite3.Error):
             if self._mover is None:
@@ -235,7 +235,7 @@ class Writer:
         patiently(self._transaction(jobs), self._budget_ms)
 
     def _transaction(self, jobs: Sequence[Job]) -> Callable[[], None]:
-        """Return what writes everything or nothing."""
+        """Return a function that writes everything or nothing."""
 
         def run_all() -> None:
             for job in jobs:

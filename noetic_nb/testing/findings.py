@@ -1,4 +1,4 @@
-"""What a contract test finds, and how it waits: inside a loop by `await`, in a script or a cell by being looked at."""
+"""The findings of a contract test, and how it waits: inside a loop by `await`, in a script or a cell by being looked at."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Notes:
 
 
 class Stopwatch:
-    """Measures how long code holds the loop between two waits, by the name of what is called."""
+    """Measures how long code holds the loop between two waits, by the name of the callback."""
 
     def __init__(self) -> None:
         self.longest: dict[str, float] = {}
@@ -128,7 +128,7 @@ class Stopwatch:
         return await _Timed(self, name, result) if hasattr(result, "__await__") else result
 
     def blocking(self) -> dict[str, float]:
-        """Return what held the loop too long."""
+        """Return the code that held the loop too long."""
         return {name: ms for name, ms in self.longest.items() if ms > BLOCKS_MS}
 
 
@@ -165,7 +165,7 @@ class _Timed:
 async def not_blocking(
     notes: Notes, measure: Callable[[], Awaitable[Stopwatch]], name_of: Callable[[str], str]
 ) -> None:
-    """Measure up to three times and note what holds the loop every time."""
+    """Measure up to three times and note the code that holds the loop every time."""
     slow = (await measure()).blocking()
     for _ in range(TRIES - 1):
         if not slow:

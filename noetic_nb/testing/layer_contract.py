@@ -57,7 +57,7 @@ _PLAIN_HOOKS: Final = frozenset({"delivered", "on_edit", "on_record"})
 
 
 def check_layer(layer: Any, *, fs: Any = None, shell: Shell | None = None) -> ContractCheck:
-    """Try a layer on what a harness expects of it.
+    """Test a layer against the expectations of a harness.
 
     Parameters
     ----------
@@ -172,7 +172,7 @@ class _Trial:
     # -- what is noted ------------------------------------------------------------------------------------------------
 
     def _reported(self, layer_id: str, hook: str, error: BaseException) -> None:
-        """Take what a stack reports of the layer."""
+        """Note the reports of a stack about the layer."""
         if isinstance(error, BudgetOverrun):
             self.notes.add("budget_ignored", f"{error} Look at `p.budget` in `recall`.")
         elif isinstance(error, MiscountedTokens):
@@ -193,7 +193,7 @@ class _Trial:
             self.notes.add("hook_failed", f"The hook {hook!r} failed: {first_line(error)}")
 
     def _probe(self, name: str, hook: Any) -> Any:
-        """Return a hook that is measured, and watched for changes of what it is given."""
+        """Return a hook that is measured, and watched for changes of its arguments."""
 
         async def probed(params: Any) -> Any:
             before = {field: _json(getattr(params, field, None)) for field in _STATE_FIELDS}
@@ -317,7 +317,7 @@ class _Trial:
         return sorted(tried)
 
     async def _guarded(self, what: str, call: Any) -> bool:
-        """Wait for a moment of the turn; what it raises is noted."""
+        """Wait for a moment of the turn; an exception is noted."""
         try:
             await call
         except Exception as exc:
@@ -366,7 +366,7 @@ class _Trial:
         stack.state.cleanup(child.execution_id)
 
     async def _kept(self, ctx: ExecutionContext, live: Any) -> None:
-        """Compare what is in storage after a turn with what the layer knew at its end."""
+        """Compare the stored state after a turn with the layer's state at its end."""
         if self.layer.scope == "execution":
             return
         wanted, text = await self.storage.get(self._key(ctx)), _json(live)
@@ -381,7 +381,7 @@ class _Trial:
         return layer_prefix(self.layer.id, resolve_scope_key(self.layer.scope, ctx)) + "state"
 
     async def _comes_back(self) -> None:
-        """Begin again on what was saved, as another process does."""
+        """Begin again from the saved state, as another process does."""
         if self.layer.scope == "execution":
             return
         ctx, stack = self._context("a"), self._stack()
@@ -399,7 +399,7 @@ class _Trial:
         await self._guarded("dispose", stack.dispose(ctx))
 
     async def _another_thread(self) -> None:
-        """Begin a thread of another person, who must not read what the first one wrote."""
+        """Begin a thread of another person, who must not read the texts of the first one."""
         if self.layer.scope == "global" or self.layer.hooks.recall is None:
             return
         ctx, log = self._context("b"), ItemLog()
@@ -419,7 +419,7 @@ class _Trial:
         await self._guarded("dispose", self.stack.dispose(ctx))
 
     async def _shown_to_a_stranger(self) -> str:
-        """Return what a layer shows on a storage without anything, at a fixed time: all that it knows is in variables."""
+        """Return the items of a layer on an empty storage, at a fixed time: all its knowledge is in variables."""
         stack = LayerStack([self.layer], storage=InMemoryStorage(), state=LayerStateStore(lambda *error: None))
         ctx = ExecutionContext(
             execution_id="stranger", thread_id="s", resource_id="s", turn=1, call_model=_call_model, clock=FakeClock(),

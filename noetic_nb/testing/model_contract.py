@@ -41,7 +41,7 @@ _LOOKUP: Final = ToolSpec(
 
 
 def check_model(client: Any, *, model: str = "scripted") -> ContractCheck:
-    """Try a model client on what the runtime relies on: the form of its answers, its stream, its errors, its waiting.
+    """Test a model client against the expectations of the runtime: the form of its answers, its stream, its errors, its waiting.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ class _Trial:
         return _NO_ANSWER
 
     def _judge(self, response: Any, request: ModelRequest, what: str) -> None:
-        """Note what of a response the runtime cannot read."""
+        """Note the parts of a response that the runtime cannot read."""
         if type(response) is not ModelResponse:
             try:
                 response = as_response(response)

@@ -1,4 +1,4 @@
-"""A simulated provider: it caches prompts by the published rules of a real one, and reports what it held, as a real one does.
+"""A simulated provider: it caches prompts by the published rules of a real one, and reports its cache as a real one does.
 
 It stands for no measurement of a provider. It is written without what predicts caching, so that the one can be held against
 the other: every request that it answered is kept whole, as the tokens of each of its parts.
@@ -24,7 +24,7 @@ _UNIT_BYTES: Final = 8  # of four units of UTF-16, which are a token
 
 
 class _Part(NamedTuple):
-    """Tools, instructions or an item: what it says, the pieces of text it begins with, and its size in tokens."""
+    """Tools, instructions or an item: its text, the pieces of text it begins with, and its size in tokens."""
 
     whole: str
     kind: str
@@ -34,7 +34,7 @@ class _Part(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """What is kept of an answered request: all of it, or of marked rules what stands before a mark."""
+    """The kept part of an answered request: all of it, or with marked rules the part before a mark."""
 
     parts: tuple[_Part, ...]
     is_whole: bool

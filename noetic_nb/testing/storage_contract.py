@@ -129,7 +129,7 @@ class _Trial:
         return self.root + name
 
     async def call(self, method: str, *args: Any, **options: Any) -> Any:
-        """Call a method under a limit; raises `_Failed` once it is noted what went wrong."""
+        """Call a method under a limit; raises `_Failed` once the failure is noted."""
         function = getattr(self.store, method)
         try:
             start = time.perf_counter()

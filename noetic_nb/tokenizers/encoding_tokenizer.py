@@ -1,4 +1,4 @@
-"""Count with a provider's own vocabulary, and with what the provider adds around each item."""
+"""Count with a provider's own vocabulary, and with the tokens that the provider adds around each item."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class EncodingTokenizer:
         return sum([len(self._encode(piece)) for piece in pieces(text)])
 
     def count_item(self, item: Mapping[str, Any]) -> int:
-        """Count an item as it is billed: its text and what is added around it."""
+        """Count an item as it is billed: its text and the tokens around it."""
         # Written out: most items are short, and calls of functions would be a tenth of what counting them costs.
         kind = kind_of(item)
         text = item_text(item)

@@ -1,4 +1,4 @@
-"""Which encoding a model has, and what an encoding is made of: data, with where each was published and when it was read.
+"""The encoding of each model, and the parts of an encoding: data, with source and date.
 
 The rank tables themselves are files (see `rank_files`); their digests are here, so that a damaged or foreign file is found
 before it counts anything.
@@ -22,7 +22,7 @@ AS_OF: Final = "2026-11-22"
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """One vocabulary: how text is split before pairs are merged, and which rank file says what is merged.
+    """One vocabulary: how text is split before pairs are merged, and the rank file of the merges.
 
     `url` is where the file was published, which is also what the cache of `tiktoken` names it by; `sha256` is the digest of
     its content.

@@ -1,4 +1,4 @@
-"""Factors that explain what requests were billed at: nothing but arithmetic.
+"""Factors that explain the billed tokens of requests: nothing but arithmetic.
 
 A request is a sum: its framing, and for each kind of item its text by the counter, times a factor. The factors are those that
 explain the reported sums best, held near the one factor of all kinds together as long as little is known.
@@ -30,7 +30,7 @@ _PASSES: Final = 3
 
 
 class Tally(NamedTuple):
-    """What a request is made of: tokens of texts by kind, and the framing around them."""
+    """The parts of a request: tokens of texts by kind, and the framing around them."""
 
     counts: Mapping[str, int]
     framing: int = 0
@@ -53,7 +53,7 @@ class Tally(NamedTuple):
 
 
 class Factors(NamedTuple):
-    """By kind, what a count is multiplied by; `others` stands for kinds without one of their own.
+    """The factor of a count for each kind; `others` stands for kinds without one of their own.
 
     `calls` is how many calls they were learned from, 0 where there were too few. `known_error` is the mean absolute relative
     error of whole requests that they were not learned from, each quarter of the calls in turn. Kinds are those of
@@ -84,7 +84,7 @@ class Factors(NamedTuple):
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Factors:
-        """Read what `as_data` returned; raises `KeyError`, `TypeError` or `ValueError` for anything else."""
+        """Read the result of `as_data`; raises `KeyError`, `TypeError` or `ValueError` for any other data."""
         by_kind = {str(kind): _factor(value) for kind, value in data["byKind"].items()}
         error = data["knownError"]
         if error is not None and not (is_number(error) and error >= 0):
@@ -111,7 +111,7 @@ def _factor(value: Any) -> float:
 
 
 class Observed(NamedTuple):
-    """One call: what it was sent, what it was billed at, and the same of the call of its conversation before it."""
+    """One call: its request, its billed tokens, and the same of the call before it in its conversation."""
 
     tally: Tally
     reported: int
@@ -119,7 +119,7 @@ class Observed(NamedTuple):
 
     @property
     def row(self) -> tuple[Mapping[str, int], float]:
-        """What was new since the call before, which tells kinds apart better than sums that hardly differ."""
+        """The new part since the call before, which tells kinds apart better than sums that hardly differ."""
         tally, reported = self.tally, self.reported
         if self.before is not None:
             tally, reported = tally - self.before[0], reported - self.before[1]
@@ -143,7 +143,7 @@ def learned(observed: Sequence[Observed]) -> Factors:
 
 
 def _in_turns(observed: Sequence[Observed]) -> Factors:
-    """Return factors of kinds of items, and the one of what every request begins with, each learned beside the other.
+    """Return factors of kinds of items, and the one of the beginning of every request, each learned beside the other.
 
     What is the same in every request is seen in few differences, but in every sum.
     """

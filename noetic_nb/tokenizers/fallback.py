@@ -1,4 +1,4 @@
-"""A counter of someone else, which may fail: the default estimate counts what it cannot."""
+"""A foreign counter, which may fail: the default estimate counts the items that it cannot."""
 
 from __future__ import annotations
 

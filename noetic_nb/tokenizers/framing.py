@@ -1,4 +1,4 @@
-"""What a provider adds around texts: tokens of a message, of a call, of a tool's definition. Data, with source and date.
+"""The tokens that a provider adds around texts: of a message, of a call, of a tool's definition. Data, with source and date.
 
 None of it is in the texts, and all of it is billed. Numbers that a provider does not publish were measured on recorded usage.
 """
@@ -116,7 +116,7 @@ _PROVIDERS: Final = (("claude", "anthropic"), ("gpt-4-", "openai-cl100k"), ("gpt
 
 
 def framing_of(model: str) -> Framing:
-    """Return what the provider of a model adds; that of current models of OpenAI where nothing else is known.
+    """Return the tokens that the provider of a model adds; those of current models of OpenAI where nothing else is known.
 
     Examples
     --------

@@ -51,7 +51,7 @@ class CalibratedTokenizer:
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """What it is made of, as JSON data; `counter_of` makes it again."""
+        """The parts of the counter, as JSON data; `counter_of` makes it again."""
         return {"base": _base_name(self.base), "model": self.model, "seen": self.seen, **self.factors.as_data()}
 
     def __call__(self, text: str) -> int:
@@ -77,7 +77,7 @@ class CalibratedTokenizer:
         return _times(self.framing.definitions(tools, self.base), self.factors.of("tools"))
 
     def tally(self, items: Iterable[Mapping[str, Any]], *, instructions: str = "", tools: Iterable[Any] = ()) -> Tally:
-        """Return what a request is made of, by the counter below."""
+        """Return the parts of a request, by the counter below."""
         counts: dict[str, int] = {}
         framing = 0
         for item in items:
@@ -129,7 +129,7 @@ def _base_of(name: Any, given: Tokenizer | None = None) -> Tokenizer:
 
 
 def counter_of(recorded: Mapping[str, Any]) -> CalibratedTokenizer:
-    """Make a counter again from what `CalibratedTokenizer.recorded` says; one that learns anew from here on.
+    """Make a counter again from the data of `CalibratedTokenizer.recorded`; one that learns anew from here on.
 
     Raises `KeyError`, `TypeError` or `ValueError` where it does not say so, and what `get` raises.
 
@@ -145,12 +145,12 @@ def counter_of(recorded: Mapping[str, Any]) -> CalibratedTokenizer:
 
 
 def _times(count: int, factor: float) -> int:
-    """Multiply a count; what is something stays something."""
+    """Multiply a count; a positive count stays positive."""
     return max(1, int(count * factor + 0.5)) if count else 0
 
 
 class TokenCalibration:
-    """What is learned about a counter from the usage that models report.
+    """The corrections learned for a counter from the usage that models report.
 
     Pass it to a harness, ``tokenizer=calibration``, which plans by it and goes on learning; two harnesses may share one.
     Factors are learned when a model has answered eight calls, again at sixteen, and so on by doubling, so that a conversation
@@ -221,13 +221,13 @@ class TokenCalibration:
         return made
 
     def resume(self, model: str, factors: Factors, seen: int) -> CalibratedTokenizer:
-        """Go on from what was learned of a model elsewhere."""
+        """Go on from factors learned elsewhere for a model."""
         self._seen[model] = seen
         made = self._made[model] = CalibratedTokenizer(self, model, factors, seen)
         return made
 
     def save(self, path: str | PathLike[str]) -> Path:
-        """Write what was learned, and the counts of calls it goes on from, as JSON; no text of a request is in it.
+        """Write the learned factors, and the counts of calls behind them, as JSON; no text of a request is in it.
 
         Parameters
         ----------
@@ -303,7 +303,7 @@ class TokenCalibration:
         return tuple(self._observed)
 
     def factors(self, model: str) -> Factors:
-        """Return what was learned about a model."""
+        """Return the learned factors of a model."""
         return self.tokenizer(model).factors
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Make a counter from a name, or from whatever a harness was given."""
+"""Make a counter from a name, or from the tokenizer argument of a harness."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def calibrated(base: str | Tokenizer = estimate_tokens) -> CalibratedTokenizer:
 
 
 def asked_tokenizer(given: str | TokenCalibration | Tokenizer | None) -> Tokenizer | None:
-    """Return what is to count the tokens of a recorded run: by name, a `TokenCalibration` or a function; None as it is.
+    """Return the counter for the tokens of a recorded run: by name, a `TokenCalibration` or a function; None as it is.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a request was planned at beside what it was billed at: the difference, and what about it cannot be right."""
+"""The planned tokens of a request beside the billed ones: the difference, and the impossible numbers."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One file a command: its arguments, what it does, and how it exits."""
+"""One file a command: its arguments, its work, and its exit code."""

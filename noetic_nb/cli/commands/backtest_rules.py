@@ -1,4 +1,4 @@
-"""``noetic-nb backtest``: what other rules would have changed of recorded runs."""
+"""``noetic-nb backtest``: the changes that other rules would make to recorded runs."""
 
 from __future__ import annotations
 

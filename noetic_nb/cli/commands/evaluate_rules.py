@@ -1,4 +1,4 @@
-"""``noetic-nb evaluate``: what rules catch in labelled runs, and what they stop that went well."""
+"""``noetic-nb evaluate``: the attacks that rules catch in labelled runs, and the good runs that they stop."""
 
 from __future__ import annotations
 

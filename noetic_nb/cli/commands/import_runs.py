@@ -25,7 +25,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 
 def run_facts(run: Run) -> dict[str, Any]:
-    """Return what a list of runs has of one.
+    """Return the facts about one run for a list of runs.
 
     Examples
     --------

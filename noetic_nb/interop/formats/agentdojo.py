@@ -1,4 +1,4 @@
-"""Recorded runs of AgentDojo: agents with tools, with and without an attacker's text in what the tools return."""
+"""Recorded runs of AgentDojo: agents with tools, with and without an attacker's text in the results of tools."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def looks_like(document: Document) -> bool:
 def read(
     document: Document, format: str | None = None, redaction: Redaction | None = None
 ) -> Iterator[Callable[[], Run]]:
-    """Yield what reads each run of a document."""
+    """Yield a reader for each run of a document."""
     redaction = Redaction(remembered=REMEMBERED) if redaction is None else redaction
     is_list = document.by_line or isinstance(document.data, list)
     for index in range(len(document.data)) if is_list else [None]:

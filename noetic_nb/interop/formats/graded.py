@@ -39,7 +39,7 @@ _HANDS_OVER: Final = frozenset({"transfer_to_human_agents"})
 
 
 def refuser(document: Document, index: int | None, hint: str) -> Callable[[str], NoReturn]:
-    """Return what raises the error for one record of a document."""
+    """Return a function that raises the error for one record of a document."""
 
     def refuse(what: str) -> NoReturn:
         raise refused(document, what, index=index, hint=hint)
@@ -122,7 +122,7 @@ class Calls:
 
 
 def task_meta(source: str, domain: str | None, model: str | None, task_id: object, trial: object) -> dict[str, Any]:
-    """Return what every run of a data set says of itself, where nothing was attacked."""
+    """Return the meta that every run of a data set has, where nothing was attacked."""
     return {
         "source": source,
         "domain": domain,

@@ -35,7 +35,7 @@ def looks_like(document: Document) -> bool:
 
 
 def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
-    """Yield what reads each sample.
+    """Yield a reader for each sample.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def _run(document: Document, sample: Any, about: Mapping[str, Any], place: int) 
 
 
 def _outcome(value: Any) -> bool | None:
-    """Return what a score says: Inspect's letters, a truth, or 0 and 1; anything else is for the reader to judge."""
+    """Return the meaning of a score: Inspect's letters, a truth, or 0 and 1; anything else is left to the caller."""
     if isinstance(value, str):
         return {"C": True, "I": False, "N": False}.get(value)
     return bool(value) if isinstance(value, int | float) and value in (0, 1) else None
@@ -187,7 +187,7 @@ def _resolved(value: Any, texts: Mapping[str, Any], depth: int = 0) -> Any:
 
 
 def _measure(found: list[Message], wire: list[Any], events: Any) -> dict[str, Any]:
-    """Add what the events of a sample measured to its messages, and return the parameters of its model."""
+    """Add the measurements in the events of a sample to its messages, and return the parameters of its model."""
     answers: dict[str, Mapping[str, Any]] = {}
     results: dict[str, Mapping[str, Any]] = {}
     params: dict[str, Any] = {}

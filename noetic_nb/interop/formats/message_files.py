@@ -64,7 +64,7 @@ def _talk(data: Any) -> _Talk | None:
 
 
 def _with_responses(items: list[Any], result: Any) -> list[Any]:
-    """Return the items of a run of agents with those of each response together, beside what it used."""
+    """Return the items of a run of agents with those of each response together, beside its usage."""
     model = getattr(getattr(result, "last_agent", None), "model", None)
     model = getattr(model, "model", model)
     made: list[Any] = []
@@ -94,7 +94,7 @@ def _key(item: Any) -> tuple[Any, Any]:
 
 
 def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
-    """Yield what reads each conversation of a document."""
+    """Yield a reader for each conversation of a document."""
     data = document.data
     if document.by_line and recognise([record(document, 0)]) is not None:  # a message a line
         lines = [record(document, place) for place in range(len(data))]

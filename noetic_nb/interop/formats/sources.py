@@ -1,4 +1,4 @@
-"""What `import_run` is given, as data: objects, JSON text, files plain or gzipped, a run a line or all in one document."""
+"""The sources of `import_run`, as data: objects, JSON text, files plain or gzipped, a run a line or all in one document."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def refused(document: Document, what: str, *, index: int | None = None, hint: st
 
 
 def documents(source: Any) -> Iterator[Path | Document]:
-    """Yield what a source is made of: the files of a folder, or the source itself; files are not opened yet."""
+    """Yield the parts of a source: the files of a folder, or the source itself; files are not opened yet."""
     path = _as_path(source)
     if path is None:
         if isinstance(source, str | bytes | bytearray):

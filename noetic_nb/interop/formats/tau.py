@@ -39,7 +39,7 @@ def looks_like(document: Document) -> bool:
 def read(
     document: Document, format: str | None = None, redaction: Redaction | None = None
 ) -> Iterator[Callable[[], Run]]:
-    """Yield what reads each trajectory of a document."""
+    """Yield a reader for each trajectory of a document."""
     redaction = Redaction(remembered=REMEMBERED) if redaction is None else redaction
     for index in range(len(entries(document))):
         yield partial(trajectory, document, index, redaction)
@@ -57,7 +57,7 @@ def entries(document: Document) -> list[Any]:
 def trajectory(
     document: Document, place: int, redaction: Redaction, domain: str | None = None, model: str | None = None
 ) -> Run:
-    """Read one trajectory of a document as a run; `domain` and `model` are what the file does not name."""
+    """Read one trajectory of a document as a run; `domain` and `model` are not in the file."""
     refuse = refuser(document, place, _HINT)
     entry = record(document, place) if document.by_line else entries(document)[place]
     if not isinstance(entry, Mapping):

@@ -41,7 +41,7 @@ def looks_like(document: Document) -> bool:
 def read(
     document: Document, format: str | None = None, redaction: Redaction | None = None
 ) -> Iterator[Callable[[], Run]]:
-    """Yield what reads each simulation of a document."""
+    """Yield a reader for each simulation of a document."""
     redaction = Redaction(remembered=REMEMBERED) if redaction is None else redaction
     refuse = refuser(document, None, _HINT)
     data = document.data
@@ -83,7 +83,7 @@ def _run(
 def _messages(
     messages: list[dict[str, Any]], model: str | None, refuse: Callable[[str], NoReturn]
 ) -> tuple[list[Message], list[dict[str, Any]]]:
-    """Return the agent's side of a conversation, and what the user did with tools of their own."""
+    """Return the agent's side of a conversation, and the tool calls of the user."""
     made: list[Message] = []
     calls = Calls(refuse)
     beside: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""What a rule is shown of a call of somebody else's tool: its arguments, bound as the tool will get them."""
+"""The arguments of a call of a foreign tool, as a rule sees them: bound as the tool will get them."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def bound_by_signature(
     skip: int = 0,
     call_id: Callable[[tuple[Any, ...]], str] = lambda positional: "",
 ) -> Binder:
-    """Return a binder that names what a function is called with, fills in defaults, and changes nothing.
+    """Return a binder that names the arguments of a function, fills in defaults, and changes nothing.
 
     Parameters
     ----------

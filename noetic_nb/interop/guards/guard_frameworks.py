@@ -99,7 +99,7 @@ def langchain_tool(tool: Any, guard: Guard) -> Any:
 
 
 def _langchain_binder(function: Any, method: Any, name: str, left_out: Any) -> Binder:
-    """Return the binder of a method that passes on what it is called with to a function of known parameters."""
+    """Return the binder of a method that passes its arguments on to a function of known parameters."""
     named_by = bound_by_signature(function, name, left_out=left_out)
     takes: Mapping[str, inspect.Parameter] = {}
     with contextlib.suppress(TypeError, ValueError):  # built in

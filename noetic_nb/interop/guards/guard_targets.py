@@ -1,4 +1,4 @@
-"""What rules in front of guarded tools name and none of these tools has, said when the tools are guarded."""
+"""Warnings about rules that name a tool or argument that none of the guarded tools has."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ class SharedHistory(CallHistory):
 
 
 class GuardedTree:
-    """What a guard knows of one session: its calls, and the execution that hooks see."""
+    """The state of one session in a guard: its calls, and the execution that hooks see."""
 
     __slots__ = ("calls", "hook_ctx", "limits", "stop")
 
@@ -144,7 +144,7 @@ class Guard:
             self.run.attach(rules, lambda: layer.hooks.on_record(self.sink, clock))  # type: ignore[misc]
 
     def tree(self) -> GuardedTree:
-        """Return what is known of the session that the caller belongs to."""
+        """Return the tree of the session that the caller belongs to."""
         session = current_session()
         found = self._trees.get(session)
         if found is None:
@@ -223,7 +223,7 @@ class Guard:
         return GuardedCall(self, self.tree(), bound, needs_approval)
 
     def unfit(self, name: str, error: NoeticError, on_deny: OnDeny) -> str:
-        """Record a call whose arguments do not fit; raises, or returns what the model reads."""
+        """Record a call whose arguments do not fit; raises, or returns the text for the model."""
         tree = self.tree()
         end = CallEnd("invalid_args", f"Error: {error.what}", error=error)
         place = tree.calls.reserve(PastCall(name, {}, SYSTEM_IDS.new("call"), PENDING, None, tree.where.execution_id))
@@ -282,7 +282,7 @@ class GuardedCall:
         return True
 
     def refusal(self, on_deny: OnDeny) -> str:
-        """Return what the model reads of a call that is not made, or raise it.
+        """Return the text for the model about a call that is not made, or raise it.
 
         Parameters
         ----------

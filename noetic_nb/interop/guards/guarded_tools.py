@@ -1,4 +1,4 @@
-"""`guard`: tools of any agent, wrapped so that our rules hold before they run; each stays what it was for its framework.
+"""`guard`: tools of any agent, wrapped so that our rules hold before they run; each keeps its type for its framework.
 
 A framework's tool is known by its attributes. The wrapper goes where the arguments are bound already, so that what is judged
 is what runs.
@@ -202,7 +202,7 @@ def _runnable(tool: Any, guard: Guard) -> Any:
 
 
 def _again(made: functools.partial[Any], tool: Any, guard: Guard) -> functools.partial[Any]:
-    """Let a partial call say what it stands for."""
+    """Give a partial call the name and signature of its function."""
     for name in ("__name__", "__doc__"):
         if hasattr(tool, name):
             setattr(made, name, getattr(tool, name))

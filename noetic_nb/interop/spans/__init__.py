@@ -1,3 +1,3 @@
-"""Spans of anybody's agents as runs: what one span says in each dialect, which spans are calls, and the run they make."""
+"""Spans of other agents as runs: the fields of one span in each dialect, the spans that are calls, and the run they make."""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""What one span says, asked of every dialect: the model calls, tool calls and memory operations of a recording."""
+"""The fields of one span, read in every dialect: the model calls, tool calls and memory operations of a recording."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ DIALECTS: Final[tuple[Dialect, ...]] = (GenAI(), GenAIEvents(), OpenInference(),
 
 
 def first(method: str, span: Span) -> Any:
-    """Return what the first dialect answers that has an answer."""
+    """Return the first answer of a dialect that is not None."""
     return (span.answers or _asked(span))[method](span)
 
 
 def _asked(span: Span) -> Mapping[str, _Answer]:
-    """Return by method who knows what is asked of a span, which is found out once."""
+    """Return by method the dialect that can answer for a span, which is found out once."""
     about = span.attributes
     span.answers = _answers(tuple(about) if len(about) <= _MOST_NAMES and not span.events else None)
     return span.answers
@@ -50,7 +50,7 @@ _METHODS: Final = tuple([name for name, value in vars(Dialect).items() if callab
 
 @lru_cache(maxsize=256)
 def _answers(names: tuple[str, ...] | None) -> Mapping[str, _Answer]:
-    """Return by method what answers for all dialects of spans with these attributes; None stands for any."""
+    """Return by method an answer for all dialects of spans with these attributes; None stands for any."""
     return {
         method: _first_of(
             [
@@ -69,7 +69,7 @@ def _has_any(names: tuple[str, ...] | None, dialect: Dialect, answer: _Answer) -
 
 
 def _unknown(span: Span) -> None:
-    """Answer what nobody can."""
+    """Answer a question that no dialect knows."""
 
 
 def _first_of(answers: Sequence[_Answer]) -> _Answer:
@@ -87,7 +87,7 @@ def _first_of(answers: Sequence[_Answer]) -> _Answer:
 
 
 def kind_of(span: Span) -> Kind:
-    """Return what a span is."""
+    """Return the kind of a span."""
     found: Any = span.kind
     if found is None:
         found = span.kind = (span.answers or _asked(span))["kind"](span) or "other"
@@ -102,7 +102,7 @@ def conversation_of(span: Span) -> str | None:
 
 @dataclass(slots=True)
 class ModelUse:
-    """One model call; what its dialect does not carry is None."""
+    """One model call; a field that its dialect does not carry is None."""
 
     span: Span
     inputs: History | None
@@ -125,7 +125,7 @@ class ModelUse:
 
 @dataclass(slots=True)
 class ToolUse:
-    """One tool call; `given` is what stands on the span where it is no mapping of arguments."""
+    """One tool call; `given` is the text on the span where it is no mapping of arguments."""
 
     span: Span
     name: str
@@ -181,7 +181,7 @@ def _error(span: Span, output: str | None = None) -> tuple[str, str | None]:
 
 
 def tool_use(span: Span) -> ToolUse:
-    """Read a span of a tool call, out of what frameworks wrap around arguments and results."""
+    """Read a span of a tool call, without the wrapping of frameworks around arguments and results."""
     asked = span.answers or _asked(span)
     given = parsed(asked["tool_input"](span))
     call_id: str | None = asked["call_id"](span)
@@ -236,7 +236,7 @@ def _answer(value: Any) -> Result | None:
 
 
 def merged(outer: Any, inner: Any) -> Any:
-    """Return one call that two instrumentations recorded: the outer span, with what only the inner one carries."""
+    """Return one call that two instrumentations recorded: the outer span, with fields that only the inner one carries."""
     names = (
         ("inputs", "outputs", "model", "usage", "cost", "params", "finish", "error")
         if isinstance(outer, ModelUse)

@@ -1,4 +1,4 @@
-"""What a dialect of spans can say; one that does not say it answers None."""
+"""The fields that a dialect of spans can read; one that does not have a field answers None."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Method = TypeVar("_Method", bound=Callable[..., Any])
 
 
 def read_from(*prefixes: str) -> Callable[[_Method], _Method]:
-    """Say of a method what the names of all attributes that it reads begin with, where that is less than its dialect's."""
+    """Declare the prefixes of all attributes that a method reads, where they are fewer than its dialect's."""
 
     def told(method: _Method) -> _Method:
         method.prefixes = prefixes  # type: ignore[attr-defined]
@@ -39,7 +39,7 @@ class Dialect:
     """What the names of its attributes begin with; a span that has none of them, and no events, is not asked."""
 
     def kind(self, span: Span) -> Kind | None:
-        """Return what a span is; "other" for structure around calls."""
+        """Return the kind of a span; "other" for structure around calls."""
         return None
 
     def conversation(self, span: Span) -> str | None:
@@ -51,11 +51,11 @@ class Dialect:
         return None
 
     def inputs(self, span: Span) -> History | None:
-        """Return what was sent to a model or an agent."""
+        """Return the messages sent to a model or an agent."""
         return None
 
     def outputs(self, span: Span) -> list[SpanMessage] | None:
-        """Return what it answered."""
+        """Return the messages of the answer."""
         return None
 
     def tool_input(self, span: Span) -> Any:
@@ -63,7 +63,7 @@ class Dialect:
         return None
 
     def tool_output(self, span: Span) -> Any:
-        """Return what the tool answered."""
+        """Return the result of the tool."""
         return None
 
     def tool_name(self, span: Span) -> str | None:
@@ -87,7 +87,7 @@ class Dialect:
         return None
 
     def cost(self, span: Span) -> float | None:
-        """Return what a call cost, in US dollars."""
+        """Return the cost of a call, in US dollars."""
         return None
 
     def params(self, span: Span) -> Mapping[str, Any] | None:

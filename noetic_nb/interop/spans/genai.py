@@ -56,7 +56,7 @@ class GenAI(Dialect):
     name = "OTel GenAI"
 
     def kind(self, span: Span) -> Kind | None:
-        """Return what the operation is; spans of early versions have names only."""
+        """Return the kind of the operation; spans of early versions have names only."""
         about = span.attributes
         operation = about.get("gen_ai.operation.name")
         if isinstance(operation, str):
@@ -129,7 +129,7 @@ class GenAI(Dialect):
         return found
 
     def tool_name(self, span: Span) -> str | None:
-        """Return the attribute, else what the span's name says."""
+        """Return the attribute, else the tool in the span's name."""
         _, _, name = span.name.partition("execute_tool ")
         return span.text("gen_ai.tool.name") or name or None
 
@@ -155,7 +155,7 @@ class GenAI(Dialect):
 
     @read_from(*_COSTS)
     def cost(self, span: Span) -> float | None:
-        """Return what some instrumentations add."""
+        """Return the cost that some instrumentations add."""
         return amount(span, *_COSTS)
 
     @read_from(*_PARAMS.values())
@@ -248,11 +248,11 @@ class GenAIEvents(Dialect):
         return None
 
     def tool_input(self, span: Span) -> Any:
-        """Return what the tool was sent."""
+        """Return the arguments of the tool."""
         return next((about.get("content") for role, about in self._events(span) if role == "tool"), None)
 
     def tool_output(self, span: Span) -> Any:
-        """Return what the tool answered."""
+        """Return the result of the tool."""
         for role, about in self._events(span):
             if role == "choice":
                 return result_of(parsed(about.get("message", about.get("content"))))

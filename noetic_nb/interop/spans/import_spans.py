@@ -64,7 +64,7 @@ def _holds_spans(value: Any) -> bool:
 
 
 def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
-    """Yield what reads each run of a document."""
+    """Yield a reader for each run of a document."""
     data = document.data
     if document.by_line:
         data = [record(document, place) for place in range(len(data))]
@@ -111,7 +111,7 @@ def runs_from_spans(spans_or_path: Any, *, logs: Iterable[Any] | str | PathLike[
 def run_readers(
     source: Any, *, logs: Iterable[Any] | str | PathLike[str] = (), max_bytes: int = MAX_BYTES
 ) -> Iterator[Callable[[], Run]]:
-    """Yield what reads each run of a source."""
+    """Yield a reader for each run of a source."""
     yield from _runs(read_records(source, max_bytes=max_bytes), read_records(logs, max_bytes=max_bytes) if logs else ())
 
 

@@ -177,7 +177,7 @@ class OpenInference(Dialect):
         return counted(span, _USAGE)
 
     def cost(self, span: Span) -> float | None:
-        """Return what the call cost."""
+        """Return the cost of the call."""
         return amount(span, "llm.cost.total")
 
     def params(self, span: Span) -> Mapping[str, Any] | None:

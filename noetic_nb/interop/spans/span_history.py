@@ -1,4 +1,4 @@
-"""What was sent to a model: a conversation that grows with every call, of which only what is new has to be read."""
+"""The messages sent to a model: a conversation that grows with every call, of which only the new part has to be read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ANSWERS: Final = frozenset([name for name, role in ROLES.items() if role == "as
 
 
 class History:
-    """What was sent to a model: a conversation that grows with every call, read from its end as far as it is needed."""
+    """The messages sent to a model: a conversation that grows with every call, read from its end as far as it is needed."""
 
     __slots__ = ("_asked", "_raw", "_read", "_tail", "_text")
 
@@ -48,7 +48,7 @@ class History:
         return self._read
 
     def _new(self) -> list[Any] | None:
-        """Return what is behind the last answer as it was written; None where that is not known."""
+        """Return the messages behind the last answer as they were written; None where that is not known."""
         raw = self._raw
         if self._read is not None or raw is None:
             return None
@@ -59,7 +59,7 @@ class History:
 
     @property
     def tail(self) -> list[SpanMessage]:
-        """What was new for the call: all behind the last answer."""
+        """The new messages of the call: all behind the last answer."""
         if self._tail is None:
             new = self._new()
             if new is None:
@@ -74,12 +74,12 @@ class History:
 
     @property
     def results(self) -> list[Result]:
-        """What of that are results."""
+        """The tool results among the new messages."""
         return [block for msg in self.tail for block in msg.blocks if type(block) is Result]
 
     @property
     def asked(self) -> list[SpanMessage]:
-        """What of that the user wrote; what a tool answered need not be read for it."""
+        """The messages of the user among the new ones; results of tools need not be read for it."""
         if self._asked is None:
             new = None if self._tail is not None else self._new()
             tail = self.tail if new is None else read_messages([msg for msg in new if not _is_of_tool(msg)]) or []
@@ -92,7 +92,7 @@ def _is_of_tool(value: Mapping[str, Any]) -> bool:
 
 
 def read_history(value: Any, before: History | None = None) -> History | None:
-    """Read what was sent to a model; None for what is nothing.
+    """Read the messages sent to a model; None for an empty value.
 
     Where it repeats what was sent `before`, as in a conversation, that is not parsed again.
     """

@@ -68,7 +68,7 @@ class Call:
 
 @dataclass(slots=True)
 class Result:
-    """What a tool answered; `failed` is None where it is not known."""
+    """The result of a tool; `failed` is None where it is not known."""
 
     call_id: str | None
     name: str | None
@@ -108,7 +108,7 @@ class SpanMessage:
 
 
 def parsed(value: Any) -> Any:
-    """Return JSON text as data; what is no JSON, or no text, as it is."""
+    """Return JSON text as data; any other value unchanged."""
     if not isinstance(value, str) or value[:1] not in _OPENING:
         return value
     try:
@@ -121,7 +121,7 @@ _OPENING: Final = frozenset(["{", "[", '"', " ", "\n"])
 
 
 def read_messages(value: Any, role: str = "user") -> list[SpanMessage] | None:
-    """Read messages from a list of them, one of them, or text; None for what is nothing.
+    """Read messages from a list of them, one of them, or text; None for an empty value.
 
     Examples
     --------
@@ -260,7 +260,7 @@ def _block(part: Any) -> Text | Call | Result | Other:
 
 
 def _wrapped(part: Mapping[str, Any], kind: str | None) -> Text | Call | Result | Other | None:
-    """Return a block that stands below a key that says what it is; None where it does not."""
+    """Return a block that stands below a key that names its kind; None where it does not."""
     if not _CALL_KEYS.isdisjoint(part):
         return _call(part.get("toolUse") or part.get("function_call") or part.get("functionCall") or part) or Other(
             part
@@ -322,7 +322,7 @@ def _text(value: Any) -> str | None:
 
 
 def result_of(value: Any) -> str:
-    """Return what a tool answered as the text that the model reads.
+    """Return the result of a tool as the text that the model reads.
 
     Examples
     --------

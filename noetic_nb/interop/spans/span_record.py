@@ -1,4 +1,4 @@
-"""One span or log record, whatever form it came in: the SDK's JSON, OTLP JSON, or live objects of the SDK."""
+"""One span or log record, in any form: the SDK's JSON, OTLP JSON, or live objects of the SDK."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SpanEvent:
 
 @dataclass(slots=True)
 class Span:
-    """A span with what the readers need of it.
+    """A span with the fields that the readers need.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class LogRecord:
 
 
 def span_record(value: Any, place: int) -> Span | None:
-    """Return a span in our form, None for what is no span."""
+    """Return a span in our form, None for an object that is no span."""
     if isinstance(value, Mapping):
         if "spanId" in value or "span_id" in value or "traceId" in value:
             return _otlp(value, place)
@@ -204,7 +204,7 @@ _RECORD: Final = ("trace_id", "span_id", "body", "attributes", "timestamp", "obs
 
 
 def log_record(value: Any) -> LogRecord | None:
-    """Return a log record in our form; None for what is none, or belongs to no span."""
+    """Return a log record in our form; None for an object that is none, or belongs to no span."""
     if not isinstance(value, Mapping):
         record = getattr(value, "log_record", value)  # the SDK wraps records for its exporters
         if not hasattr(record, "attributes"):

@@ -60,7 +60,7 @@ class RunWriter(TurnWriter):
         self.end_turn(log, root)
 
     def entries(self, log: Log, execution: Execution) -> None:
-        """Write what happened in an execution; a result follows its call, whatever the clocks say."""
+        """Write the events of an execution; a result follows its call, even where the clocks disagree."""
         for entry in execution.entries:
             if isinstance(entry, ModelUse):
                 for result in entry.inputs.results if entry.inputs is not None else ():
@@ -100,7 +100,7 @@ class RunWriter(TurnWriter):
     # Calls
 
     def model(self, log: Log, use: ModelUse, execution: Execution, is_root: bool) -> None:
-        """Write a model call: first what it was sent that is new, then its answer."""
+        """Write a model call: first its new messages, then its answer."""
         log.done.add(id(use))
         span = use.span
         if span.end_ns is None and use.outputs is None:
@@ -169,12 +169,12 @@ class RunWriter(TurnWriter):
                     self.tool(log, late, execution, is_root)
 
     def estimate(self, usage: Mapping[str, int], sent: int, made: int) -> Mapping[str, int]:
-        """Return what a call used, with what nobody counted."""
+        """Return the usage of a call, with estimates of the missing counts."""
         self.estimated |= {"input_tokens", "output_tokens"} - usage.keys()
         return {"input_tokens": sent, "output_tokens": made, **usage}
 
     def seed(self, log: Log, use: ModelUse, is_root: bool) -> None:
-        """Write what stood in the log before the first call: the system prompt, and a conversation of before."""
+        """Write the log before the first call: the system prompt, and an earlier conversation."""
         if use.system:
             text = self.redaction.text(use.system)
             if is_root and self.policy is None:
@@ -189,7 +189,7 @@ class RunWriter(TurnWriter):
         self.append(log, items, "seed")
 
     def answered(self, log: Log, result: Result, execution: Execution, is_root: bool) -> None:
-        """Settle a call that the model has read the result of: by its span, else by what the model read."""
+        """Settle a call that the model has read the result of: by its span, else by the text that the model read."""
         key = result.call_id
         if key is None:
             key = next((known for known, item in log.waiting.items() if result.name in (None, item["name"])), None)

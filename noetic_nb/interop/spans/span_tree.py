@@ -29,7 +29,7 @@ DEEPEST: Final = 512
 
 
 def joined(spans: Iterable[Span], logs: Iterable[LogRecord]) -> tuple[list[Span], list[dict[str, Any]]]:
-    """Return spans once each, with their log records among their events, and what was strange about them.
+    """Return spans once each, with their log records among their events, and the list of oddities.
 
     Of a span that was sent twice the later one counts: it has ended, or has more on it. Two spans of one id that have
     different names are both kept. Log records of a model call whose span is missing stand for it.
@@ -129,7 +129,7 @@ class Execution:
 
 
 class _Tree:
-    """Spans of one conversation with what stands around each."""
+    """Spans of one conversation with the spans around each."""
 
     def __init__(self, spans: list[Span]) -> None:
         self.by_key = {(span.trace_id, span.span_id): span for span in spans}
@@ -258,7 +258,7 @@ def _placed(tree: _Tree, uses: dict[_Key, Any], chains: dict[_Key, list[Span]]) 
 
 
 def agent_name(span: Span) -> str:
-    """Return the name of an agent, or of what stands for one."""
+    """Return the name of an agent, or of the span that stands for one."""
     return first("agent_name", span) or first("tool_name", span) or span.name or "agent"
 
 

@@ -1,4 +1,4 @@
-"""The turns of a run that is made of spans: where each begins and ends, its items, the clock, what could not be mapped."""
+"""The turns of a run that is made of spans: their begin and end, their items, the clock, and unmapped values."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class _Turn:
 
 
 class TurnWriter:
-    """Writes executions as events: holds the clock, the turn that is open, and what could not be mapped."""
+    """Writes executions as events: holds the clock, the turn that is open, and the unmapped values."""
 
     def __init__(self, thread_id: str, redaction: Redaction) -> None:
         self.thread_id, self.redaction = thread_id, redaction
@@ -86,7 +86,7 @@ class TurnWriter:
         self.now = 0.0
 
     def meta(self) -> dict[str, Any]:
-        """Return what is known of the run besides its events."""
+        """Return the meta of the run besides its events."""
         return {
             "source": "otel",
             "created_ms": self.events[0].t_ms if self.events else 0.0,
@@ -99,12 +99,12 @@ class TurnWriter:
         }
 
     def note(self, entry: Mapping[str, Any]) -> None:
-        """List what cannot be mapped."""
+        """List a value that cannot be mapped."""
         if len(self.unmapped) < _MOST_UNMAPPED:
             self.unmapped.append(self.redaction.data(dict(entry)))
 
     def skip(self, span: Span, what: str, value: object) -> None:
-        """List what of a span cannot be mapped."""
+        """List the part of a span that cannot be mapped."""
         self.note({"place": f"span {span.place}", "what": what, "value": str(value)[:_MOST_VALUE]})
 
     def at(self, time_ns: int | None) -> float:
@@ -221,7 +221,7 @@ class TurnWriter:
         self.begin_turn(log, span, invocation, asked, _users(use))
 
     def begin_turn(self, log: Log, span: Span, invocation: Span | None, asked: list[SpanMessage], users: int) -> None:
-        """Begin a turn with what the user wrote; where no call says it, with what the agent was given."""
+        """Begin a turn with the user's message; where no call has it, with the input of the agent."""
         self.turns += 1
         log.where = Where(self.thread_id, f"{self.thread_id}/e{self.turns}", self.turns)
         log.steps, log.answer = 0, None
@@ -301,7 +301,7 @@ def _users(use: ModelUse | None) -> int:
 
 
 def asked_of(span: Span) -> list[SpanMessage]:
-    """Return what an agent was given."""
+    """Return the input of an agent."""
     found = first("inputs", span)
     return [] if found is None else found.messages
 

@@ -65,7 +65,7 @@ class Traceloop(Dialect):
         return read_messages([{"role": "assistant", "content": value}]) if isinstance(value, str) and value else None
 
     def tool_input(self, span: Span) -> Any:
-        """Return the arguments, out of what is wrapped around them."""
+        """Return the arguments, without their wrapping."""
         if self.kind(span) != "tool":
             return None
         found = parsed(span.attributes.get("traceloop.entity.input"))

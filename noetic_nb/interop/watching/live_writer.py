@@ -65,7 +65,7 @@ class LiveWriter(RunWriter):
         return found
 
     def news(self) -> dict[str, Any] | None:
-        """Return what is known of the conversation where that has changed since the last time."""
+        """Return the meta of the conversation where it has changed since the last time."""
         known = len(self.unmapped), len(self.estimated), len(self.models), self.params is None, self.policy is None
         if known == self._known:
             return None

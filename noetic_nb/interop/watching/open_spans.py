@@ -22,7 +22,7 @@ MOST_PENDING: Final = 1_000
 
 
 class Node:
-    """A span that began: what it says so far, and what ended inside of it and has to wait for its end.
+    """A span that began: its data so far, and the ended spans inside of it that wait for its end.
 
     Its record is one object from beginning to end, since a turn is known by the record of the span around it.
     """
@@ -51,7 +51,7 @@ class Node:
 
     @property
     def record(self) -> Span:
-        """What the span says, as it was last read."""
+        """The data of the span, as it was last read."""
         if self._record is None:
             self.refresh()
             assert self._record is not None
@@ -112,7 +112,7 @@ class Node:
 
 
 class Around:
-    """The spans around a call, innermost first, and what they say of it as they were last read."""
+    """The spans around a call, innermost first, and their data as last read."""
 
     __slots__ = ("conversation", "execution", "holder", "invocation", "nodes", "sizes", "writer")
 
@@ -123,12 +123,12 @@ class Around:
         """Of the spans when they were read: a span that has ended, or has more attributes, has another size."""
 
     def read_again(self) -> None:
-        """Read what the spans say, where they are not as they were when that was read."""
+        """Read the data of the spans, where they have changed since the last reading."""
         if self.sizes != [node.size for node in self.nodes]:
             self.read()
 
     def read(self) -> None:
-        """Read what the spans say: their agents, who invoked the call, and the outermost conversation."""
+        """Read the data of the spans: their agents, the span that invoked the call, and the outermost conversation."""
         nodes = self.nodes
         self.writer: LiveWriter | None = None
         self.execution = Execution("", agents=[node.record for node in reversed(nodes) if node.kind == "agent"])
@@ -141,7 +141,7 @@ class Around:
 
 @dataclass(slots=True)
 class Unit:
-    """What is written at once: a call, or an agent or tool with all that ended inside of it."""
+    """A unit of writing: a call, or an agent or tool with all that ended inside of it."""
 
     start_ns: int
     place: int
@@ -192,7 +192,7 @@ class Trace:
 
 
 def around(node: Node) -> Around:
-    """Return what stands around a call that has ended: the same as around the one before it, while the spans are.
+    """Return the spans around a call that has ended: the same as around the one before it, while the spans are.
 
     Where that call did not have to wait, each agent around it is flat from then on, so that the next does not either.
     """
@@ -219,7 +219,7 @@ def around(node: Node) -> Around:
 
 
 def _container(chain: list[Node]) -> Node | None:
-    """Return what has to end before a call inside of `chain` is written.
+    """Return the span that has to end before a call inside of `chain` is written.
 
     That is a tool that uses models, or an agent inside of another.
     """

@@ -72,7 +72,7 @@ def watch(*, run: Run | None = None, rules: Any = None, regulator: Any = None) -
 
 
 class RunSpanProcessor:
-    """Fills a run with what spans say, while they end; made by `watch`.
+    """Fills a run with the data of spans, while they end; made by `watch`.
 
     It has the methods of OpenTelemetry's span processors and log record processors.
 
@@ -114,7 +114,7 @@ class RunSpanProcessor:
         """Do nothing: a span is read when it has ended."""
 
     def on_end(self, span: Any) -> None:
-        """Take a span that has ended, and write what can be written."""
+        """Read a span that has ended, and write the calls that are complete."""
         self._queue.append((self._ended, span))
         self._drain()
 
@@ -126,12 +126,12 @@ class RunSpanProcessor:
     emit = on_emit
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Write what waits to be read; spans that are open stay so."""
+        """Write the calls that wait to be read; spans that are open stay so."""
         self._drain()
         return True
 
     def shutdown(self) -> None:
-        """Write what waits for spans that have not ended, and take no more."""
+        """Write the calls that wait for spans that have not ended, and accept no more."""
         self._queue.append((self._closed, None))
         self._drain()
 
@@ -234,7 +234,7 @@ class RunSpanProcessor:
         self._take(trace, Unit(start_ns, span.place, node, spans, around(node)))
 
     def _take(self, trace: Trace, unit: Unit) -> None:
-        """Write what has ended, unless something else has to end before it."""
+        """Write a call that has ended, unless another span has to end before it."""
         holder = unit.around.holder
         if holder is not None:
             holder.first_ns = min(unit.start_ns, holder.first_ns) if holder.held else unit.start_ns
@@ -356,7 +356,7 @@ class RunSpanProcessor:
         meta["unmapped"] = [*(meta.get("unmapped") or ()), *about["unmapped"]]
 
     def _close_trace(self, trace_id: int) -> None:
-        """Write what waits in a trace, and end the turns that nothing ends but the trace."""
+        """Write the waiting calls of a trace, and end the turns that only the trace ends."""
         trace = self._traces.pop(trace_id)
         for node in trace.open.values():
             if node.held:
@@ -377,7 +377,7 @@ class RunSpanProcessor:
 
 
 def _among(units: list[Unit]) -> Execution:
-    """Return calls with what is inside of them."""
+    """Return calls with the calls inside of them."""
     spans: dict[int, Span] = {}
     for unit in units:
         for node in unit.around.nodes:

@@ -1,4 +1,4 @@
-"""Rules and a regulator on calls that have been made: what they would have decided, marked as not enforced."""
+"""Rules and a regulator on calls that have been made: their decisions, marked as not enforced."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class _Clock:
 
 @dataclass(slots=True)
 class _Execution:
-    """What one execution has done so far."""
+    """The calls of one execution so far."""
 
     usage: Usage = field(default_factory=lambda: Usage(0, 0))
     cost: float = 0.0
@@ -73,7 +73,7 @@ class _Execution:
 
 
 class Judging:
-    """Appends events to a run, with what rules and a regulator decide on each.
+    """Appends events to a run, with the decisions of rules and a regulator on each.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class Judging:
         self._past: dict[tuple[str, str], list[PastCall]] = {}
 
     def extend(self, events: Iterable[RunEvent]) -> None:
-        """Append events; a call comes behind what was decided on it, a response before."""
+        """Append events; a call comes behind the decisions about it, a response before."""
         for event in events:
             self._add(event)
 
@@ -192,7 +192,7 @@ class Judging:
         self._judge("after_model_call", AfterModelCallParams(response, ctx, _STATE, tuple(self._past_of(where))), event)
 
     def _judge(self, point: Point, params: Params, event: ToolCalled | ModelCalled) -> None:
-        """Evaluate the rules on one call and record what they decided; a rule that fails denies, as in a harness."""
+        """Evaluate the rules on one call and record their decisions; a rule that fails denies, as in a harness."""
         began = time.perf_counter()
         try:
             result = self._evaluated(point, params)

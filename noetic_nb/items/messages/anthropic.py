@@ -119,7 +119,7 @@ def decode(value: Mapping[str, Any], reading: Reading) -> None:
 
 
 def _usage(value: Any, reading: Reading) -> dict[str, int] | None:
-    """Return the tokens: what was read from the cache or written to it is not in Anthropic's ``input_tokens``."""
+    """Return the tokens: cached reads and writes are not in Anthropic's ``input_tokens``."""
     if not isinstance(value, Mapping):
         return None
     reading.skip_keys({key: inner for key, inner in value.items() if inner != 0}, _USAGE, "usage")

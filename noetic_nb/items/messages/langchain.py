@@ -1,4 +1,4 @@
-"""Messages of LangChain: its objects, their dictionaries in three forms, and what LangGraph saves of them."""
+"""Messages of LangChain: its objects, their dictionaries in three forms, and the form that LangGraph saves."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def _call(entry: Any, message: int, number: int) -> Item | None:
 
 
 def _content(content: Any, role: str, reading: Reading, errors: dict[str, str]) -> list[Item]:
-    """Return what a message holds, in order: text with pictures as messages, thoughts, and what a provider ran."""
+    """Return the contents of a message, in order: text with pictures as messages, thoughts, and tools run by the provider."""
     text = output_text if role == "assistant" else input_text
     items: list[Item] = []
     parts: list[FrozenDict] = []
@@ -266,7 +266,7 @@ def _content(content: Any, role: str, reading: Reading, errors: dict[str, str]) 
 
 
 def _item(block: Any, errors: dict[str, str]) -> Item | None:
-    """Return a block of an answer that is no text: a thought, or what the provider's own tools did."""
+    """Return a block of an answer that is no text: a thought, or the result of the provider's own tools."""
     if not isinstance(block, Mapping):
         return None
     kind, extras = block.get("type"), _mapping(block.get("extras"))

@@ -1,4 +1,4 @@
-"""What one party of a conversation wrote at once, whatever the format it was recorded in."""
+"""One message of one party of a conversation, in any recorded format."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _MEDIA: Final = frozenset(
 
 @dataclass(slots=True)
 class Message:
-    """One message as items, and what the format says of how it came about.
+    """One message as items, with the facts that the format has about it.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class Message:
 
 
 class Reading:
-    """A conversation while it is read: its messages, and what of it has no place in them.
+    """A conversation while it is read: its messages, and the values that have no place in them.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class Reading:
         self.note(where, what, value)
 
     def note(self, where: str, what: str, value: object) -> None:
-        """Note what stands beside a message: it does no harm to a conversation that goes on."""
+        """Note a value beside a message: it does no harm to a conversation that goes on."""
         if not self.strict:
             self.unmapped.append({"place": self._at(where), "what": what, "value": shown(value)})
 
@@ -122,7 +122,7 @@ class Reading:
 
 
 def shown(value: object) -> Any:
-    """Return what cannot be mapped as data to look at: cut where it is long, in words where it is no JSON."""
+    """Return a value that cannot be mapped as data to look at: cut where it is long, in words where it is no JSON."""
     try:
         text = compact_json(value)
         return json.loads(text) if len(text) <= _CLIPPED else text[:_CLIPPED]
@@ -180,7 +180,7 @@ def _json(value: object) -> str:
 
 
 def result_text(content: object) -> tuple[str, bool]:
-    """Return what a tool answered as text, and whether that is all of it: pictures and files are named only.
+    """Return the result of a tool as text, and whether that is all of it: pictures and files are named only.
 
     Examples
     --------
@@ -207,7 +207,7 @@ def result_text(content: object) -> tuple[str, bool]:
 
 
 def native(format: str, value: object) -> dict[str, Any]:
-    """Return the field of an item that keeps what only its provider understands; `native_form` gives it back.
+    """Return the field of an item that keeps data only its provider understands; `native_form` gives it back.
 
     Examples
     --------
@@ -219,7 +219,7 @@ def native(format: str, value: object) -> dict[str, Any]:
 
 
 def native_form(item: Mapping[str, Any], format: str) -> Any:
-    """Return what a provider wrote for an item, as plain data; None where the item is not of this format."""
+    """Return the provider's form of an item, as plain data; None where the item is not of this format."""
     found = item.get("native")
     return thaw(found.get("value")) if isinstance(found, Mapping) and found.get("format") == format else None
 
@@ -252,7 +252,7 @@ def unsendable(what: str, given: object, api: str, hint: str) -> NoeticConfigErr
 
 
 def count(value: object) -> int | None:
-    """Return a number of tokens, or None for what is none."""
+    """Return a number of tokens, or None for any other value."""
     if type(value) is int and 0 <= value <= _MOST_TOKENS:
         return value
     found = money(value)
@@ -276,7 +276,7 @@ def usage_of(
 
 
 def money(value: object) -> float | None:
-    """Return an amount, or None for what is none."""
+    """Return an amount of money, or None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

@@ -1,4 +1,4 @@
-"""Items of OpenAI's responses API, which are nearly ours, and whole responses; `OpenAIModel` sends what is written here."""
+"""Items of OpenAI's responses API, which are nearly ours, and whole responses; `OpenAIModel` sends the items written here."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def _role(item: Item) -> Role:
 
 
 def _items(value: Mapping[str, Any], reading: Reading, errors: dict[str, str]) -> tuple[Item, ...]:
-    """Return an item, with its output behind it where the provider ran the tool; nothing of what cannot be read."""
+    """Return an item, with its output behind it where the provider ran the tool; nothing of an unreadable one."""
     kind = value.get("type")
     if not isinstance(kind, str) or not (is_base_type(kind) or kind.endswith(("_call", "_call_output"))):
         reading.skip("type", f"an item of type {kind!r} is not known", value)

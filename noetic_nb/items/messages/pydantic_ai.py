@@ -153,7 +153,7 @@ def _text(content: Any) -> str:
 
 
 def _output(part: Mapping[str, Any], errors: dict[str, str]) -> Item:
-    """Read what a tool answered; pictures and files beside its text stay in the item as they came."""
+    """Read the result of a tool; pictures and files beside its text stay in the item as they came."""
     output, is_whole = _text(part.get("content")), result_text(part.get("content"))[1]
     if part["part_kind"] == "retry-prompt" or part.get("outcome") in ("failed", "denied", "retried"):
         errors[part["tool_call_id"]] = output or "failed"

@@ -1,1 +1,1 @@
-"""Detectors of runs that fail: what they score, how well they tell, and what stopping by them is worth."""
+"""Detectors of runs that fail: their scores, how well they separate runs, and the value of stopping by them."""

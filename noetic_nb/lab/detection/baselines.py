@@ -1,4 +1,4 @@
-"""What every detector is held against: how many calls and messages, how long, and the words of the run.
+"""The baselines of every detector: numbers of calls and messages, durations, and the words of the run.
 
 All of them look at the whole run. The counts are fitted on nothing; the words are learned on other tasks than they score.
 """

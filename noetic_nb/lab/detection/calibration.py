@@ -47,7 +47,7 @@ class Failure(NamedTuple):
 @with_card(shown="as HTML")
 @dataclass(frozen=True, repr=False)
 class Calibration:
-    """What detectors are worth on some runs, beside baselines.
+    """How well detectors separate failed runs from good ones, beside baselines.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class Calibration:
         return pandas.DataFrame([dict(row) for row in self._rows])
 
     def curve(self, detector: str | None = None) -> pandas.DataFrame:
-        """Return what each threshold does on held-out tasks: the ROC and the precision-recall curve.
+        """Return the effect of each threshold on held-out tasks: the ROC and the precision-recall curve.
 
         Parameters
         ----------

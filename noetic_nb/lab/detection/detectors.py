@@ -1,4 +1,4 @@
-"""What a detector makes of a run: a score, and where in the run each height of it is first reached.
+"""The result of a detector on a run: a score, and the place in the run where each height of it is first reached.
 
 A higher score is nearer to a stop. The score of a predicate is the highest value that its threshold is compared with where it
 could have stopped the run, so that "the score reaches t" means "with the threshold t it would have stopped the run".
@@ -275,7 +275,7 @@ def _called(function: Callable[[Run], float], run: Run) -> float:
 
 
 def _check_known(predicate: Predicate, run: Run) -> None:
-    """Refuse a run that does not know what a predicate compares: a zero that nobody measured would be a good score."""
+    """Refuse a run that lacks the value a predicate compares: a zero that was never measured would be a good score."""
     calls = [event for event in run.select(ModelCalled) if event.purpose == "agent" and event.status == "ok"]
     if isinstance(predicate, LowConfidence) and not any(call.logprobs for call in calls):
         raise Unscored("no log-probabilities were recorded")

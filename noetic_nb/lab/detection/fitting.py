@@ -106,7 +106,7 @@ def _stopped(scores: Floats, failed: Booleans) -> tuple[Floats, Floats, Floats]:
 
 
 def curve_of(scores: Floats, failed: Booleans) -> dict[str, list[float]]:
-    """Return what each threshold does: shares of failed and good runs that reach it, and the precision."""
+    """Return the effect of each threshold: shares of failed and good runs that reach it, and the precision."""
     thresholds, hits, misses = (column[::-1] for column in _stopped(scores, failed))
     return {
         "threshold": thresholds.tolist(),
@@ -150,7 +150,7 @@ class Fitting:
         self._within: dict[tuple[str, bytes, bytes], tuple[float, Floats]] = {}
 
     def table(self, detectors: Sequence[Scored], work: Work) -> list[dict[str, Any]]:
-        """Return the rows of every detector, and what is corrected for the detectors that are no baselines."""
+        """Return the rows of every detector, with a correction for the number of detectors that are no baselines."""
         baselines = [detector for detector in detectors if detector.baseline]
         rows = [row for detector in work.each(detectors) for row in self._rows(detector, baselines)]
         tried = [detector for detector in detectors if not detector.baseline]

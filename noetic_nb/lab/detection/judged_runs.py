@@ -25,7 +25,7 @@ def labelled(runs: Run | Iterable[Run], outcome: Outcome) -> tuple[list[Run], li
 
 
 def check_samples(samples: int) -> None:
-    """Refuse what is no number of samples; raises `NoeticConfigError` ``INVALID_COUNT``."""
+    """Refuse an invalid number of samples; raises `NoeticConfigError` ``INVALID_COUNT``."""
     if type(samples) is not int or not 1 <= samples <= 1_000_000:
         raise NoeticConfigError(
             "INVALID_COUNT", "Samples are counted.", given=samples, hint="Use 1 000, or 1 to 1 000 000."

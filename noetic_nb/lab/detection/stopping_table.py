@@ -60,7 +60,7 @@ def _weights(part: Booleans, groups: Sequence[Hashable], samples: int, seed: int
 def _stopped(
     thresholds: Sequence[float], traces: Sequence[Sequence[Reached]], left: Sequence[Left]
 ) -> tuple[Booleans, Floats]:
-    """Return which runs are stopped at each threshold, and what comes after that."""
+    """Return the runs that are stopped at each threshold, and the spending after that."""
     stopped = np.zeros((len(thresholds), len(traces)), dtype=bool)
     saved = np.zeros((len(thresholds), len(traces), len(_SAVED)))
     wanted = np.asarray(thresholds)

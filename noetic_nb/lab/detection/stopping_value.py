@@ -1,4 +1,4 @@
-"""What stopping is worth: what failed runs would not have spent, against the good runs that would have been lost.
+"""The value of stopping: the spending saved in failed runs, against the good runs that are lost.
 
 The past stands as it was: a run that is stopped ends there, and nobody knows what else would have come of it.
 """
@@ -38,7 +38,7 @@ _Price: TypeAlias = Price | str | None
 
 @dataclass(frozen=True, slots=True)
 class _Spent:
-    """What one run spent, call by call of a model."""
+    """The spending of one run, call by call of a model."""
 
     seqs: tuple[int, ...]
     """Places of its calls."""
@@ -129,7 +129,7 @@ def economics(
     samples: int = 1_000,
     seed: int = 0,
 ) -> pandas.DataFrame:
-    """Return what stopping saves and what it costs, at every threshold, beside a plain cap on steps.
+    """Return the savings and losses of stopping, at every threshold, beside a plain cap on steps.
 
     A run is stopped at the event at which its score first reaches the threshold; what failed runs spent after that is saved, and
     a good run that is stopped is lost.

@@ -1,4 +1,4 @@
-"""The one threshold of a regulator's predicate that is varied, and what it is compared with.
+"""The one threshold of a regulator's predicate that is varied, and the value it is compared with.
 
 A predicate explains itself: each of its conditions has a value and a threshold. What is compared with the threshold that is
 varied is its score; where another condition does not hold, no threshold makes it fire.
@@ -67,7 +67,7 @@ class Varied:
         return not isinstance(self.predicate, WARNS)
 
     def probe(self) -> Callable[[Evidence], float]:
-        """Return what gives the score of one piece of evidence; minus infinity where no setting makes it fire."""
+        """Return a function that scores one piece of evidence; minus infinity where no setting makes it fire."""
         predicate = self.put(int(self.least) if self.whole else self.least)
         return lambda evidence: self._score(predicate.explain(evidence))
 

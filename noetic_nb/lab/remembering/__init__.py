@@ -1,1 +1,1 @@
-"""What a request did not remember: facts that were lost, memories that were near, and layers compared by it."""
+"""The quality of recall: facts that were lost, memories that were nearly sent, and layers compared by it."""

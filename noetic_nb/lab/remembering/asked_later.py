@@ -1,4 +1,4 @@
-"""Whether what a person wrote later asks for a fact, by the words that stand around it."""
+"""Whether a later message asks for a fact, by the words around it."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _EMPTY: Final = frozenset(folded(word) for word in NOT_NAMES) - {"order", "place
 
 
 class Question(NamedTuple):
-    """What a person wrote in one turn."""
+    """The text of a user in one turn."""
 
     turn: int
     texts: FoldedTexts
@@ -87,7 +87,7 @@ class Question(NamedTuple):
 
 
 def questions_of(turns: Iterable[tuple[int, str]]) -> tuple[Question, ...]:
-    """Return what was written, by turn, as something that can be compared with facts."""
+    """Return the texts of turns in a form that can be compared with facts."""
     found = []
     for turn, text in turns:
         wanted = {kind for form, kinds in _WANTED if form.search(text) for kind in kinds}

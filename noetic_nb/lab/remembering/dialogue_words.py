@@ -1,4 +1,4 @@
-"""What people say in made dialogues, in English and German. `{who}` is a person, `{value}` what a fact is about."""
+"""The sentences of made dialogues, in English and German. `{who}` is a person, `{value}` the subject of a fact."""
 
 from __future__ import annotations
 

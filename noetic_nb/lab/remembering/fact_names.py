@@ -1,4 +1,4 @@
-"""Names in texts, by their capital letters, and by what stands beside them in scripts that have none.
+"""Names in texts, by their capital letters, and by their neighbours in scripts without capitals.
 
 A word at the head of a sentence has its capital letter for another reason. It is a name where it is one elsewhere, or where a
 person's verb follows; so all texts are read before one of them is decided on.
@@ -44,7 +44,7 @@ class _Run(NamedTuple):
 
 
 class NameReader:
-    """Reads texts for names; what it learns of one is used for all.
+    """Reads texts for names; a name learned from one text is found in all.
 
     Examples
     --------

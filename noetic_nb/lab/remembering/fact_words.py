@@ -1,4 +1,4 @@
-"""Words that facts are told by: what is no name at the head of a sentence, what says that something was decided."""
+"""Words that mark facts: words that begin a sentence but are no names, and words that announce a decision."""
 
 from __future__ import annotations
 

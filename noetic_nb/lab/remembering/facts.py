@@ -158,7 +158,7 @@ class _Reader:
 
 
 def _fields(text: str) -> list[str] | None:
-    """Return the texts and numbers in data, in their order; None for what is no data."""
+    """Return the texts and numbers in data, in their order; None for text that is no data."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
@@ -253,7 +253,7 @@ def _in_order(part: _Part, offset: int, names: list[tuple[int, str]]) -> list[Fa
 
 
 class KnownFacts:
-    """What some texts say, to look facts up in.
+    """The facts in some texts, for looking facts up.
 
     Examples
     --------
@@ -290,7 +290,7 @@ class KnownFacts:
                 numbers.add(digits.lstrip("0") or "0")
 
     def __contains__(self, fact: object) -> bool:
-        """Tell whether a fact is said here, in whatever form."""
+        """Tell whether a fact is stated here, in any form."""
         if not isinstance(fact, Fact):
             return False
         match fact.kind:

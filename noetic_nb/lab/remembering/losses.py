@@ -1,4 +1,4 @@
-"""What stood in the log before a call and was not sent with it: facts, found by rules."""
+"""Facts in the log before a call that were not sent with it, found by rules."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Loss(NamedTuple):
 
 
 class Retelling(NamedTuple):
-    """A text that tells what was said before, compared with its source: facts as they are written there."""
+    """A text that retells earlier text, compared with its source: facts as they are written there."""
 
     origin: str
     """``layer:<id>``, ``layer:summary`` for the policy's own, ``projection`` for what a layer wrote in place of history."""
@@ -63,7 +63,7 @@ class Retelling(NamedTuple):
 
 
 class Losses(tuple[Loss, ...]):
-    """What was lost, in the order of the log; empty where nothing was.
+    """The lost facts, in the order of the log; empty where none was lost.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Losses(tuple[Loss, ...]):
     unread: int
 
     def __new__(cls, found: Iterable[Loss] = (), *, retellings: tuple[Retelling, ...] = (), unread: int = 0) -> Losses:
-        """Return a tuple with what was retold."""
+        """Return a tuple with the retellings."""
         self = super().__new__(cls, found)
         self.retellings, self.unread = retellings, unread
         return self
@@ -215,7 +215,7 @@ def _reasons(request: RecordedRequest) -> dict[int, str]:
 
 
 def _asked(run: Run, request: RecordedRequest) -> list[tuple[int, str]]:
-    """Return what people wrote from the turn of the call on."""
+    """Return the texts of users from the turn of the call on."""
     where = request.where
     turns: dict[int, str] = {}
     for event in run.select(TurnStarted):
@@ -225,7 +225,7 @@ def _asked(run: Run, request: RecordedRequest) -> list[tuple[int, str]]:
 
 
 def _retellings(sent: Sequence[SentItem], log: Sequence[Item], dropped: Sequence[Fact]) -> tuple[Retelling, ...]:
-    """Compare what layers and summaries told with the log, and with what was left out of it."""
+    """Compare the texts of layers and summaries with the log, and with the facts left out of it."""
     told = [
         one for one in sent if one.item is not None and (one.origin == _IN_PLACE or one.origin.startswith("layer:"))
     ]

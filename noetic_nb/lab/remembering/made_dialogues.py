@@ -65,7 +65,7 @@ def made_dialogues(count: int = 50, *, seed: int = 0, languages: Sequence[str] =
 
 
 class _Maker:
-    """One dialogue while it is made: what is said in each session, in any order within it."""
+    """One dialogue in the making: the sentences of each session, in any order within it."""
 
     def __init__(self, name: str, language: Language, rng: random.Random) -> None:
         self.name, self.language, self.rng = name, language, rng
@@ -99,7 +99,7 @@ class _Maker:
         return f"{self.name}:{self._number:0{ID_LENGTH - 1 - len(self.name)}}"
 
     def say(self, session: int, text: str, *, anywhere: bool = False) -> str:
-        """Say something, and have it answered; returns the id of the item. `anywhere`: between what was said before."""
+        """Add a sentence and an answer to it; returns the id of the item. `anywhere`: between earlier sentences."""
         item_id = self._id()
         answer = assistant_message(self.rng.choice(self.language.answers), item_id=self._id())
         place = self.rng.randint(0, len(self.said[session])) if anywhere else len(self.said[session])

@@ -1,4 +1,4 @@
-"""What was nearly sent with a call: items and memories that were left out, and the least change that would have let them in."""
+"""Near misses of a call: items and memories that were left out, and the least change that would have let them in."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class _Miss(NamedTuple):
 def near_misses(
     run: Run, call: int | ModelCalled, *, layers: Iterable[MemoryLayer] | None = None, thread_id: str | None = None
 ) -> pandas.DataFrame:
-    """List what a call was not sent, and the smallest budget or threshold that would have admitted it.
+    """List the items that a call was not sent, and the smallest budget or threshold that would have admitted each.
 
     Parameters
     ----------
@@ -183,13 +183,13 @@ def _memories(
 
 
 def _fresh(layer: MemoryLayer) -> MemoryLayer:
-    """Return a layer of the same making: what the agent's own holds at this moment is not touched."""
+    """Return a new layer with the same settings: the state of the agent's own layer is not touched."""
     made = layer.made_by
     return layer if made is None else made.make(*made.args, **made.named)
 
 
 async def _considered(run: Run, request: RecordedRequest, layers: Sequence[MemoryLayer]) -> list[Considered]:
-    """Let layers go along with a run up to a call, and return what they choose among there."""
+    """Let layers follow a run up to a call, and return the memories they choose from there."""
     live = LayersAlong(layers, None, request.tokenizer or estimate_tokens)
     index = RequestIndex()
     states: dict[str, Any] = {}
@@ -211,7 +211,7 @@ async def _considered(run: Run, request: RecordedRequest, layers: Sequence[Memor
 
 
 def _missed(one: Considered, allocated: float, tokenizer: Tokenizer) -> list[_Miss]:
-    """Return what a layer did not recall, and what would have made it."""
+    """Return the memories that a layer did not recall, and the change that would have admitted each."""
     least = -math.inf if one.min_score is None else one.min_score
     most = len(one.hits) if one.top_k is None else one.top_k
     floors = [_floor(hit, least) for hit in one.hits]
@@ -263,7 +263,7 @@ def _beside(one: Considered, allocated: float) -> int:
 
 
 def _needed(one: Considered, lines: Sequence[str], allocated: float, tokenizer: Tokenizer) -> int | None:
-    """Return the tokens that admit the last of some lines; None where what the layer has is enough."""
+    """Return the tokens that admit the last of some lines; None where the allocation is enough."""
     block = tokenizer(tagged(one.tag, "\n".join(lines)))
     for start in (block, block + one.beside):
         if start <= allocated and start < block + one.beside:

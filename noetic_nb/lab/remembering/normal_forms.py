@@ -1,4 +1,4 @@
-"""Normal forms of numbers, dates and times: what is written differently and means the same is equal."""
+"""Normal forms of numbers, dates and times: different spellings of the same value are equal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dialogue played to some layers: what each request would have been sent, under several budgets at once.
+"""A dialogue played to some layers: the plan of each request, under several budgets at once.
 
 No model is called: what was said is logged as it was said. Hooks run in the order in which a harness runs them; a request is
 planned by the planner of the runtime. What layers keep does not depend on the budget, so they hear a dialogue once.
@@ -36,7 +36,7 @@ ANSWER_MS: Final = 1_000.0
 
 @dataclass(slots=True)
 class Played:
-    """What one dialogue came to under one budget."""
+    """The result of one dialogue under one budget."""
 
     recall: list[float] = field(default_factory=list)
     """Of each question, the share of its evidence that was sent."""
@@ -82,7 +82,7 @@ async def play(
     clock: Clock | None,
     problems: Counter[tuple[str, str, str]],
 ) -> list[Played]:
-    """Play a dialogue; returns what it came to under each budget. What hooks report is counted in `problems`."""
+    """Play a dialogue; returns its result under each budget. Problems that hooks report are counted in `problems`."""
     player = _Player(dialogue, layers, budgets, tokenizer, clock, problems)
     await player.play()
     return player.played
@@ -145,7 +145,7 @@ class _Player:
         )
 
     async def _hear(self, thread: str, log: ItemLog, turn: Sequence[Item]) -> None:
-        """Play one turn: what a person wrote, and all that came of it."""
+        """Play one turn: the user's message, and everything that follows from it."""
         ctx = self._context(thread)
         await self.stack.init(ctx)
         query = ""
@@ -183,7 +183,7 @@ class _Player:
         await self.stack.dispose(ctx)
 
     async def _request(self, ctx: ExecutionContext, log: ItemLog, query: str) -> list[TurnPlan]:
-        """Plan a request under every budget, and count what it costs."""
+        """Plan a request under every budget, and count its cost."""
         plans = []
         chosen = await self.stack.project_history(ctx, log.items) if "project_history" in self.stack.hooks else None
         for place, budget in enumerate(self.budgets):
@@ -256,7 +256,7 @@ def _turns(session: Sequence[Item]) -> Iterator[Sequence[Item]]:
 
 
 def _steps(turn: Sequence[Item]) -> Iterator[tuple[Sequence[Item], Sequence[Item]]]:
-    """Yield what is logged before each request of a turn, and what the model answers to it."""
+    """Yield the items logged before each request of a turn, and the answer of the model to it."""
     said: list[Item] = []
     answer: list[Item] = []
     for item in turn:

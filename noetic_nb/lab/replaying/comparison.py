@@ -197,7 +197,7 @@ def turn_rows(
     sides: tuple[TurnSummary | None, TurnSummary | None],
     requests: tuple[Mapping[int, RecordedRequest], Mapping[int, RecordedRequest]],
 ) -> Iterator[tuple[str, Any, Any]]:
-    """Yield what is compared of a pair of turns, and both sides of it.
+    """Yield the compared values of a pair of turns, with both sides.
 
     `requests` are those of both runs, by the ``id`` of their view.
     """
@@ -241,7 +241,7 @@ class TurnLike(Protocol):
 
     @property
     def query(self) -> str:
-        """What the user wrote."""
+        """The text of the user."""
         ...
 
 
@@ -265,7 +265,7 @@ def turn_pairs(a: Iterable[Turn], b: Iterable[Turn]) -> Iterator[tuple[Turn | No
 
 
 def _shown_queries(turns: Sequence[TurnLike]) -> dict[int, str]:
-    """Return what users wrote without secrets, by the ``id`` of the turn. Most have no sign of one, which is seen at once."""
+    """Return the user's texts without secrets, by the ``id`` of the turn; most hold no sign of a secret."""
     shown: dict[int, str] = {}
     for start in range(0, len(turns), _AT_ONCE):
         some = turns[start : start + _AT_ONCE]
@@ -280,7 +280,7 @@ def _aligned(
     *,
     key: Callable[[Any], Hashable] = lambda each: each,
 ) -> Iterator[tuple[T | None, T | None]]:
-    """Pair what is the same, in order; what lies between pairs by its order."""
+    """Pair equal turns, in order; turns between pairs are matched by their order."""
     old, new = [key(one) for one in a], [key(one) for one in b]
     start = _alike(old, new)
     stop = _alike(old[start:][::-1], new[start:][::-1])

@@ -1,4 +1,4 @@
-"""What a regulator would have decided in a run that had none: the run is fed once, its decisions are made under many."""
+"""The decisions of a regulator in a run that had none: the run is fed once, its decisions are made under many settings."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GO_ON: Final = freeze(decisions.to_dict(decisions.CONTINUE))
 
 
 def fed_events(events: Iterable[RunEvent], template: RegulatorTemplate) -> list[RunEvent]:
-    """Return events with what a regulator saw, and with a decision to go on at every moment at which it would decide."""
+    """Return events with those a regulator reads, and a decision to go on at every moment at which it would decide."""
     # Without predicates, as each is asked when it is known under which numbers.
     bare = Regulator(template.person.copy(), replace(template.settings, predicates=()))
     fed: list[RunEvent] = []

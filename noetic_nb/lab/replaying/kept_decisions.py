@@ -1,4 +1,4 @@
-"""What a replay leaves as it was recorded, and why."""
+"""The parts that a replay leaves as they were recorded, each with its reason."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Kept", "note_counts"]
 
 
 class Kept:
-    """Counts by what and why, with the first places in the run.
+    """Counts by part and reason, with the first places in the run.
 
     Examples
     --------

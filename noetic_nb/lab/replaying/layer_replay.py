@@ -1,4 +1,4 @@
-"""What other layers would have offered at each recorded call: their hooks, run over the recorded log.
+"""The items that other layers offer at each recorded call: their hooks, run over the recorded log.
 
 A layer is begun with each turn, recalls where the agent did, stores at the end of each step of the model and completes with the
 turn, and chooses of the history where no recorded layer did. What it does to items as they are logged is not repeated: the log is
@@ -54,7 +54,7 @@ class LayersAlong:
         self.answered: dict[str, ModelResponse] = {}
 
     async def take(self, event: RunEvent, index: RequestIndex) -> None:
-        """Take what happened, which `index` has read already: a turn's begin, answers, the end of a step and of a turn."""
+        """Read an event that `index` has read already: a turn's begin, answers, the end of a step and of a turn."""
         match event:
             case TurnStarted():
                 await self._begin(event)
@@ -88,7 +88,7 @@ class LayersAlong:
         )
 
     async def offer(self, execution_id: str, log: ItemLog) -> dict[str, RecallEntry] | None:
-        """Return what the layers offer for a call, None where its turn did not begin."""
+        """Return the items that the layers offer for a call, None where its turn did not begin."""
         turn = self.turns.get(execution_id)
         if turn is None:
             return None
@@ -96,7 +96,7 @@ class LayersAlong:
         return {entry.layer_id: entry for entry in found}
 
     async def choose(self, execution_id: str, log: ItemView) -> tuple[LogStretch, ...] | None:
-        """Return what the layers make of the history, None where that is all of it."""
+        """Return the history as the layers project it, None where that is all of it."""
         shown = await self.stack.project_history(self.turns[execution_id].ctx, log)
         return None if shown is log else log_stretches(shown, log)
 
@@ -125,7 +125,7 @@ class LayersAlong:
 
 
 class Along(NamedTuple):
-    """By the place of the request in the run, what layers offer, and what they make of the history."""
+    """By the place of the request in the run, the items that layers offer, and their projection of the history."""
 
     offers: dict[int, dict[str, RecallEntry]]
     chosen: dict[int, tuple[LogStretch, ...] | None]

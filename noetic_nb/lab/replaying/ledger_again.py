@@ -21,7 +21,7 @@ _POINTS: Final = frozenset({"before_tool_call", "after_model_call"})
 
 
 def owner_of(event: TurnStarted, scope: str) -> str:
-    """Return what the memory of a layer belongs to that outlives a turn.
+    """Return the owner of a layer's memory that outlives a turn.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What an open replay makes of a run before a regulator is asked: the ledger decided again, the calls planned again.
+"""The first pass of an open replay, before a regulator is asked: the ledger decided again, the calls planned again.
 
 Every recorded point is judged as it was: the past stands, whatever the decisions would have done to it.
 """

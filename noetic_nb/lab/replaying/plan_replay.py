@@ -1,4 +1,4 @@
-"""The plans of a run, made again by the planner of the runtime: allocations, and what was sent.
+"""The plans of a run, made again by the planner of the runtime: allocations, and the items sent.
 
 What layers offered is what was recorded, held to their new allocation as recall does it; a layer that is left out offers
 nothing, and the others share what it leaves.
@@ -34,7 +34,7 @@ _POLICY = frozenset(ProjectionPolicy.model_fields)
 
 @dataclass(frozen=True)
 class PlanChanges:
-    """What of the plans is to be another: nothing by default.
+    """The changes to the plans: none by default.
 
     `layers` are the ids of those that stay, None for all.
     """
@@ -55,7 +55,7 @@ class PlanChanges:
         return bool(self.budgets or self.policy) or self.layers is not None
 
     def inputs_of(self, inputs: PlanInputs, seq: int) -> PlanInputs:
-        """Return what the call at a place of the run is planned from: other layers come behind the recorded ones."""
+        """Return the inputs of the plan for the call at a place of the run: other layers come behind the recorded ones."""
         if self.layers is None:
             return inputs
         others = self.others if seq in self.offers else ()
@@ -77,13 +77,13 @@ class PlanChanges:
         )
 
     def chosen_of(self, seq: int, recorded: Any) -> Any:
-        """Return what layers make of the history for the call at a place of the run, `recorded` where that stays."""
+        """Return the history as layers project it for the call at a place of the run, `recorded` where that stays."""
         if seq in self.chosen:
             return self.chosen[seq]
         return None if self.alone and (not self.others or seq in self.offers) else recorded
 
     def replan(self, inputs: PlanInputs) -> TurnPlan:
-        """Plan a call from what `inputs_of` gave."""
+        """Plan a call from the inputs that `inputs_of` gave."""
         known = {layer_id for layer_id, _, _ in inputs.limits}
         budgets = {layer_id: given for layer_id, given in self.budgets.items() if layer_id in known}
         named = {
@@ -96,7 +96,7 @@ class PlanChanges:
         return inputs.replan(budgets=budgets, **{named[name]: given for name, given in self.policy.items()})
 
     def prepared(self, event: RequestPrepared, plan: TurnPlan, inputs: PlanInputs) -> RequestPrepared:
-        """Return what the requests of an execution have in common, as it is now."""
+        """Return the shared parts of the requests of an execution, as they are now."""
         limits = []
         for layer_id, low, high in inputs.limits:
             given = self.budgets.get(layer_id, (low, high))

@@ -1,4 +1,4 @@
-"""The agent of a loaded run, made again from what the run keeps: its bundle, and the tools that models were offered.
+"""The agent of a loaded run, rebuilt from the run's own data: its bundle, and the tools that models were offered.
 
 Code is not in a file. A tool needs none as long as the tape answers; a function or a layer of one's own does.
 """
@@ -74,7 +74,7 @@ def rebuilt_agent(
 
 
 def _needed(run: Run, config: Mapping[str, Any], rules: Any, layers: Sequence[Any] | None) -> Iterator[Any]:
-    """Return the layers that are not replaced: a rule or a layer that is, may refer to what nobody has."""
+    """Return the layers that are not replaced: a replaced rule or layer may refer to objects that are not available."""
     entries = config.get("memory", ())
     ids = _ids(run, len(entries))
     wanted = None if layers is None or ids is None else {layer for layer in layers if isinstance(layer, str)}

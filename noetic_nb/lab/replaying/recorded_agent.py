@@ -65,7 +65,7 @@ def _listed(tools: object) -> tuple[Tool, ...]:
 
 
 class _Clock:
-    """The clock of the run: it stands at what is being replayed."""
+    """The clock of the run: it shows the time of the event being replayed."""
 
     def __init__(self) -> None:
         self.t_ms = 0.0
@@ -268,7 +268,7 @@ def _is_regulation(layer: MemoryLayer) -> bool:
 
 
 def _message(events: Sequence[Any], started: TurnStarted) -> list[dict[str, Any]]:
-    """Return what the user wrote to begin a turn."""
+    """Return the user's message that began a turn."""
     found: list[dict[str, Any]] = []
     for event in events:
         if not isinstance(event, ItemsAppended):

@@ -1,4 +1,4 @@
-"""A recorded run as something to be replayed: what it must have for that, and where it came from."""
+"""A recorded run prepared for replay: the parts it must have, and its source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tools as a run recorded them: what the model was shown of each, and what it answered on the tape; never its code."""
+"""Tools as a run recorded them: the schema shown to the model, and the recorded results; never their code."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _tool(offered: OfferedTool, needs_approval: bool) -> Tool:
 
 
 def _model(name: str, schema: Mapping[str, Any], defs: Mapping[str, Any], outer: tuple[str, ...]) -> type[BaseModel]:
-    """Return a class that takes what the one behind a JSON Schema of pydantic took, and complains in its words."""
+    """Return a class that accepts the same arguments as the JSON Schema of a pydantic class, with the same error messages."""
     required = schema.get("required", ())
     fields: dict[str, Any] = {}
     for key, inner in schema.get("properties", {}).items():

@@ -1,4 +1,4 @@
-"""A run read once for many regulators: what each of them would decide at every moment, and the run that it would make."""
+"""A run read once for many regulators: the decisions of each at every moment, and the run that it would make."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["RegulatorReadings"]
 
 
 class _Reading:
-    """What one regulator takes from the run, and all that read alike."""
+    """The events that one regulator reads from the run, shared by all that read alike."""
 
     def __init__(self, template: RegulatorTemplate) -> None:
         self.template = template
@@ -107,7 +107,7 @@ class RegulatorReadings:
 
     @property
     def recorded(self) -> Regulator:
-        """The regulator that decided in the run, as far as the run says what it was.
+        """The regulator that decided in the run, as far as the run describes it.
 
         Raises
         ------

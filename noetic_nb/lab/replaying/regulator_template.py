@@ -1,4 +1,4 @@
-"""A regulator as it is now, with what is the same in all runs that are replayed under it, worked out once."""
+"""A regulator as it is now, with the parts that are the same in all replayed runs worked out once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["RegulatorTemplate"]
 
 @dataclass(frozen=True, slots=True)
 class RegulatorTemplate:
-    """Settings and memory of a regulator; it learns nothing, and what its regulator learns later does not reach it.
+    """Settings and memory of a regulator; it learns nothing, and later learning of its regulator does not reach it.
 
     Build one with `of`.
 
@@ -68,5 +68,5 @@ class RegulatorTemplate:
         return Regulator(self.person.copy(), self.settings)
 
     def reads_as(self, other: RegulatorTemplate) -> bool:
-        """Tell whether what one reads in a run is what the other reads: they differ in predicates only."""
+        """Tell whether both regulators read the same from a run: they differ in predicates only."""
         return self.learned == other.learned and self.settings.reads_as(other.settings)

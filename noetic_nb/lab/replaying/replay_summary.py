@@ -1,4 +1,4 @@
-"""What a replay came to beside what was recorded: decisions, calls, tokens, drops, cost."""
+"""The result of a replay beside the recording: decisions, calls, tokens, drops, cost."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def drops_of(view: ViewAssembled) -> int:
 
 
 def costs_of(events: Iterable[RunEvent]) -> float | None:
-    """Return what the model calls cost, US dollars; None where the price of one is not known."""
+    """Return the cost of the model calls, US dollars; None where the price of one is not known."""
     costs = [event.cost for event in events if isinstance(event, ModelCalled) and event.status == "ok"]
     return None if any(cost is None for cost in costs) else sum([cost or 0.0 for cost in costs])
 

@@ -129,7 +129,7 @@ def decide_again(
 
 
 def _is_late(event: Any) -> bool:
-    """Tell whether this is what a judge came to after the fact, about a decision that has a row of its own."""
+    """Tell whether this is a late verdict of a judge, about a decision that has a row of its own."""
     return event.outcome in ("late", "late_fault")
 
 

@@ -102,7 +102,7 @@ def _versions(book: RuleBook, edits: Iterable[tuple[int, RuleChanged]]) -> tuple
 
 
 def _before(rules: tuple[Any, ...], change: RuleChange) -> tuple[Any, ...] | None:
-    """Return the rules before a change; None where their order is not known, which decides what is denied first."""
+    """Return the rules before a change; None where their order is not known, which decides the first denial."""
     if change.old is None:
         return tuple([rule for rule in rules if rule.id != change.rule_id])
     if change.new is None and change.change == "undo":

@@ -1,4 +1,4 @@
-"""What a run recorded, given again: answers of models and results of tools, until the run is no longer the recorded one."""
+"""The recorded answers of models and results of tools, given again until the run differs from the recording."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RETURNED = frozenset({"ok", "error", "invalid_result"})
 
 
 def contents(items: Iterable[Item | None], instructions: str | None) -> tuple[Any, ...]:
-    """Return what a request says, without ids, which differ between two runs of one agent."""
+    """Return the contents of a request without ids, which differ between two runs of one agent."""
     said: list[Any] = [instructions or ""]
     for item in items:
         if item is not None:
@@ -153,7 +153,7 @@ class Tape:
         return NoeticError("llm_failed", f"The replay stopped: {why}", hint="Pass model=.")
 
     def approve(self, name: str, args: Mapping[str, Any]) -> bool | str:
-        """Answer as the person did who was asked about this call; one that nobody was asked about, as it was made or not."""
+        """Answer as the user answered about this call; a call without a question is answered by whether it was made."""
         key = name, "" if name == RESPONSE else _arguments(thaw(args))
         asked = self._asked.get(key)
         return asked.pop(0) if asked else bool(self._results.get(key))

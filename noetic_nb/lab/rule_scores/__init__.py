@@ -1,1 +1,1 @@
-"""What rules are worth on recorded runs: attacks caught, good runs stopped."""
+"""The value of rules on recorded runs: attacks caught, good runs stopped."""

@@ -1,4 +1,4 @@
-"""How many attacks or failed runs a rule book stops, and what it costs the runs that went well.
+"""The number of attacks or failed runs that a rule book stops, and of good runs that it stops.
 
 A run is stopped when one of its calls or responses is denied. The past stands as it was: after the first deny the recorded run
 goes on, so that a later deny of the same run is no second one.
@@ -61,7 +61,7 @@ class _Judged:
 @with_card(shown="as HTML")
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What a rule book does to recorded runs; each line is a `Count` with its 95 % interval of Wilson.
+    """The effect of a rule book on recorded runs; each line is a `Count` with its 95 % interval of Wilson.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ class Evaluation:
         return f"{len(self.judged)} runs under {rules} rule{'' if rules == 1 else 's'}"
 
     def _counts(self) -> dict[str, Count]:
-        """Return what there is to count, in words; failed runs once where no run was attacked."""
+        """Return the counts, by their names in words; failed runs once where no run was attacked."""
         counts: dict[str, Count] = {}
         for name, text in LINES.items():
             count: Count = getattr(self, name)
@@ -208,7 +208,7 @@ def kind_of(run: Run, good: bool | None) -> str | None:
 
 
 class Evaluator:
-    """Runs with their labels, ready for one rule book after another: what an editor holds while someone types.
+    """Runs with their labels, ready for one rule book after another, such as the drafts of an editor.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ class Evaluator:
         self._calls = [calls_of(run) for run in found]
 
     def evaluate(self, rules: Any, *, stop: Callable[[], bool] | None = None, progress: Progress = False) -> Evaluation:
-        """Return what rules do to the runs; see `evaluate`. `stop` is checked between calls and ends the work."""
+        """Return the effect of rules on the runs; see `evaluate`. `stop` is checked between calls and ends the work."""
         snapshot = as_snapshot(rules)
         work = Work("evaluate", "calls", progress, of=len(self._trials.calls))
         results = self._trials.results(snapshot, stop=stop, work=work)
@@ -290,7 +290,7 @@ def evaluate(
     progress: Progress = True,
     on_unknown: OnUnknown = "error",
 ) -> Evaluation:
-    """Evaluate rules against recorded runs: what they catch, and what they stop that went well.
+    """Evaluate rules against recorded runs: the attacks they catch, and the good runs they stop.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ _NOT_MADE: Final = frozenset({"denied", "guided", "invalid_args", "unknown"})
 
 
 class TriedCall(NamedTuple):
-    """One recorded tool call, with what candidates ask of it."""
+    """One recorded tool call, with the values that candidates ask of it."""
 
     run: int
     """The place of its run."""
@@ -155,7 +155,7 @@ def _orders(tool: str, seen: Sequence[TriedCall]) -> Iterator[tuple[SteeringRule
 
 
 def _writers(tool: str, arg: str, usual: Sequence[TriedCall]) -> Iterator[tuple[SteeringRule, _Test]]:
-    """Yield rules about who wrote an argument; trusted are the fields of results that good runs took it from."""
+    """Yield rules about the author of an argument; trusted are the fields of results that good runs took it from."""
     title = f"only-from-user-{arg}-of-{tool}"
     fields: Counter[str] = Counter()
     for call in usual:
@@ -286,7 +286,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _key(value: Any) -> tuple[str, Any]:
-    """Return what makes a value the same as another in a condition: True is not 1, and 1 is 1.0."""
+    """Return the key by which values are equal in a condition: True is not 1, and 1 is 1.0."""
     if _is_number(value):
         return ("number", value)
     return (type(value).__name__, value if isinstance(value, str | bool) else repr(value))

@@ -47,7 +47,7 @@ MAX_SCORED: Final = 8
 @with_card(shown="as HTML")
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A rule and what it does to runs of tasks that it was not chosen on.
+    """A rule and its effect on runs of tasks that it was not chosen on.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Suggestion:
 
 @with_card(shown="as HTML")
 class Suggestions(tuple[Suggestion, ...]):
-    """What was found, best first; empty where nothing was.
+    """The suggestions, best first; empty where none was found.
 
     Attributes
     ----------
@@ -166,7 +166,7 @@ class Suggestions(tuple[Suggestion, ...]):
 
 @dataclass(frozen=True, slots=True)
 class _Half:
-    """Runs to be told apart, by task: a row a task and class, with what it shares with others."""
+    """Runs to be told apart, by task: a row a task and class, with its share of the others."""
 
     bad: frozenset[int]
     good: frozenset[int]
@@ -185,7 +185,7 @@ class _Half:
         return [sum(place in stopped for place in runs) / len(runs) for runs in self.members.values()]
 
     def chances(self, stopped: Sequence[frozenset[int]], seed: int) -> list[float]:
-        """Return for each rule how often labels drawn within strata separate what it stops as well as the true ones [3]_."""
+        """Return for each rule how often labels drawn within strata separate its stopped runs as well as the true ones [3]_."""
         import numpy as np
 
         if not stopped:
@@ -375,7 +375,7 @@ def _stopped(candidate: Candidate, calls: Sequence[TriedCall]) -> frozenset[int]
 
 
 def _chosen(useful: Sequence[Candidate], calls: Sequence[TriedCall], half: _Half) -> list[Candidate]:
-    """Return the candidates that catch most for what they stop, one after the other, as long as they catch something new."""
+    """Return the candidates with the best ratio of caught to stopped runs, in order, as long as they catch something new."""
     stopped = {id(each): _stopped(each, calls) for each in useful}
     chosen: list[Candidate] = []
     caught: frozenset[int] = frozenset()

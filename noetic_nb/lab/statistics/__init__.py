@@ -1,1 +1,1 @@
-"""Labels, groups and intervals of recorded runs: what every experiment counts with."""
+"""Labels, groups and intervals of recorded runs, shared by every experiment."""

@@ -1,4 +1,4 @@
-"""What a run is, and was worth: its label, and the task that it belongs to."""
+"""The label of a run, its value, and its task."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _label(run: Run, outcome: Outcome) -> bool | None:
 
 
 def groups_of(runs: Sequence[Run], by: By = "task") -> list[Hashable]:
-    """Return what each run belongs to; runs of one group are drawn together when intervals are computed.
+    """Return the group of each run; runs of one group are drawn together when intervals are computed.
 
     A task is named by source, domain, suite and task id, as two domains may number theirs alike.
 

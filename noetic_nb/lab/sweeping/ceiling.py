@@ -1,4 +1,4 @@
-"""What a live model may cost: counted over all workers, and an end when it is reached."""
+"""The cost limit of a live model: counted over all workers, and an end when it is reached."""
 
 from __future__ import annotations
 

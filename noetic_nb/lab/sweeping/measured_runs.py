@@ -1,4 +1,4 @@
-"""Configurations measured on runs: what each worker does, with runs that it reads once."""
+"""Configurations measured on runs: the work of each worker, with runs that it reads once."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Measurements:
         self._templates = _Templates()
 
     def at(self, place: int) -> Measured:
-        """Measure one configuration on every run; what raises on a run is kept as its failure."""
+        """Measure one configuration on every run; an exception on a run is kept as its failure."""
         job = self._job
         found = Measured(place, {name: [] for name in job.metrics})
         for at in range(len(job.runs)):

@@ -118,7 +118,7 @@ def _line(data: dict[str, Any]) -> bytes:
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
-    """Return what a line says; None for one that was not written to its end."""
+    """Return the content of a line; None for one that was not written to its end."""
     sum_, _, text = line.rstrip(b"\n").partition(b" ")
     try:
         if not line.endswith(b"\n") or int(sum_, 16) != zlib.crc32(text):

@@ -1,4 +1,4 @@
-"""What is tried: every combination of some values, or a random sample of them."""
+"""The configurations to try: every combination of some values, or a random sample of them."""
 
 from __future__ import annotations
 

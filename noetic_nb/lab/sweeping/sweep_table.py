@@ -1,4 +1,4 @@
-"""The table of a sweep: means with intervals over tasks, and what could not be counted."""
+"""The table of a sweep: means with intervals over tasks, and values that could not be counted."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ def _fill(
     ceiling: Ceiling | None,
     work: Work,
 ) -> str | None:
-    """Add what is missing; return why some still is."""
+    """Add the missing values; return why some are still missing."""
     # Configurations that differ in their regulator only stand together, as they share one reading of a run.
     rest = [at for at, name in enumerate(job.space.names) if name in REPLAYED and name != "regulator"]
     left = [place for place in range(len(job.space)) if place not in rows]

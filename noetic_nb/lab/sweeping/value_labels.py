@@ -37,7 +37,7 @@ def digest_of(*parts: Any) -> str:
 
 
 def data_digest(runs: Iterable[Run]) -> str:
-    """Return a digest of what runs hold and were made with; when they were read does not count."""
+    """Return a digest of the contents and origin of runs; the time of reading does not count."""
     total = hashlib.sha256()
     # Many runs are of one agent; an agent kept here keeps its id.
     made: dict[int, tuple[Any, str]] = {}
@@ -112,7 +112,7 @@ def _of_rule(rule: SteeringRule) -> Any:
 
 
 def code_of(function: Any) -> Any:
-    """Return what a function does, as data: its code and the values that it closes over.
+    """Return a function as data: its code and the values that it closes over.
 
     Examples
     --------

@@ -78,7 +78,7 @@ def _parse(record: Any) -> LogLine:
 
 @dataclass(slots=True)
 class ReplayStatistics:
-    """What a replay has seen so far."""
+    """The counts of a replay so far."""
 
     turns: int = 0
     events: int = 0

@@ -63,7 +63,7 @@ class Reading:
         return len(self.corrections)
 
     def correction_pattern(self, least: int) -> CorrectionPattern | None:
-        """Return what was learned on the current cluster."""
+        """Return the correction pattern on the current cluster."""
         return pattern_of(self.user_id, self.cluster, self.corrections, least)
 
     def drift(self, scorer: DriftScorer) -> DriftScore | None:
@@ -98,7 +98,7 @@ class Recording:
     readings: tuple[Reading, ...]
 
     def decide(self, predicates: Iterable[Predicate]) -> tuple[Decision, ...]:
-        """Return what a regulator with these predicates would have decided at every moment.
+        """Return the decisions of a regulator with these predicates at every moment.
 
         Parameters
         ----------
@@ -152,7 +152,7 @@ def record_events(
 
 
 def reading_of(task: Task, index: int, kind: str, before: Reading | None = None) -> Reading:
-    """Return the evidence of this moment; what is as it was in the reading `before` is shared with it."""
+    """Return the evidence of this moment; unchanged parts of the reading `before` are shared with it."""
     tools = task.tools
     first_char, tokens = task.streamed()
     given = None
@@ -187,7 +187,7 @@ def reading_of(task: Task, index: int, kind: str, before: Reading | None = None)
 
 
 def _kept(now: Sequence[T], before: tuple[T, ...] | None) -> tuple[T, ...]:
-    """Return what is there now, as the last reading's own tuple if nothing changed: a long run then stays small."""
+    """Return the present values, as the last reading's own tuple if nothing changed: a long run then stays small."""
     # What was added last is another object: hundreds of equal calls need not be compared to know that.
     if not before or len(now) != len(before) or now[-1] is not before[-1]:
         return tuple(now)

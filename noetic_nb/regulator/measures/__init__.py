@@ -1,1 +1,1 @@
-"""What is measured: topics, costs, tools, confidence, corrections. What a measure has to reach is up to the predicates."""
+"""The measures: topics, costs, tools, confidence, corrections. Their thresholds are up to the predicates."""

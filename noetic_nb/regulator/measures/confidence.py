@@ -130,7 +130,7 @@ class TokenStats:
             self._read = len(self.tokens)
 
     def clear(self) -> None:
-        """Start a new turn; the old list is left to whoever still reads it."""
+        """Start a new turn; the old list is left to its readers."""
         self.tokens = []
         self.first_char = self._read = self._total = self._unavailable = 0
         self._window.clear()

@@ -1,4 +1,4 @@
-"""What one user has corrected, by topic cluster.
+"""The corrections of one user, by topic cluster.
 
 The store keeps up to twenty texts per cluster; a *pattern* is what may be shown and exported: at least three texts, of
 which the newest three are examples, newest first.
@@ -55,7 +55,7 @@ class CorrectionStore:
 
     @classmethod
     def of(cls, texts: Iterable[tuple[str, Sequence[str]]]) -> CorrectionStore:
-        """Return a store of what was recorded before, clusters in order of use, texts oldest first."""
+        """Return a store of earlier corrections, clusters in order of use, texts oldest first."""
         store = cls()
         store._texts = {
             cluster: list(some[-MAX_CORRECTIONS_PER_CLUSTER:]) for cluster, some in texts if cluster and some
@@ -106,7 +106,7 @@ class CorrectionStore:
     def pattern(
         self, user_id: str, cluster: str, *, least: int = MIN_CORRECTIONS_FOR_PATTERN
     ) -> CorrectionPattern | None:
-        """Return what was learned on a cluster, or None below `least` corrections."""
+        """Return the correction pattern on a cluster, or None below `least` corrections."""
         return pattern_of(user_id, cluster, self._texts.get(cluster, ()), least)
 
     def patterns(self, user_id: str) -> dict[str, CorrectionPattern]:
@@ -122,7 +122,7 @@ class CorrectionStore:
 
 
 def pattern_of(user_id: str, cluster: str, texts: Sequence[str], least: int) -> CorrectionPattern | None:
-    """Return what texts on one cluster amount to, or None if there are fewer than `least`.
+    """Return the pattern of texts on one cluster, or None if there are fewer than `least`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What a task has spent, and the one number that wears a session down.
+"""The spending of a task, and the one number that wears a session down.
 
 Counters saturate where the original's do, so that a snapshot of either side reads alike.
 """

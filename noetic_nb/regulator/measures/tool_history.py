@@ -44,7 +44,7 @@ class ToolHistory:
         self.start_turn()
 
     def start_turn(self) -> None:
-        """Forget this turn's records; old lists are left to whoever still reads them."""
+        """Forget this turn's records; old lists are left to their readers."""
         self.calls: list[ToolCall] = []
         self.outcomes: list[Outcome] = []
         self.duration_ms = 0

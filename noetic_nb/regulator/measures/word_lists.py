@@ -42,7 +42,7 @@ def is_letter(char: str) -> bool:
 
 
 def trimmed(token: str) -> str:
-    """Return a token without what is neither letter nor number at both ends.
+    """Return a token without the characters at both ends that are neither letter nor number.
 
     Examples
     --------

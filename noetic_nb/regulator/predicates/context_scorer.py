@@ -53,7 +53,7 @@ def _stems(text: str) -> frozenset[str]:
 
 
 def _details(text: str) -> list[str]:
-    """Return what makes a text specific: tokens with digits, and capitals that do not open a sentence."""
+    """Return the tokens that make a text specific: those with digits, and capitals that do not open a sentence."""
     found: list[str] = []
     opens = True
     for match in _PART.finditer(text):
@@ -92,7 +92,7 @@ def _joined(texts: Iterable[str]) -> str:
 
 
 def drift_features(given: DriftInput) -> dict[str, float]:
-    """Return what the scorer weighs, one value per name in `FEATURES`: shares in [0, 1], counts capped at 10 or 30.
+    """Return the features that the scorer weighs, one value per name in `FEATURES`: shares in [0, 1], counts capped at 10 or 30.
 
     Examples
     --------

@@ -289,7 +289,7 @@ class ScopeDrift:
         return {"threshold": self.threshold, **least}
 
     def _least(self, evidence: Evidence, found: DriftScore | None) -> list[Condition]:
-        """Return what there has to be before a score counts, of what is required at all."""
+        """Return the conditions that must hold before a score counts."""
         if not (self.min_words or self.min_earlier or self.min_tool_texts or self.min_drift_tokens):
             return []
         given = evidence.drift_input

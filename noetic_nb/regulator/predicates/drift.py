@@ -39,7 +39,7 @@ class DriftScore(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DriftInput:
-    """What a scorer may look at.
+    """The inputs of a scorer.
 
     Parameters
     ----------

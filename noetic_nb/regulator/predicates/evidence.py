@@ -1,4 +1,4 @@
-"""What predicates look at: the live task, or a frozen reading of it from a recorded run.
+"""The evidence of predicates: the live task, or a frozen reading of it from a recorded run.
 
 A predicate that reads anything else could not be evaluated again under other thresholds.
 """
@@ -61,7 +61,7 @@ class Evidence(Protocol):
 
     @property
     def drift_input(self) -> DriftInput | None:
-        """What scorers see of the current reply; None before there is one."""
+        """The current reply as scorers see it; None before there is one."""
         ...
 
     def calls(self, *, across_turns: bool) -> Sequence[ToolCall]:
@@ -77,7 +77,7 @@ class Evidence(Protocol):
         ...
 
     def correction_pattern(self, least: int) -> CorrectionPattern | None:
-        """Return what was learned on the current cluster, None below `least` corrections."""
+        """Return the correction pattern on the current cluster, None below `least` corrections."""
         ...
 
     def drift(self, scorer: DriftScorer) -> DriftScore | None:

@@ -1,4 +1,4 @@
-"""What a predicate is, and why it holds or not, as data.
+"""The description of a predicate, and why it holds or not, as data.
 
 A predicate holds when its conditions hold together (or any of an `any_of` group does); the distance of a condition is how much
 its value has to move, in the value's own unit.
@@ -138,7 +138,7 @@ class Finding:
 
     @property
     def thresholds(self) -> dict[str, float]:
-        """Every threshold, by the name of what it is compared with."""
+        """Every threshold, by the name of the value it is compared with."""
         return {condition.name: condition.threshold for condition in (*self.conditions, *self.any_of)}
 
     @property
@@ -196,7 +196,7 @@ class Predicate(Protocol):
         ...
 
     def explain(self, evidence: Evidence, /) -> Finding:
-        """Return what it read, how far from firing it is, and what would un-fire it."""
+        """Return its readings, its distance from firing, and the changes that would un-fire it."""
         ...
 
 
@@ -242,7 +242,7 @@ class Explanation:
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """What would un-fire the current decision, each change least in its own unit; what happened before settings."""
+        """The changes that would un-fire the current decision, each the least in its own unit; events before settings."""
         deciding = self.deciding
         return () if deciding is None else deciding.changes
 

@@ -28,7 +28,7 @@ _LEAST_LETTERS: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Impression:
-    """What the wording of a message gives, before the state of the session modulates it.
+    """The impression of the wording of a message, before the state of the session modulates it.
 
     `arousal` is 0 for calm to 1. It is urgent by its words or capitals, or routine: a mere acknowledgement.
     `mentions_past` is whether it points back in the conversation.
@@ -83,7 +83,7 @@ def _is_routine(text: str, shape: str) -> bool:
 
 
 def impression_of(message: str) -> Impression:
-    """Return what the wording of a user message gives: arousal, valence and the flags of the gate.
+    """Return the impression of the wording of a user message: arousal, valence and the flags of the gate.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""The session of one user: what messages and grades teach about which strategies work on which topic.
+"""The session of one user: messages and grades teach which strategies work on which topic.
 
 Nothing here reaches `decide`; it is visible in snapshots and in `Session.signals` only. Events are therefore queued when
 they happen and processed when someone reads.
@@ -62,7 +62,7 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What the session would report to an agent [1]_.
+    """The signals that the session would report to an agent [1]_.
 
     References
     ----------
@@ -164,7 +164,7 @@ class Session:
         self._bound()
 
     def add_cost(self, tokens_out: int, wallclock_ms: int) -> None:
-        """Take in what a provider call used."""
+        """Add the usage of a provider call."""
         # `normalize_cost` written out, because this runs for every provider call. The budget only falls by costs, so those in a
         # row may be summed before it is clamped.
         tokens = tokens_out / TYPICAL_TURN_TOKENS_OUT
@@ -204,7 +204,7 @@ class Session:
 
     @property
     def learned(self) -> Learned:
-        """What survives in snapshots; live, not a copy."""
+        """The part that survives in snapshots; live, not a copy."""
         self.settle()
         return self._learned
 
@@ -219,7 +219,7 @@ class Session:
 
     @property
     def signals(self) -> Signals:
-        """What the session would report to an agent now."""
+        """The signals that the session would report to an agent now."""
         self.settle()
         arousal = self._modulated(self.arousal)
         pe, confidence = self.sensory_pe, self.gate_confidence

@@ -1,1 +1,1 @@
-"""The events of a run: how they grow, which numbers they have, what they weigh, and their JSON."""
+"""The events of a run: their log, numbers, sizes, and JSON."""

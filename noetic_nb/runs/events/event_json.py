@@ -73,7 +73,7 @@ def dump_event(event: RunEvent) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Return text, a number or a mapping of a class of its own as what it is."""
+    """Return text, a number or a mapping of a subclass as the plain type."""
     for kind in (str, int, float):
         if isinstance(value, kind):
             return kind.__str__(value) if kind is str else kind(value)
@@ -83,7 +83,7 @@ def _plain(value: Any) -> Any:
 
 
 def parse_event(data: object) -> RunEvent:
-    """Read an event from what `dump_event` returned, perhaps through a file; fields with a default may be missing.
+    """Read an event from the data of `dump_event`, perhaps through a file; fields with a default may be missing.
 
     Raises `WireError` if the kind is unknown, a field is missing, unknown, or of the wrong type.
 
@@ -107,7 +107,7 @@ def parse_event(data: object) -> RunEvent:
 
 
 def _read(kind: type[Any], value: Any) -> Any:
-    """Read what msgspec does not know: items, and data and numbers as `to_wire` writes them."""
+    """Read the types that msgspec does not know: items, and data and numbers as `to_wire` writes them."""
     if kind is Item:
         if not isinstance(value, dict):
             raise ValueError(_wrong("an item", value))
@@ -148,7 +148,7 @@ def _words(data: Any, error: msgspec.ValidationError) -> str:
 
 @cache
 def _free_fields(cls: type[Any]) -> tuple[str, ...]:
-    """Return the fields of an event that may hold what somebody could write into."""
+    """Return the fields of an event that may hold mutable data."""
     if cls not in EVENT_TYPES:
         raise NoeticConfigError(
             "INVALID_RUN_EVENT", "A run holds events.", given=cls, hint="Use the records in noetic_nb.events."
@@ -193,7 +193,7 @@ def _settled_tools(tools: tuple[OfferedTool, ...]) -> tuple[OfferedTool, ...]:
 
 
 def size_of(events: Sequence[RunEvent]) -> int:
-    """Return about how many bytes events take as JSON, by a form that is made quicker: what a bound of a run counts in.
+    """Return about how many bytes events take as JSON, measured by MessagePack, which is faster: the unit of a run's bound.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The events of a run while it grows: one list, appended to under a lock; who is told of them, and what stays.
+"""The event log of a run: one list, appended to under a lock, with listeners and retention.
 
 A listener is called with each event as it comes. A cursor is a place in the list: its reader is woken once there is something
 new, and reads when it likes. Where a run has a bound, a keeper decides which old turns go.
@@ -191,11 +191,11 @@ class GrowingEvents:
 
     @property
     def keeper(self) -> Keeper | None:
-        """What decides what is kept, and where; None keeps everything in memory."""
+        """The retention policy; None keeps every event in memory."""
         return self._keeper
 
     def keep_with(self, keeper: Keeper) -> None:
-        """Let something else decide what is kept from now on, and where."""
+        """Use another retention policy from now on."""
         with self._lock:
             self._keeper = keeper
             self._keep(keeper.begin(self._events))
@@ -265,7 +265,7 @@ class GrowingEvents:
             return True
 
     def stop_recording(self) -> None:
-        """Detach every source and close the file of `autosave`; what was recorded stays. May be repeated."""
+        """Detach every source and close the file of `autosave`; recorded events stay. May be repeated."""
         with self._lock:
             attached, self._attached = self._attached, []
         for _, disconnect in attached:

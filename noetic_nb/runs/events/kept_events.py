@@ -1,4 +1,4 @@
-"""The events of a run as its readers see them, and what decides which of them it keeps."""
+"""The events of a run as its readers see them, and the protocol of a retention policy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Events", "Keeper"]
 
 
 class Keeper(Protocol):
-    """What keeps a run within its bound, and saves it as it grows."""
+    """A retention policy: keeps a run within its bound, and saves it as it grows."""
 
     @property
     def problem(self) -> str | None:
@@ -20,7 +20,7 @@ class Keeper(Protocol):
         ...
 
     def begin(self, events: Sequence[RunEvent], /) -> Sequence[bool] | None:
-        """Take what the run has; returns for each event whether it stays, None for all."""
+        """Read the events of the run; returns for each whether it stays, None for all."""
         ...
 
     def is_due(self, event: RunEvent, count: int, /) -> bool:
@@ -28,11 +28,11 @@ class Keeper(Protocol):
         ...
 
     def take(self) -> Sequence[bool] | None:
-        """Take the events that were added since; must not raise. Returns what `begin` does."""
+        """Read the events that were added since; must not raise. Returns the same as `begin`."""
         ...
 
     def close(self) -> None:
-        """Save what is left, and let go of the file."""
+        """Save the remaining events, and close the file."""
         ...
 
 
@@ -83,6 +83,6 @@ class Events(Sequence[RunEvent]):
 
 
 def _said(event: RunEvent) -> str:
-    """Return what an event says beside its place, in one line."""
+    """Return the fields of an event, apart from its place, in one line."""
     facts = [fact for fact in card_of(event).facts if fact[0] not in ("where", "t_ms")]
     return card_line(Card("", facts=facts))[1:-1]

@@ -56,13 +56,13 @@ class Numbering:
 
 
 def numbered(run: object) -> tuple[list[RunEvent], Numbers | None]:
-    """Return what a run has now, with its numbers; None for numbers that are places."""
+    """Return the events of a run and their sequence numbers; None for numbers that are indices."""
     of_run = getattr(run, "numbered", None)
     return (list(run.events), None) if of_run is None else of_run()  # type: ignore[attr-defined]  # of whatever holds a run
 
 
 def place_of(run: object, seq: int, event: RunEvent) -> int | None:
-    """Return the place of an event in what a run has now, by its number; None where the run has let it go.
+    """Return the index of an event in the run, by its sequence number; None where the run has let it go.
 
     Examples
     --------

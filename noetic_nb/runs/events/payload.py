@@ -1,4 +1,4 @@
-"""Data of events as lines of JSON hold it, and back; what JSON has no number for is written as text."""
+"""Data of events as lines of JSON hold it, and back; a number that JSON lacks is written as text."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class Autosave:
         self._replace(run_id, meta, [])
 
     def continue_at(self, end: int, meta: Mapping[str, Any]) -> None:
-        """Go on with a file that was read; what stands behind `end` was not finished and goes."""
+        """Go on with a file that was read; unfinished lines behind `end` are removed."""
         self._open()
         try:
             assert self._fd is not None
@@ -141,7 +141,7 @@ class Autosave:
             )
 
     def flush(self, meta: Mapping[str, Any]) -> None:
-        """Write what was added, and the run's meta where it changed. Never raises: what failed is tried again next time."""
+        """Write the added events, and the run's meta where it changed. Never raises: a failed write is tried again next time."""
         try:
             if meta != self._meta:
                 line = json_line({"meta": self._rule.data(to_wire(meta))})

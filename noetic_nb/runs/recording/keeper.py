@@ -36,7 +36,7 @@ def _close_all() -> None:
 
 
 class RunKeeper:
-    """Decides what a run keeps, and saves it where there is a file. All its methods are called under the lock of the run."""
+    """Decides which events a run keeps, and saves it where there is a file. All its methods run under the lock of the run."""
 
     def __init__(self, run: Run, turns: KeptTurns, file: Autosave | None = None) -> None:
         self._run = run
@@ -74,7 +74,7 @@ class RunKeeper:
         return None if self._file is None else self._file.error
 
     def resume(self, read: RunFile) -> None:
-        """Take what was read of the file, before `begin`: the numbers of the events, and where the parts stand."""
+        """Continue with the contents of a file, before `begin`: the numbers of the events, and the places of the parts."""
         self._numbers = read.numbers
         members = zip(read.ends, read.ends[1:], strict=False)
         self._places = {
@@ -84,7 +84,7 @@ class RunKeeper:
         }
 
     def begin(self, events: Sequence[RunEvent]) -> Sequence[bool] | None:
-        """Take what the run has already."""
+        """Read the events that the run has already."""
         for place, event in enumerate(events):
             if self._numbers is not None:
                 serial, member = self._places[self._numbers[place]]
@@ -106,7 +106,7 @@ class RunKeeper:
         return self._within_bound()
 
     def is_due(self, event: RunEvent, count: int) -> bool:
-        """Tell whether to take what there is: an event at the place of the one before is of the same turn, until that ends."""
+        """Tell whether to read the new events: an event at the place of the one before is of the same turn, until that ends."""
         return (
             event.where is not self._where or type(event) in _EDGES or count - len(self._turns.owners) >= _MOST_WAITING
         )
@@ -153,7 +153,7 @@ class RunKeeper:
         return stays
 
     def close(self) -> None:
-        """Save what is left, and let go of the file."""
+        """Save the remaining events, and close the file."""
         self.take()
         self._where = None
         if self._file is not None and self.saves:

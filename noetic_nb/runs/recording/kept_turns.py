@@ -1,4 +1,4 @@
-"""Which turns a growing run keeps: beyond its bound the oldest are dropped whole, and what was dropped is written down.
+"""The turns that a growing run keeps: beyond its bound the oldest are dropped whole, and a note of each drop is kept.
 
 Events outside any turn (an edited rule, a seeded conversation) go when they are older than all turns that stay. A turn
 that is under way stays, and so does the newest.
@@ -29,7 +29,7 @@ _MOST_ENTRIES: Final = 1_000
 # Compared by identity: a thread that begins anew has a second turn 1.
 @dataclass(slots=True, eq=False)
 class KeptTurn:
-    """The events of one turn, or of what happened between turns (`turn` is 0)."""
+    """The events of one turn, or those between turns (`turn` is 0)."""
 
     thread_id: str
     turn: int
@@ -139,14 +139,14 @@ class KeptTurns:
         return turn
 
     def end_session(self) -> None:
-        """Take note that nothing that was begun goes on: what follows is of another process."""
+        """Note that running executions do not go on: the following events are of another process."""
         for turn in self.all:
             turn.is_over = True
         self._current.clear()
         self._by_serial.clear()
 
     def is_complete(self, turn: KeptTurn, event: RunEvent) -> bool:
-        """Tell whether what is known of a turn is worth saving after this event."""
+        """Tell whether a turn can be saved after this event."""
         # An execution that is held open has no turn that would end; each of its steps does.
         return turn.is_over or (not turn.has_started and isinstance(event, StepEnded) and event.where.depth == 0)
 

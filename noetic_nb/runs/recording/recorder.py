@@ -1,4 +1,4 @@
-"""From a stream of events to a `Run`. A recorder only listens: whatever goes wrong in it never reaches the agent."""
+"""From a stream of events to a `Run`. A recorder only listens: its errors never reach the agent."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Recorder:
         return Card("Recorder", facts=[("run", self.run)])
 
     def emit(self, event: RunEvent) -> None:
-        """Take one event, from any thread; what is no event is logged and left out."""
+        """Add one event, from any thread; an object that is no event is logged and left out."""
         try:
             self.run.append(event)
         except Exception:
@@ -178,7 +178,7 @@ def recorded(harness: Recordable) -> Run | None:
 
 
 def _note_setup(run: Run, now: Mapping[str, Any]) -> None:
-    """Where the agent has changed since a run began: what it was set up with stays, with the event it holds up to."""
+    """Note where the agent has changed since a run began: the earlier set-up stays, with the event it holds up to."""
     before = {key: run.meta.get(key) for key in ("config", "models")}
     after = thaw(frozen_data({key: now.get(key) for key in before}))
     if len(run.events) and before != after and any(before.values()):

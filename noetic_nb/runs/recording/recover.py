@@ -113,7 +113,7 @@ def recover(run_file: str | PathLike[str], storage: StorageAdapter) -> Run:
 
 
 async def _missing(run: Run, store: ThreadStore) -> list[_Missing]:
-    """Return what storage has and the run has not, in the order in which it was written."""
+    """Return the turns that storage has and the run lacks, in the order of writing."""
     ends: dict[str, int] = {}
     first: dict[str, int] = {}
     last: dict[str, int] = {}
@@ -142,7 +142,7 @@ async def _missing(run: Run, store: ThreadStore) -> list[_Missing]:
 
 
 def _messages(items: Sequence[Item]) -> Iterator[Message]:
-    """Yield items as messages; what a model answered with stands together."""
+    """Yield items as messages; the items of one response stay together."""
     answer: list[Item] = []
     for item in items:
         role: Any = {"message": item.get("role"), "function_call_output": "tool"}.get(item["type"], "assistant")

@@ -1,1 +1,1 @@
-"""What a regulator saw and decided in a run, and what another one would have."""
+"""The readings and decisions of a regulator in a run, and those of another regulator."""

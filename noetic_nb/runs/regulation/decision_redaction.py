@@ -25,7 +25,7 @@ _TEXTS: Final[Mapping[type[Any], Callable[[Any], Any]]] = {
 
 
 class DecisionRedaction:
-    """Reads the texts that a regulator looks at, and replaces secrets in what it decided of them.
+    """Reads the texts that a regulator looks at, and replaces secrets in its decisions about them.
 
     Examples
     --------
@@ -55,7 +55,7 @@ class DecisionRedaction:
 
     @property
     def rule(self) -> Redaction:
-        """What replaces the secrets in all texts that were read."""
+        """The redaction of the secrets in all texts that were read."""
         while self._unread:
             self._learn(MOST_UNREAD)
         return self._rule
@@ -73,7 +73,7 @@ class DecisionRedaction:
 
 
 def _texts(events: Iterable[RunEvent]) -> set[str]:
-    """Return the texts of events, each once: a regulator sees what turns begin and end with."""
+    """Return the texts of events, each once: a regulator sees the texts that turns begin and end with."""
     found: set[Any] = set()
     for event in events:
         seen = _TEXTS[type(event)](event)

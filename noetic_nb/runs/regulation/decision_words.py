@@ -31,7 +31,7 @@ def reason_of(decision: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def decision_label(decision: Mapping[str, Any]) -> str:
-    """Return what a decision is called on a picture.
+    """Return the label of a decision on a picture.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def _shown(name: str) -> str:
 
 
 def decision_detail(decision: Mapping[str, Any], suggestion: str | None) -> str:
-    """Return what led to a decision, and what is suggested."""
+    """Return the cause of a decision, and its suggestion."""
     # Decisions of loaded runs come from files: a field of another type than expected is left out, not fatal.
     match decision:
         case {"kind": "scope_drift_warn", "drift_tokens": list() | tuple() as words, "drift_score": float() as score}:

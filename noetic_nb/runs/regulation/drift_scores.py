@@ -55,7 +55,7 @@ class DriftScores:
         """The kinds of what a regulator sees that are needed."""
 
     def take(self, event: RegulatorSaw | RegulatorDecided) -> Score | None:
-        """Read one event of the regulator; returns what scores the reply that it brought, None where it brought none."""
+        """Read one event of the regulator; returns the score of the reply that it brought, None where it brought none."""
         if isinstance(event, RegulatorDecided):
             return None if self.is_known else self._find(event)
         if event.event.get("kind") not in self.kinds:

@@ -1,4 +1,4 @@
-"""A regulator as the one whose decisions a run has: its settings, as far as the run says what they were.
+"""The regulator whose decisions a run has: its settings, as far as the run says them.
 
 They are in the configuration that the run was made with, in the state of the layer, or beside a replay. Where none is kept, the
 names and numbers of the thresholds in force are left: enough for the presets and for predicates that are data.

@@ -1,4 +1,4 @@
-"""A recorded run, event by event, through a regulator that was not there: what it would have decided.
+"""A recorded run, event by event, through a regulator that was not there, and its decisions.
 
 Forks of the regulator observe the events in their order, so the one that is passed in learns nothing; time is the run's.
 """
@@ -133,7 +133,7 @@ class RegulatorFeed:
         return known
 
     def take(self, event: RunEvent) -> Iterator[RegulatorDecided]:
-        """Append an event and let the regulator observe it; yield each decision before what follows it is appended."""
+        """Append an event and let the regulator observe it; yield each decision before the events that follow it are appended."""
         # A call is decided before it is appended, a reply before its turn is completed: as in a live harness, where the
         # decision can still stop what follows.
         match event:

@@ -1,4 +1,4 @@
-"""What a regulator saw and decided, turn by turn, read from a run: qualities, spending, drift, decisions.
+"""The readings and decisions of a regulator, turn by turn, read from a run: qualities, spending, drift, decisions.
 
 A grade is recorded twice, as given by someone and as seen by the regulator; here it counts once. A grade or decision
 outside any turn belongs to the thread's last turn, because that is the reply it is about. What counts as poor, and every other

@@ -28,7 +28,7 @@ __all__ = ["DecisionTape", "Redecided", "tape_of", "with_thresholds"]
 
 @dataclass(frozen=True, slots=True)
 class Redecided:
-    """What is decided at one moment, and what was."""
+    """The new and the recorded decision at one moment."""
 
     recorded: RegulatorDecided
     seq: int | None

@@ -1,4 +1,4 @@
-"""What is known of one thread and of each of its turns: grades, spending, thresholds in force, decisions as marks."""
+"""The signals of one thread and of each of its turns: grades, spending, thresholds in force, decisions as marks."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Mark:
 
     @property
     def detail(self) -> str:
-        """What led to the decision, and what is suggested."""
+        """The cause of the decision, and its suggestion."""
         if not isinstance(self.said, str):
             self.said = self.said()
         return self.said
@@ -66,7 +66,7 @@ class Mark:
 
 @dataclass(slots=True)
 class TurnSignals:
-    """One turn: its grades, the mean after the last one, and what the task has spent so far.
+    """One turn: its grades, the mean after the last one, and the spending of the task so far.
 
     `spent` counts output tokens, `before` those of earlier turns. `used` and `totals` have the other currencies of the turn
     and of the task, as far as they are known: what nobody knows is missing and not 0.

@@ -1,1 +1,1 @@
-"""What each model call of a run was sent, what was counted of it, and what a cache would have held."""
+"""The request of each model call of a run, its counted tokens, and the part that a cache would have held."""

@@ -1,4 +1,4 @@
-"""The table of what caching does to the calls of a run."""
+"""The table of the effect of caching on the calls of a run."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def caching_frame(
 def reuse_frame(
     run_id: str, reuses: Iterable[PrefixReuse], requests: Mapping[int, RecordedRequest], price: Price | None
 ) -> pandas.DataFrame:
-    """Return the table of what requests have in common; `requests` are they with their ends, by their places in the run."""
+    """Return the table of shared prefixes; `requests` are the requests with their ends, by their places in the run."""
     import pandas
 
     check_price(price)

@@ -1,4 +1,4 @@
-"""What each model call was sent, read from a run: the one reading behind the live view, its static form and the figure.
+"""The request of each model call, read from a run: the one reading behind the live view, its static form and the figure.
 
 Two sums matter. *Sent* is what the model got; *planned* is what the budget promised beforehand. A layer that uses less
 than its allocation yields the rest to history, so that history may be sent more than was planned for it.
@@ -88,7 +88,7 @@ class CallShare:
 
     @property
     def counted(self) -> str:
-        """What counted, how far it is known to be off, and what was billed; empty while the call is under way."""
+        """The counter, its known error, and the billed tokens; empty while the call is under way."""
         return "" if self.usage is None else usage_words(self.usage)
 
     @property
@@ -140,7 +140,7 @@ class CallShare:
         return sum(entry.count for entry in gone), sum(entry.tokens or 0 for entry in gone)
 
     def sent_parts(self, order: dict[str, int]) -> tuple[Part, ...]:
-        """Return the segments of what was sent; `order` numbers the layers of the run."""
+        """Return the segments of the sent request; `order` numbers the layers of the run."""
         parts = [Part("system", "System", self.system), Part("tools", "Tools", self.tools)]
         parts += [Part("layer", layer.name, layer.used, order[layer.name]) for layer in self.layers]
         parts += [
@@ -194,7 +194,7 @@ class Shares(Sequence[CallShare]):
         self._numbers.append(number)
 
     def billed(self, at: int, billed: Billed) -> None:
-        """Note what a call was billed at."""
+        """Note the billed tokens of a call."""
         self._billed[at] = billed
 
     def __len__(self) -> int:
@@ -277,7 +277,7 @@ class Calls:
         return True
 
     def share(self, event: ViewAssembled, number: int, usage: CallUsage | None = None) -> CallShare:
-        """Return what a request spent its budget on; `number` counts the calls of its turn, from 1."""
+        """Return the parts on which a request spent its budget; `number` counts the calls of its turn, from 1."""
         where = event.where
         return CallShare(
             thread=_thread(where.thread_id),
@@ -319,7 +319,7 @@ class Calls:
         return None if name is None else self.order[name]
 
     def _name(self, layer_id: str) -> str:
-        """Return what a layer is called here; two ids that look alike once cut get a number."""
+        """Return the name of a layer here; two ids that look alike once cut get a number."""
         # By id, because shortened names of different layers may be equal.
         name = self._names.get(layer_id)
         if name is None:

@@ -1,4 +1,4 @@
-"""What each request of a run has in common with those before it, and what of it a provider's cache would hold."""
+"""The prefix that each request of a run shares with earlier ones, and the part of it that a provider's cache would hold."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["CacheReader", "PartReuse", "PrefixReuse"]
 
 
 class PartReuse(NamedTuple):
-    """What of one part of a request is in the prefix shared with the call before it, and what the cache would hold. Tokens."""
+    """The tokens of one part of a request that are in the prefix shared with the call before it, and those in the cache."""
 
     origin: str
     tokens: int
@@ -41,7 +41,7 @@ class PartReuse(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PrefixReuse:
-    """What a request has in common with the call before it, of the same model in the same thread. All amounts in tokens.
+    """The prefix that a request shares with the call before it, of the same model and thread. All amounts in tokens.
 
     `cached` is predicted by `rules`, from all calls of the same model in the run; it is None where nothing is known of how the
     model caches, as `rules` is. `written` is what the cache takes up where that has a price.
@@ -63,7 +63,7 @@ class PrefixReuse:
 
     @property
     def parts(self) -> tuple[PartReuse, ...]:
-        """What is shared and cached of each part."""
+        """The shared and cached tokens of each part."""
         parts, shared = self.by_part
         return tuple(_by_origin(parts, shared, self.broken_by, self.cached or 0, self.written))
 
@@ -80,7 +80,7 @@ _Chain: TypeAlias = int
 
 
 class _Piece(NamedTuple):
-    """One item of the front of a request, or a text: what stands before it, what it is, and how it begins.
+    """One item of the front of a request, or a text: the prefix before it, its content, and its beginning.
 
     `chain` is the same only where all of it and all before it is.
     """
@@ -102,7 +102,7 @@ class _Sent:
 
 @dataclass(slots=True)
 class _Mark:
-    """What a cache of marked prefixes holds of an earlier request: its first `depth` items."""
+    """The part of an earlier request that a cache of marked prefixes holds: its first `depth` items."""
 
     sent: _Sent
     depth: int
@@ -116,7 +116,7 @@ MOST_COMPARED: Final = 8
 
 
 class _Front(NamedTuple):
-    """What is kept of a request that was answered, and when it was sent."""
+    """The kept part of a request that was answered, and when it was sent."""
 
     sent: _Sent
     t_ms: float
@@ -151,7 +151,7 @@ class _Fronts:
                 fronts.append(front)
 
     def forget(self, before_ms: float) -> None:
-        """Forget what was sent before a moment."""
+        """Forget the requests sent before a moment."""
         while self._kept and self._kept[0].t_ms < before_ms:
             gone = self._kept.popleft()
             for piece in gone.sent.pieces:
@@ -187,7 +187,7 @@ class _Fronts:
 
 
 def _pieces(parts: Sequence[RequestPart], counter: Tokenizer, known: Sequence[_Piece]) -> Iterable[_Piece]:
-    """Yield the front of a request, item by item, and the first item of what follows it; the first of them are `known`."""
+    """Yield the front of a request, item by item, and the first item behind it; the first of them are `known`."""
     chain = 0
     for at, (origin, body, tokens) in enumerate(parts):
         if len(body) > 1 and not isinstance(body, str):
@@ -207,7 +207,7 @@ def _pieces(parts: Sequence[RequestPart], counter: Tokenizer, known: Sequence[_P
 
 
 class CacheReader:
-    """Reads what each call has in common with those before it; grows with `take`.
+    """Reads the prefix that each call shares with earlier ones; grows with `take`.
 
     Parameters
     ----------
@@ -241,7 +241,7 @@ class CacheReader:
         self._fronts: dict[str, _Fronts] = {}
 
     def take(self, event: RunEvent, *, seq: int | None = None, call: int | None = None) -> PrefixReuse | None:
-        """Read one event; returns what a request that it is has in common with earlier ones.
+        """Read one event; returns the prefix that it shares with earlier ones, if it is a request.
 
         None for all other events, and for a request of which the run does not have all.
         """
@@ -299,7 +299,7 @@ class CacheReader:
         )
 
     def end(self, event: ModelCalled) -> None:
-        """Take what the cache holds once a call was answered."""
+        """Store the content of the cache once a call was answered."""
         opened = self._open.pop((event.where.thread_id, event.where.execution_id), None)
         if opened is None or event.status != "ok":
             return
@@ -360,7 +360,7 @@ def _in_reach(rules: CacheRules, sent: _Sent, depth: int) -> bool:
 
 
 def _written(rules: CacheRules | None, sent: _Sent, cached: int) -> int:
-    """Return what a request puts into a cache that charges for it: all up to its last mark, which is its end."""
+    """Return the tokens that a request writes to a cache that charges for it: all up to its last mark, which is its end."""
     if rules is None or rules.write == 1 or sent.tokens < rules.minimum:
         return 0
     return sent.tokens - cached

@@ -1,4 +1,4 @@
-"""What the agent's requests were planned at beside what they were billed at, read from a run.
+"""The planned tokens of the agent's requests beside the billed ones, read from a run.
 
 What no part of a plan accounts for is a part of its own, *unexplained*: a provider's own additions, and the error of the
 counter.
@@ -25,7 +25,7 @@ _PROBLEMS: Final = {
 
 
 class CallUsage(NamedTuple):
-    """One request of the agent: its counter, and what came of the count. `planned` None is not recorded."""
+    """One request of the agent: its counter, and the result of the count. `planned` None is not recorded."""
 
     called: ModelCalled
     counter: str | None
@@ -38,7 +38,7 @@ class CallUsage(NamedTuple):
 
 
 class Billed(NamedTuple):
-    """What the usage of a request is read from: few of a long run are ever looked at."""
+    """The source of a request's usage: few of a long run are ever looked at."""
 
     called: ModelCalled
     view: ViewAssembled | None
@@ -112,7 +112,7 @@ class UsageIndex:
         return None if billed is None else billed.usage
 
     def read(self, event: RunEvent) -> Billed | None:
-        """Read one event; returns what the reading of the request is made from that ended with it."""
+        """Read one event; returns the source of the usage of the request that ended with it."""
         kind = type(event)
         if kind is RequestPrepared or kind is ViewAssembled:
             key = event.where.thread_id, event.where.execution_id
@@ -143,7 +143,7 @@ class UsageIndex:
 
 
 def _begins(before: ViewAssembled, view: ViewAssembled) -> bool:
-    """Tell whether all that was sent before is sent again, in front of what is new."""
+    """Tell whether all items of the earlier request are sent again, in front of the new ones."""
     plain = not (view.layer_items or before.layer_items or view.fates or before.fates or view.hidden or before.hidden)
     same = (before.system, before.tools, before.window[0]) == (view.system, view.tools, view.window[0])
     whole = before.projection is None and view.projection is None and not before.appended

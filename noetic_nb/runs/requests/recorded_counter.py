@@ -1,4 +1,4 @@
-"""What counted the tokens of a run, where it can be made again from its name."""
+"""The token counter of a run, where it can be made again from its name."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def counter_named(name: str) -> Tokenizer | None:
 
 
 def prepared_counter(event: RequestPrepared) -> Tokenizer | None:
-    """Return what counted a request: an encoding, or what was learned then; None where it cannot be made again here."""
+    """Return the counter of a request: an encoding, or factors learned then; None where it cannot be made again here."""
     if event.counter is None:
         return counter_named(event.tokenizer)
     try:

@@ -179,7 +179,7 @@ class RequestIndex:
 def recorded_request(
     run: Any, call: int | ModelCalled, *, thread_id: str | None = None, tokenizer: str | Tokenizer | None = None
 ) -> RecordedRequest:
-    """Return what a model call of a run was sent, and what its plan was made from.
+    """Return the request of a model call of a run, with the inputs of its plan.
 
     Parameters
     ----------

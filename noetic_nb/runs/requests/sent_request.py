@@ -1,4 +1,4 @@
-"""One model call of a run: what it was sent, item by item, and what its plan was made from.
+"""One model call of a run: its request, item by item, and the inputs of its plan.
 
 All that takes work is worked out when it is looked at.
 """
@@ -48,7 +48,7 @@ class SentItem(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordedRequest:
-    """One call of the agent's model, and what it was sent.
+    """One call of the agent's model, and its request.
 
     Parameters
     ----------
@@ -107,14 +107,14 @@ class RecordedRequest:
 
     @cached_property
     def _counter(self) -> Tokenizer | None:
-        """What counted, where it was given or can be made again on this machine; None for the default, too."""
+        """The counter, where it was given or can be made again on this machine; None for the default, too."""
         if self.tokenizer is not None or self.prepared is None:
             return self.tokenizer
         return prepared_counter(self.prepared)
 
     @cached_property
     def missing(self) -> tuple[str, ...]:
-        """What was not recorded and is needed to plan the call again."""
+        """The names of the inputs that were not recorded and are needed to plan the call again."""
         if self.view is None:
             return ("the request, as in runs of others",)
         gone = [] if self.prepared is not None else ["instructions, tools and budgets, as in runs of earlier versions"]
@@ -128,7 +128,7 @@ class RecordedRequest:
 
     @cached_property
     def inputs(self) -> PlanInputs:
-        """What the call was planned from.
+        """The inputs of the plan of the call.
 
         Raises
         ------
@@ -162,7 +162,7 @@ class RecordedRequest:
 
     @cached_property
     def absent(self) -> tuple[AbsentItem, ...]:
-        """What was not sent, and why: offers of layers, then history in its order; raises ``NOT_RECORDED`` as `inputs` does."""
+        """The items that were not sent, with reasons: offers of layers, then history in order; raises ``NOT_RECORDED``."""
         return absent_items(self.inputs, self.plan)
 
     def least_budget(self, absent: AbsentItem) -> LeastBudget | None:

@@ -1,4 +1,4 @@
-"""What two requests begin with alike, part by part: tools, instructions, items.
+"""The common beginning of two requests, part by part: tools, instructions, items.
 
 The history is compared by its places in the log, so that a long conversation costs no more than a short one.
 """
@@ -36,7 +36,7 @@ class RequestPart(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """What a request has in common with the beginning of another one.
+    """The prefix that a request shares with another one.
 
     `tokens` are those of the later request, by origin in `by_origin`; `whole` counts the items that are the same. `ends_at` is
     where they cease to be alike: the layer that the later request has there, or else what the earlier one has. It is None where
@@ -159,7 +159,7 @@ class _Cursor:
         return sum([item_tokens(item, counter) for item in stretch])
 
     def text(self) -> tuple[str, str]:
-        """Return what the next item is, and its text."""
+        """Return the kind of the next item, and its text."""
         body = self.body
         assert body is not None
         return (self.origin, body) if isinstance(body, str) else leading_text(body[self.offset])
@@ -168,7 +168,7 @@ class _Cursor:
 def shared_prefix(
     before: Sequence[RequestPart], now: Sequence[RequestPart], counter: Tokenizer = estimate_tokens
 ) -> Shared:
-    """Return what a request has in common with the beginning of another one.
+    """Return the prefix that a request shares with another one.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""What ran when: spans of a run, the rows they are drawn in, and where the time of turns went."""
+"""Spans of a run, the rows they are drawn in, and where the time of turns went."""

@@ -54,7 +54,7 @@ class DrawnTime:
         self._begin = self.until = start
 
     def began(self, start: float) -> None:
-        """Take the start of something that ran, which may be before all others: its end is what was written down."""
+        """Note the start of a span, which may be before all others: its end is the recorded time."""
         if self.origin is not None and start < self.origin and not self.pauses:
             self.origin = self._begin = start
 

@@ -1,4 +1,4 @@
-"""Spans in their rows: what began, what ended, and what ran inside of a span that is only known when it is over.
+"""Spans in their rows: beginnings, ends, and spans inside of one that is only known when it is over.
 
 What has no start of its own is nested by time: a tool call holds what ran in its execution meanwhile, a hook the model calls of
 its judges.
@@ -24,7 +24,7 @@ _Execution: TypeAlias = tuple[str, str]
 
 
 class Running:
-    """What is known of one execution while it runs."""
+    """The state of one execution while it runs."""
 
     __slots__ = ("answered", "asked", "base", "block", "call", "decided", "kids", "orphans", "steps")
 
@@ -43,12 +43,12 @@ class Running:
 
     @property
     def inner(self) -> Span | None:
-        """What runs, the innermost."""
+        """The innermost running span."""
         return next(reversed(self.steps.values())) if self.steps else self.base
 
 
 class PlacedSpans:
-    """Spans that are placed as they are reported; `Timeline` says what it is made of."""
+    """Spans that are placed as they are reported; `Timeline` describes its parts."""
 
     def __init__(self, *, is_timed: bool = True) -> None:
         self.is_timed = is_timed
@@ -193,7 +193,7 @@ class PlacedSpans:
         return span
 
     def _held(self, running: Running, span: Span) -> list[Span]:
-        """Take out of their rows what ran inside a span that is only now known."""
+        """Take the spans inside of one that is only now known out of their rows."""
         found: list[Span] = []
         levels = running.block.levels[span.level :] if span.kind == "tool" else running.block.levels[span.level :][:1]
         for level in levels:

@@ -1,4 +1,4 @@
-"""What ran when: the events of a run as nested spans, grown event by event.
+"""The events of a run as nested spans, grown event by event.
 
 Most events are written when something is over, with its duration: their start is counted back from there. Where they are
 placed is `placed_spans`.

@@ -1,4 +1,4 @@
-"""Something of a run that took time, or a moment: what it is called, when it was and how it ended."""
+"""A span of a run, or a moment: its name, its time and its outcome."""
 
 from __future__ import annotations
 

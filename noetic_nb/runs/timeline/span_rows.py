@@ -1,4 +1,4 @@
-"""Where the spans of a timeline are drawn: rows in which nothing overlaps, so that what ran side by side is side by side.
+"""The rows of a timeline: nothing overlaps in a row, so that parallel spans are drawn side by side.
 
 Spans of one execution are in rows by how deep they are nested. A child execution has rows of its own below those of its parent;
 children that run at the same time have different ones, and a later child takes the rows of one that is over.

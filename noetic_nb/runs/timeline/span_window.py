@@ -1,4 +1,4 @@
-"""A part of a timeline as it is drawn: what would be narrower than the eye can tell is one bar for several spans.
+"""A part of a timeline as it is drawn: spans too narrow to tell apart share one bar.
 
 A window costs by how many bars it has and not by how many spans it shows: rows are searched, not walked.
 """
@@ -69,7 +69,7 @@ class Lane(NamedTuple):
 
 
 class Window(NamedTuple):
-    """What is drawn of a timeline."""
+    """The drawn part of a timeline."""
 
     start: float
     stop: float
@@ -83,14 +83,14 @@ class Window(NamedTuple):
 
 
 class _Kept:
-    """The rows of a timeline without what is not wanted, read on as it grows."""
+    """The rows of a timeline without unwanted spans, read on as it grows."""
 
     def __init__(self, timeline: Timeline, wanted: Wanted) -> None:
         self.version, self.wanted = timeline.version, wanted
         self._of: dict[int, tuple[Row, list[int]]] = {}
 
     def of(self, row: Row) -> Row:
-        """Return a row with what is wanted of another."""
+        """Return a row with the wanted spans of another."""
         kept, read = self._of.setdefault(id(row), (Row(row.block, row.level), [0]))
         # The last one was open: what it has become may not be wanted, or be now.
         begin = max(0, read[0] - 1)
@@ -141,7 +141,7 @@ class Windows:
         lanes: int = 40,
         wanted: Wanted = WHOLE,
     ) -> Window:
-        """Return what is drawn between two places, in as many bins at most; `lanes` rows from the row `first` on."""
+        """Return the drawn part between two places, in as many bins at most; `lanes` rows from the row `first` on."""
         by_time = by_time and self.timeline.is_timed
         end = self.end(by_time=by_time)
         start = max(0.0, min(start, end))
@@ -168,7 +168,7 @@ class Windows:
         return Window(start, stop, shown, first, len(rows), scale.ticks(), pauses[:_TICKS], matched)
 
     def rows(self, wanted: Wanted = WHOLE) -> Sequence[Row]:
-        """Return the rows with what is wanted, empty ones among them."""
+        """Return the rows with the wanted spans, empty ones among them."""
         rows = self.timeline.rows
         if wanted == WHOLE:
             return rows
@@ -256,7 +256,7 @@ class _Scale:
             at = after
 
     def ticks(self) -> list[tuple[float, str]]:
-        """Return places on the axis with what stands there: time since the start of the run, or numbers."""
+        """Return places on the axis with their labels: time since the start of the run, or numbers."""
         span = self.stop - self.start
         step = _round_up(span / _TICKS)
         if not self.by_time:

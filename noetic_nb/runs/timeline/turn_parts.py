@@ -1,4 +1,4 @@
-"""Where the time of recorded turns went: models, tools, hooks, rules, planning, storage, people, and what is left.
+"""Where the time of recorded turns went: models, tools, hooks, rules, planning, storage, people, and the rest.
 
 Each moment of a turn belongs to one part, so that the parts add up to the turn: of what ran at the same time a model call comes
 before everything else, then a person who is waited for, then hooks and planning, then tools; equals share. What a run does not
@@ -83,7 +83,7 @@ def _shares(stretches: Iterable[_Stretch], start: float, end: float) -> dict[int
 
 
 def _rules_of(stretch: _Stretch, share: float) -> dict[str, float]:
-    """Return what of a hook's own time its rules took: where a judge was waited for, that is the model's."""
+    """Return the part of a hook's own time that its rules took: time waiting for a judge belongs to the model."""
     took = dict.fromkeys([rule_id for rule_id, _ in stretch.rules], 0.0)
     for rule_id, ms in stretch.rules:
         took[rule_id] += ms
@@ -96,7 +96,7 @@ def _rules_of(stretch: _Stretch, share: float) -> dict[str, float]:
 
 
 class _Turn:
-    """What is gathered of one turn."""
+    """The gathered times of one turn."""
 
     def __init__(self) -> None:
         self.stretches: list[_Stretch] = []

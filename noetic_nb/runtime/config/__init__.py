@@ -1,1 +1,1 @@
-"""What an agent is, as data: its configuration, its limits, and both as JSON."""
+"""An agent as data: its configuration, its limits, and both as JSON."""

@@ -1,4 +1,4 @@
-"""An agent as data: what it does, what it remembers, how much it may send; as JSON, too. Nothing here is alive.
+"""An agent as data: its steps, its memory, its token budget; as JSON, too. Nothing here is alive.
 
 In JSON a reference stands for what JSON cannot hold, such as a function; see `noetic_nb.steps.step_json`.
 """
@@ -204,7 +204,7 @@ class AgentConfig(Frozen):
 
     @property
     def item_registry(self) -> ItemRegistry:
-        """Which items the agent may log, before what its layers add."""
+        """The items that the agent may log, before its layers add kinds."""
         return item_registry(self.item_schemas, strict=self.strict_item_schemas)
 
 

@@ -1,4 +1,4 @@
-"""A configuration as plain data, for the head of a run: what was set, not what is alive."""
+"""A configuration as plain data, for the head of a run: settings, no live objects."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _step(step: Step | None, outer: tuple[int, ...] = ()) -> Any:
 
 
 def describe(config: AgentConfig, models: ModelClient | Mapping[str, ModelClient] | None) -> dict[str, Any]:
-    """Return what an agent was set up with; callables by name only."""
+    """Return the set-up of an agent; callables by name only."""
     policy = config.projection.model_dump(by_alias=True)
     layers = [
         {

@@ -1,4 +1,4 @@
-"""What a harness is given is checked when it is given, so that a mistake is not found in the middle of a turn.
+"""Check the arguments of a harness when they are given, so that a mistake is not found in the middle of a turn.
 
 A call that does not fit is answered with what to write instead.
 """
@@ -135,7 +135,7 @@ def filesystem_of(given: Any) -> Any:
 
 
 def unknown_name(owner: type, name: str) -> str:
-    """Return what to say of a method that a harness does not have."""
+    """Return the message for a method that a harness does not have."""
     # Displays look for methods of theirs on every object: nobody misspelt those.
     hint = "" if name[0] == "_" else closest(name, [one for one in dir(owner) if not one.startswith("_")])
     if name in _OTHER_NAMES:

@@ -13,7 +13,7 @@ __all__ = ["Limits", "exceeded"]
 
 
 class Limits(Frozen):
-    """Limits of a turn, or of an execution held open; what is None is not limited.
+    """Limits of a turn, or of an execution held open; None means no limit.
 
     Examples
     --------

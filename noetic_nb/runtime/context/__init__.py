@@ -1,1 +1,1 @@
-"""What executions share and what one of them knows while it runs."""
+"""The state that executions share, and the state of one while it runs."""

@@ -1,4 +1,4 @@
-"""What is in the channels of one execution tree, and who waits for it.
+"""The channels of one execution tree: their messages, and the readers that wait.
 
 Readers and senders that wait are served in the order they came. Delivery happens in the sender's call, so a message is
 never handed to a reader that has given up.
@@ -129,7 +129,7 @@ class Channels:
             raise
 
     def _pass_on(self, channel: Channel, state: _State, place: asyncio.Future[Any]) -> None:
-        """Give what was handed to a reader in the moment it was cut to the next in line, or put it back."""
+        """Give a message whose reader was cut off to the next in line, or put it back."""
         if channel.mode != "queue" or not place.done() or place.cancelled() or place.exception() is not None:
             return
         if not state.hand_to_readers(place.result(), every=False):
@@ -175,7 +175,7 @@ class Channels:
         state.messages.append(value)
 
     def close(self) -> None:
-        """Take no more messages: the execution has ended. What is there can still be taken out without waiting."""
+        """Accept no more messages: the execution has ended. Remaining messages can still be taken without waiting."""
         self.closed = True
 
 

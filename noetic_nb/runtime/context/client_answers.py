@@ -1,4 +1,4 @@
-"""What a model client answers: as a stream, without being awaited, or that there is no such model."""
+"""The answers of a model client: streamed, immediate, or "no such model"."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def is_unknown_model(error: NoeticError) -> bool:
 async def streamed(
     client: StreamingModelClient, request: ModelRequest, on_delta: Callable[[ModelDelta], None], limit_ms: float
 ) -> ModelResponse:
-    """Call a model that streams, passing on what it writes while it is written."""
+    """Call a model that streams, passing on its text as it is written."""
     response: ModelResponse | None = None
     parts = client.stream(request)
     try:

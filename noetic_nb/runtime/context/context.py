@@ -1,4 +1,4 @@
-"""One execution while it runs: whose it is, what it has spent, its conversation, and whether it is to stop.
+"""One execution while it runs: its owner, its spending, its conversation, and whether it is to stop.
 
 A child execution has a context of its own. What it spends is charged to all above it at once, and an abort reaches all
 below at once.
@@ -53,7 +53,7 @@ StepRunner: TypeAlias = Callable[[Engine, Step, StepValue, "Context"], Awaitable
 
 
 class Runner(Protocol):
-    """What a context needs of the harness that made it."""
+    """The parts of a harness that a context needs."""
 
     async def run(self, step: Step | Mapping[str, Any], value: StepValue, ctx: Context) -> StepValue:
         """Run a step and return its output."""
@@ -198,7 +198,7 @@ class Context:
 
     @property
     def warnings(self) -> tuple[ReplyWarning, ...]:
-        """What went wrong so far in the whole turn without ending it; the reply has them all."""
+        """The problems so far in the whole turn that did not end it; the reply has them all."""
         return self.tree.warnings
 
     def warn(self, code: str, text: str, layer_id: str | None = None) -> None:
@@ -231,7 +231,7 @@ class Context:
 
     @property
     def memory(self) -> TypedMemory:
-        """What layers provide: ``ctx.memory["notes"].snapshot``, or ``ctx.memory[notes]`` by the layer, which is typed."""
+        """The data and functions of layers: ``ctx.memory["notes"].snapshot``, or typed ``ctx.memory[notes]`` by the layer."""
         return self.open_memory(self.engine, self)
 
     @property
@@ -277,7 +277,7 @@ class Context:
         return "".join([f"/{frame}" for frame in self.frames])
 
     def noting(self) -> SentTexts:
-        """Return what it sent beside its log, to add to it."""
+        """Return the texts sent beside its log, to add to them."""
         if self.sent is None:
             self.sent = SentTexts()
         return self.sent
@@ -292,7 +292,7 @@ class Context:
     # -- spending -------------------------------------------------------------------------------------------------
 
     def charge(self, response: ModelResponse) -> None:
-        """Add what a model call cost, whether or not its answer will stand."""
+        """Add the cost of a model call, even where its answer will not stand."""
         ctx: Context | None = self
         while ctx is not None:
             ctx.tokens = ctx.tokens + response.usage

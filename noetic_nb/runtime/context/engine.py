@@ -1,4 +1,4 @@
-"""What one harness shares between its executions: models, layers, budgets, where events go."""
+"""The parts that one harness shares between its executions: models, layers, budgets, sinks of events."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Engine:
         self.update_sinks()
 
     def _provided(self) -> tuple[Tool, ...]:
-        """Return what the layers provide for the model; loaded with the first layer that does."""
+        """Return the tools that layers provide for the model; loaded with the first layer that does."""
         if not any(layer.provides for layer in self.stack.layers):
             return ()
         from noetic_nb.runtime.context.layer_tools import provided_tools
@@ -268,7 +268,7 @@ class Engine:
         return found
 
     def tokenizer_of(self, model: str) -> Tokenizer:
-        """Return what counts for a model: the harness's own tokenizer, or what was learned of this model."""
+        """Return the counter for a model: the harness's own tokenizer, or one learned from this model."""
         learning = getattr(self.tokenizer, "calibration", None)
         found: Tokenizer = self.tokenizer if learning is None else learning.tokenizer(model)
         return found

@@ -1,4 +1,4 @@
-"""Where the events of one harness go: to every subscriber, and of one llm step what its `emit` field shows.
+"""The hub of the events of one harness: to every subscriber, limited for one llm step by its `emit` field.
 
 Only events about the work can be hidden: that a step began and ended, that a model or a tool was called. What a
 conversation is rebuilt from - items, budgets, views, decisions, states, errors - is recorded always.
@@ -91,7 +91,7 @@ def is_shown(step: LLMStep, event: RunEvent, report: Report) -> bool:
 
 
 class StepEvents:
-    """A sink that hands on to a hub what one step shows.
+    """A sink that hands on to a hub the events that one step shows.
 
     It is there even while the hub has no subscriber: whoever subscribes during the step is behind it.
     """

@@ -1,4 +1,4 @@
-"""What an execution needs of whoever writes down how far it has come, as protocols."""
+"""The interface of the recorder of an execution's progress, as protocols."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class ChildState(Protocol[C]):
 
     @property
     def items(self) -> tuple[Item, ...]:
-        """What it logged after these."""
+        """The items it logged after these."""
 
     @property
     def origins(self) -> Mapping[int, Origin]:
-        """Who wrote items, by their place among these, where it is not what their roles say."""
+        """The origins of items, by their place among these, where their roles do not say them."""
 
     @property
     def state(self) -> Mapping[str, Any]:
@@ -68,7 +68,7 @@ class ChildState(Protocol[C]):
         """The states of its layers."""
 
     def put_back(self, ctx: C, spent: Any) -> None:
-        """Set the counters of a context to what they were."""
+        """Set the counters of a context to earlier values."""
 
 
 class ExecutionRecorder(Protocol[C, S]):
@@ -83,13 +83,13 @@ class ExecutionRecorder(Protocol[C, S]):
         """The turn it belongs to."""
 
     def step(self, frames: tuple[str, ...]) -> S:
-        """Return what is kept of a step, by all frames around it and its own."""
+        """Return the record of a step, by all frames around it and its own."""
 
     def replay(self, step: S, definition: Step) -> tuple[bool, StepValue]:
         """Return whether a step ended before, and its output."""
 
     def step_done(self, step: S, definition: Step, output: StepValue) -> Awaitable[object] | None:
-        """Write that a step ended; returns what has to be awaited for that, None where nothing has to."""
+        """Write that a step ended; returns an awaitable for that, None where nothing has to be awaited."""
 
     @property
     def put_off(self) -> Sequence[Any]:
@@ -99,10 +99,10 @@ class ExecutionRecorder(Protocol[C, S]):
         """Write these ends: something else comes next."""
 
     def loop_began(self, loop: S, now_ms: float) -> tuple[Usage, float, float]:
-        """Return what had been spent when a loop began, and when that was."""
+        """Return the spending and the time when a loop began."""
 
     def spent_then(self) -> tuple[Usage, float, float]:
-        """Return what the execution had spent when its last step ended, and when that was."""
+        """Return the spending of the execution when its last step ended, and the time."""
 
     def failure_of(self, loop: S, iteration: int) -> str | None:
         """Return how a failed iteration was dealt with before."""
@@ -123,13 +123,13 @@ class ExecutionRecorder(Protocol[C, S]):
         """Return the record of a child that is about to begin."""
 
     def take_snapshot(self) -> tuple[ChildState[C], Any] | None:
-        """Return where a child stood that is begun again, and what `put_back` needs; None for a new one."""
+        """Return the place of a child that is begun again, and the input of `put_back`; None for a new one."""
 
     async def began(self, inherited: int) -> None:
         """Write where a child begins."""
 
     def merged_before(self) -> Mapping[str, Any] | None:
-        """Return what came of a child that was merged into its parent before."""
+        """Return the result of a child that was merged into its parent before."""
 
     def merged(self, before: StepValue, result: StepValue) -> None:
-        """Note what came of a child that was just merged into its parent."""
+        """Note the result of a child that was just merged into its parent."""

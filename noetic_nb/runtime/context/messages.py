@@ -1,4 +1,4 @@
-"""Input becomes items of the log: the user's messages, what code hands to a step, what tools answer."""
+"""Input becomes items of the log: the user's messages, the input of a step from code, results of tools."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def append_input(
     origin: ItemOrigin,
     announce: Announce | None = None,
 ) -> tuple[tuple[Item, ...], tuple[RerenderRequest, ...]]:
-    """Log items once `on_item_append` of the layers has seen them; returns what was logged and which re-renders were requested.
+    """Log items once `on_item_append` of the layers has seen them; returns the logged items and the requested re-renders.
 
     `hook_ctx` is made here where it is not given and a layer wants it; `announce` as for `log_items`.
     """

@@ -1,4 +1,4 @@
-"""Warn of state so large that copying or writing it is what takes the time."""
+"""Warn of state so large that copying or writing it dominates the time."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ _MOST_BYTES: Final = 4
 
 
 def is_small(characters: int | None) -> bool:
-    """Tell whether so many characters are below the limit, whatever they are; False where nobody counted them."""
+    """Tell whether so many characters are below the limit; False where they were not counted."""
     return characters is not None and characters * _MOST_BYTES <= LIMIT_BYTES
 
 
 def warn_if_large(ctx: Context, step_id: str, what: Literal["state", "checkpoint"], value: object) -> None:
-    """Report, once per step, a value above the limit. What is no JSON data is measured by its text."""
+    """Report, once per step, a value above the limit. A value that is no JSON data is measured by its text."""
     engine = ctx.engine
     if type(value) is Measured and is_small(value.size):
         return

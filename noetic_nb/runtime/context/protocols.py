@@ -1,4 +1,4 @@
-"""What the parts of an execution need of one another, as protocols: none of them has to import the other."""
+"""The interfaces between the parts of an execution, as protocols: none of them has to import the other."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ StepValue: TypeAlias = Any
 
 
 class TurnTree(Protocol):
-    """What a model call has to know of the turn it belongs to."""
+    """The turn of a model call."""
 
     limits: Limits | None
     calls: CallHistory
 
 
 class SteeredExecution(Protocol):
-    """What has to be known of an execution to decide on a tool call of it: a `Context`, or another agent's session."""
+    """An execution whose tool calls are steered: a `Context`, or another agent's session."""
 
     @property
     def where(self) -> Where:
@@ -50,14 +50,14 @@ class SteeredExecution(Protocol):
 
     @property
     def tree(self) -> TurnTree:
-        """What it shares with its descendants."""
+        """The tree it shares with its descendants."""
 
     def report_problem(self, code: str, source: str, hook: str, error: BaseException) -> None:
         """Report an error that does not end the turn."""
 
 
 class Enforcing(Protocol):
-    """What has to be known of an engine to decide on a tool call: an `Engine`, or the guard of another agent's tools."""
+    """An engine that decides on tool calls: an `Engine`, or the guard of another agent's tools."""
 
     stack: LayerStack
     clock: Clock
@@ -66,7 +66,7 @@ class Enforcing(Protocol):
 
 
 class Execution(Protocol):
-    """What an engine has to know of an execution; `Context`, which stands above it, is one."""
+    """An execution as an engine sees it; `Context`, which stands above it, is one."""
 
     id: str
     thread_id: str
@@ -87,7 +87,7 @@ class Execution(Protocol):
 
     @property
     def tree(self) -> TurnTree:
-        """What it shares with its descendants."""
+        """The tree it shares with its descendants."""
 
     def note_missing_judge(self, error: NoeticConfigError) -> None:
         """Keep the error of a judge whose model does not exist: its turn ends with it."""
@@ -96,7 +96,7 @@ class Execution(Protocol):
         """Return the lock under which functions of a layer run one at a time."""
 
     def charge(self, response: ModelResponse) -> None:
-        """Add what a model call cost."""
+        """Add the cost of a model call."""
 
     def check_limits(self) -> None:
         """Raise where more was spent than may be."""
@@ -134,7 +134,7 @@ class StepHandle(Protocol):
 
 
 class FollowedAnswer(Protocol):
-    """One answer of a model, for whoever streams the turn."""
+    """One answer of a model, for the streams of the turn."""
 
     def add(self, delta: ModelDelta) -> None:
         """Take a piece."""
@@ -158,7 +158,7 @@ class TurnRecorder(Protocol):
         """Write that its items, from `first` on, have been logged."""
 
     async def end(self) -> None:
-        """Write what it logged, and forget how far it was."""
+        """Write the items it logged, and forget its progress."""
 
     def close(self) -> None:
-        """Let go of what was recorded: nobody asks any more."""
+        """Release the record: it is no longer read."""

@@ -1,4 +1,4 @@
-"""What a turn gives back, and what it says of what went wrong on the way."""
+"""The reply of a turn, and the problems on the way."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _BY_HOOK: Final = {
 
 
 def problem_code(hook: str, error: BaseException) -> str:
-    """Return the code of what a diagnostic is called with.
+    """Return the code for the arguments of a diagnostic.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def problem_code(hook: str, error: BaseException) -> str:
 
 
 def problem_text(source: str, hook: str, error: BaseException) -> str:
-    """Return the sentence of what a diagnostic is called with."""
+    """Return the sentence for the arguments of a diagnostic."""
     if hook == "after_model_call" and not isinstance(error, Warning):
         # Its message may quote an answer that is rejected because of it, and never to be shown.
         return f"{source!r}, `{hook}`: {type(error).__name__}"

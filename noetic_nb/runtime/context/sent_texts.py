@@ -1,4 +1,4 @@
-"""What an execution sent or got beside its log, so that a rule can ask where a value comes from.
+"""The texts that an execution sent or got beside its log, so that a rule can ask for the origin of a value.
 
 Noted by reference while it happens, and read only when a rule asks: an agent whose rules do not ask pays for a list.
 """
@@ -29,7 +29,7 @@ EndedChild: TypeAlias = "tuple[int, ItemLog, int, Sequence[PastCall], SentTexts 
 
 
 class SentTexts:
-    """What one execution sent or got beside its log."""
+    """The texts that one execution sent or got beside its log."""
 
     __slots__ = ("_before", "_beside", "_early", "_lock", "_read", "ended", "given", "instructions", "layer_items")
 
@@ -50,7 +50,7 @@ class SentTexts:
         self._lock = threading.RLock()
 
     def note_call(self, at: int, instructions: str, layer_items: tuple[tuple[str, Item], ...]) -> None:
-        """Note what is sent with a model call, when the log has `at` items."""
+        """Note the texts sent with a model call, when the log has `at` items."""
         if instructions and instructions not in self.instructions:
             self.instructions += (instructions,)
         if layer_items and (not self.layer_items or self.layer_items[-1][1] != layer_items):
@@ -118,7 +118,7 @@ class SentTexts:
 
 
 def _add_calls(index: OriginIndex, calls: Iterable[PastCall], log: ItemLog, at: int) -> None:
-    """Add what tools returned to code: no item of the log holds it."""
+    """Add the results of tools that code called: no item of the log holds them."""
     for call in calls:
         if call.output and call.status in _RETURNED and not log.has_call(call.call_id):
             index.add(call.output, Origin("tool", call.name), at=at, args=compact_json(thaw(call.args)))

@@ -105,7 +105,7 @@ def not_saved(thread_id: str, problem: BaseException, reply: tuple[object, ...] 
 
 
 def note_saved(error: BaseException, problem: BaseException | None) -> None:
-    """Note on the error that ended a turn whether what the turn did is in storage: there is no reply to say so."""
+    """Note on the error that ended a turn whether the turn was stored: there is no reply to say so."""
     if isinstance(error, NoeticError):
         error.facts["saved"] = problem is None
     if problem is not None:

@@ -1,4 +1,4 @@
-"""What an llm step needs that stays the same from one time to the next: worked out once, then looked up."""
+"""The parts of an llm step that stay the same from one call to the next: worked out once, then looked up."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class StepSetups:
         self._setups: dict[tuple[int, str], tuple[LLMStep, Tokenizer, StepSetup]] = {}
 
     def tools(self, step: LLMStep) -> ToolSet:
-        """Return the tools of an llm step: its own or all the agent has, and what layers provide."""
+        """Return the tools of an llm step: its own or all the agent has, and those of layers."""
         known = self._toolsets.get(id(step))
         if known is not None and known[0] is step:
             return known[1]
@@ -66,7 +66,7 @@ class StepSetups:
         return found
 
     def tools_of(self, listed: tuple[Tool, ...] | None) -> ToolSet:
-        """Return the tools of a list, or all the agent has, and what layers provide; of an empty list, none at all."""
+        """Return the tools of a list, or all the agent has, and those of layers; of an empty list, none at all."""
         if listed is None:
             listed = (*self._config.tools, *[t for s in llm_steps(self._config.step) for t in listed_tools(s)])
         elif not listed:

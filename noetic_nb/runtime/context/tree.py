@@ -1,4 +1,4 @@
-"""What a root execution shares with all its descendants."""
+"""The state that a root execution shares with all its descendants."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Tree"]
 
 
 class Tree:
-    """What a root execution shares with all its descendants."""
+    """The state that a root execution shares with all its descendants."""
 
     __slots__ = (
         "_channels", "_worker", "calls", "cut", "ended", "finish_reason", "follow", "inbox", "limits", "missing", "occurrences",

@@ -1,1 +1,1 @@
-"""What of a conversation and of a turn under way is in storage."""
+"""The stored form of conversations and of running turns."""

@@ -164,7 +164,7 @@ class Checkpoints(Frozen):
         return Snapshot.read(found, execution_id, self.threads.registry)
 
     async def restore(self, ctx: Context, snapshot: Snapshot) -> None:
-        """Give a context what its snapshot holds: counters, layers' state, and the ledger of its steps."""
+        """Restore a context from its snapshot: counters, layers' state, and the ledger of its steps."""
         record = ctx.record
         assert isinstance(record, ExecutionRecord)
         with noticing_checkpoint(snapshot.execution_id):
@@ -177,7 +177,7 @@ class Checkpoints(Frozen):
         await load_states(ctx.engine, ctx, stack.layers, snapshot.layers)
 
     async def clear(self, execution_id: str) -> None:
-        """Forget an execution; its snapshot last, so that what is left can be found again."""
+        """Forget an execution; its snapshot goes last, so that the remaining keys can be found again."""
         snapshot = snapshot_key(execution_id)
         keys = [key for key in await self.storage.list(execution_prefix(execution_id)) if key != snapshot]
         await write_together(self.storage, {}, delete=[*keys, snapshot])
@@ -193,7 +193,7 @@ def _holds(part: JsonValue, snapshot: JsonValue) -> bool:
 
 
 async def _read_turn(turn: TurnState[ExecutionRecord], snapshot: Snapshot) -> None:
-    """Read what has ended; an end that no record of its execution knows of is forgotten, with what came of it."""
+    """Read the ended steps; an end that no record of its execution names is forgotten, with its results."""
     root, tree = turn.root, turn.root.start
     found = await get_many(turn.storage, await turn.storage.list(execution_prefix(turn.execution_id)))
     _take_in(turn, root, snapshot)

@@ -1,4 +1,4 @@
-"""What is in storage and is not what was written there: found when it is read, and one error whatever it is.
+"""Damaged records in storage: found when they are read, and reported as one kind of error.
 
 Storage is a file that people copy, edit and restore. So every number is checked before anything counts on from it, and what
 reading unknown JSON by hand can raise never reaches the user as it is.
@@ -22,7 +22,7 @@ _RAISED: Final = (LookupError, TypeError, ValueError, AttributeError, Arithmetic
 
 
 def unreadable(what: str, given: str, why: object, hint: str) -> NoeticConfigError:
-    """Return the error for something in storage that is not what was written there."""
+    """Return the error for a damaged record in storage."""
     reason = f"{type(why).__name__}: {why}" if isinstance(why, BaseException) else str(why)
     return NoeticConfigError(
         "CHECKPOINT_SCHEMA_MISMATCH", f"{what} cannot be read: {reason}", given=given, hint=f"It was damaged, or {hint}"
@@ -31,7 +31,7 @@ def unreadable(what: str, given: str, why: object, hint: str) -> NoeticConfigErr
 
 @contextmanager
 def noticing(what: str, given: str, hint: str) -> Iterator[None]:
-    """Raise whatever reading raises as ``CHECKPOINT_SCHEMA_MISMATCH``; a store that cannot be read at all keeps its error."""
+    """Turn any reading error into ``CHECKPOINT_SCHEMA_MISMATCH``; a store that cannot be read at all keeps its error."""
     try:
         yield
     except NoeticConfigError as exc:
@@ -45,14 +45,14 @@ def noticing(what: str, given: str, hint: str) -> Iterator[None]:
 
 
 def is_damage(error: Exception) -> bool:
-    """Tell whether something was read and is wrong; where storage could not be read, nothing is known of what is there."""
+    """Tell whether a record was read and is wrong; where storage could not be read, its content is unknown."""
     # A store names the key where it could read and found what is no JSON.
     is_unread = isinstance(error, NoeticError) and error.kind == "storage_failed" and "key" not in error.facts
     return isinstance(error, _RAISED) and not is_unread
 
 
 def count(value: Any, name: str, least: int = 0) -> int:
-    """Return a whole number; raises `ValueError` for what is none, or absurd.
+    """Return a whole number; raises `ValueError` for any other value, or an absurd number.
 
     Examples
     --------
@@ -69,14 +69,14 @@ def count(value: Any, name: str, least: int = 0) -> int:
 
 
 def amount(value: Any, name: str) -> float:
-    """Return a finite number that is not negative; raises `ValueError` for what is none."""
+    """Return a finite number that is not negative; raises `ValueError` for any other value."""
     if type(value) not in (int, float) or not 0 <= value <= MAX_COUNT or not math.isfinite(value):
         raise ValueError(f"{name!r} is no number from 0 to 2**53")
     return float(value)
 
 
 def mapping(data: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return an object of JSON; raises `TypeError` for what is none."""
+    """Return an object of JSON; raises `TypeError` for any other value."""
     value = data[name]
     if not isinstance(value, Mapping):
         raise TypeError(f"{name!r} is no object")

@@ -12,7 +12,7 @@ __all__ = ["LateText", "RecordHead"]
 
 
 class RecordHead(Protocol):
-    """What a record holds beside its items: texts and numbers, and nothing that anybody changes."""
+    """The fields of a record beside its items: texts and numbers that never change."""
 
     def dump(self, items: list[Any]) -> dict[str, Any]:
         """Return the record as it is stored."""

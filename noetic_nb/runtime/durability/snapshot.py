@@ -51,7 +51,7 @@ def _usage(usage: Usage) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What an execution and all below it had spent."""
+    """The spending of an execution and all below it."""
 
     usage: Usage = NO_USAGE
     cost: float = 0.0
@@ -60,7 +60,7 @@ class Spent:
 
     @classmethod
     def of(cls, ctx: Context) -> Spent:
-        """Return what an execution has spent by now."""
+        """Return the spending of an execution by now."""
         return cls(ctx.tokens, ctx.cost, ctx.model_calls, ctx.priced)
 
     @classmethod
@@ -77,7 +77,7 @@ class Spent:
         return {**data, "priced": True} if self.priced and not self.cost else data
 
     def or_more(self, other: Spent) -> Spent:
-        """Return the later of two: what is spent only grows."""
+        """Return the later of two: spending only grows."""
         usage = Usage(**{name: max(getattr(self.usage, name), getattr(other.usage, name)) for name in USAGE_FIELDS})
         calls = max(self.model_calls, other.model_calls)
         return Spent(usage, max(self.cost, other.cost), calls, self.priced or other.priced)
@@ -85,7 +85,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionSnapshot:
-    """What is the same of every execution."""
+    """The fields that every execution has."""
 
     sequence: int
     items: tuple[Item, ...]
@@ -112,7 +112,7 @@ class ExecutionSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildSnapshot(ExecutionSnapshot):
-    """Where a child was: its items follow the first `inherited` of its parent's; `above` is what its parents had spent."""
+    """The place of a child: its items follow the first `inherited` of its parent's; `above` is the spending of its parents."""
 
     place: str
     inherited: int
@@ -199,7 +199,7 @@ def _fields(data: JsonValue, registry: ItemRegistry) -> dict[str, Any]:
 
 
 def _began(numbers: JsonValue) -> list[float]:
-    """Return what had been spent when a loop began: three kinds of tokens, dollars, milliseconds."""
+    """Return the spending when a loop began: three kinds of tokens, dollars, milliseconds."""
     *tokens, cost, elapsed = numbers
     if len(tokens) != len(USAGE_FIELDS):
         raise ValueError("a loop began with other numbers")
@@ -230,7 +230,7 @@ def _read(read: Callable[[], T], execution_id: str) -> T:
 
 
 def noticing_checkpoint(execution_id: str) -> AbstractContextManager[None]:
-    """Raise whatever reading the records of an execution raises as ``CHECKPOINT_SCHEMA_MISMATCH``."""
+    """Turn any error from reading the records of an execution into ``CHECKPOINT_SCHEMA_MISMATCH``."""
     return noticing(
         "The checkpoint of this execution",
         execution_id,

@@ -32,7 +32,7 @@ _WITH_META: Final = ("llm", "loop", "branch", "run")
 def entry_data(
     path: str, step: Step, output: Any, ctx: Context, *, text: str | None, max_bytes: int
 ) -> dict[str, Any] | None:
-    """Return what is written of a step's end, in at most `max_bytes`; None for what cannot be.
+    """Return the record of a step's end, in at most `max_bytes`; None where it cannot be written.
 
     `text` is the model's text the output was read from.
     """
@@ -73,7 +73,7 @@ def entry_data(
 
 
 def check_entry(entry: JsonValue) -> None:
-    """Raise for what is no entry: a step that is taken for not run is run, and paid for, a second time."""
+    """Raise for an invalid entry: a step that is taken for not run is run, and paid for, a second time."""
     for name in ("path", "stepId", "kind"):
         if not isinstance(entry[name], str):
             raise TypeError(f"{name!r} is no text")
@@ -149,7 +149,7 @@ def restore_meta(entry: Mapping[str, Any], ctx: Context) -> None:
 
 
 def _spent(ctx: Context) -> list[list[float]]:
-    """Return what this execution, and each above it, had spent."""
+    """Return the spending of this execution and of each above it."""
     spent: list[list[float]] = []
     above: Context | None = ctx
     while above is not None:
@@ -159,7 +159,7 @@ def _spent(ctx: Context) -> list[list[float]]:
 
 
 def spent_by(entry: Mapping[str, Any], level: int) -> tuple[Usage, float]:
-    """Return what had been spent when the step ended, by the execution so many levels above its own."""
+    """Return the spending when the step ended, of the execution so many levels above its own."""
     return _usage_and_cost(entry["spent"][level])
 
 

@@ -1,4 +1,4 @@
-"""The tree of what a turn has recorded: one node for each step.
+"""The tree of the records of a turn: one node for each step.
 
 A node is found by the frames of its path, ``/think#1/ask#2``. Everything recorded inside a step is the subtree below its
 node: once the end of the step is in storage the whole subtree is dropped, because a step with a recorded end is never
@@ -16,7 +16,7 @@ _NONE: Final[Mapping[int, Mapping[str, Any]]] = {}
 
 
 class StepRecord:
-    """What is recorded of one step, and of everything inside it.
+    """The record of one step, and of everything inside it.
 
     Attributes
     ----------
@@ -54,7 +54,7 @@ class StepRecord:
         self.below: dict[str, StepRecord] = {}
 
     def clear(self) -> None:
-        """Forget what was recorded of the step and of all inside it."""
+        """Forget the record of the step and of all inside it."""
         self.below, self.entry, self.failures = {}, None, _NONE
 
     def take_apart(self) -> None:

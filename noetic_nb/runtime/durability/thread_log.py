@@ -1,4 +1,4 @@
-"""Conversations in storage: what was added to a thread's log, in parts that are written once and never changed.
+"""Conversations in storage: additions to a thread's log, in parts that are written once and never changed.
 
 A part lies under ``thread:<id>:part:<8 digits>`` and holds the position of the log at which it begins, so that a part that is
 missing or twice there is noticed when a thread is read. ``thread:<id>:open`` names the execution that is under way.
@@ -32,7 +32,7 @@ TEXT_OR_NONE: Final = frozenset([str, type(None)])
 
 @lru_cache(maxsize=64)
 def thread_prefix(thread_id: str) -> str:
-    """Return what all keys of a thread begin with; ``~`` and ``:`` are escaped, so that no id reaches into another's.
+    """Return the prefix of all keys of a thread; ``~`` and ``:`` are escaped, so that no id reaches into another's.
 
     Examples
     --------
@@ -268,7 +268,7 @@ class ThreadStore:
             return True  # something is there; what is wrong with it is raised when the thread is read
 
     async def keys(self, thread_id: str) -> list[str]:
-        """Return all keys of a thread, in the order in which they may go: what is left is always a whole beginning."""
+        """Return all keys of a thread, in the order of deletion: the remaining keys are always a whole beginning."""
         return sorted(await self.storage.list(thread_prefix(thread_id)), reverse=True)
 
 
@@ -290,7 +290,7 @@ def _places(data: Mapping[str, Any], number: int) -> Mapping[str, int | None] | 
 
 
 def origins_data(log: ItemLog, start: int, stop: int | None = None) -> dict[str, Any]:
-    """Return who wrote the items from `start` on, as it is written; nothing where their roles say it."""
+    """Return the origins of the items from `start` on, as data; nothing where their roles say it."""
     marked = log.marked(start)
     if not marked:
         return {}
@@ -299,7 +299,7 @@ def origins_data(log: ItemLog, start: int, stop: int | None = None) -> dict[str,
 
 
 def read_origins(data: Mapping[str, Any], items: int) -> dict[int, Origin]:
-    """Return what `origins_data` wrote of so many items; raises `ValueError` for what it cannot have written."""
+    """Read the result of `origins_data` for so many items; raises `ValueError` for any other data."""
     found = {}
     for place, (kind, name) in data.get("origins", {}).items():
         if kind not in get_args(OriginKind) or not isinstance(name, str | None) or not 0 <= int(place) < items:
@@ -309,7 +309,7 @@ def read_origins(data: Mapping[str, Any], items: int) -> dict[int, Origin]:
 
 
 class OpenHead(NamedTuple):
-    """What names the execution that is under way."""
+    """The names of the execution that is under way."""
 
     execution_id: str
 

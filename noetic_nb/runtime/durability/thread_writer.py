@@ -1,4 +1,4 @@
-"""How far the log of a thread is in storage, and what is still to be added there.
+"""How far the log of a thread is in storage, and the items still to be added there.
 
 Only what is new is ever written. What could not be written stays to be done and is written first the next time, so that
 storage never has a hole.
@@ -56,7 +56,7 @@ _log: Final = safe_logger("noetic_nb")
 
 
 def execution_prefix(execution_id: str) -> str:
-    """Return what all keys of an execution begin with."""
+    """Return the prefix of all keys of an execution."""
     return f"execution:{execution_id}:"
 
 
@@ -66,7 +66,7 @@ def snapshot_key(execution_id: str) -> str:
 
 
 def ledger_prefix(execution_id: str) -> str:
-    """Return what the keys of an execution's ledger begin with."""
+    """Return the prefix of the keys of an execution's ledger."""
     return f"execution:{execution_id}:ledger:"
 
 
@@ -76,7 +76,7 @@ def begun_prefix(execution_id: str) -> str:
 
 
 async def attempt(writing: Awaitable[None]) -> Exception | None:
-    """Await a write; one that fails is logged and returned: only the end of a turn may fail for what is not written."""
+    """Await a write; a failed one is logged and returned: only the end of a turn may fail for a missing write."""
     try:
         await writing
     except Exception as exc:
@@ -123,7 +123,7 @@ class ThreadWriter:
         return self._next[1]
 
     def opened(self, execution_id: str) -> Any:
-        """Return what is written under `open_key`."""
+        """Return the value under `open_key`."""
         head = _record(OpenHead, (execution_id,))
         return LateText(head, ()) if self.store.keeps_text else head.dump([])
 
@@ -138,7 +138,7 @@ class ThreadWriter:
         self.states.read(part.number, part.states or {})
 
     async def keep(self, ctx: Context, stop: int, turn: int) -> None:
-        """Write what the log holds up to `stop` and is not in storage, and remove checkpoints of what has ended.
+        """Write the log up to `stop` where it is not in storage, and remove the checkpoints of ended steps.
 
         Raises `NoeticError` ``storage_failed`` and the like, or ``state_conflict`` where another harness has
         continued the thread.

@@ -17,13 +17,13 @@ __all__ = ["TurnRecord"]
 
 @dataclass(slots=True, eq=False, repr=False)
 class TurnRecord(TurnState[ExecutionRecord]):
-    """Begins and ends what is recorded of a turn; what its executions share is described in `TurnState`."""
+    """Begins and ends the record of a turn; the parts that its executions share are described in `TurnState`."""
 
     def __post_init__(self) -> None:
         self.root = ExecutionRecord(self, StepRecord(), key=snapshot_key(self.execution_id))
 
     async def begin(self, first: int) -> None:
-        """Write a turn whose items have just been logged, and before it what is missing of its thread."""
+        """Write a turn whose items have just been logged, and before it the missing parts of its thread."""
         ctx, writer = self.root.ctx, self.writer
         self.first, self.is_turn = first, True
         # The snapshot holds only items of this turn, counted from the last part: the part must be there before it.
@@ -35,7 +35,7 @@ class TurnRecord(TurnState[ExecutionRecord]):
         await self.root._write("turn", None, None, ended=0)
 
     async def end(self) -> None:
-        """Add what the turn logged to the thread and forget its snapshot; a cancellation waits until that is done."""
+        """Add the items of the turn to the thread and forget its snapshot; a cancellation waits until that is done."""
         writer = self.writer
         self.is_over = True  # before anything is awaited: steps left behind must not write after the deletion below
         if self.is_turn:
@@ -52,7 +52,7 @@ class TurnRecord(TurnState[ExecutionRecord]):
             raise
 
     def close(self) -> None:
-        """Forget what was recorded, once the turn has ended in every way: its context stays in memory until the next."""
+        """Forget the record once the turn has ended in every way: its context stays in memory until the next."""
         self.root.ctx.record = None
         if not self.children:  # those that were left behind may still look
             # Circles, which nobody but the garbage collector would find.
@@ -63,7 +63,7 @@ class TurnRecord(TurnState[ExecutionRecord]):
             del self.root
 
     async def _keep(self) -> None:
-        """Write what the turn logged, and note what could not be written where its reply is made."""
+        """Write the items that the turn logged, and note a failed write where the reply is made."""
         ctx = self.root.ctx
         self.problem = await timed(ctx, self.writer.keep_all(ctx)) or self.problem
         if self.problem is not None:

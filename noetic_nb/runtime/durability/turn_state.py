@@ -1,4 +1,4 @@
-"""What all executions of a turn share while they are recorded."""
+"""The state that all executions of a turn share while they are recorded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ E = TypeVar("E")
 
 @dataclass(slots=True, eq=False, repr=False)
 class TurnState(ABC, Generic[E]):
-    """What all executions of a turn share while they are recorded.
+    """The state that all executions of a turn share while they are recorded.
 
     An execution that is held open has no step to resume: what it adds to the log is written after each of its steps, and
     nothing else is.
@@ -82,8 +82,8 @@ class TurnState(ABC, Generic[E]):
 
     @abstractmethod
     async def end(self) -> None:
-        """Write what the turn logged, and forget how far it was."""
+        """Write the items that the turn logged, and forget its progress."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of what was recorded: nobody asks any more."""
+        """Release the record: it is no longer read."""

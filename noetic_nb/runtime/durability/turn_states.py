@@ -21,7 +21,7 @@ MAX_PARTS: Final = 1_000
 
 
 class NewStates(NamedTuple):
-    """What is written of the layers' states together with a part.
+    """The layers' states that are written together with a part.
 
     `places` is, by layer, the number under which the state of that moment is, None where it is no JSON data; `changed` the
     states that are written now; `gone` the numbers that no part one can go back to names any more.
@@ -46,7 +46,7 @@ class KeptStates:
     named_by: dict[int, int] = field(default_factory=dict)
 
     def next(self, number: int, states: Mapping[str, Any]) -> NewStates:
-        """Return what is written with part `number`; nothing has changed yet."""
+        """Return the states to be written with part `number`; nothing has changed yet."""
         if not (states or self.named_by):
             return _NOTHING
         places: dict[str, int | None] = {}
@@ -71,7 +71,7 @@ class KeptStates:
         return NewStates(places, changed, tuple(gone), dict(states))
 
     def written(self, number: int, new: NewStates) -> None:
-        """Count what was written with a part."""
+        """Count the states that were written with a part."""
         if new.places or self.places:
             self.read(number, new.places)
         self.states = new.states
@@ -79,7 +79,7 @@ class KeptStates:
             self.named_by.pop(old, None)
 
     def read(self, number: int, places: Mapping[str, int | None]) -> None:
-        """Count the states that a part in storage names; what they are is not known."""
+        """Count the states that a part in storage names; their contents are not known."""
         self.places, self.states = dict(places), {}
         for place in set(places.values()):
             if place is not None:

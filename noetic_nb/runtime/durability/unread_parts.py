@@ -1,4 +1,4 @@
-"""What storage has of a thread that was not read here: later parts, and a turn that was cut off."""
+"""The stored parts of a thread that were not read here: later parts, and a turn that was cut off."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def unsaved(snapshot: Snapshot, writer: ThreadWriter) -> tuple[Item, ...]:
 
 
 def mark(log: ItemLog, *saved: Part | Snapshot) -> None:
-    """Note who wrote the items that were read, where it is not what their roles say."""
+    """Note the origins of the items that were read, where their roles do not say them."""
     for each in saved:
         start = each.first if isinstance(each, Part) else each.recorded
         log.mark({start + place: origin for place, origin in each.origins.items()})

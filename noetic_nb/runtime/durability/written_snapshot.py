@@ -142,7 +142,7 @@ def _under_way(ctx: Context) -> int:
 
 
 def turn_place(ctx: Context, first: int, writer: ThreadWriter) -> dict[str, Any]:
-    """Return which turn it is, from `first` on in the log, and what is in storage already; its snapshot holds what follows."""
+    """Return the number of the turn, its first item in the log, and the stored part; its snapshot holds the rest."""
     limits = ctx.tree.limits
     return {
         "version": VERSION,
@@ -161,7 +161,7 @@ def turn_place(ctx: Context, first: int, writer: ThreadWriter) -> dict[str, Any]
 
 
 def child_place(ctx: Context, place: str, inherited: int) -> dict[str, Any]:
-    """Return which child it is, and what those above it have spent."""
+    """Return the place of a child, and the spending of those above it."""
     # A child is often written later than its parents, who pay for it: what they have spent by now is known from here
     # alone.
     above = {}

@@ -1,4 +1,4 @@
-"""Child executions: made, started with what their parent's layers spawn, merged back, and closed.
+"""Child executions: made, started with the items that their parent's layers spawn, merged back, and closed.
 
 What a child spends is charged to its parents while it spends it, so nothing is lost when it fails.
 """
@@ -78,7 +78,7 @@ class Child:
         self._sources = engine.sources if self._is_other else NO_SOURCES
 
     async def begin(self, items: Iterable[Mapping[str, Any]] = (), *, append_spawned: bool = True) -> None:
-        """Give the child its items, and what the layers pass on to it.
+        """Give the child its items, and the states that the layers pass on to it.
 
         `items` are appended to its log, then those of ``on_spawn`` unless `append_spawned` is False: a fork's log is
         a copy that has them already.
@@ -195,7 +195,7 @@ class Child:
             self._share_mirrors(fresh)
 
     async def merge_into_parent(self, result: StepValue) -> tuple[StepValue, tuple[str, ...]]:
-        """Let the layers merge what the child learned; returns the result they make of its output, and who merged."""
+        """Let the layers merge the child's knowledge; returns the result they make of its output, and the merging layers."""
         stack = self.engine.stack
         # Before the merge, so that what the child's own started steps have learned is in it.
         if self.ctx.id in self.engine.handles:

@@ -1,4 +1,4 @@
-"""What layers provide, as code sees it: ``ctx.memory["notes"].snapshot`` and ``await ctx.memory["notes"].update(...)``.
+"""The data and functions of layers in code: ``ctx.memory["notes"].snapshot`` and ``await ctx.memory["notes"].update(...)``.
 
 The layer itself may stand for its id, ``ctx.memory[notes]``: type checkers and editors know what it provides then.
 

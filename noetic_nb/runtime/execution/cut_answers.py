@@ -1,4 +1,4 @@
-"""What to do about an answer that is not whole: cut off, empty, or nothing but a refusal.
+"""Handle an answer that is not whole: cut off, empty, or nothing but a refusal.
 
 The llm step asks here whether to go on, with what, and which error it is where it does not. Nothing here calls a model.
 """
@@ -40,12 +40,12 @@ NOT_RUN: Final = "Error: not run: the answer was cut off"
 
 
 def may_continue(response: ModelResponse, incomplete: str, continued: int) -> bool:
-    """Tell whether to ask for the rest of an answer. What a filter ended would be ended again."""
+    """Tell whether to ask for the rest of an answer. An answer that a filter ended would be ended again."""
     return response.finish_reason == "length" and incomplete == "continue" and continued < MAX_CONTINUATIONS
 
 
 def asking_for_rest(response: ModelResponse, engine: Engine) -> tuple[Item, ...]:
-    """Return what is sent after the log, and not logged, to have an answer continued."""
+    """Return the items sent after the log, and not logged, to have an answer continued."""
     said = [item for item in response.items if item["type"] == "message"]
     return (*said, input_message(CONTINUE, ids=engine.ids))
 
@@ -69,7 +69,7 @@ def warn_cut(ctx: Context, response: ModelResponse, model: str) -> None:
 
 
 def refuse_calls(engine: Engine, ctx: Context, calls: Sequence[Item]) -> None:
-    """Answer calls of a response that was cut off: what they say may be half of what was meant."""
+    """Answer calls of a response that was cut off: their arguments may be incomplete."""
     outputs = [function_call_output(call["callId"], NOT_RUN, ids=engine.ids) for call in calls]
     # Nothing is awaited between the calls and their outputs: an abort in between would leave calls unanswered.
     log_items(engine, ctx, outputs, "tool")

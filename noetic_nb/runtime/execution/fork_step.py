@@ -1,4 +1,4 @@
-"""A fork: paths side by side, each in a child execution. Whoever loses or comes too late leaves nothing behind."""
+"""A fork: paths side by side, each in a child execution. A path that loses or comes too late leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class _Fork:
             self.ended.append(path)
 
     async def _reap(self) -> None:
-        """Wait for what still runs when the fork itself was cancelled: no path outlives it."""
+        """Wait for the running paths when the fork itself was cancelled: no path outlives it."""
         tasks = list(self.running)
         for task in tasks:
             task.cancel()
@@ -229,7 +229,7 @@ def _partial(step: ForkStep, succeeded: list[_Path], failed: list[_Path]) -> Noe
 
 
 def _beneath(error: BaseException | None) -> BaseException | None:
-    """Return what failed below forks inside forks: each would repeat the whole message of the next."""
+    """Return the error below forks inside forks: each would repeat the whole message of the next."""
     while isinstance(error, NoeticError) and error.kind == "fork_partial" and error.__cause__ is not None:
         error = error.__cause__
     return error

@@ -1,4 +1,4 @@
-"""Handles of steps that run beside their execution, and what becomes of those steps when it ends.
+"""Handles of steps that run beside their execution, and the fate of those steps when it ends.
 
 A step that was started never outlives its execution unseen: it is aborted, given a moment, and left behind only with an
 error that says so.
@@ -125,7 +125,7 @@ class Handle:
             self._over, self._error = True, error
 
     def settle(self) -> None:
-        """Give the outcome to those who wait."""
+        """Give the outcome to the waiting callers."""
         self._ctx = None
         self._settled.set()
 
@@ -144,7 +144,7 @@ class Handle:
         return None if cancelled else self._error
 
     def evict(self) -> BaseException | None:
-        """Stop waiting for the step; returns what is to be reported. One that was only tidying up keeps its outcome."""
+        """Stop waiting for the step; returns an error to report. A step that was only tidying up keeps its outcome."""
         error = self.unreported
         if not self._over:
             error = NoeticError(
@@ -168,13 +168,13 @@ class Handle:
 
     @property
     def task(self) -> asyncio.Task[None] | None:
-        """What runs the step."""
+        """The task that runs the step."""
         return self._task
 
 
 @dataclass(slots=True)
 class Started:
-    """What one execution has started and still answers for.
+    """The steps that one execution has started and still answers for.
 
     `merging` lets one child at a time give its memory back, so that they do not overwrite each other.
     """
@@ -202,7 +202,7 @@ class Started:
 
 
 def started_by(engine: Engine, ctx: Context) -> Started:
-    """Return what an execution has started, to add to it.
+    """Return the steps that an execution has started, to add to them.
 
     Raises `NoeticError` ``cancelled``, or ``step_failed`` where the execution has ended.
     """
@@ -219,7 +219,7 @@ def started_by(engine: Engine, ctx: Context) -> Started:
 
 
 async def end_handles(engine: Engine, ctx: Context) -> Stop | None:
-    """Abort what an execution has started, and wait for it no longer than the grace period.
+    """Abort the steps that an execution has started, and wait for them no longer than the grace period.
 
     Returns what a layer wanted while a started step was running. A cancellation that arrives meanwhile waits, too; it
     is raised then.

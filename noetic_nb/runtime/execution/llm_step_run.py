@@ -160,7 +160,7 @@ class LLMStepRun(PlannedStep):
         return response, None
 
     async def answer_whole(self) -> tuple[ModelResponse, tuple[Item, ...]]:
-        """Log an answer that stands, and what continues it where it was cut off; returns the last part and its calls."""
+        """Log a whole answer, with its continuation where it was cut off; returns the last part and its calls."""
         engine, ctx = self.engine, self.ctx
         while True:
             try:
@@ -187,7 +187,7 @@ class LLMStepRun(PlannedStep):
             self.continued += 1
 
     def listener(self, is_reviewed: bool) -> Callable[[ModelDelta], None]:
-        """Begin to pass on what the model writes: to those who stream the turn, and to the codec of the output."""
+        """Begin to pass on the model's text: to the streams of the turn, and to the codec of the output."""
         self.settle_answer()
         tree = self.ctx.tree
         listeners: list[Callable[[ModelDelta], None]] = []
@@ -239,7 +239,7 @@ class LLMStepRun(PlannedStep):
             await self.rerender()
 
     async def report_outcome(self, response: ModelResponse, duration_ms: float) -> None:
-        """Report to the layers what the call cost, whether or not its response will stand."""
+        """Report the cost of the call to the layers, even where its response will not stand."""
         await self.engine.stack.model_outcome(
             self.hook_ctx,
             model=self.model,

@@ -105,7 +105,7 @@ async def _iteration(engine: Engine, step: LoopStep, value: StepValue, ctx: Cont
 
 
 class _Meter:
-    """What a loop has spent and produced since it began, for its predicate."""
+    """The spending and outputs of a loop since it began, for its predicate."""
 
     __slots__ = ("_cost", "_ctx", "_engine", "_history", "_started", "_usage", "count")
 
@@ -120,7 +120,7 @@ class _Meter:
             self._usage, self._cost, self._started = ctx.record.loop_began(record, self._started)
 
     def snapshot(self, output: StepValue) -> LoopSnapshot:
-        """Count an iteration and return what the predicate sees."""
+        """Count an iteration and return the snapshot for the predicate."""
         ctx = self._ctx
         self.count += 1
         self._history.append(output)
@@ -144,7 +144,7 @@ class _Meter:
 
 
 async def _on_error(step: LoopStep, error: NoeticError, ctx: Context) -> str:
-    """Return what to do about an error of the body; a cancellation is never dealt with here."""
+    """Return the action on an error of the body; a cancellation is never handled here."""
     if step.on_error is None or error.kind == "cancelled" or ctx.aborted:
         return "abort"
     if isinstance(step.on_error, str):

@@ -1,4 +1,4 @@
-"""What one llm step sends: what its layers recall and choose of the history, the plan of the next call, and its request."""
+"""The requests of one llm step: recalled items, the chosen history, the plan of the next call, and its request."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["PlannedStep"]
 
 
 class PlannedStep:
-    """One llm step and what it sends."""
+    """One llm step and its requests."""
 
     __slots__ = (
         "_chosen",
@@ -87,7 +87,7 @@ class PlannedStep:
         self.raise_stop()
 
     def warn_of_recalled(self) -> None:
-        """Warn of placeholders in what was recalled."""
+        """Warn of placeholders in recalled items."""
         for entry in self.recalled:
             if entry.text is not None and "[redacted" not in entry.text:
                 continue  # all there is of it is this text
@@ -108,7 +108,7 @@ class PlannedStep:
         self.ctx.recalled = self.recalled
 
     def _projection(self) -> tuple[LogStretch, ...] | None:
-        """Return what the layers chose of the history as a run records it."""
+        """Return the history that the layers chose, as a run records it."""
         if self._chosen is None or self._chosen[1] is None:
             return None
         known, size = self._chosen[0], len(self.ctx.item_log)
@@ -117,7 +117,7 @@ class PlannedStep:
         return (*self._stretches, LogStretch(known, size)) if size > known else self._stretches
 
     async def _projected(self) -> Sequence[Item] | None:
-        """Let the layers choose of the history, once per step; what is logged during the step follows as it is."""
+        """Let the layers choose from the history, once per step; items logged during the step follow unchanged."""
         log = self.ctx.item_log
         if self._chosen is None:
             shown = await self.engine.stack.project_history(self.hook_ctx, log.items)
@@ -153,7 +153,7 @@ class PlannedStep:
         )
 
     async def planned(self) -> TurnPlan:
-        """Plan the next call on what the layers choose of the history, with a summary where the policy wants one."""
+        """Plan the next call on the history that the layers choose, with a summary where the policy wants one."""
         projected = await self._projected() if "project_history" in self.engine.stack.hooks else None
         plan = self.plan(projected)
         if projected is not None or not leaves_out(plan):
@@ -166,7 +166,7 @@ class PlannedStep:
         )
 
     def warn_over_budget(self, plan: TurnPlan) -> None:
-        """Warn that a request is larger than it may be: the user's message is sent whatever its size."""
+        """Warn that a request is too large: the user's message is sent at any size."""
         policy = self.policy
         most = max(0.0, policy.token_budget - policy.response_reserve)
         self.ctx.warn(
@@ -177,7 +177,7 @@ class PlannedStep:
         )
 
     def report_plan(self, plan: TurnPlan) -> None:
-        """Report what is about to be sent: to layers, to rules about where values come from, and to the run."""
+        """Report the request before it is sent: to layers, to rules about the origins of values, and to the run."""
         engine, ctx, hooks = self.engine, self.ctx, self.engine.stack.hooks
         room = self.policy.token_budget - self.policy.response_reserve
         # Layers' items are taken only where they fit beside all the rest.
@@ -194,7 +194,7 @@ class PlannedStep:
             engine.sink.emit(sent)
 
     def report_prepared(self) -> None:
-        """Report what the requests of this execution have in common, where it is not in the run already."""
+        """Report the shared parts of the requests of this execution, where they are not in the run already."""
         engine, ctx = self.engine, self.ctx
         # With the subscribers: one that has come since knows nothing of it.
         now = (

@@ -1,4 +1,4 @@
-"""What the requests of an execution have in common, as a run records it."""
+"""The shared parts of the requests of an execution, as a run records them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def emit_prepared(
     tools: ToolSet,
     tokenizer: Tokenizer,
 ) -> None:
-    """Put what an llm step is about to send, and how its requests are planned, into the run."""
+    """Put the next request of an llm step, and the way its requests are planned, into the run."""
     assert engine.sink is not None
     # The same at every turn of most conversations; read anew for another step, set of tools or of layers.
     told = (step, tools.specs, engine.stack.layers)

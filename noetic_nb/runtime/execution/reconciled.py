@@ -1,4 +1,4 @@
-"""After a call: what it was planned at beside what it was billed at. Says what cannot be right, and lets a counter learn."""
+"""After a call: its planned tokens beside the billed ones. Reports impossible numbers, and lets a counter learn."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ class Billed(NamedTuple):
     tally: Tally | None
 
     def is_begun_by(self, before: Billed) -> bool:
-        """Tell whether all that was sent before is sent again, in front of what is new."""
+        """Tell whether all items of the earlier request are sent again, in front of the new ones."""
         same = (self.model, self.instructions, self.start) == (before.model, before.instructions, before.start)
         return same and self.is_log and before.is_log and self.tools is before.tools and self.size >= before.size
 
 
 def reconcile(run: PlannedStep, plan: TurnPlan, reported: int) -> None:
-    """Compare the plan of a call with its usage: warn of what is wrong, and let a counter that learns learn from the rest."""
+    """Compare the plan of a call with its usage: warn of impossible numbers, and let a learning counter learn from the rest."""
     ctx, counter = run.ctx, run.tokenizer
     fault = getattr(counter, "fault", None)
     if fault is not None:

@@ -103,7 +103,7 @@ async def _items_in(step: SpawnStep, value: StepValue, ctx: Context) -> tuple[Ma
 
 
 async def _result_of(engine: Engine, step: SpawnStep, output: StepValue, child: Context) -> StepValue:
-    """Return what the parent gets of a child's output."""
+    """Return the part of a child's output that its parent gets."""
     match step.context_out:
         case SchemaResult(schema_=schema):
             try:

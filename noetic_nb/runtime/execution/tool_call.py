@@ -65,7 +65,7 @@ INLINE_HINT: Final = (
 
 
 class CallEnd(NamedTuple):
-    """How a call ended: what the model reads, and what code may want."""
+    """The end of a call: the text for the model, and the value for code."""
 
     status: Status
     output: str
@@ -126,7 +126,7 @@ def _numbered(ctx: Context, again: BegunCall | None) -> int | None:
 
 
 def denial_text(decision: SteeringDecision) -> str:
-    """Return what the model reads of a decision against its call: a structured error.
+    """Return the text for the model about a decision against its call: a structured error.
 
     Examples
     --------

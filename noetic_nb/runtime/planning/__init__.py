@@ -1,1 +1,1 @@
-"""Plan a model call: what is sent, what is left out, and why."""
+"""Plan a model call: the sent items, the items left out, and the reasons."""

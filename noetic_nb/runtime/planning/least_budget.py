@@ -1,4 +1,4 @@
-"""What was not sent with a call, why, and the smallest budget that would have admitted it.
+"""The items that were not sent with a call, the reasons, and the smallest budget that would have admitted each.
 
 Found by planning the call again: no rule of the planner is repeated here. More room does not always send more: layers take
 their share first, and a larger item that now fits may push out what stood behind it. So budgets are tried one by one
@@ -69,7 +69,7 @@ class LeastBudget(NamedTuple):
 
 
 def absent_items(inputs: PlanInputs, plan: TurnPlan) -> tuple[AbsentItem, ...]:
-    """Return what a plan leaves out: what layers offered, then history in its order.
+    """Return the items that a plan leaves out: offers of layers, then history in its order.
 
     Parameters
     ----------
@@ -174,7 +174,7 @@ class _HistoryItem:
 
 
 class _OfferedItem:
-    """What a layer offered: with which budgets it is sent."""
+    """An item that a layer offered: the budgets with which it is sent."""
 
     def __init__(self, inputs: PlanInputs, layer_id: str, absent: AbsentItem) -> None:
         entries = (*inputs.offers, *([] if inputs.summary is None else [inputs.summary]))

@@ -1,4 +1,4 @@
-"""What layers made of a history, as stretches of the log and items of their own, and back."""
+"""A history projected by layers, as stretches of the log and new items, and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plan a model call: what is sent, in which order, and what is left out.
+"""Plan a model call: the sent items in order, and the items left out.
 
 Pure: the harness executes a plan, `preview` shows one, and what-if questions call it again with other numbers. There is no
 second implementation of any of this.
@@ -46,7 +46,7 @@ def plan_turn(
     system_tokens: int | None = None,
     counted_by: Tokenizer | None = None,
 ) -> TurnPlan:
-    """Decide what a model call sends.
+    """Choose the items that a model call sends.
 
     Parameters
     ----------
@@ -229,7 +229,7 @@ def split_history(view: Sequence[Item], projected: Sequence[Item] | None) -> tup
 
 
 def _with_question(projected: Sequence[Item], view: Sequence[Item]) -> Sequence[Item]:
-    """Return what layers chose of the history, led by the latest user message where they left none."""
+    """Return the history that layers chose, led by the latest user message where they left none."""
     if any(item.get("role") == "user" and item["type"] == "message" for item in projected):
         return projected
     question = latest_user(view)
@@ -275,7 +275,7 @@ def _reasons_of(history: Sequence[Item], tail: ProjectedHistory) -> dict[int, Fa
 def _hidden(
     view: Sequence[Item], sent: Sequence[Item], tokenizer: Tokenizer, reasons: Mapping[int, FateReason]
 ) -> tuple[list[ItemFate], tuple[tuple[int, int, int], ...]]:
-    """Return what of the log a layer, or the budget after it, kept from being sent: fates, and long stretches as a whole.
+    """Return the log items that a layer, or the budget after it, kept from being sent: fates, and long stretches as a whole.
 
     What is sent is looked at and not what is left out, so that a window costs what is in it.
     """
@@ -309,7 +309,7 @@ _USAGES: Final[dict[tuple[Any, ...], tuple[Any, Tokenizer, tuple[LayerTokens, ..
 
 
 class _Offers:
-    """What of the layers' offers is taken, and how much each of them used."""
+    """The offers of layers that are taken, and the usage of each layer."""
 
     __slots__ = (
         "_budgets",
@@ -339,7 +339,7 @@ class _Offers:
         self._used: dict[str, tuple[int, int]] = {}
 
     def take(self, recalled: Iterable[RecallEntry], left: float) -> float:
-        """Take what fits, item by item; a smaller one behind a larger one may still fit."""
+        """Take the items that fit, one by one; a smaller one behind a larger one may still fit."""
         tokenizer, taken, is_counted = self.tokenizer, self._used, self._is_counted
         texts, taken_items, framing = self.texts, self.items, 0
         is_plain = not hasattr(tokenizer, "count_content")  # else a counter of its own may look at the item
@@ -403,7 +403,7 @@ class _Offers:
         self._leave(entry.layer_id, 0, "trimmed", rest)
 
     def usage(self) -> tuple[LayerTokens, ...]:
-        """Return what every layer was given, used and yielded."""
+        """Return the allocation, use and yield of every layer."""
         taken, allocations = self._used, self._budgets.allocations
         if not taken and not allocations:
             return ()

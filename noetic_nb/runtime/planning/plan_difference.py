@@ -1,4 +1,4 @@
-"""What one plan of a call sends and another does not."""
+"""The items that one plan of a call sends and another does not."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class ItemChange(NamedTuple):
 
 
 class PlanDifference(NamedTuple):
-    """What a plan leaves out that another sends (`dropped`), and what it sends that the other leaves out (`returned`)."""
+    """The items that a plan leaves out and another sends (`dropped`), and the reverse (`returned`)."""
 
     dropped: tuple[ItemChange, ...]
     returned: tuple[ItemChange, ...]
 
 
 def plan_difference(inputs: PlanInputs, before: TurnPlan, after: TurnPlan) -> PlanDifference:
-    """Return what changes from one plan of a call to another.
+    """Return the changes from one plan of a call to another.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def plan_difference(inputs: PlanInputs, before: TurnPlan, after: TurnPlan) -> Pl
 
 
 def _only(inputs: PlanInputs, without: TurnPlan, has: TurnPlan) -> tuple[ItemChange, ...]:
-    """Return what one plan leaves out and the other does not."""
+    """Return the items that one plan leaves out and the other does not."""
     gone: dict[tuple[str, int], tuple[int, str, Item]] = {}
     spared = Counter[tuple[str, int]]()
     for offer in without.unsent:

@@ -1,4 +1,4 @@
-"""What a planned call was planned from, so that it can be planned again with other numbers.
+"""The inputs of a planned call, so that it can be planned again with other numbers.
 
 The plan itself is always made by `allocate_budgets` and `plan_turn`. What layers offered is what was recorded: where the
 allocation of a layer changes, its offer is held to the new one as recall does it, and the layer is not asked again.
@@ -41,7 +41,7 @@ RECORDED: Final = _Recorded()
 
 @dataclass(frozen=True, slots=True)
 class PlanInputs:
-    """What `plan_turn` decides from, for one recorded call.
+    """The inputs of `plan_turn` for one recorded call.
 
     `limits` are the least and the most tokens of each layer, `allocated` what each was given, `suffixes` the layers that may be
     sent behind the history. `summary` stands for history
@@ -71,7 +71,7 @@ class PlanInputs:
         window: int | _Recorded | None = RECORDED,
         order: Order | None = None,
     ) -> TurnPlan:
-        """Plan the call again; what is not given is as it was.
+        """Plan the call again; arguments that are not given stay as they were.
 
         Parameters
         ----------
@@ -112,7 +112,7 @@ class PlanInputs:
     def held(
         self, layer_id: str, *, budgets: Mapping[str, Any] | None = None, total: float | None = None
     ) -> RecallEntry | None:
-        """Return what a layer's share of these budgets leaves of its offer: a plan with them sends no other items of it.
+        """Return the part of a layer's offer that these budgets admit: a plan with them sends no other items of it.
 
         None for what is not held to a share: a summary, and what offered nothing.
         """
@@ -261,7 +261,7 @@ def _with_text(item: Item, text: str) -> Item:
 
 
 def plan_inputs(view: ViewAssembled, prepared: RequestPrepared, log: ItemView, tokenizer: Tokenizer) -> PlanInputs:
-    """Return what a recorded call was planned from.
+    """Return the inputs of the plan of a recorded call.
 
     Parameters
     ----------
@@ -300,7 +300,7 @@ def plan_inputs(view: ViewAssembled, prepared: RequestPrepared, log: ItemView, t
 
 
 def _recorded_offers(view: ViewAssembled) -> list[RecallEntry]:
-    """Return what layers offered, in their order: what was sent, and what was not in the places it had."""
+    """Return the offers of layers, in their order: sent items, and unsent ones in their places."""
     sent: dict[str, list[Item]] = {}
     left: dict[str, list[UnsentOffer]] = {}
     unsent = list(view.unsent)

@@ -1,4 +1,4 @@
-"""Replace what does not fit by a summary, where the policy wants one.
+"""Replace items that do not fit by a summary, where the policy wants one.
 
 The summary's room is set aside first, so that every item is either sent or covered by the summary. A summary reaches a little
 further than it must and is used until the history has grown past it; the next one is made from it and what came since. Where
@@ -63,7 +63,7 @@ async def summarised(
 
 
 def _entry(engine: Engine, text: str, limit: int) -> RecallEntry | None:
-    """Return a summary as what a layer would recall, cut to its limit; None where there is no room at all."""
+    """Return a summary as a recalled item, cut to its limit; None where there is no room at all."""
     block = cut_block(SUMMARY_ORIGIN, text, limit, engine.tokenizer)
     if block is None:
         return None

@@ -1,4 +1,4 @@
-"""A planned model call as a record: what is sent, where every token of it came from, and why something was left out.
+"""A planned model call as a record: the sent items, the origin of every token, and the reason for each item left out.
 
 `noetic_nb.runtime.planning.make_plan` makes them.
 """
@@ -30,7 +30,7 @@ __all__ = ["SentItems", "TurnPlan", "budgets_event", "leaves_out"]
 
 
 class SentItems(ItemSequence):
-    """The items of one request: stretches of the log and what stands between them. Nothing is copied of a long history.
+    """The items of one request: stretches of the log and items between them. Nothing is copied of a long history.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class SentItems(ItemSequence):
 
     @property
     def tokens(self) -> int:
-        """Tokens of all items by the default count; from running sums for what is a view of a log."""
+        """Tokens of all items by the default count; from running sums for a view of a log."""
         # By its very type: an abstract class takes several times as long to see what is no instance of it.
         return sum([part.tokens if type(part) is ItemView else tokens_of(part) for part in self._parts])
 
@@ -111,7 +111,7 @@ class TurnPlan(NamedTuple):
 
     @property
     def counter(self) -> str:
-        """Name of what counted."""
+        """Name of the counter."""
         return tokenizer_name(self.tokenizer)
 
     @property

@@ -100,7 +100,7 @@ class DurableThreads(Threads):
     async def execution(
         self, thread_id: str, resource_id: str | None, limits: Limits | None, state: Mapping[str, Any] | None
     ) -> AsyncIterator[Context]:
-        """Hold one execution of a thread open; what it logs is written after each of its steps."""
+        """Hold one execution of a thread open; its log is written after each of its steps."""
         async with self._held(thread_id) as thread:
             await self._ready(thread)
         record: TurnRecorder | None = None
@@ -237,7 +237,7 @@ class DurableThreads(Threads):
         thread.writer = writer
 
     async def _catch_up(self, thread: Thread, writer: ThreadWriter) -> None:
-        """Take in what another harness has added; nothing is lost where this one has added something else meanwhile.
+        """Read the items that another harness has added; nothing is lost where this one has added items meanwhile.
 
         Raises `NoeticError` ``state_conflict`` where both have added to the thread.
         """
@@ -310,7 +310,7 @@ class DurableThreads(Threads):
             return found
 
     async def _clear(self, thread_id: str) -> None:
-        """Remove what is left in storage of a thread that was begun anew, and write what it was begun with."""
+        """Remove the remaining keys of a thread that was begun anew, and write its first items."""
         thread, store = self.thread(thread_id), self.store
         for execution_id in await self._executions(thread_id):
             await self.checkpoints.clear(execution_id)
@@ -394,7 +394,7 @@ class DurableThreads(Threads):
         return await self.store.names()
 
     def _forget(self, thread: Thread) -> None:
-        """Forget what is in memory of a thread; a message that waits begins it anew."""
+        """Forget the memory of a thread; a message that waits begins it anew."""
         thread.log = ItemLog(registry=self._engine.stack.registry, tokenizer=self._engine.tokenizer)
         thread.turn, thread.resource_id, thread.last, thread.writer = 0, None, None, None
         self.drop(thread.thread_id)
@@ -431,7 +431,7 @@ class _SavedThread(NamedTuple):
 
 @contextmanager
 def _reading(thread: Thread) -> Iterator[None]:
-    """Let others who need a thread wait until it has been read."""
+    """Make other users of a thread wait until it has been read."""
     done = thread.reading = asyncio.get_running_loop().create_future()
     try:
         yield

@@ -34,7 +34,7 @@ OpenThread = Callable[[str, ItemLog, int, str | None], None]
 
 
 class SavedThread(Protocol):
-    """What is in the storage of checkpoints of the thread."""
+    """The stored checkpoints of the thread."""
 
     async def load(self) -> tuple[ExecutionContext, ItemLog] | None:
         """Read it where nobody has so far; returns where hooks run then, and its log."""
@@ -48,7 +48,7 @@ class SavedThread(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LayerMemory:
-    """What one layer knows on a thread.
+    """The state of one layer on a thread.
 
     `size` is the characters of the state as JSON, `tokens` its estimate; `changes` are the writes that are remembered.
     """
@@ -126,14 +126,14 @@ class MemoryView:
     # -- looking --------------------------------------------------------------------------------------------------
 
     async def layers(self) -> tuple[LayerMemory, ...]:
-        """Return what every layer knows on this thread, in slot order."""
+        """Return the state of every layer on this thread, in slot order."""
         by_slot = sorted(self._engine.stack.layers, key=lambda layer: layer.slot)
         found = tuple([await self._of(layer) for layer in by_slot])
         await self._check_thread(any(layer.state is not None for layer in found))
         return found
 
     async def layer(self, layer_id: str) -> LayerMemory:
-        """Return what one layer knows on this thread."""
+        """Return the state of one layer on this thread."""
         found = await self._of(self._layer(layer_id))
         await self._check_thread(found.state is not None)
         return found
@@ -255,7 +255,7 @@ class MemoryView:
         take_over()
 
     def _prepare(self, layer: MemoryLayer, state: Any) -> Callable[[], None]:
-        """Let a layer that keeps what it knows elsewhere read the state before it is written."""
+        """Let a layer that keeps its data elsewhere read the state before it is written."""
         if layer.hooks.on_edit is None:
             return lambda: None
         try:
@@ -409,7 +409,7 @@ class MemoryView:
         return name in self._threads or (self.saved is not None and await self.saved.has(name))
 
     async def _carry(self, layer: MemoryLayer, fork: ExecutionContext, state: Any, *, is_empty: bool) -> None:
-        """Write a layer's state under the fork's key, and copy what else it keeps; nothing where the fork is empty."""
+        """Write a layer's state under the fork's key, and copy its other data; nothing where the fork is empty."""
         source, target = self._scoped(layer), self._scoped(layer, fork)
         for key in await target.list():  # a fork of this name may have been there before
             await target.delete(key)

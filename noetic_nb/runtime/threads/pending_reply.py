@@ -1,4 +1,4 @@
-"""A turn that was asked for and has not begun: what `AgentHarness.execute` returns until it is awaited."""
+"""A turn that was requested and has not begun: the return value of `AgentHarness.execute` until it is awaited."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HINT: Final = (
 
 
 class PendingReply(Coroutine[Any, Any, AgentReply]):
-    """A coroutine that says what it is: its repr, a field of the reply, and its end without an `await` name the way out.
+    """A coroutine that explains itself: its repr, a field of the reply, and its end without an `await` name the way out.
 
     Nothing is sent before it is awaited. It is taken wherever a coroutine is: by `asyncio.run`, by tasks, by `run_sync`.
     """

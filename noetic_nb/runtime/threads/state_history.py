@@ -1,4 +1,4 @@
-"""What a harness remembers of its layers' states: who wrote what, in which turn, and where each turn ended.
+"""The history of the states of layers: each write with its author and turn, and the end of each turn.
 
 Kept in memory and bounded, so that a notebook can look back and rewind; the run's events hold the same for good.
 """
@@ -64,7 +64,7 @@ class TurnEnd(NamedTuple):
 
 
 class ScopeIds(NamedTuple):
-    """What the key of a scope is made of."""
+    """The ids that make up the key of a scope."""
 
     execution_id: str
     thread_id: str
@@ -72,7 +72,7 @@ class ScopeIds(NamedTuple):
 
 
 class Written:
-    """What was written of one layer in one scope: rows, made into a `StateChange` where somebody looks at them.
+    """The writes of one layer in one scope: rows, made into a `StateChange` when they are read.
 
     A row is where it was written, by which hook, when, its number among all writes, the state, and its size in bytes: 0 of
     the newest ones, which are not measured yet.
@@ -156,7 +156,7 @@ class StateHistory:
         self.add(self.written(layer_id, scope_key), where, hook, kept)
 
     def written(self, layer_id: str, scope_key: str) -> Written:
-        """Return what was written of a layer in one scope, to which further writes are added."""
+        """Return the writes of a layer in one scope, to which further writes are added."""
         key = (layer_id, scope_key)
         found = self._written.get(key)
         if found is None:
@@ -195,7 +195,7 @@ class StateHistory:
         self._measure()
 
     def _measure(self) -> None:
-        """Measure what was written since the last time, which takes as long as to copy it, and forget what is too much."""
+        """Measure the writes since the last time, which takes as long as to copy them, and forget the excess."""
         for written in self._waiting:
             self._bytes += written.measure()
             layer_id = written.key[0]
@@ -241,7 +241,7 @@ class StateHistory:
         self._ends.pop(thread_id, None)
 
     def forget_changes(self, layer_id: str, scope_key: str) -> None:
-        """Forget the writes of a layer in one scope: what it knew there is gone."""
+        """Forget the writes of a layer in one scope: its state there is gone."""
         if (layer_id, scope_key) in self._written:
             self._drop((layer_id, scope_key))
 

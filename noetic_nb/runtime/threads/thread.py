@@ -52,7 +52,7 @@ class Message:
         return self.reply is not None and not self.reply.done()
 
     def answer(self, outcome: AgentReply | BaseException) -> None:
-        """Give the reply, or the error, to whoever waits for it."""
+        """Give the reply, or the error, to the waiting caller."""
         if self.reply is None or self.reply.done():
             return
         if isinstance(outcome, AgentReply):
@@ -64,7 +64,7 @@ class Message:
 
 
 class ThreadStatus(NamedTuple):
-    """What a thread is doing: which turn runs, for how long, and how many messages wait for the next."""
+    """The status of a thread: the running turn, its duration, and the number of messages that wait for the next."""
 
     state: Literal["idle", "generating", "aborting"]
     turn_id: str | None = None
@@ -160,7 +160,7 @@ class Thread:
 
     @property
     def status(self) -> ThreadStatus:
-        """What the thread is doing."""
+        """The status of the thread."""
         waiting = sum(message.waits for message in self.waiting)
         is_aborting = self.aborted_early is not None if self.ctx is None else self.ctx.aborted
         state: Literal["generating", "aborting"] = "aborting" if is_aborting else "generating"
@@ -190,7 +190,7 @@ class Thread:
             self.draining = asyncio.get_running_loop().create_task(self._drain(run))
 
     async def _drain(self, run: RunMessages) -> None:
-        """Run turns until nobody waits; what came together is answered together."""
+        """Run turns until no message waits; messages that came together are answered together."""
         try:
             while messages := [message for message in self.waiting if message.waits]:
                 # Cleared before the turn runs: what arrives from now on is for the one after it.

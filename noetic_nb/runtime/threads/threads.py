@@ -50,7 +50,7 @@ class Conversations(Protocol):
 
 
 class AddedItems(tuple[Item, ...]):
-    """The items that joined a log; awaiting it waits until what they took the place of is gone from storage, too."""
+    """The items that joined a log; awaiting it waits until the items they replaced are gone from storage, too."""
 
     _settle: Callable[[], Awaitable[None]]
 
@@ -177,7 +177,7 @@ class Threads:
         return logged
 
     def _begin_anew(self, thread: Thread) -> None:
-        """Drop what is kept of a thread in memory, and note what is to go from storage."""
+        """Drop the data of a thread in memory, and note the keys to be removed from storage."""
         engine, thread_id = self._engine, thread.thread_id
         old = self.context_of(thread_id)
         ctx = engine.hook_context(old)
@@ -204,7 +204,7 @@ class Threads:
             engine.sink.emit(ItemsAppended(self.context_of(thread_id).where, engine.clock.now_ms(), 0, (), "seed"))
 
     def _clear_at_once(self, thread_id: str) -> None:
-        """Clear storage now where it answers at once; otherwise whoever needs the thread next does."""
+        """Clear storage now where it answers at once; otherwise the next user of the thread does."""
         clearing = self.cleared(thread_id)
         try:
             clearing.send(None)
@@ -216,7 +216,7 @@ class Threads:
             clearing.close()
 
     async def cleared(self, thread_id: str) -> None:
-        """Remove from storage what is left there of a thread that was begun anew; may be called again and again."""
+        """Remove from storage the remaining keys of a thread that was begun anew; may be called again."""
         if thread_id in self.stale:
             # One at a time: the second would delete what a turn behind the first has written.
             async with self._clearing:

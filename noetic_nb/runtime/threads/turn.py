@@ -1,4 +1,4 @@
-"""One turn: open an execution, let the agent work, close it whatever happens."""
+"""One turn: open an execution, let the agent work, and close it in every case."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ExecutionEnd = Literal["success", "failure", "aborted"]
 
 @dataclass(slots=True, eq=False)
 class _Turn:
-    """What is known of a turn while it runs."""
+    """The state of a turn while it runs."""
 
     turn_id: str
     first: int
@@ -73,7 +73,7 @@ def new_context(
 
 
 def _open_memory(engine: Engine, ctx: Context) -> TypedMemory:
-    """Return what the layers provide to code, loaded when a step first wants it."""
+    """Return the data and functions of layers for code, loaded when a step first wants them."""
     from noetic_nb.runtime.execution.context_memory import ContextMemory
 
     return ContextMemory(engine, ctx)
@@ -157,7 +157,7 @@ def _unsaved(ctx: Context, record: TurnRecorder, error: BaseException | None, re
 
 
 class Resumed(NamedTuple):
-    """Where a turn stood: its first item, what the user had sent, and the time it had taken."""
+    """The place of a turn: its first item, the user's message, and the time it had taken."""
 
     first: int
     given: TurnInput
@@ -207,13 +207,13 @@ async def _begin(engine: Engine, ctx: Context, turn: _Turn, items: Sequence[Mapp
 
 
 def turn_input(text: str, log: ItemLog, first: int) -> TurnInput:
-    """Return what the first step of a turn is given: the text of the items logged from `first` on."""
+    """Return the input of the first step of a turn: the text of the items logged from `first` on."""
     # A turn without a single item is legal: code may start one with an empty list.
     return TurnInput(text, log[first] if first < len(log) else None, first)
 
 
 def _log_answer(engine: Engine, ctx: Context, turn: _Turn) -> None:
-    """Log the answer of an agent whose children gave it: the conversation must show what the user read."""
+    """Log the answer of an agent whose children gave it: the conversation must show the text that the user read."""
     text = output_text(turn.output)
     # A step that handed its input on has answered nothing: that text is the user's own.
     if not text or isinstance(turn.output, TurnInput):

@@ -50,7 +50,7 @@ BUFFER: Final = 10_000
 
 
 class _Pipe:
-    """What is given to every reader: the newest parts, and how many went before them."""
+    """The parts given to every reader: the newest ones, and the number of those before them."""
 
     def __init__(self) -> None:
         self.parts: list[Any] = []
@@ -67,7 +67,7 @@ class _Pipe:
         self.news.set()
 
     async def read(self) -> AsyncIterator[Any]:
-        """Give everything that is kept, and then what comes."""
+        """Yield all kept parts, and then new ones."""
         place = 0
         while True:
             place = max(place, self.gone, self.gone + len(self.parts) - BUFFER)
@@ -98,7 +98,7 @@ class _Reply:
 
 
 class _Harness(Protocol):
-    """What a stream needs of a harness."""
+    """The parts of a harness that a stream needs."""
 
     def subscribe(self, sink: EventSink) -> Callable[[], None]:
         """Send every event to a sink; returns a function that ends this."""
@@ -113,7 +113,7 @@ def _not_itself(what: str, write: str, stream: TurnStream[Any]) -> ArgumentError
 
 @dataclass(slots=True, eq=False)
 class _Answer:
-    """One answer while it is written, and what of it was handed out."""
+    """One answer while it is written, and the part that was handed out."""
 
     stream: TurnStream[Any]
     number: int
@@ -265,7 +265,7 @@ class TurnStream(Generic[Piece]):
         self._pipes[name].put(part)
 
     def _put_pieces(self, name: str, pieces: list[str]) -> None:
-        """Hand out at once what was held: as one piece where a reader could not keep up with so many."""
+        """Hand out the held pieces at once: as one piece where a reader could not keep up with so many."""
         for piece in pieces if len(pieces) <= BUFFER // 2 else ["".join(pieces)]:
             self.put(name, piece)
 
@@ -291,7 +291,7 @@ class TurnStream(Generic[Piece]):
                 self.put("events", shown)
 
     def retract(self, answer: _Answer) -> None:
-        """Say that what was handed out of an answer is taken back."""
+        """Report that the handed-out part of an answer is retracted."""
         text = "".join(answer.text) if answer.shows_text else ""
         thoughts = "" if answer.is_held else "".join(answer.reasoning)
         if not text and not thoughts:
@@ -345,7 +345,7 @@ class TurnStream(Generic[Piece]):
             self._put_pieces("text", [logged] * bool(logged))
 
     def _hand_out_logged(self, text: str) -> None:
-        """Hand out what was logged beside the answers of the turn's own execution: what a child or a function said."""
+        """Hand out the texts logged beside the answers of the turn's own execution: those of a child or a function."""
         for place in range(len(self._unlogged) - 1, -1, -1):
             if "".join(self._unlogged[place].text) == text:
                 answer = self._unlogged.pop(place)
@@ -412,7 +412,7 @@ class TurnStream(Generic[Piece]):
 
     @property
     def reasoning(self) -> AsyncIterator[Piece]:
-        """What the model thought, piece by piece, where it streams that; held and taken back like the text."""
+        """The reasoning of the model, piece by piece, where it streams that; held and retracted like the text."""
         return self._read("reasoning")
 
     @property

@@ -38,20 +38,20 @@ UNREADABLE_GUIDANCE: Final = "A judge gave no readable verdict, so this is not a
 
 @dataclass(frozen=True, slots=True)
 class RuleFault:
-    """A rule that could not be evaluated, and what went wrong."""
+    """A rule that could not be evaluated, and its error."""
 
     rule_id: str
     error: BaseException | None
     reason: Literal["error", "unparseable"]
 
     def words(self, point: Point) -> tuple[str, str]:
-        """Return the rule and what went wrong, as `SteeringDecided` has them."""
+        """Return the rule and its error, as `SteeringDecided` has them."""
         return self.rule_id, self.reason if self.error is None else fault_text(self.error, point)
 
 
 @dataclass(slots=True)
 class Evaluation:
-    """What the rules decided together, and which of them failed."""
+    """The joint decision of the rules, and the rules that failed."""
 
     decision: SteeringDecision = ALLOW
     faults: tuple[RuleFault, ...] = ()
@@ -65,7 +65,7 @@ class Evaluation:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What failures mean, and how often a judge is consulted again."""
+    """The meaning of failures, and how often a judge is consulted again."""
 
     on_error: OnError = "deny"
     on_unparseable: OnUnparseable = "allow"
@@ -180,13 +180,13 @@ async def _waited(answer: Awaitable[Any]) -> Any:
 
 
 def _name_failed_rules(result: Evaluation) -> None:
-    """Record what is allowed although rules failed under the names of these rules."""
+    """Record a call that is allowed although rules failed, under the names of these rules."""
     failed = tuple(dict.fromkeys([fault.rule_id for fault in result.faults]))
     result.decision = SteeringDecision(SteeringAction.ALLOW, None, failed, result.decision.stop)
 
 
 def _as_error(rule: SteeringRule, error: BaseException, result: Evaluation) -> Exception:
-    """Return what a rule raised as an error of the rule, or raise what is to end the program or the task."""
+    """Return the exception of a rule as an error of the rule, or raise one that is to end the program or the task."""
     # Of a rule's own one has made another error.
     is_closing = isinstance(error, GeneratorExit) and result.waiting_for == rule.id
     # Told apart by the task: a rule may raise `CancelledError` itself, and nobody wants to end anything then.
@@ -201,7 +201,7 @@ def _as_error(rule: SteeringRule, error: BaseException, result: Evaluation) -> E
 
 
 def _failed(rule: SteeringRule, error: Exception, policy: Policy, result: Evaluation) -> SteeringDecision | None:
-    """Return what a rule that raised decides under the policy; called where its error is being handled."""
+    """Return the decision of a failed rule under the policy; called where its error is being handled."""
     # A missing model is an error of the set-up: no policy may turn it into a decision.
     missing = isinstance(error, NoeticConfigError) and error.code == "MISSING_CALL_MODEL"
     if missing or policy.on_error == "raise":

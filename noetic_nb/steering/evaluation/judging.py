@@ -29,13 +29,13 @@ LAYER_ID: Final = "steering"
 
 @dataclass(slots=True)
 class Row(Evaluation):
-    """An evaluation, the ledger entry that it will leave, and what its judges come to before or after that."""
+    """An evaluation, its future ledger entry, and the verdicts of its judges before or after that."""
 
     entry: LedgerEntry | None = None
     late_faults: tuple[tuple[str, str], ...] = ()
 
     def fill(self, entry: LedgerEntry) -> LedgerEntry:
-        """Take the entry that is about to be written, and note in it what failed before."""
+        """Fill in the entry that is about to be written, with earlier failures."""
         self.entry = entry
         for rule_id, reason in self.late_faults:
             mark_late_fault(entry, rule_id, reason)

@@ -117,7 +117,7 @@ class LateVerdicts:
         return best
 
     def delivered(self, ctx: ExecutionContext, sent: frozenset[str]) -> None:
-        """Take note of the items that were sent: what was in flight and is not among them waits again, in front."""
+        """Note the items that were sent: verdicts in flight that are not among them wait again, in front."""
         queue = self._queue(ctx)
         for item_id, entries in list(queue.in_flight.items()):
             del queue.in_flight[item_id]
@@ -149,12 +149,12 @@ class LateVerdicts:
         return self._carried.setdefault(queue.thread_id, [])
 
     def saved(self, ctx: ExecutionContext) -> None:
-        """Mark what waits now as kept in durable state, from where the next execution loads it."""
+        """Mark the waiting verdicts as kept in durable state, from where the next execution loads them."""
         queue = self._queue(ctx)
         queue.saved = list(queue.pending)
 
     def close(self, ctx: ExecutionContext) -> None:
-        """End an execution's queue: what was not delivered goes to the thread's next root execution."""
+        """End an execution's queue: undelivered verdicts go to the thread's next root execution."""
         queue = self.queues.pop(ctx.execution_id, None)
         if queue is None:
             return

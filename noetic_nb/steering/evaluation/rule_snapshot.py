@@ -187,7 +187,7 @@ class RuleSnapshot:
         return tuple([prepared.rule for prepared in self.prepared(point, tool_name)[0]])
 
     def prepared(self, point: Point, tool_name: str | None) -> PreparedRules:
-        """Return the same rules ready for evaluation, and what their conditions need bound."""
+        """Return the same rules ready for evaluation, and the values that their conditions need bound."""
         key = (point, tool_name)
         found = self._prepared.get(key)
         if found is None:

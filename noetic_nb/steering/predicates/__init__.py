@@ -1,1 +1,1 @@
-"""What decides a rule: Python, CEL, a judge, or the calls so far."""
+"""The deciders of rules: Python, CEL, a judge, or the calls so far."""

@@ -100,7 +100,7 @@ def work_of(params: Params) -> int:
 
 
 def values_of(params: Params, needs: Collection[str]) -> dict[str, Any]:
-    """Return what a condition is evaluated on.
+    """Return the values for the evaluation of a condition.
 
     Parameters
     ----------

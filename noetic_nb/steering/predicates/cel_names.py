@@ -97,7 +97,7 @@ _TOKEN: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What an expression names: ``tool.args``, ``history.status``, and plain ``history`` where only its length counts."""
+    """The names in an expression: ``tool.args``, ``history.status``, and plain ``history`` where only its length counts."""
 
     needs: frozenset[str]
     nested: bool
@@ -153,7 +153,7 @@ def cel_tokens(text: str) -> Iterator[tuple[str, str, Place]]:
 
 
 class _Reader:
-    """Walks over the tokens once, holding the open brackets and what was just read."""
+    """Walks over the tokens once, holding the open brackets and the last token."""
 
     def __init__(self, rule_id: str, text: str) -> None:
         self.rule_id = rule_id
@@ -265,7 +265,7 @@ class _Reader:
 
 
 def analyse(rule_id: str, text: str) -> Analysis:
-    """Return what an expression names.
+    """Return the names in an expression.
 
     Raises
     ------

@@ -53,7 +53,7 @@ class CelProcess:
         self._finalizer: Any = None
 
     def compile_error(self) -> str | None:
-        """Start the process and compile; returns what is wrong with the expression, None where nothing is."""
+        """Start the process and compile; returns the fault of the expression, None where there is none."""
         # In a thread, because a pipe cannot be read with a time limit on every system.
         reply: list[dict[str, Any]] = []
         thread = threading.Thread(target=lambda: reply.append(self._started()), daemon=True)
@@ -124,7 +124,7 @@ class CelProcess:
             return self._exchange(process, {"values": values, "origins": origins})
 
     async def evaluate(self, values: Mapping[str, Any], origins: Sequence[Any] = ()) -> Any:
-        """Return what the expression is for these values; `origins` are what its functions of that name return.
+        """Return the value of the expression for these values; `origins` are the results of its functions of that name.
 
         Raises
         ------

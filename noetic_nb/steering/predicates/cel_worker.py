@@ -1,4 +1,4 @@
-"""The other process: reads one expression, then one set of values after another, and writes what it evaluates to.
+"""The other process: reads one expression, then one set of values after another, and writes the result for each.
 
 Run as a file, so that it loads nothing but the library; it ends when its input does.
 """

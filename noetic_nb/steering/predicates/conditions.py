@@ -136,7 +136,7 @@ def _syntax_error(rule_id: str, error: BaseException | str) -> NoeticConfigError
 
 @lru_cache(maxsize=1)
 def context_type() -> Callable[[dict[str, Any]], Any]:
-    """Return what makes the library's form of bound values."""
+    """Return a function that makes the library's form of bound values."""
     found: Callable[[dict[str, Any]], Any] = _library().Context
     return found
 
@@ -151,7 +151,7 @@ _DECIDING: Final = ("id", "when", "applies_to", "action", "guidance", "isolate")
 
 
 def compiled(rule: SteeringRule) -> Condition:
-    """Compile the condition of a rule, and check what can be checked before it is evaluated.
+    """Compile the condition of a rule, and make the checks that need no evaluation.
 
     Versions of a rule that differ in other things (whether it is enabled, its tools) share the compiled form.
 

@@ -86,7 +86,7 @@ class _Places:
             _settle(loop, turn, TooManyThreads())
 
     def give_back(self, *, left_behind: bool) -> None:
-        """Give a place back: to the next who waits for one."""
+        """Give a place back: to the next waiting call."""
         with self._lock:
             self._left_behind -= left_behind
             while self._queue:

@@ -83,7 +83,7 @@ def parse_verdict(text: str) -> SteeringDecision | None:
 
 
 def judge_prompt(judge: LLMEval, params: BeforeToolCallParams | AfterModelCallParams) -> str:
-    """Return what a judge is shown: the rule, the call or the size of the response, and the forms of an answer.
+    """Return the prompt of a judge: the rule, the call or the size of the response, and the forms of an answer.
 
     Name and arguments stand on one line, the arguments as JSON, so that text inside them cannot pass for the instructions
     around them: what may begin a line, or is not seen, is written as an escape.
@@ -101,7 +101,7 @@ def _one_line(text: str) -> str:
 
 
 def request_verdict(judge: LLMEval, params: BeforeToolCallParams | AfterModelCallParams) -> Any:
-    """Call a judge once; returns what the model client returned, to be awaited where that can be awaited.
+    """Call a judge once; returns the model client's return value, to be awaited where that can be awaited.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What part of a response a condition is about, for people who read why it was rejected.
+"""The part of a response that a condition is about, for readers of a rejection.
 
 A condition only says that it holds. Which text it found is looked for afterwards, in what its tests of ``response.text``
 name, and only where it decided something.
@@ -23,7 +23,7 @@ MAX_SEARCHED: Final = 200_000
 
 
 def matched_text(condition: str, compile_cel: Callable[[str], Any]) -> Callable[[str], tuple[str, ...]] | None:
-    """Return a function that finds what a condition tests for in the text of a response; None where it tests no text.
+    """Return a function that finds the text that a condition tests for in a response; None where it tests no text.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Turn the text of a Python rule into a predicate: what an editor does when someone presses Apply.
+"""Turn the text of a Python rule into a predicate: an editor does this when Apply is pressed.
 
 The text is code its author runs in their own kernel, like a cell. It is never taken from a file.
 """
@@ -137,7 +137,7 @@ def _line_of(error: BaseException, file_name: str) -> int | None:
 
 
 def check_on_samples(rule: SteeringRule, samples: Iterable[Any]) -> None:
-    """Call a synchronous predicate on calls it would have seen, and check what it returns.
+    """Call a synchronous predicate on calls it would have seen, and check its return values.
 
     Raises
     ------

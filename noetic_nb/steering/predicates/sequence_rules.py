@@ -1,4 +1,4 @@
-"""Rules about what came before: never `send_email` after `read_secrets`; at most 3 `search` calls; only what the user wrote.
+"""Rules about earlier calls: never `send_email` after `read_secrets`; at most 3 `search` calls; only values of the user.
 
 A call counts from its decision on, unless it was refused, and whether or not it succeeded: what failed may have had its
 effect. For *only after*, what came before must have succeeded.

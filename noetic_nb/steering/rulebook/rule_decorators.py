@@ -1,4 +1,4 @@
-"""The ways to write a rule: a function, a condition, a judge, a sequence of calls, or who wrote an argument."""
+"""The ways to write a rule: a function, a condition, a judge, a sequence of calls, or the author of an argument."""
 
 from __future__ import annotations
 
@@ -324,7 +324,7 @@ class RuleMethods(ABC):
     def only_from_user(
         self, tool: str | Iterable[str], *args: str, trust: str | Iterable[str] = (), **more: Any
     ) -> SteeringRule:
-        """Add the rule that a tool is called only with values that the user wrote, or somebody who is trusted.
+        """Add the rule that a tool is called only with values that the user, or a trusted source, wrote.
 
         Parameters
         ----------

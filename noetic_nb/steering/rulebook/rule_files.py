@@ -82,7 +82,7 @@ def save_rules(rules: Iterable[SteeringRule], path: str | PathLike[str]) -> Path
 
 
 def is_own_file(rulebook: RuleBook, path: Path) -> bool:
-    """Return whether a file is what the book was last read from or written to, unchanged since."""
+    """Return whether a file is the one that the book was last read from or written to, unchanged since."""
     try:
         return rulebook.file == (path.resolve(), _digest(path.read_bytes()))
     except OSError:

@@ -123,7 +123,7 @@ class RuleBook(RuleMethods):
         return len(self._changes)
 
     def as_layer(self) -> Any:
-        """Return the layer that enforces these rules, with its defaults: what a rule book in ``memory=[...]`` stands for."""
+        """Return the layer that enforces these rules, with its defaults: the meaning of a rule book in ``memory=[...]``."""
         return type(self).make_layer(self)
 
     def save(self, path: str | PathLike[str]) -> Path:
@@ -425,7 +425,7 @@ MAX_IDS: Final = 8
 
 
 def _summary(rule: SteeringRule) -> str:
-    """Return what decides a rule, in one line."""
+    """Return the decider of a rule, in one line."""
     parts: list[str] = []
     match rule.decider:
         case PythonPredicate():
@@ -440,7 +440,7 @@ def _summary(rule: SteeringRule) -> str:
 
 
 def _rules_card(version: int, rules: RuleSnapshot) -> Card:
-    """Return rules in order: where they apply and what decides them."""
+    """Return rules in order: where they apply and how they decide."""
     rows = (
         (
             place,

@@ -1,1 +1,1 @@
-"""Rules as data: what a rule is, what decides it, and how it looks in a file."""
+"""Rules as data: the rule, its decider, and its form in a file."""

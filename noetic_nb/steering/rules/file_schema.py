@@ -1,4 +1,4 @@
-"""The schema of a rule file: what a rule may hold when it is data.
+"""The schema of a rule file: the fields that a rule may have as data.
 
 Nothing in a file is executed. A Python rule is a name; whoever loads the file binds it to a function of their own.
 """

@@ -1,4 +1,4 @@
-"""One steering rule: when it applies, and what decides. A rule never changes; a rule book replaces it by a new one.
+"""One steering rule: when it applies, and how it decides. A rule never changes; a rule book replaces it by a new one.
 
 Its fields are flat, as in a rule file, and at most one of `predicate`, `when` and `sequence` is set. Code that depends on the
 form does not compare them with None, but matches `SteeringRule.decider`, a union of the forms.
@@ -78,7 +78,7 @@ ToolName: TypeAlias = Annotated[str, Field(min_length=1)]
 
 
 class SequenceRule(_Frozen):
-    """What a rule allows after what came before: calls of other tools, the number of calls, or who wrote an argument."""
+    """The calls that a rule allows after earlier ones: by other tools, by the number of calls, or by an argument's author."""
 
     form: ClassVar[RuleForm] = "sequence"
 
@@ -260,7 +260,7 @@ class SteeringRule(_Frozen):
 
     @property
     def decider(self) -> Decider | None:
-        """What is evaluated first, to be matched by class; None where nothing decides and the rule has no opinion.
+        """The part that is evaluated first, to be matched by class; None where nothing decides and the rule has no opinion.
 
         Examples
         --------

@@ -28,7 +28,7 @@ __all__ = ["TokenAllocation"]
 
 
 class TokenAllocation(RunView):
-    """Show where the tokens of each model call went, and what other budgets would change.
+    """Show where the tokens of each model call went, and the effect of other budgets.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ class TokenAllocation(RunView):
             return found.replan(budgets=budgets, total=total, reserve=reserve)
 
     def what_if_cached(self, **changes: Any) -> pandas.DataFrame:
-        """Return what caching would do to the calls of this view, put together in another way.
+        """Return the effect of caching on the calls of this view, with the prompt arranged in another way.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What the view of the token allocation reads out of a run, and what it answers its pages. Knows nothing of widgets."""
+"""Read the token allocation out of a run, and answer requests of pages. Knows nothing of widgets."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class AllocationReading(Reading):
         return {"type": "place", "at": at, "place": place}
 
     def _billed(self, at: int, place: int | None) -> dict[str, Any] | None:
-        """Draw a call again, with what it was billed at."""
+        """Draw a call again, with the tokens it was billed for."""
         self._numbers[at] = place
         if not self._is_followed:
             return None
@@ -171,7 +171,7 @@ class AllocationReading(Reading):
         return {"type": "billed", "at": at, "call": changed}
 
     def _layers(self, known: int) -> list[list[str]]:
-        """Return the layers after those that pages know: name, colour, and what is written on that."""
+        """Return the layers after those that pages know: name, colour, and text colour."""
         fills = {name: layer_colour(number) for name, number in list(self.calls.order.items())[known:]}
         return [[name, fill, ink_on(fill)] for name, fill in fills.items()]
 
@@ -180,7 +180,7 @@ class AllocationReading(Reading):
         return self.index.requests[self._drawn[at]]
 
     def caching(self, at: int) -> CallCaching:
-        """Return what caching does to a drawn call; nothing where none is drawn."""
+        """Return how caching affects a drawn call; nothing where none is drawn."""
         return caching_of(self._reuse[at], self.calls) if self._reuse else NO_CACHING
 
     def at_of(self, fields: dict[str, Any]) -> int | None:
@@ -195,7 +195,7 @@ class AllocationReading(Reading):
         return None
 
     def answer(self, request: dict[str, Any]) -> Any:
-        """Answer a page: a call, a strip, the items of a call, or what a change of its budgets would do."""
+        """Answer a page: a call, a strip, the items of a call, or the effect of other budgets on it."""
         what, order = request.get("what"), self.calls.order
         if what == "strip":
             first, last = self._whole(request, "first"), self._whole(request, "last")

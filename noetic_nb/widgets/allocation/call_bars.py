@@ -82,7 +82,7 @@ def ticks(scale: float) -> list[list[Any]]:
 
 
 def key_of(part: Part) -> str | int:
-    """Return what a part is called in messages; a layer is a number, because a call may have many of them."""
+    """Return the key of a part in messages; a layer is a number, because a call may have many of them."""
     if part.layer is None:
         return part.kind
     return -1 - part.layer if part.kind == "yielded" else part.layer

@@ -1,4 +1,4 @@
-"""What caching does to a call, for its picture: which part broke the prefix, and what of each part is shared and cached."""
+"""How caching affects a call, for its picture: the part that broke the prefix, and the shared and cached tokens of each part."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NO_CACHING = CallCaching()
 
 
 def caching_of(reuse: PrefixReuse | None, calls: Calls) -> CallCaching:
-    """Return what the picture of a call says about caching; what was appended behind the history counts as history."""
+    """Return the caching shown in the picture of a call; items appended behind the history count as history."""
     if reuse is None:
         return CallCaching("Caching: the run does not have all of this request.")
     shared: dict[str | int, int] = {}

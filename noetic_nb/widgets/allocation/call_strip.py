@@ -20,7 +20,7 @@ BARS_PX: Final = STRIP_PX - 8
 
 
 def bar_of(calls: Calls, at: int) -> list[Any]:
-    """Return what a call adds to the strip: tokens sent, items left out, and the tokens of each part by its key."""
+    """Return the bar of a call in the strip: tokens sent, items left out, and the tokens of each part by its key."""
     return _bar_of(calls, range(at, at + 1))[1:]
 
 

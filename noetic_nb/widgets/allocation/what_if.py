@@ -1,4 +1,4 @@
-"""What would be sent with other budgets: a page's sliders, answered by the planner itself."""
+"""Plan a call again with other budgets: a page's sliders, answered by the planner itself."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _step(number: float) -> int:
 
 
 def what_if_data(request: RecordedRequest, calls: Calls, share: CallShare, asked: dict[str, Any]) -> dict[str, Any]:
-    """Return the picture of a call under other budgets, and what would be dropped or come back.
+    """Return the picture of a call under other budgets, with the items that would be dropped or come back.
 
     `asked` has ``budgets``, pairs of numbers by the place of the layer in `settings_of`, ``total`` and ``reserve``; None
     is no limit, what is left out stays as it was.

@@ -78,7 +78,7 @@ class Approval:
         self._always.clear()
 
     def ask_in(self, place: Place) -> Callable[[], None]:
-        """Ask in a place, such as a workbench, while it is shown; the newest of several. Returns what ends this."""
+        """Ask in a place, such as a workbench, while it is shown; the newest of several is used. Returns a function to end it."""
         held = weakref.ref(place)
         self._elsewhere.append(held)
         return lambda: self._elsewhere.remove(held) if held in self._elsewhere else None
@@ -122,7 +122,7 @@ class Approval:
 
 
 def question_words(name: str, args: Mapping[str, Any], question: str | None) -> tuple[str, str]:
-    """Return what is asked, and the call that it is about, without secrets.
+    """Return the question and the call that it is about, without secrets.
 
     Examples
     --------
@@ -221,7 +221,7 @@ class Question(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]
         self.close()
 
     def to_html(self) -> str:
-        """Return what was asked, what was answered and when, as HTML without scripts."""
+        """Return the question, the answer and its time as HTML without scripts."""
         asked, answered = self.times
         facts = [("Asked", asked), ("Call", self.call), ("Answer", self.outcome), ("Answered", answered)]
         rows = "".join(

@@ -1,1 +1,1 @@
-"""What all views share."""
+"""The parts that all views share."""

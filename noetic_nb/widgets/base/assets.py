@@ -113,7 +113,7 @@ def once_a_page(module: str, sheet: str, name: str) -> str:
 
 
 def joint_style(panels: Mapping[str, str], last: str) -> str:
-    """Return one style sheet of several views, each for what stands in the element with its ``data-panel`` only.
+    """Return one style sheet for several views; the rules of each apply only inside its ``data-panel`` element.
 
     Examples
     --------

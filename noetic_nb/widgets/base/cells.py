@@ -1,4 +1,4 @@
-"""One live view per cell: running a cell again closes what its last run opened, and forgets what it showed.
+"""One live view per cell: running a cell again closes the views its last run opened.
 
 A cell may open several views in one go; only those of an *earlier* run of the same cell are closed. Outside a notebook
 there are no cells and nothing is closed.
@@ -15,7 +15,7 @@ __all__ = ["Discardable", "current_cell", "drop_from_cell", "enter_cell", "has_p
 
 
 class Discardable(Protocol):
-    """What a cell opened."""
+    """A view that a cell opened."""
 
     def discard(self) -> None:
         """Undo the opening; nothing of it is shown any more."""
@@ -59,7 +59,7 @@ def current_cell() -> tuple[str, str] | None:
 
 
 def has_page() -> bool:
-    """Return whether a page shows what the running cell shows: front ends with one name its cell, programs that execute do not.
+    """Return whether a page shows the output of the running cell: front ends name the cell, plain programs do not.
 
     Examples
     --------
@@ -76,21 +76,21 @@ def _parent() -> dict[str, Any]:
 
 
 def enter_cell(view: Discardable) -> None:
-    """Note that the running cell opened `view`, and close what an earlier run of the cell left open."""
+    """Record that the running cell opened `view`, and close the views that an earlier run of the cell left open."""
     cell = _running_cell()
     if cell is not None:
         cell.opened.add(view)
 
 
 def hold_in_cell(shown: Discardable) -> None:
-    """Keep what the running cell shows until the cell runs again."""
+    """Keep a view that the running cell shows until the cell runs again."""
     cell = _running_cell()
     if cell is not None:
         cell.shown.append(shown)
 
 
 def drop_from_cell(shown: Discardable) -> None:
-    """Keep no longer what some cell shows: its view is closed."""
+    """Stop keeping a view that a cell shows: it is closed."""
     for cell in tuple(_open.values()):
         if shown in cell.shown:
             cell.shown.remove(shown)

@@ -56,7 +56,7 @@ class DisplayMixin:
 
     @property
     def static_id(self) -> str:
-        """What ties the live view to its static form on a page."""
+        """The id that ties the live view to its static form on a page."""
         if not self._id:
             self._id = uuid4().hex
         return self._id
@@ -158,7 +158,7 @@ class DisplayMixin:
             self._publish_at("post_run_cell")
 
     def drawn(self) -> None:
-        """Take the word of a page that it has drawn the live view: what waits for it is sent."""
+        """Handle a page's message that it has drawn the live view: waiting messages are sent."""
         if self._waits_for == "pre_run_cell":
             self.publish_static()
 

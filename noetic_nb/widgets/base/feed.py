@@ -1,4 +1,4 @@
-"""What one kind of view reads out of a run, and how the events of a moment get there. Knows nothing of widgets."""
+"""The readings of views: the data that one kind of view takes from a run, and how events reach it. Knows nothing of widgets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Place(NamedTuple):
 
 
 class Reader(Protocol):
-    """What a feed hands events to."""
+    """A receiver of the events of a feed."""
 
     @property
     def reads(self) -> frozenset[type[Any]] | None:
@@ -37,7 +37,7 @@ class Reader(Protocol):
 
 
 class Reading(ABC):
-    """What one kind of view reads out of a run: the base of all readings, and their defaults."""
+    """The data that one kind of view reads out of a run: the base of all readings, and their defaults."""
 
     reads: ClassVar[frozenset[type[Any]] | None] = None
     """The types of the events that `take` has a use for, None for all: most events of a long run are of no use to one view."""
@@ -54,13 +54,13 @@ class Reading(ABC):
 
     @abstractmethod
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
-        """Read one event; returns the message about what is new, None where nothing is."""
+        """Read one event; returns the message with the changes, None where nothing changed."""
 
     def begin(self) -> None:  # noqa: B027  # most have nothing to do
         """Bring the snapshot up to date: from now on pages follow, and each message of `take` is sent."""
 
     def answer(self, request: dict[str, Any]) -> Any:
-        """Answer what a page asks beyond the snapshot, as JSON data.
+        """Answer a request of a page beyond the snapshot, as JSON data.
 
         Raises `NoeticConfigError` for a request that cannot be answered, which the page shows.
         """
@@ -69,7 +69,7 @@ class Reading(ABC):
         )
 
     def asked_first(self) -> list[dict[str, Any]]:
-        """Return what a page asks as soon as it has the snapshot, so that the answers can go with it."""
+        """Return the requests that a page makes as soon as it has the snapshot, so that the answers can go with it."""
         return []
 
     def selected(self, fields: dict[str, Any]) -> dict[str, Any] | None:

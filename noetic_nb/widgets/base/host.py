@@ -17,7 +17,7 @@ __all__ = ["Host", "HostedMixin", "hosted_by", "is_hosted", "page_traits"]
 
 
 class Host(Protocol):
-    """What takes the messages of the views inside it."""
+    """The receiver of the messages of the views inside it."""
 
     def panel_sent(self, panel: str, content: dict[str, Any]) -> None:
         """Take a message of a view for its page."""
@@ -28,7 +28,7 @@ class Host(Protocol):
         ...
 
     def catch_up(self) -> None:
-        """Read what has happened, and hand it to the views."""
+        """Read the new events, and hand them to the views."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Say in one sentence what a page that runs in the browser cannot carry, and go on with the next cell.
+"""Say in one sentence which package a page that runs in the browser cannot load, and go on with the next cell.
 
 The site without a server names this file as what a kernel runs when it begins (``PYTHONSTARTUP``). A cell that needs pandas, a
 picture or a CEL condition then says so in place of a traceback and is no error: "Run All" goes on. What such a cell would have
@@ -60,7 +60,7 @@ def bound_names(code: str) -> tuple[set[str], set[str]]:
 
 
 class GoOnWithout:
-    """Prints a sentence for what is missing here; an IPython shell calls it with every error.
+    """Prints a sentence for a package that is missing here; an IPython shell calls it with every error.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class GoOnWithout:
         self._shell.set_custom_exc((Exception,), handle)
 
     def sentence_for(self, error: BaseException) -> str | None:
-        """Return what to say instead of a traceback, None for an error that is shown as ever."""
+        """Return the sentence to print instead of a traceback, None for an error that is shown as usual."""
         if isinstance(error, NameError) and error.name in self._gone:
             return f"`{error.name}` was not made here. {self._gone[error.name]}"
         return self._cause_of(error)

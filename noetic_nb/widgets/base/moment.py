@@ -80,7 +80,7 @@ class Moment:
         return last is None or where.turn <= last
 
     def shows(self, where: Where) -> bool:
-        """Return whether what happened here is drawn."""
+        """Return whether an event of this place is drawn."""
         if self.thread_id is not None and where.thread_id != self.thread_id:
             return False
         if self.turn is not None and where.turn != self.turn:

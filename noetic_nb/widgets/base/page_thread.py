@@ -78,7 +78,7 @@ class PageThread:
 
 
 def take_from_any_shell(comm: Any) -> None:
-    """Let a kernel take what a page sends by a comm on the shell that the page names, and not on the one that sent to it last.
+    """Let a kernel take a comm message of a page on the shell that the page names, not on the shell used last.
 
     ipykernel 7.4 hands a page's messages to the shell whose code last used the comm, since that may wait for the answer. What an
     agent's cell had a view send would bind its page to the main shell, where a click waits for the end of the cell. Messages

@@ -1,4 +1,4 @@
-"""When views read what has happened: beside the agent, a little at a time while it works, the rest as soon as it waits.
+"""Schedule the reading of events: beside the agent, a little at a time while it works, the rest as soon as it waits.
 
 An event only tells that there is news. One thread reads it, for all views of a kernel: some 1 % of the time while
 others keep the processor busy, and without a pause once they do not. Whoever asks a view for something reads first what it has
@@ -55,7 +55,7 @@ class Stale(Protocol):
 
 
 class Readings:
-    """Reads what is stale, one after the other, in one thread that is started for it and ends when it is idle."""
+    """Reads stale views one after the other, in one thread that starts when it is needed and ends when it is idle."""
 
     def __init__(self, *, idle_s: float = IDLE_S, has_threads: bool = True) -> None:
         self.has_threads = has_threads
@@ -131,7 +131,7 @@ class Follows(Protocol):
         ...
 
     def read_some(self, until: float) -> bool:
-        """Read what was taken, as `Stale`."""
+        """Read some of the pending events, as `Stale`."""
         ...
 
     def catch_up(self) -> None:
@@ -177,7 +177,7 @@ class Follower:
         self._joining = threading.Lock()
 
     def join(self, view: Follows, take: Callable[[RunEvent], None]) -> Callable[[], object]:
-        """Hand a view the events to come, until it is gone; returns what ends that, which may be repeated."""
+        """Send a view all future events until it is gone; returns a function that ends this, which may be called again."""
         entry = (weakref.ref(view), weakref.WeakMethod(take))
         with self._joining:
             with self._lock:
@@ -251,7 +251,7 @@ _MAKING: Final = threading.Lock()
 
 
 def follower_of(run: Any) -> Follower:
-    """Return what follows a run, one for all its views; it is there as long as one of them is."""
+    """Return the follower of a run, one for all its views; it lives as long as one of them does."""
     with _MAKING:
         found = _FOLLOWERS.get(id(run))
         if found is None or found.run is not run:

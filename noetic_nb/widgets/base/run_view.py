@@ -1,4 +1,4 @@
-"""What all live views of a run share: they follow it, send what is new, answer pages, and leave a static form behind.
+"""The base of all live views of a run: they follow it, send changes, answer pages, and leave a static form behind.
 
 An event is read a moment after it happened, beside the agent; whoever asks a view for something finds it up to date.
 
@@ -168,11 +168,11 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
         return state
 
     def _begin(self) -> None:
-        """Make the snapshot of what has been read."""
+        """Make the snapshot of the events read so far."""
         self.reading.begin()
 
     def to_frame(self) -> Any:
-        """Return what is shown as a table.
+        """Return the content of the view as a table.
 
         Returns
         -------
@@ -182,7 +182,7 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
         return self.moment.rows(self.run.to_frame(self.table))
 
     def to_html(self) -> str:
-        """Return the view as HTML without scripts: what a page shows that has no kernel and no network."""
+        """Return the view as HTML without scripts, for a page without a kernel and a network."""
         with self.up_to_date():
             return static_frame(self.reading.to_html(), self._css, "".join(self.scripts[-1:]))
 
@@ -209,13 +209,13 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
         self._unread.append(event)
 
     def catch_up(self) -> None:
-        """Read now what has happened and was not read yet."""
+        """Read all events now that were not read yet."""
         if self._is_made:
             with self.up_to_date():
                 pass
 
     def look(self) -> None:
-        """Catch up, but where another thread does something long: whoever looks does not wait for an answer to a page."""
+        """Catch up, unless another thread works for long: the caller does not wait for an answer to a page."""
         if self._is_made and self._reading_lock.acquire(blocking=self._is_reading):
             try:
                 self.catch_up()
@@ -224,7 +224,7 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
 
     @contextmanager
     def up_to_date(self) -> Iterator[None]:
-        """Read all that has happened; nothing is read meanwhile, and what comes waits."""
+        """Read all events so far; nothing is read inside the block, and new events wait."""
         if self.host is not None:  # with which what it reads waits
             self.host.catch_up()
         try:

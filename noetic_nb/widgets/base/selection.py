@@ -1,4 +1,4 @@
-"""What someone points at: one call, turn, item or decision, shared by all views that were given the same selection."""
+"""A selection: one call, turn, item or decision, shared by all views that were given the same selection."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Selection:
         item: int | None = None,
         decision: int | None = None,
     ) -> None:
-        """Choose, all fields at once: those that are not named become None. Everyone who observes is called.
+        """Select all fields at once: those that are not named become None. Every observer is called.
 
         Raises
         ------
@@ -97,7 +97,7 @@ class Selection:
             observer(self.fields)
 
     def observe(self, observer: Observer) -> Callable[[], None]:
-        """Call a function with the fields at each choice; returns what ends this, which may be repeated."""
+        """Call a function with the fields at each selection; returns a function that ends this, which may be called again."""
 
         def relay(fields: dict[str, Any]) -> object:  # one a subscription: the same function may observe twice
             return observer(fields)

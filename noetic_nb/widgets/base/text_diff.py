@@ -1,4 +1,4 @@
-"""What differs between two texts, word by word: one drawing for the states of layers and for two runs side by side."""
+"""The differences between two texts, word by word: one drawing for the states of layers and for two runs side by side."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _ends(text: str) -> str:
 
 
 def parts_html(parts: Parts) -> str:
-    """Return parts as HTML: what was removed and added as such, for screen readers, too.
+    """Return parts as HTML, with removed and added text marked for screen readers, too.
 
     Examples
     --------

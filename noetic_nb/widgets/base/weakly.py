@@ -19,7 +19,7 @@ _connected: weakref.WeakSet[Any] = weakref.WeakSet()
 def subscribe_weakly(
     subscribe: Callable[[Callable[[Any], None]], Callable[[], None]], method: Any
 ) -> Callable[[], object]:
-    """Subscribe a method without keeping its object alive; returns what ends it, as does the end of the object.
+    """Subscribe a method without keeping its object alive; returns a function that ends it, as does the end of the object.
 
     Examples
     --------

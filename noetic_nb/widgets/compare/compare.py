@@ -24,7 +24,7 @@ __all__ = ["Compare"]
 
 
 class Compare(RunView):
-    """Show what differs between two runs, turn by turn: prompts, requests, decisions, tools, tokens, cost, replies.
+    """Show the differences between two runs, turn by turn: prompts, requests, decisions, tools, tokens, cost, replies.
 
     Both runs may grow. Two lists of runs are compared in pairs, as they are now: mean differences with their intervals.
 
@@ -132,7 +132,7 @@ class Compare(RunView):
             self._fail(exc)
 
     def to_frame(self) -> Any:
-        """Return what is compared as a table.
+        """Return the compared values as a table.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""The static forms of two runs side by side: what they come to, and the first differences."""
+"""The static forms of two runs side by side: their totals, and the first differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the view of two runs reads out of them: their sums and how many turns they have; pairs where the page asks."""
+"""Read two runs for their comparison: totals and the number of turns; pairs are read when the page asks."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class CompareReading(Reading):
         return {"type": "grown", "news": self.snapshot["news"], "totals": self.snapshot["totals"]}
 
     def begin(self) -> None:
-        """Add up what both runs come to: from now on pages follow."""
+        """Add up the totals of both runs: from now on pages follow."""
         self._is_followed = True
         self.snapshot["totals"] = total_rows(*self.sides)
 
@@ -149,7 +149,7 @@ def number_text(value: float | None) -> str:
 
 
 def total_rows(a: Side, b: Side) -> list[list[str]]:
-    """Return what both runs come to: name, both sums, and by how much the second is more."""
+    """Return the totals of both runs: name, both sums, and by how much the second is more."""
     rows = []
     for name in TOTALS:
         one, other = a.totals[name], b.totals[name]

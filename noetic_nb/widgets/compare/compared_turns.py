@@ -1,4 +1,4 @@
-"""Two runs turn by turn, compared as far as someone looks: which turns belong together, and what differs in a pair."""
+"""Two runs turn by turn, compared as far as a reader looks: the turns that belong together, and the differences in a pair."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Pair: TypeAlias = tuple[TurnPart | None, TurnPart | None]
 
 
 class Side:
-    """The turns of one run so far, and what they come to."""
+    """The turns of one run so far, and their totals."""
 
     def __init__(self) -> None:
         self.turns: list[TurnPart] = []
@@ -152,7 +152,7 @@ class ComparedTurns:
         return known[2]
 
     def differing(self, at: int) -> list[Row]:
-        """Return what differs in a pair."""
+        """Return the differences in a pair."""
         return [row for row in self.rows(at) if row[1] != row[2]]
 
     def stop_after(self, start: int) -> int:

@@ -22,7 +22,7 @@ HEADS: Final = ("Metric", "Mean of a", "Mean of b", "b − a", f"{100 * CONFIDEN
 
 
 class PairedReading(Reading):
-    """What two lists of runs differ in; nothing of it changes any more.
+    """The differences between two lists of runs, which change no more.
 
     Parameters
     ----------

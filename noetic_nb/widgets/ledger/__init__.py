@@ -1,1 +1,1 @@
-"""The view of what steering decided."""
+"""The view of steering decisions."""

@@ -1,4 +1,4 @@
-"""What people read of a decision: the texts of its row, and everything about it.
+"""The texts of a decision: those of its row, and its details.
 
 Arguments and answers are redacted as a whole before they are cut, since half a credential does not look like one.
 """
@@ -44,7 +44,7 @@ _AROUND: Final = 60
 
 
 def answer_text(answer: ModelCalled | None) -> str:
-    """Return what a response says, as rules are given it."""
+    """Return the text of a response, as rules are given it."""
     return "" if answer is None else response_text(answer.items)
 
 

@@ -1,4 +1,4 @@
-"""What steering decided, as a table: the live view of the ledger.
+"""The decisions of steering as a table: the live view of the ledger.
 
 It opens on what is not an allow; runs of allows are one line that opens. Searching and filtering happen in the kernel, over
 all decisions, and a page gets one page of them at a time.
@@ -28,7 +28,7 @@ __all__ = ["Ledger"]
 
 
 class Ledger(RunView):
-    """Show what steering decided, newest first.
+    """Show the decisions of steering, newest first.
 
     Denials, guidance, questions and faults are rows; consecutive allows are one line that opens. The page searches and filters
     all decisions, and shows everything about the one that is chosen.

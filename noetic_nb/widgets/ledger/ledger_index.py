@@ -1,4 +1,4 @@
-"""The decisions of a run, found by what they decided, about what, and by their words. Knows nothing of pages.
+"""The decisions of a run, searchable by action, subject and words. Knows nothing of pages.
 
 Nothing is made text before it is asked for: a run of ten thousand turns is read in the time it takes to look at its events.
 """
@@ -32,7 +32,7 @@ FACETS: Final = ("chip", "action", "outcome", "point", "tool", "rule", "thread")
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One decision, or the error of rules that could not decide, with what the run says around it."""
+    """One decision, or the error of rules that could not decide, with its context in the run."""
 
     at: int
     """Its place among the entries."""
@@ -79,7 +79,7 @@ class Entry:
 
     @property
     def chips(self) -> list[str]:
-        """What it counts as: its action, and whether a rule failed or nobody enforced it."""
+        """Its labels: its action, and whether a rule failed or nobody enforced it."""
         names = [self.action]
         if self.is_faulty:
             names.append(FAULTS)
@@ -97,7 +97,7 @@ class Entry:
         return *named, event.rule_ids, event.faults
 
     def facets(self) -> Iterator[tuple[str, str]]:
-        """Yield what it is found by."""
+        """Yield its search terms."""
         event = self.event
         for chip in self.chips:
             yield "chip", chip
@@ -129,7 +129,7 @@ Line: TypeAlias = Entry | Fold
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which decisions are wanted; what is empty asks for nothing.
+    """A filter of decisions; an empty field filters nothing.
 
     Examples
     --------
@@ -149,7 +149,7 @@ class Filter:
 
     @classmethod
     def of(cls, request: Mapping[str, Any]) -> Filter:
-        """Read what a page asks for.
+        """Read the filter that a page asks for.
 
         Raises `NoeticConfigError` ``INVALID_FILTER``.
         """
@@ -174,7 +174,7 @@ class Filter:
 
     @property
     def folds(self) -> bool:
-        """Whether allows are folded: not for those who look for words, or for allows."""
+        """Whether allows are folded: not for a search by words, or for allows."""
         return not self.words and "allow" not in self.chips and self.within is None
 
 

@@ -82,7 +82,7 @@ class LedgerPicture:
         self.note = note
 
     def headline(self) -> str:
-        """Return the decisions by what they count as, in one line."""
+        """Return the number of decisions of each label, in one line."""
         total = len(self.index.entries)
         counts = ", ".join([f"{number:,} {name}" for name, number in sorted(self.index.counts("chip"))])
         return f"{total:,} decision{'' if total == 1 else 's'}: {counts}"

@@ -1,4 +1,4 @@
-"""What the ledger reads out of a run: the newest lines for the page, everything else where the page asks for it."""
+"""Read the ledger out of a run: the newest lines for the page, everything else when the page asks for it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What layers know, turn after turn, as a view."""
+"""The view of the states of layers, turn after turn."""

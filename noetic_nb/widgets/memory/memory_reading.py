@@ -1,4 +1,4 @@
-"""What the view of memory reads out of a run: counts for the page, everything else where the page asks for it."""
+"""Read the states of layers out of a run: counts for the page, everything else when the page asks for it."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class MemoryReading(Reading):
         return [plain(track.layer_id), thread, len(track.writes), len(track.changes), last, len(track.flows)]
 
     def _first(self) -> int:
-        """Return the place of the track that is shown where nobody chose one: it stays what it was."""
+        """Return the place of the track that is shown where none was chosen: it stays the same."""
         at: int = self.snapshot["first"]
         if at >= 0 and self._is_wanted(self.index.tracks[at]) and self.index.tracks[at].writes:
             return at
@@ -136,7 +136,7 @@ class MemoryReading(Reading):
         return self.index.tracks[at] if at >= 0 else None
 
     def answer(self, request: dict[str, Any]) -> Any:
-        """Answer ``writes``, ``change``, ``flows``, and what edits: ``edit``, ``save``, ``rewind``.
+        """Answer ``writes``, ``change``, ``flows``, and the requests that edit: ``edit``, ``save``, ``rewind``.
 
         Raises `NoeticConfigError` ``UNKNOWN_REQUEST``, or ``NOT_EDITABLE`` where no harness is known.
         """
@@ -204,7 +204,7 @@ class MemoryReading(Reading):
         return detail
 
     def selected(self, fields: dict[str, Any]) -> dict[str, Any] | None:
-        """Take a choice; the page asks for what belongs to it."""
+        """Handle a selection; the page asks for the data that belongs to it."""
         return None
 
     def to_html(self) -> str:
@@ -217,7 +217,7 @@ class MemoryReading(Reading):
 
 
 def base_of(track: Track, write: Write, against: Any) -> tuple[Write | None, str, str]:
-    """Return what a write is compared with, its name, and what is said where there is none.
+    """Return the state that a write is compared with, its name, and the text shown where there is none.
 
     `against` is ``"turn"`` for the end of the turn before, the number of a turn for the end of that, and the write before else.
     """

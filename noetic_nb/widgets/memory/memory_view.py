@@ -1,4 +1,4 @@
-"""What layers know, turn after turn: a live view, from which the states of a live harness can be edited."""
+"""The states of layers, turn after turn: a live view, from which the states of a live harness can be edited."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ log = safe_logger(__name__)
 
 
 class MemoryView(RunView):
-    """Show the state of each layer over time: what each write changed, and what children were given and brought back.
+    """Show the state of each layer over time: the changes of each write, and the states given to and returned by children.
 
     With a live harness, states can be edited and turns be gone back to, by its own ``harness.memory(thread_id)``.
 
@@ -144,7 +144,7 @@ class MemoryView(RunView):
         return pandas.DataFrame(rows, columns=_COLUMNS)
 
     def difference(self, layer: str, turn: int, *, against: int | None = None, thread_id: str | None = None) -> Any:
-        """Return what differs between the states of a layer at the ends of two turns.
+        """Return the differences between the states of a layer at the ends of two turns.
 
         Parameters
         ----------
@@ -214,7 +214,7 @@ class MemoryView(RunView):
     # -- editing --------------------------------------------------------------------------------------------------
 
     def _begin_edit(self, request: dict[str, Any]) -> None:
-        """Begin what a page asked, in the loop of the harness; its outcome is a message of its own."""
+        """Begin an edit that a page asked for, in the loop of the harness; its outcome is a message of its own."""
         work = self._edit(request)
         if self._loop is None or not self._loop.is_running():
             run_sync(work)

@@ -1,4 +1,4 @@
-"""What differs between two states of a layer: keys and items that were added, removed or changed. Pure data."""
+"""The differences between two states of a layer: keys and items that were added, removed or changed. Pure data."""
 
 from __future__ import annotations
 

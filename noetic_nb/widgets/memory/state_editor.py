@@ -1,4 +1,4 @@
-"""Editing the states of a live harness: what a person sees is what is replaced, or nothing is."""
+"""Edit the states of a live harness: a state is replaced only if it is still the state that was shown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run says of the states of layers: who wrote what, and what children were given. Knows nothing of pages."""
+"""The states of layers in a run: each write with its author, and the states given to children. Knows nothing of pages."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Write:
 
 @dataclass(slots=True, eq=False)
 class Flow:
-    """What a child got of a layer, and what came of it."""
+    """The state of a layer that a child was given, and its outcome."""
 
     layer_id: str
     started: ChildStarted

@@ -1,4 +1,4 @@
-"""What people read of the states of layers: rows, differences, whole states. Secrets go before anything is compared."""
+"""The texts of the states of layers: rows, differences, whole states. Secrets are removed before anything is compared."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _BY: Final = {
 
 
 def by_words(hook: str) -> str:
-    """Return who wrote a state, in words.
+    """Return the name of the hook that wrote a state, in words.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def shown_state(state: Any, length: int = COMPARED) -> tuple[Any, bool]:
 
 
 def difference(before: Any, after: Any, length: int = COMPARED) -> tuple[list[Change], bool]:
-    """Return what differs between two states without their secrets, and whether one of them was cut."""
+    """Return the differences between two states without their secrets, and whether one of them was cut."""
     (old, old_cut), (new, new_cut) = shown_state(before, length), shown_state(after, length)
     return state_diff(old, new), old_cut or new_cut
 
@@ -88,7 +88,7 @@ def counts_of(write: Write) -> tuple[int, int, int] | None:
 
 
 def count_words(write: Write) -> str:
-    """Return what a write did to the state, in a few signs."""
+    """Return the changes of a write as counts, in a few signs."""
     if write.last is None:
         return "given" if write.is_child else "first recorded"
     if not write.changed:
@@ -158,7 +158,7 @@ def _value(value: Any) -> str:
 
 
 def flow_row(flow: Flow) -> dict[str, Any]:
-    """Return what a child was given of a layer, and what came back."""
+    """Return the state of a layer that a child was given, and the state that came back."""
     started = flow.started
     if flow.dropped:
         given = "nothing: its step drops the layer"

@@ -49,7 +49,7 @@ class _Attempt:
 
 
 class LiveTrial(Generic[T]):
-    """Runs the newest of the works it is given in a thread, and reports what became of it.
+    """Runs the newest of the jobs it is given in a thread, and reports the outcome.
 
     ``report(result, error)`` is called in that thread, but not for work that was given up for newer work. A cell that keeps
     the kernel busy delays nothing. Typing must rest for `pause_s` seconds; the work may take `limit_s`.
@@ -103,7 +103,7 @@ class LiveTrial(Generic[T]):
             self._try(attempt, work, first)
 
     def cancel(self) -> None:
-        """Give up what is waiting or running."""
+        """Cancel the job that is waiting or running."""
         with self._lock:
             attempt, self._attempt = self._attempt, None
         if attempt is not None:

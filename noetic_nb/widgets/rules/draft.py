@@ -1,4 +1,4 @@
-"""A rule as the fields of an editor, and back. What the fields hold is checked where rules are checked, not here."""
+"""A rule as the fields of an editor, and back. The fields are checked where rules are checked, not here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TEMPLATE: Final = 'def {name}(call):\n    if call.tool_name == "...":\n        
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What the fields of one rule hold, all as text."""
+    """The contents of the fields of one rule, all as text."""
 
     form: str
     values: Mapping[str, str] = field(default_factory=dict)
@@ -59,7 +59,7 @@ def form_of(rule: SteeringRule) -> str:
 
 
 def draft_of(rule: SteeringRule) -> Draft:
-    """Return what an editor shows of a rule.
+    """Return a rule as an editor shows it.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Drafts tried on what was recorded: what they would change beside an editor, and the calls that a new version must stand.
+"""Drafts tried on recorded runs: the changes shown beside an editor, and the calls that a new version must handle.
 
 A draft is tried again after each pause in typing. A Python draft is run for this; one that does more than decide (writes a
 file, uses the network) is not run until someone presses Try.
@@ -57,7 +57,7 @@ class DraftTrial:
         self._recorded: _Recorded | None = None
 
     def try_later(self, rule: SteeringRule, draft: Draft, *, even_if_impure: bool = False) -> None:
-        """Try a draft after a pause, in place of what was to be tried before."""
+        """Try a draft after a pause, in place of an earlier draft that still waits."""
         # Compiling a Python text runs what stands beside its function, so text that acts is stopped before that.
         acts = [] if draft.form != "python" or even_if_impure else _acts(rule, draft.text)
         if acts:
@@ -77,11 +77,11 @@ class DraftTrial:
         self._live.later(work, first=lambda: self._read(rules))
 
     def cancel(self) -> None:
-        """Give up what is being tried."""
+        """Cancel the current trial."""
         self._live.cancel()
 
     def _read(self, rules: RuleSnapshot) -> float:
-        """Read what was recorded, and evaluate the rules in force; returns how long all of it may take a draft, in seconds."""
+        """Read the recorded calls, and evaluate the rules in force; returns how long all of it may take a draft, in seconds."""
         # This is the slow part of a first trial; typing does not change it.
         sizes = tuple([len(run.events) for run in self._runs])
         if self._recorded is None or self._recorded.sizes != sizes:
@@ -98,7 +98,7 @@ class DraftTrial:
 
 
 class _Recorded:
-    """What was recorded, ready for one draft after another."""
+    """The recorded calls, ready for one draft after another."""
 
     def __init__(self, runs: Sequence[Run], sizes: tuple[int, ...], outcome: Outcome) -> None:
         self.sizes = sizes
@@ -121,7 +121,7 @@ class _Recorded:
         return S_PER_CALL * len(self._trials.calls)
 
     def data(self, rules: RuleSnapshot, candidate: SteeringRule, stop: Callable[[], bool]) -> dict[str, Any]:
-        """Return what a draft changes, as a page shows it."""
+        """Return the changes of a draft, as a page shows them."""
         diff = self._trials.diff(rules, candidate, stop=stop)
         assert self._before is not None
         before = self._before[1]
@@ -132,7 +132,7 @@ class _Recorded:
 
 
 def _acts(rule: SteeringRule, text: str) -> list[str]:
-    """Return what a text does beside deciding; its top level counts, because compiling runs it."""
+    """Return the side effects of a text; its top level counts, because compiling runs it."""
     import ast
 
     found = read_rule(rule.model_copy(update={"source": text, "predicate": rule.predicate or print})).impure
@@ -164,7 +164,7 @@ def sample_calls(runs: Sequence[Run], rule: SteeringRule) -> tuple[RecordedCall,
 
 
 def check_draft(rule: SteeringRule, calls: Sequence[RecordedCall]) -> None:
-    """Evaluate a rule on recorded calls, whatever its form; its judge, if it has one, is not consulted.
+    """Evaluate a rule on recorded calls, of any form; its judge, if it has one, is not consulted.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What an editor of rules knows: the book as a table, the rule that is chosen, what its fields hold, and what came of it.
+"""The data of an editor of rules: the book as a table, the chosen rule, the contents of its fields, and the last outcome.
 
 Nothing here knows of widgets. What pages must learn is collected in `news`, a part of the snapshot at a time.
 """
@@ -126,7 +126,7 @@ class EditorReading(Reading):
         return {"type": "hits", "axis": axis, "rows": new}
 
     def begin(self) -> None:
-        """Draw the hits and offer the names of what was read: from now on pages follow."""
+        """Draw the hits and offer the recorded names: from now on pages follow."""
         self._is_followed = True
         self._put_rules()
         self._put("offered", self._offers())
@@ -154,7 +154,7 @@ class EditorReading(Reading):
     # What someone does, in a page or by the methods of the editor.
 
     def answer(self, request: dict[str, Any]) -> Any:
-        """Do what a page asks; see the methods of the same names."""
+        """Carry out a request of a page; see the methods of the same names."""
         match request:
             case {"do": "typed", "rule_id": rule_id, "generation": generation, "at": at, "values": dict(values)}:
                 # What was typed into a text that was replaced since belongs to no rule any more. What was sent before a page
@@ -191,7 +191,7 @@ class EditorReading(Reading):
         return None
 
     def choose(self, rule_id: str | None) -> None:
-        """Show another rule; what was typed and not applied is dropped."""
+        """Show another rule; text that was typed and not applied is dropped."""
         self.chosen = rule_id
         rule = None if rule_id is None else self.rulebook[rule_id]
         self.notify("plain", "")
@@ -202,7 +202,7 @@ class EditorReading(Reading):
         self._put_versions()
 
     def typed(self, values: Mapping[str, object]) -> None:
-        """Take what some fields hold now, and try it after a pause."""
+        """Store the contents of some fields, and try them after a pause."""
         rule = self._rule()
         if rule is None or self.draft is None:
             return
@@ -226,7 +226,7 @@ class EditorReading(Reading):
         return self.apply_to(self.chosen, self.draft)
 
     def apply_to(self, rule_id: str, draft: Draft) -> bool:
-        """Put what the fields held in place of a rule, whatever was typed or chosen since."""
+        """Put the contents of the fields in place of a rule, even where other text was typed or chosen since."""
         if rule_id not in self.rulebook:
             self.notify("bad", f"Not applied. {plain(rule_id)} was removed meanwhile; undo brings it back.")
             return False
@@ -280,13 +280,13 @@ class EditorReading(Reading):
         self.notify("bad", text, **place)
 
     def trial_done(self, data: dict[str, Any], error: NoeticConfigError | None) -> None:
-        """Show what came of a trial."""
+        """Show the outcome of a trial."""
         self._put("trial", data)
         if error is not None and self.draft is not None:
             self.failed(error, self.draft)
 
     def try_now(self) -> None:
-        """Try the draft on the recorded runs, whatever it does beside deciding."""
+        """Try the draft on the recorded runs, even where it has side effects."""
         rule = self._rule()
         if self.trial is not None and rule is not None and self.draft is not None:
             self.trial.try_later(rule, self.draft, even_if_impure=True)
@@ -354,7 +354,7 @@ class EditorReading(Reading):
         return {"exists": False}
 
     def notify(self, mood: str, text: str, **more: Any) -> None:
-        """Say what came of something; `mood` is ``good``, ``bad`` or ``plain``."""
+        """Show a message; `mood` is ``good``, ``bad`` or ``plain``."""
         self._put("notice", {"mood": mood, "text": text, **more})
 
     def to_html(self) -> str:
@@ -369,7 +369,7 @@ class EditorReading(Reading):
         return self.rulebook[self.chosen] if self.chosen is not None and self.chosen in self.rulebook else None
 
     def _show(self, rule: SteeringRule | None, *, forced: bool) -> None:
-        """Show a rule in the fields; what a page typed meanwhile is kept unless `forced`."""
+        """Show a rule in the fields; text that a page typed meanwhile is kept unless `forced`."""
         if forced:
             self._generation += 1
         self.draft = self._shown = None if rule is None else draft_of(rule)

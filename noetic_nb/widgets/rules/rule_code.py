@@ -1,4 +1,4 @@
-"""Rules as Python code that makes them: what "Copy as code" puts on the clipboard."""
+"""Rules as Python code that makes them: the text that "Copy as code" puts on the clipboard."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _python(rule: SteeringRule) -> str:
 
 
 def _function(source: str | None) -> tuple[str, str, str, str] | None:
-    """Return what stands before the one function of a text, the function without its decorators, its name, and the rest."""
+    """Return the text before the only function of a text, the function without its decorators, its name, and the rest."""
     try:
         body = ast.parse(source or "").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):

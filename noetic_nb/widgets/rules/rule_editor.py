@@ -1,4 +1,4 @@
-"""Edit the rules of a rule book while an agent runs, and see while typing what an edit would have changed.
+"""Edit the rules of a rule book while an agent runs, and see the effect of an edit while typing.
 
 The editor only shows; compiling, trying and replacing a rule is the rule book's work. A draft that fails there leaves the
 last good version in force and the text in the editor, with the place that failed.
@@ -32,7 +32,7 @@ __all__ = ["RuleEditor"]
 
 
 class Notice(NamedTuple):
-    """What came of the last thing that someone did."""
+    """The outcome of the last action in the editor."""
 
     mood: str
     """``good``, ``bad`` or ``plain``."""
@@ -43,7 +43,7 @@ class Notice(NamedTuple):
 
 
 class RuleEditor(RunView):
-    r"""List the rules of a rule book, edit one, see what the edit would have changed, and apply it.
+    r"""List the rules of a rule book, edit one, see the effect of the edit on recorded runs, and apply it.
 
     Parameters
     ----------
@@ -138,19 +138,19 @@ class RuleEditor(RunView):
 
     @property
     def values(self) -> dict[str, str]:
-        """What the fields hold."""
+        """The contents of the fields."""
         draft = self.reading.draft
         return {} if draft is None else dict(draft.values)
 
     @property
     def notice(self) -> Notice:
-        """What came of the last thing that someone did."""
+        """The outcome of the last action in the editor."""
         notice = self.reading.snapshot["notice"]
         return Notice(notice["mood"], notice["text"], notice.get("line"), notice.get("column"))
 
     @property
     def trial(self) -> dict[str, Any] | None:
-        """What the last trial found, as the page shows it; None without runs."""
+        """The findings of the last trial, as the page shows them; None without runs."""
         found: dict[str, Any] | None = self.reading.snapshot["trial"]
         return found
 
@@ -178,7 +178,7 @@ class RuleEditor(RunView):
             return self.reading.undo()
 
     def try_now(self) -> None:
-        """Try the draft on the recorded runs, whatever it does beside deciding."""
+        """Try the draft on the recorded runs, even where it has side effects."""
         with self._doing():
             self.reading.try_now()
 

@@ -1,4 +1,4 @@
-"""The fields of an editor, by the form of a rule: what each holds, how it is called, and where in a sentence it stands."""
+"""The fields of an editor, by the form of a rule: the content of each, its label, and its place in a sentence."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def fields_of(form: str) -> tuple[Field, ...]:
 
 
 def as_text(value: object, field: str) -> str:
-    """Return what a page sent for a field as text.
+    """Return a value that a page sent for a field as text.
 
     Raises `NoeticConfigError` ``INVALID_FIELD`` for anything else.
     """

@@ -94,7 +94,7 @@ class RuleHits:
         return bars
 
     def axis(self) -> dict[str, int]:
-        """Return what all sparklines share: how many bars there is room for, and the turns that one stands for."""
+        """Return the axis that all sparklines share: the number of bars, and the turns in each bar."""
         return {"bars": (self.turns - 1) // self.per + 1, "per": self.per}
 
 

@@ -14,7 +14,7 @@ __all__ = ["save_book"]
 
 
 def save_book(rulebook: RuleBook, path: str | PathLike[str], *, overwrite: bool = False) -> str:
-    """Write a rule book to a rule file; returns what was written, in words.
+    """Write a rule book to a rule file; returns a sentence about the written file.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a trial shows: outcomes of runs under the rules in force and under the draft, and the decisions that differ."""
+"""The table of a trial: outcomes of runs under the rules in force and under the draft, and the decisions that differ."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def outcome_lines(before: Evaluation, after: Evaluation) -> list[dict[str, Any]]
 
 
 def place_of(run: Run, seq: int) -> dict[str, Any]:
-    """Return what a recorded call is to `Selection`: its thread, its turn, the model call it came from, and its decision.
+    """Return the fields of a `Selection` for a recorded call: its thread, its turn, its model call, and its decision.
 
     A run that was recorded without steering has no decision to point at.
     """

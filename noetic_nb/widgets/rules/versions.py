@@ -1,4 +1,4 @@
-"""The versions of a rule, out of the changes that its rule book keeps: what each was, how it differs, and restoring one."""
+"""The versions of a rule, from the changes that its rule book keeps: content, differences, and restoring one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGE_LENGTH: Final = 20_000
 
 
 def version_rows(rulebook: RuleBook, rule_id: str) -> list[dict[str, Any]]:
-    """Return the versions of one rule as a page needs them, newest first; what it was at the beginning is version 0.
+    """Return the versions of one rule as a page needs them, newest first; the first content is version 0.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def removed_rules(rulebook: RuleBook) -> list[dict[str, Any]]:
 
 
 def rule_at(rulebook: RuleBook, rule_id: str, version: int) -> SteeringRule:
-    """Return what a rule was at a version of its book; of one that was removed there, what it was before.
+    """Return a rule as of a version of its book; of one that was removed there, the rule before.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def rule_at(rulebook: RuleBook, rule_id: str, version: int) -> SteeringRule:
 
 
 def whole_text(rule: SteeringRule) -> str:
-    """Return all of a rule as text: what a Python rule has beside its source stands above it."""
+    """Return all of a rule as text; the fields beside the source of a Python rule come first."""
     if rule.source is None:
         return rule_text(rule)
     facts = [f"# {key}: {value}" for key, value in rule_data(rule).items() if key not in ("id", "python")]

@@ -1,1 +1,1 @@
-"""The view of what ran when."""
+"""The view of the spans of a run."""

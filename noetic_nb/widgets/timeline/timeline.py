@@ -1,4 +1,4 @@
-"""What ran when, inside of what, and beside what: the live view of a run's spans.
+"""The spans of a run over time, nested and in parallel: the live view.
 
 A page is sent the part that it shows, with one bar for spans that are too narrow to be told apart; so it costs as much to
 look at ten thousand spans as at a hundred.
@@ -90,7 +90,7 @@ class RunTimeline(RunView):
         self.observe(self._rescale, "scale")
 
     def to_frame(self) -> Any:
-        """Return what is shown as a table.
+        """Return the shown spans as a table.
 
         Returns
         -------

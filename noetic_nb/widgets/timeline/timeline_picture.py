@@ -142,7 +142,7 @@ def _bar(bar: Bar, y: float) -> str:
 
 
 def static_text(timeline: Timeline, empty: str) -> str:
-    """Return the timeline as plain text: what there was, what did not go well, and what took longest."""
+    """Return the timeline as plain text: the spans, the failures, and the slowest spans."""
     if not timeline.spans:
         return f"{TITLE}. {empty}"
     lines = [f"{TITLE}: {headline(timeline)}"]

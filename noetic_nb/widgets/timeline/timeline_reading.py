@@ -1,4 +1,4 @@
-"""What the timeline reads out of a run: the spans, of which a page is sent a window at a time."""
+"""Read the spans out of a run; a page is sent one window at a time."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class TimelineReading(Reading):
         return {"type": "grown", "total": self.snapshot["total"]} if self._is_followed else None
 
     def begin(self) -> None:
-        """Make the first picture: what comes later is asked for."""
+        """Make the first picture: a page asks for later changes."""
         self._is_followed = True
         self.snapshot["window"] = self._wire(self.windows.window(bins=FIRST_BINS, lanes=LANES))
         found = self.timeline.place_of(self.snapshot["selection"]) if self.snapshot.get("selection") else None

@@ -1,4 +1,4 @@
-"""What the timeline says: of the whole run, of one span, and as a table."""
+"""The texts of the timeline: of the whole run, of one span, and as a table."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def headline(timeline: Timeline) -> str:
 
 
 def span_line(span: Span) -> str:
-    """Return a span in one line: what it is, how long it took, and how it ended."""
+    """Return a span in one line: its name, how long it took, and how it ended."""
     kind = "" if span.kind == "turn" else f"{span.kind} "
     took = duration_text(span.duration_ms)
     said = ", ".join([text for text in (took, plain(span.status)) if text])
@@ -83,7 +83,7 @@ def problem_lines(timeline: Timeline) -> tuple[list[tuple[Span, str]], int]:
 
 
 def go_of(span: Span) -> dict[str, Any]:
-    """Return what other views are told when a span is chosen."""
+    """Return the selection that other views get when a span is chosen."""
     where = span.where
     return {
         "thread_id": sendable(where.thread_id),
@@ -109,7 +109,7 @@ _PART_LOOKS: Final = {
 
 
 def parts_of(turn: TurnParts) -> list[list[Any]]:
-    """Return where the time of a turn went, the most first: colour, percent, words, and what of it took longest by name.
+    """Return where the time of a turn went, largest first: colour, percent, words, and the slowest spans by name.
 
     Examples
     --------

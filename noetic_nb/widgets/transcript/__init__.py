@@ -1,1 +1,1 @@
-"""What one model call was sent, item by item, and what came of it."""
+"""The view of one model call: its request item by item, and its outcome."""

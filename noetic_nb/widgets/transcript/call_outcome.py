@@ -1,4 +1,4 @@
-"""What came of one model call, in the order in which it happened: its answer, its tool calls, and every decision about them."""
+"""The outcome of one model call, in order: its answer, its tool calls, and every decision about them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FINISHED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class OutcomeLine:
-    """One thing that happened: what it is, its heading, and its text."""
+    """One line of an outcome: its kind, its heading, and its text."""
 
     kind: str
     """``message`` (or another kind of item), ``call``, ``result``, ``steering``, ``regulator`` or ``fault``."""
@@ -78,12 +78,12 @@ def _duration(duration_ms: float) -> str:
 
 
 def previous_decisions(record: CallRecord) -> list[OutcomeLine]:
-    """Return what was decided since the call before, or the beginning of the execution."""
+    """Return the decisions since the call before, or since the beginning of the execution."""
     return list(_lines(record.before, set()))
 
 
 def outcome_lines(record: CallRecord) -> list[OutcomeLine]:
-    """Return the answer, then what was decided about it, then each tool call with what was decided and how it ended."""
+    """Return the answer with its decisions, then each tool call with its decisions and its result."""
     event = record.event
     lines = []
     if event.error:
@@ -106,7 +106,7 @@ def outcome_lines(record: CallRecord) -> list[OutcomeLine]:
 
 
 def _lines(outcomes: Iterable[tuple[int, Outcome]], asked: set[Any]) -> Iterator[OutcomeLine]:
-    """Yield outcomes with what was decided about a tool call behind its head; `asked` are the calls of the model."""
+    """Yield outcomes, with decisions about a tool call behind its head; `asked` are the calls of the model."""
     waiting: list[OutcomeLine] = []
     level = 0
     for seq, outcome in outcomes:

@@ -1,4 +1,4 @@
-"""What differs between the requests of two model calls."""
+"""The differences between the requests of two model calls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class DiffRow:
 
 
 def request_diff(rows: Sequence[RequestRow], others: Sequence[RequestRow]) -> list[DiffRow]:
-    """Return the rows of a request, each with what is different from another one, and between them what is gone.
+    """Return the rows of a request, each with its differences from another one, and the removed rows between them.
 
     An item is the same where it has the same id; without one, where origin, role and text are equal; and where only
     one text of the same layer, the system or the tools is left on both sides, it has changed. What was not sent in

@@ -1,4 +1,4 @@
-"""The request of one model call as rows: what was sent in its order, and in between what was not."""
+"""The request of one model call as rows: the sent items in their order, and between them the items left out."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class RequestRow:
 
 
 def unknown_of(request: RecordedRequest) -> str:
-    """Return in one sentence what the run does not have of a request; empty where it has all.
+    """Return in one sentence the parts of a request that the run does not have; empty where it has all.
 
     Examples
     --------
@@ -90,7 +90,7 @@ def unknown_of(request: RecordedRequest) -> str:
 
 
 def settings_of(request: RecordedRequest) -> str:
-    """Return what beside the items was sent, in one line: sampling, and a schema of the answer."""
+    """Return the settings sent beside the items, in one line: sampling, and a schema of the answer."""
     prepared = request.prepared
     if prepared is None:
         return ""
@@ -124,7 +124,7 @@ def budget_words(found: LeastBudget | None) -> str:
 
 
 def budget_parts(found: LeastBudget) -> tuple[float, str]:
-    """Return such a budget as a number, and what it is a budget of; what else is to be raised is in the latter.
+    """Return such a budget as a number, and its name with the other budgets to be raised.
 
     Examples
     --------
@@ -228,7 +228,7 @@ def _row(item: Item, origin: Any, names: Mapping[Any, str], **known: Any) -> Req
 
 
 def _absent(request: RecordedRequest, view: ViewAssembled) -> tuple[AbsentItem, ...]:
-    """Return what was not sent: as it is planned again, or else as far as the view says."""
+    """Return the items that were not sent: from planning the call again, or else as far as the view says."""
     if request.can_replan:
         return request.absent
     offers = [
@@ -255,7 +255,7 @@ def _absent(request: RecordedRequest, view: ViewAssembled) -> tuple[AbsentItem, 
 
 
 class _Absent:
-    """What was not sent, handed out in the places where it would have stood."""
+    """The items that were not sent, yielded at the places where they would have stood."""
 
     def __init__(self, request: RecordedRequest, view: ViewAssembled, names: Mapping[Any, str]) -> None:
         self._request, self._names = request, names

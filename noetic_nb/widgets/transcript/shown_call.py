@@ -84,7 +84,7 @@ def title_of(record: CallRecord) -> str:
 
 @dataclass(slots=True)
 class ShownCall:
-    """The rows of one call, compared with another where wanted, and what came of it."""
+    """The rows of one call, compared with another where wanted, and its outcome."""
 
     record: CallRecord
     request: RecordedRequest
@@ -98,22 +98,22 @@ class ShownCall:
 
     @property
     def settings(self) -> str:
-        """What beside the items was sent, in one line."""
+        """The settings that were sent beside the items, in one line."""
         return plain(settings_of(self.request), TEXT_LENGTH)
 
     @property
     def unknown(self) -> str:
-        """What is not known of the request, in one sentence."""
+        """The unknown parts of the request, in one sentence."""
         return unknown_of(self.request)
 
     @property
     def before(self) -> list[OutcomeLine]:
-        """What was decided before the request."""
+        """The decisions before the request."""
         return self._outcome[0]
 
     @property
     def outcome(self) -> list[OutcomeLine]:
-        """What came of it."""
+        """The outcome of the call."""
         return self._outcome[1]
 
     @property
@@ -156,7 +156,7 @@ class ShownCall:
         return next((at for at, found in enumerate(self.rows) if found.own and found.row.position == position), -1)
 
     def entries(self, *, only_changes: bool = False, unfolded: Collection[int] = ()) -> list[Entry]:
-        """Return what is listed: rows, and folded runs of rows of one kind.
+        """Return the listed entries: rows, and folded runs of rows of one kind.
 
         `only_changes` folds what is the same in both requests; `unfolded` are the first places of runs that are open.
         """
@@ -255,7 +255,7 @@ class ShownCall:
         return self.budgets[key]
 
     def remedy(self, at: int) -> str:
-        """Return that in a sentence; empty for what was sent, and where nobody knows it."""
+        """Return that in a sentence; empty for items that were sent, and where it is not known."""
         found = self.rows[at]
         return budget_words(self.budget(at)) if found.own and found.row.absent is not None else ""
 
@@ -269,7 +269,7 @@ class ShownCall:
         return f"{CHANGE_MARKS[change]} {change}" if change else ""
 
     def outcome_data(self, key: str, line: OutcomeLine) -> dict[str, Any]:
-        """Return one line of what came of the call as a page draws it."""
+        """Return one line of the outcome of the call as a page draws it."""
         text, more = folded(line.text)
         return {
             "key": key,
@@ -284,7 +284,7 @@ class ShownCall:
         }
 
     def text_of(self, key: object) -> str | None:
-        """Return all of a text by its key: of a row, of what it was (``w3``), or of an outcome; None for another key."""
+        """Return all of a text by its key: of a row, of its other version (``w3``), or of an outcome; None for another key."""
         if isinstance(key, int) and not isinstance(key, bool) and 0 <= key < len(self.rows):
             row = self.rows[key].row
             return plain(row.whole or row.text, FULL_LENGTH)

@@ -1,4 +1,4 @@
-"""What exactly a model call was sent, item by item, and what came of it: the live view of requests."""
+"""The exact request of a model call, item by item, and its outcome: the live view of requests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COLUMNS: Final = {
 
 
 class Transcript(RunView):
-    """Show exactly what a model call was sent, item by item, and what came of it.
+    """Show exactly the request that a model call sent, item by item, and its outcome.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a transcript shows of a run: a light index of all model calls, and each in full when it is asked for."""
+"""Read the model calls out of a run: a light index of all, and each in full when it is asked for."""
 
 from __future__ import annotations
 
@@ -284,7 +284,7 @@ class TranscriptReading(Reading):
         return of_turn[-1] if of_turn else None
 
     def current(self) -> ShownCall | None:
-        """Return the shown call with what it is compared with, None where there is none yet."""
+        """Return the shown call and the call it is compared with, None where there is none yet."""
         calls = len(self.book.calls)
         if not calls:
             return None

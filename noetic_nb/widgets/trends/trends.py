@@ -108,7 +108,7 @@ class RegulatorTrends(RunView):
         *,
         regulator: Regulator | None = None,
     ) -> Any:
-        """Return what the regulator would have decided under other thresholds, at every moment at which it did decide.
+        """Return the decisions of the regulator under other thresholds, at every moment of a recorded decision.
 
         The real regulator decides, on what was recorded: that other answers would have followed is not in it.
 
@@ -149,7 +149,7 @@ class RegulatorTrends(RunView):
             )
 
     def to_frame(self) -> Any:
-        """Return what is shown as a table.
+        """Return the shown values as a table.
 
         Returns
         -------

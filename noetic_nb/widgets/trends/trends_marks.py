@@ -1,4 +1,4 @@
-"""Decisions as marks: what they are called, which of them share a column, and in which lane each has room."""
+"""Decisions as marks: their names, the marks that share a column, and the lane in which each has room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is drawn of a thread: its pictures one below the other, their thresholds, and a row of data for each column of turns.
+"""The pictures of a thread, one below the other, their thresholds, and a row of data for each column of turns.
 
 Rows are data, drawn twice: as the static form, and as elements by the page. The page is sent each row once and again when it
 changes; all that depends on other columns (how wide one is, how high an axis ends) it works out itself.
@@ -35,7 +35,7 @@ GIVEN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One picture: what it shows of a turn, in which unit, and which threshold belongs there."""
+    """One picture: the value it shows of a turn, its unit, and its threshold."""
 
     key: str
     title: str
@@ -137,7 +137,7 @@ _SHARES: Final = frozenset({"poor_mean", "min_delta", "scope_drift.threshold", "
 
 
 def panel_data() -> list[dict[str, Any]]:
-    """Return what a page needs of the pictures once."""
+    """Return the data of the pictures that a page needs once."""
     return [
         {"key": panel.key, "title": panel.title, "unit": panel.unit, "height": panel.height, "look": panel.look,
          "colour": panel.colour, "limit": panel.limit, "fixed": panel.top is not None}
@@ -324,7 +324,7 @@ class ThreadChart:
         ]
 
     def changes(self) -> dict[str, Any]:
-        """Return what is new about the thread beside its rows."""
+        """Return the changes of the thread beside its rows."""
         self.rows()
         now = self._about()
         new = {name: value for name, value in now.items() if self.about.get(name) != value}

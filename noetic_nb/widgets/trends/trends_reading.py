@@ -1,4 +1,4 @@
-"""What the trends read out of a run: one chart a thread, grown event by event, and answers to what a page asks."""
+"""Read the trends out of a run: one chart a thread, grown event by event, and answers to the requests of a page."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class TrendsReading(Reading):
                 known["turns"] = chart.rows()
 
     def answer(self, request: dict[str, Any]) -> Any:
-        """Answer a page: the columns of a thread, the turns of a column, or what other thresholds would have decided."""
+        """Answer a page: the columns of a thread, the turns of a column, or the decisions under other thresholds."""
         match request:
             case {"what": "thread", "thread": int(at)} if 0 <= at < len(self.charts):
                 chart = self.charts[at]

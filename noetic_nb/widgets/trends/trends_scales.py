@@ -95,7 +95,7 @@ class Scale:
     height: int
 
     def y(self, value: float) -> float:
-        """Return how far a value lies below the top, in pixels; what is beyond an end lies at it."""
+        """Return how far a value lies below the top, in pixels; a value beyond an end lies at it."""
         share = (value - self.low) / (self.high - self.low)
         return round(PAD_PX + (1 - min(max(share, 0.0), 1.0)) * (self.height - 2 * PAD_PX), 2)
 

@@ -1,4 +1,4 @@
-"""What other thresholds would have decided, against what was recorded: for a page, and as a table."""
+"""The decisions under other thresholds beside the recorded ones: for a page, and as a table."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def _reason(decision: Mapping[str, Any]) -> Any:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a thread's decisions come to: where it breaks, until when a break holds, and which turns were warned of."""
+    """The outcome of a thread's decisions: where it breaks, until when a break holds, and the turns with warnings."""
 
     breaks: list[tuple[int, str]] = field(default_factory=list)
     """The turn of each break that began to hold, and its name."""
@@ -168,7 +168,7 @@ class Outcome:
 
 
 def outcome_of(found: Iterable[Redecided], thread_id: str, *, recorded: bool = False) -> Outcome:
-    """Return what the decisions of one thread come to, as they would have been or as they were."""
+    """Return the outcome of one thread's decisions, under other thresholds or as recorded."""
     outcome = Outcome()
     names: dict[tuple[str, str | None], str] = {}
     for each in found:

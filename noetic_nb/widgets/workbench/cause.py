@@ -1,4 +1,4 @@
-"""What led to a decision: its call, its rules, each argument with the item that it came from, and what else would have been."""
+"""The cause of a decision: its call, its rules, each argument with the item it came from, and the outcome without a rule."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ARGUMENTS: Final = 12
 
 
 class Causes:
-    """Answers why something was decided, and what would have been without a rule.
+    """Explains why a decision was made, and the outcome without one of its rules.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Causes:
             self._decisions[seq] = event
 
     def of(self, seq: int) -> dict[str, Any]:
-        """Return what a page shows of a decision.
+        """Return the data of a decision that a page shows.
 
         Raises
         ------
@@ -100,7 +100,7 @@ class Causes:
         return event.rule_ids[place]
 
     def without(self, rule_id: str) -> dict[str, Any]:
-        """Return what the recorded calls would have met if a rule had been off.
+        """Return the outcome of the recorded calls with one rule off.
 
         Raises
         ------
@@ -221,7 +221,7 @@ def _words(item: Any) -> str:
 
 
 def _origin_words(origin: Origin) -> str:
-    """Return who wrote a value first, in words.
+    """Return the author of a value, in words.
 
     Examples
     --------

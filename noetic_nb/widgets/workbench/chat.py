@@ -1,4 +1,4 @@
-"""What someone does with a harness from a page: say something, stop a turn, grade a reply, correct it.
+"""The actions on a harness from a page: send a message, stop a turn, grade a reply, correct it.
 
 Turns run on the loop of the cell that made the workbench, where the models and tools of its harness live; messages of pages
 come on another thread. Who waits for whom is the harness's business: what is said while a turn runs waits for the next.
@@ -63,7 +63,7 @@ class Conversation:
         self.deaf = "" if listens else NOBODY_LISTENS
 
     def data(self) -> dict[str, Any]:
-        """Return what a page shows."""
+        """Return the data that a page shows."""
         return {
             "agent": plain(self.harness.config.name),
             "thread": plain(self.thread_id),
@@ -73,24 +73,24 @@ class Conversation:
         }
 
     def in_thread(self, thread_id: str) -> Conversation:
-        """Return the conversation with the same agent in another thread; what was begun in this one goes on."""
+        """Return the conversation with the same agent in another thread; running work of this one goes on."""
         other = copy(self)
         other.thread_id, other._notice = thread_id, ("plain", "")
         return other
 
     def turn_started(self, thread_id: str) -> None:
-        """Take note that a turn began: what waited is part of it."""
+        """Note that a turn began: waiting messages are part of it."""
         if any(waiting == thread_id for waiting, _ in self._waiting):
             self._waiting[:] = [each for each in self._waiting if each[0] != thread_id]
             self._changed()
 
     def notify(self, mood: str, text: str) -> None:
-        """Say what came of something; `mood` is ``good``, ``bad`` or ``plain``."""
+        """Show a message; `mood` is ``good``, ``bad`` or ``plain``."""
         self._notice = (mood, text)
         self._changed()
 
     async def say(self, text: str) -> AgentReply:
-        """Send a message and wait for its reply; raises what `AgentHarness.execute` raises."""
+        """Send a message and wait for its reply; raises the errors of `AgentHarness.execute`."""
         waits = self.thread_id, text
         self._waiting.append(waits)
         self.notify("plain", "")
@@ -102,7 +102,7 @@ class Conversation:
                 self._changed()
 
     async def stop(self) -> bool:
-        """Cancel the turn that runs; what waits goes on with the next. False where none was running."""
+        """Cancel the running turn; waiting messages go on with the next. False where none was running."""
         stopped = await self.harness.cancel(self.thread_id, STOPPED)
         self.notify("plain", "Stopping: the turn ends at its next step." if stopped else "No turn is running.")
         return stopped
@@ -114,7 +114,7 @@ class Conversation:
         self.notify("good", f"Grade {quality:g} {what}.")
 
     async def correct(self, text: str) -> None:
-        """Say what was wrong with the last reply.
+        """Correct the last reply.
 
         Raises `NoeticConfigError` ``NO_FEEDBACK`` where no layer would take it.
         """
@@ -124,7 +124,7 @@ class Conversation:
         self.notify("good", "Correction given to the regulator.")
 
     def begin(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Begin what a page asked for; what goes wrong is shown.
+        """Begin the work that a page asked for; errors are shown.
 
         Raises `NoeticConfigError` ``NO_LOOP``.
         """

@@ -54,7 +54,7 @@ class PanelHost(RunView):
 
     @contextmanager
     def _gathered(self) -> Iterator[None]:
-        """Gather what panels send meanwhile, and send it as one message."""
+        """Gather the messages of panels inside the block, and send them as one message."""
         with self.up_to_date():
             depth = getattr(self._depth, "now", 0)
             self._depth.now = depth + 1
@@ -78,7 +78,7 @@ class PanelHost(RunView):
 
     @contextmanager
     def up_to_date(self) -> Iterator[None]:
-        """Read as all views do; what others have left here meanwhile is sent behind it."""
+        """Read as all views do; messages that were left here meanwhile are sent behind it."""
         try:
             with super().up_to_date():
                 yield
@@ -86,7 +86,7 @@ class PanelHost(RunView):
             self._flush()
 
     def read_some(self, until: float) -> bool:
-        """Read as all views do, then send what the panels have left."""
+        """Read as all views do, then send the messages of the panels."""
         is_done = super().read_some(until)
         self._flush()
         return is_done

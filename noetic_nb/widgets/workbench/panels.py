@@ -1,4 +1,4 @@
-"""The panels of a workbench, by name, in one table: which view each shows, and what it is made of."""
+"""The panels of a workbench, by name, in one table: the view of each, and its inputs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HEIGHTS: Final = (160, 1_600)
 
 
 class Subject(NamedTuple):
-    """What a workbench is about."""
+    """The subject of a workbench."""
 
     run: RunLike
     harness: Any = None
@@ -123,7 +123,7 @@ def checked_names(names: Any) -> list[str]:
 
 
 def subject_of(source: Any, rules: Any, regulator: Any) -> Subject:
-    """Return what a workbench is about; a harness is recorded, and steered by the rules of its own where none are given.
+    """Return the subject of a workbench; a harness is recorded, and steered by its own rules where none are given.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What an agent is doing at this moment, in one line: turn, step, tools that run, tokens and cost so far."""
+"""The progress of an agent in one line: turn, step, running tools, tokens and cost so far."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TOOLS_NAMED: Final = 3
 
 
 class Progress:
-    """Reads events and says what is going on.
+    """Reads events and describes the current progress.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""The conversation of a run, a row a turn: what was said, what was answered, what was denied in it, and its grade."""
+"""The conversation of a run, a row a turn: message, reply, denials, and grade."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ class Talk:
         }
 
     def fields(self, at: int, *, decision: bool = False) -> dict[str, Any]:
-        """Return what choosing a row, or the first denial in it, means to a `Selection`."""
+        """Return the fields of a `Selection` for a row, or for the first denial in it."""
         row = self._rows[at]
         first = row.denied[0] if decision and row.denied else None
         return {"thread_id": row.where.thread_id or None, "turn": row.where.turn, "decision": first}

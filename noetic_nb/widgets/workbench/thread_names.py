@@ -59,7 +59,7 @@ class ThreadNames:
         return None if name is None else self._at.get(name)
 
     def row(self, at: int) -> list[object]:
-        """Return what a page knows of a thread: its place, and its name as text."""
+        """Return the row of a thread for a page: its place, and its name as text."""
         return [at, plain(self._names[at])]
 
     def offered(self, chosen: str | None) -> list[list[object]]:

@@ -157,7 +157,7 @@ class Workbench(PanelHost):
         return await self._conversation.say(text)
 
     async def stop(self) -> bool:
-        """Cancel the turn that runs; False where none was running. What waits goes on with the next turn."""
+        """Cancel the running turn; False where none was running. Waiting messages go on with the next turn."""
         return await self._conversation.stop()
 
     async def grade(self, quality: float) -> None:
@@ -165,7 +165,7 @@ class Workbench(PanelHost):
         await self._conversation.grade(quality)
 
     async def correct(self, text: str) -> None:
-        """Say what was wrong with the last reply; see `AgentHarness.correct`.
+        """Correct the last reply; see `AgentHarness.correct`.
 
         Raises `NoeticConfigError` ``NO_FEEDBACK`` where no layer of the agent takes corrections.
         """
@@ -218,7 +218,7 @@ class Workbench(PanelHost):
         self._send_along(self._first_open)
 
     def _send_along(self, names: Sequence[str]) -> None:
-        """Have what a page needs of panels in the snapshot, where that is little work."""
+        """Put the data of panels into the snapshot, where that is little work."""
         panels: dict[str, Any] = {}
         room = _MOST_ALONG
         for name in names if len(self.run.events) <= SHORT_RUN else ():
@@ -232,7 +232,7 @@ class Workbench(PanelHost):
         self.reading.snapshot["panels"] = panels
 
     def _fetch(self, name: str) -> dict[str, Any]:
-        """Return what a page needs of a panel, which it is told about from now on."""
+        """Return the data that a page needs of a panel, which it follows from now on."""
         try:
             view = self._view(name)
             ahead = [[request, view._answer(request)] for request in view.reading.asked_first()]

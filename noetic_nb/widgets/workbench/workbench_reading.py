@@ -1,4 +1,4 @@
-"""What a workbench reads beside what its panels read: the conversation, what is going on, and why something was decided."""
+"""Read the conversation, the progress and the causes of decisions for a workbench, beside the readings of its panels."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class WorkbenchReading(Reading):
         self.show(moment)
 
     def show(self, moment: Moment) -> None:
-        """Forget what was read, and show this part of the run from now on: its events are to be taken again."""
+        """Forget the events read so far, and show this part of the run from now on: its events are to be read again."""
         self._moment = moment
         self._is_begun = self._has_reply = False
         self.talk = Talk(moment)
@@ -119,7 +119,7 @@ class WorkbenchReading(Reading):
 
     @property
     def parts(self) -> dict[str, Any]:
-        """What a page shows beside the panels."""
+        """The parts of a page beside the panels."""
         parts: dict[str, Any] = self.snapshot["parts"]
         return parts
 
@@ -160,7 +160,7 @@ class WorkbenchReading(Reading):
         return {"chosen": chosen}
 
     def take_thread(self, event: RunEvent) -> dict[str, Any] | None:
-        """Read one event, of whatever thread; returns the parts that are others now."""
+        """Read one event, of any thread; returns the parts that changed."""
         if isinstance(event, TurnStarted) and self.conversation is not None:
             self.conversation.turn_started(event.where.thread_id)
         at = self.threads.take(event)
@@ -177,7 +177,7 @@ class WorkbenchReading(Reading):
         return None if self.conversation is None else self.conversation.thread_id
 
     def begin(self) -> None:
-        """Make the snapshot of what has been read."""
+        """Make the snapshot of the events read so far."""
         self._is_begun = True
         self.threads.read(list(self._subject.run.events))
         self._has_reply = self._chat_thread is not None and self.talk.has_reply(self._chat_thread)
