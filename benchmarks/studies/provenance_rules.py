@@ -27,8 +27,7 @@ from typing import Final
 from inputs import FILES, SEED, arguments, publish
 
 from noetic_nb.events import ToolCalled
-from noetic_nb.items.origins import members
-from noetic_nb.items.text_fields import leaves
+from noetic_nb.items.origins import leaves, members
 from noetic_nb.lab import backtest, datasets, suggest
 from noetic_nb.lab.recorded_calls import calls_of
 from noetic_nb.lab.rule_scores.rule_candidates import describe_rule

@@ -11,8 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetic_nb.items import ItemLog, assistant_message, function_call, function_call_output, input_message
-from noetic_nb.items.origins import MODEL, Origin, OriginIndex, Provenance, Source, least_trusted, members, vouches
-from noetic_nb.items.text_fields import leaves
+from noetic_nb.items.origins import (
+    MODEL,
+    Origin,
+    OriginIndex,
+    Provenance,
+    Source,
+    least_trusted,
+    leaves,
+    members,
+    vouches,
+)
 from noetic_nb.items.value_search import hidden_character
 
 USER, TOOL = Origin("user"), Origin("tool", "search")

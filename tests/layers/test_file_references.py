@@ -12,7 +12,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from noetic_nb.filesystem import as_filesystem
 from noetic_nb.items import item_text
 from noetic_nb.layers import file_reference
-from noetic_nb.layers.file_access import find_references
+from noetic_nb.layers.file_references import find_references
 from noetic_nb.storage import InMemoryStorage
 from noetic_nb.tokens import estimate_tokens
 from tests.layers.layer_driver import Conversation

@@ -14,8 +14,7 @@ from noetic_nb.regulator.measures.costs import normalize_cost
 from noetic_nb.regulator.measures.topics import RANKED_TOPICS, RELEASE_TOPICS, cluster_of
 from noetic_nb.regulator.predicates.drift import NEWER_KEYWORDS, RELEASE_KEYWORDS
 from noetic_nb.regulator.session.arousal import impression_of
-from noetic_nb.regulator.session.session import Session
-from noetic_nb.regulator.session.strategy import STRATEGY_LABELS, classify_strategy
+from noetic_nb.regulator.session.session import STRATEGY_LABELS, Session, classify_strategy
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "regulator"
 

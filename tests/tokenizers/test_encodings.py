@@ -178,7 +178,7 @@ def test_without_the_library_the_extra_is_named(forgotten: None, monkeypatch: py
 def test_without_ranks_the_extra_and_the_folder_are_named(
     forgotten: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("noetic_nb.tokenizers.rank_files._CARRIERS", (("no-such-package", "ranks"),))
+    monkeypatch.setattr("noetic_nb.tokenizers.from_files._CARRIERS", (("no-such-package", "ranks"),))
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
 
     with pytest.raises(NoeticConfigError, match=r"noetic_nb\[tokens\].*TIKTOKEN_CACHE_DIR") as caught:
@@ -188,7 +188,7 @@ def test_without_ranks_the_extra_and_the_folder_are_named(
 
 
 def test_the_folder_of_the_library_is_honoured(forgotten: None, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
-    monkeypatch.setattr("noetic_nb.tokenizers.rank_files._CARRIERS", ())
+    monkeypatch.setattr("noetic_nb.tokenizers.from_files._CARRIERS", ())
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(cache))
 
     assert get("o200k_base")("hello world") == 2

@@ -77,7 +77,7 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
         frozenset({"ledger"}),
         frozenset({"rules"}),
         frozenset({"predicates"}),
-        frozenset({"evaluation", "past_calls", "stored_state"}),
+        frozenset({"evaluation", "past_calls"}),
         frozenset({"rulebook"}),
         frozenset({"execution_states"}),
         frozenset({"hooks"}),
@@ -90,7 +90,6 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
         frozenset({"session"}),
         frozenset({"person", "settings"}),
         frozenset({"presets", "state", "task"}),
-        frozenset({"readings"}),
         frozenset({"regulator"}),
         frozenset({"adapters"}),
         frozenset({"shadow"}),
@@ -118,9 +117,7 @@ ROOMS: dict[str, tuple[frozenset[str], ...]] = {
         frozenset({"item", "kept_data"}),
         frozenset({"item_checks"}),
         frozenset({"registry"}),
-        frozenset(
-            {"build", "call_ids", "log", "origins", "shared_prefix", "text_fields", "value_forms", "value_search"}
-        ),
+        frozenset({"build", "call_ids", "log", "origins", "shared_prefix", "value_forms", "value_search"}),
         frozenset({"messages"}),
         frozenset({"input_items"}),
     ),

@@ -28,8 +28,7 @@ from noetic_nb.widgets import Ledger, Selection
 from noetic_nb.widgets.base.feed import Place
 from noetic_nb.widgets.ledger import ledger_index
 from noetic_nb.widgets.ledger.ledger_index import FACETS
-from noetic_nb.widgets.ledger.ledger_picture import LINES_SHOWN
-from noetic_nb.widgets.ledger.ledger_reading import PAGE, LedgerReading
+from noetic_nb.widgets.ledger.ledger_reading import LINES_SHOWN, PAGE, LedgerReading
 from tests.widgets.scenes import HOSTILE, decisions, hostile_run, run_of_events
 
 WHERE = Where("t1", "e1", 1)

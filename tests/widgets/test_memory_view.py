@@ -19,7 +19,7 @@ from noetic_nb.runs.recording.recorder import recorded
 from noetic_nb.widgets import MemoryView, Selection
 from noetic_nb.widgets.base.page_thread import PAGES
 from noetic_nb.widgets.base.text_diff import text_parts
-from noetic_nb.widgets.memory.state_diff import state_diff
+from noetic_nb.widgets.memory.state_texts import state_diff
 from tests.widgets.hostile_texts import HOSTILE_TEXTS, hostile_run
 from tests.widgets.scenes import memory_harness, memory_run, memory_turns
 

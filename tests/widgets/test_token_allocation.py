@@ -16,7 +16,7 @@ from noetic_nb.events import ModelCalled, RequestPrepared, ViewAssembled, Where
 from noetic_nb.memory import MemoryLayer, allocate_budgets
 from noetic_nb.runs import Run
 from noetic_nb.widgets import Selection, TokenAllocation
-from noetic_nb.widgets.allocation.allocation_reading import AllocationReading
+from noetic_nb.widgets.allocation.allocation import AllocationReading
 from noetic_nb.widgets.allocation.call_strip import add_bar, new_strip
 from noetic_nb.widgets.base.feed import Feed
 from noetic_nb.widgets.base.moment import EVERYTHING

@@ -29,7 +29,7 @@ from noetic_nb.widgets.transcript.call_outcome import outcome_lines
 from noetic_nb.widgets.transcript.request_diff import request_diff
 from noetic_nb.widgets.transcript.request_rows import RequestRow
 from noetic_nb.widgets.transcript.shown_call import folded
-from noetic_nb.widgets.transcript.transcript_reading import PAGE_ROWS, TranscriptReading
+from noetic_nb.widgets.transcript.transcript import PAGE_ROWS, TranscriptReading
 from tests.widgets.scenes import run_of_events
 from tests.widgets.transcript_scenes import desk_run, hostile_transcript, imported_run, large_request, many_calls
 from tests.widgets.views import watching

@@ -2,19 +2,335 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections import OrderedDict
+from dataclasses import replace
+from typing import Any, Final, TypeAlias
 
 import traitlets
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import ModelCalled, RunEvent, ViewAssembled
+from noetic_nb.redact import Redaction
+from noetic_nb.runs.plain_text import plain, sendable
+from noetic_nb.runs.regulation.decision_redaction import DecisionRedaction
+from noetic_nb.runs.requests.recorded_requests import RequestIndex
+from noetic_nb.runs.requests.sent_request import RecordedRequest
 from noetic_nb.runs.run_source import run_of
+from noetic_nb.runtime.planning.least_budget import LeastBudget
 from noetic_nb.widgets.base.assets import once_a_page, script, style
-from noetic_nb.widgets.base.moment import Moment
+from noetic_nb.widgets.base.feed import Place, Reading
+from noetic_nb.widgets.base.moment import EVERYTHING, Moment
 from noetic_nb.widgets.base.run_view import RunView
 from noetic_nb.widgets.base.selection import Selection
-from noetic_nb.widgets.transcript.transcript_reading import TranscriptReading
+from noetic_nb.widgets.transcript.call_book import CallBook
+from noetic_nb.widgets.transcript.request_diff import DiffRow, request_diff
+from noetic_nb.widgets.transcript.request_rows import RequestRow, budget_parts, request_rows
+from noetic_nb.widgets.transcript.shown_call import CHANGE_MARKS, ShownCall
+from noetic_nb.widgets.transcript.transcript_picture import EMPTY, MARKS, OTHER_MARK, static_html, static_text
 
-__all__ = ["Transcript"]
+__all__ = ["Transcript", "TranscriptReading"]
+
+# A page lists so many rows at a time; the others are asked for.
+PAGE_ROWS: Final = 100
+# Someone who compares goes back and forth between a few calls.
+KEPT_CALLS: Final = 6
+# A frame of a long conversation works out the smallest budgets of so many items.
+MOST_BUDGETS: Final = 200
+
+_Read: TypeAlias = tuple[RecordedRequest, list[RequestRow], dict[Any, LeastBudget | None]]
+
+
+class TranscriptReading(Reading):
+    """The agent's model calls of a run: a light index of all, and each in full when it is asked for.
+
+    Parameters
+    ----------
+    moment : Moment, optional
+        Which calls are shown.
+    meta : mapping, optional
+        Of the run; its ``policy`` is what runs of others have of the instructions.
+
+    Examples
+    --------
+    >>> TranscriptReading().to_text()
+    'Transcript. No model call yet. Each call appears here as soon as the agent has made one.'
+    """
+
+    reads = CallBook.reads | RequestIndex.reads
+    nothing = "{part} has no model calls."
+
+    def __init__(self, moment: Moment = EVERYTHING, meta: Any = None) -> None:
+        self.moment = moment
+        self._shows_all = moment == EVERYTHING
+        self.meta = {} if meta is None else meta
+        self.book = CallBook()
+        self.index = RequestIndex()
+        self.layers: dict[str, int] = {}
+        self.shown = -1
+        self.compared: Any = None
+        self._requests: list[int] = []
+        self._threads: dict[str, int] = {}
+        self._kept: OrderedDict[int, _Read] = OrderedDict()
+        self.snapshot: dict[str, Any] = {
+            "empty": EMPTY,
+            "marks": {tone: list(mark) for tone, mark in MARKS.items()},
+            "otherMark": list(OTHER_MARK),
+            "changes": dict(CHANGE_MARKS),
+            "threads": [],
+            "calls": [],
+            "at": -1,
+        }
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is something to show, or it is known why there is not."""
+        return bool(self.book.calls)
+
+    def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
+        """Read one event; returns the message about a new call, or about one to which something has been added."""
+        kind = type(event)
+        if kind in DecisionRedaction.reads:  # half of what comes here, which says nothing of calls
+            if self._shows_all or self.moment.shows(event.where):
+                self.book.words.take(event)
+            return None
+        request = None
+        if kind in RequestIndex.reads:  # a third of what comes here
+            request = self.index.take(event, seq=place.seq, call=place.call)
+        if isinstance(event, ViewAssembled):
+            for layer in event.layers:
+                self.layers.setdefault(layer.layer_id, len(self.layers))
+        if not (self._shows_all or self.moment.shows(event.where)):
+            return None
+        at = self.book.take(event, place.seq, place.call)
+        if at is None:
+            return None
+        if not isinstance(event, ModelCalled):
+            return {"type": "more", "at": at}
+        assert request is not None
+        self._requests.append(request)
+        record = self.book.calls[at]
+        where = record.where
+        known = len(self._threads)
+        thread = self._threads.setdefault(where.thread_id, known)
+        fresh = [[plain(where.thread_id), _sendable(where.thread_id)]] if thread == known else []
+        self.snapshot["threads"] += fresh
+        row = [record.number, where.turn, thread, record.in_turn, where.depth]
+        self.snapshot["calls"].append(row)
+        return {"type": "call", "at": at, "threadsAt": known, "threads": fresh, "call": row}
+
+    def begin(self) -> None:
+        """From now on texts come with the run: they are looked at as they do."""
+        self.book.words.grows = True
+
+    def answer(self, request: dict[str, Any]) -> Any:
+        """Answer a page: one call, or all of a text of it."""
+        match request:
+            case {"what": "call", "at": int(at)}:
+                return self._page(self.call(at, request.get("against")), at, request)
+            case {"what": "budget", "at": int(at), "key": int(key)}:
+                call = self.call(at, request.get("against"))
+                if 0 <= key < len(call.rows):
+                    return call.remedy(key)
+            case {"what": "outcome", "at": int(at)}:
+                return self._outcome(self.call(at))
+            case {"what": "text", "at": int(at), "key": key}:
+                text = self.call(at, request.get("against")).text_of(key)
+                if text is not None:
+                    return text
+        return super().answer(request)
+
+    def asked_first(self) -> list[dict[str, Any]]:
+        """Return the request of a page for the shown call, as its script writes it."""
+        last = len(self.book.calls) - 1
+        at = self.shown if 0 <= self.shown <= last else last
+        asked = {"what": "call", "at": at, "against": self.compared, "only": True, "open": [], "first": None}
+        return [asked] if at >= 0 else []
+
+    def _page(self, call: ShownCall, at: int, request: dict[str, Any]) -> dict[str, Any]:
+        wanted = call.place_of(request.get("item"))
+        only_changes = bool(request.get("only"))
+        unfolded = [key for key in request.get("open") or () if isinstance(key, int)]
+        if wanted >= 0:
+            unfolded.append(call.run_of(wanted, only_changes=only_changes))
+        entries = call.entries(only_changes=only_changes, unfolded=unfolded)
+        first = request.get("first")
+        if not isinstance(first, int) or isinstance(first, bool):
+            listed = [place for place, entry in enumerate(entries) if entry == wanted]
+            first = listed[0] // PAGE_ROWS * PAGE_ROWS if listed else 0
+        first = max(0, min(first, (len(entries) - 1) // PAGE_ROWS * PAGE_ROWS))
+        return {
+            "at": at,
+            "number": call.record.number,
+            "where": [_sendable(call.record.where.thread_id), call.record.where.turn],
+            "headline": call.headline,
+            "settings": call.settings,
+            "unknown": call.unknown,
+            "difference": call.difference,
+            "first": first,
+            "total": len(entries),
+            "page": PAGE_ROWS,
+            "rows": [call.entry_data(entry) for entry in entries[first : first + PAGE_ROWS]],
+            "wanted": wanted if wanted >= 0 else None,
+            "open": unfolded,
+            **self._outcome(call),
+        }
+
+    @staticmethod
+    def _outcome(call: ShownCall) -> dict[str, Any]:
+        return {
+            "answer": call.answer,
+            "before": [call.outcome_data(f"b{place}", line) for place, line in enumerate(call.before)],
+            "after": [call.outcome_data(f"a{place}", line) for place, line in enumerate(call.outcome)],
+        }
+
+    def call(self, at: int, against: Any = None) -> ShownCall:
+        """Return one of the shown calls, compared with another one.
+
+        Parameters
+        ----------
+        at : int
+            Its place among the calls that are shown.
+        against : int or "previous", optional
+            A call by its number, or the one that is shown before it.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_CALL``.
+        """
+        if isinstance(at, bool) or not 0 <= at < len(self.book.calls):
+            raise self._unknown(at)
+        record = self.book.shown(at)
+        request, rows, budgets = self._read(at)
+        other = self._other(at, against)
+        if other is None:
+            return ShownCall(record, request, [DiffRow(row) for row in rows], budgets, self.layers)
+        found = request_diff(rows, self._read(other)[1])
+        return ShownCall(record, request, found, budgets, self.layers, self.book.shown(other))
+
+    def _other(self, at: int, against: Any) -> int | None:
+        if against == "previous":
+            # Of its own execution where it has one: a child's request is another conversation than its parent's.
+            own = self.book.calls[at].where.execution_id
+            earlier = range(at - 1, -1, -1)
+            same = next((place for place in earlier if self.book.calls[place].where.execution_id == own), None)
+            return same if same is not None else at - 1 if at else None
+        return None if against is None else self.find_number(against)
+
+    def _read(self, at: int) -> _Read:
+        read = self._kept.get(at)
+        if read is None:
+            # A copy: what it works out goes with it, as a run may have thousands of calls.
+            request = replace(self.index.requests[self._requests[at]])
+            read = self._kept[at] = request, request_rows(request, self.meta), {}
+            while len(self._kept) > KEPT_CALLS:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(at)
+        return read
+
+    def find(self, call: Any) -> int:
+        """Return the place among the shown calls of one, as `Transcript` names it.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_CALL``.
+        """
+        whole = isinstance(call, int) and not isinstance(call, bool)
+        places = self.index.places
+        if whole and (call < 0 or self.moment.thread_id is not None) and -len(places) <= call < len(places):
+            call = self.index.requests[places[call]].called
+        elif whole and (call < 0 or self.moment.thread_id is not None):
+            raise self._unknown(call)
+        return self.find_number(call)
+
+    def find_number(self, call: Any) -> int:
+        """Return the place among the shown calls of one that is named by its number in the run, or by its event.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_CALL``.
+        """
+        records = list(enumerate(self.book.calls))
+        same: list[int] = []
+        if isinstance(call, ModelCalled):
+            # By identity first: two calls may be equal.
+            same = [at for at, record in records if record.event is call]
+            same += [at for at, record in records if record.event == call]
+        elif isinstance(call, int) and not isinstance(call, bool):
+            same = [at for at, record in records if record.number == call]
+        if not same:
+            raise self._unknown(call)
+        return same[0]
+
+    def _unknown(self, call: Any) -> NoeticConfigError:
+        return NoeticConfigError(
+            "UNKNOWN_CALL",
+            "There is no such call of the agent's model here.",
+            given=call,
+            hint=f"{len(self.book.calls)} are shown: name one by its place, from 0, or pass its ModelCalled event.",
+        )
+
+    def place_of(self, fields: dict[str, Any]) -> int | None:
+        """Return the place of the call that someone points at, None where it is none of those that are shown."""
+        calls = self.book.calls
+        if fields["call"] is not None:
+            return next((place for place, record in enumerate(calls) if record.number == fields["call"]), None)
+        if fields["decision"] is not None:
+            return self.book.of_decision(fields["decision"])
+        if fields["turn"] is None:
+            return None
+        thread = fields["thread_id"]
+        of_turn = [
+            place
+            for place, record in enumerate(calls)
+            if record.where.turn == fields["turn"] and (thread is None or record.where.thread_id == thread)
+        ]
+        return of_turn[-1] if of_turn else None
+
+    def current(self) -> ShownCall | None:
+        """Return the shown call and the call it is compared with, None where there is none yet."""
+        calls = len(self.book.calls)
+        if not calls:
+            return None
+        at = self.shown if 0 <= self.shown < calls else calls - 1
+        return self.call(at, self.compared)
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """Return the items of the shown call as rows of a table, in the columns `COLUMNS`; without secrets."""
+        call = self.current()
+        if call is None:
+            return []
+        rule = Redaction()
+        own = [at for at, found in enumerate(call.rows) if found.own]
+        absent = [at for at in own if call.rows[at].row.absent is not None]
+        budgets = {at: call.budget(at) for at in absent[-MOST_BUDGETS:]}
+        return [self._frame_row(place, call.rows[at].row, budgets.get(at), rule) for place, at in enumerate(own)]
+
+    @staticmethod
+    def _frame_row(place: int, row: RequestRow, budget: LeastBudget | None, rule: Redaction) -> tuple[Any, ...]:
+        tokens, of = (None, None) if budget is None else budget_parts(budget)
+        named = (place, rule.text(row.source), rule.text(row.role), rule.text(row.tool))
+        return (*named, row.tokens, row.is_sent, row.reason or None, tokens, of, rule.text(row.whole or row.text))
+
+    def to_html(self) -> str:
+        """Return the shown call as HTML without scripts."""
+        return static_html(self.current(), self.snapshot["empty"])
+
+    def to_text(self) -> str:
+        """Return the shown call as plain text."""
+        return static_text(self.current(), self.snapshot["empty"])
+
+
+def _sendable(thread_id: str) -> str | None:
+    """Return the id of a thread as a page selects by it; None where it is no text that a message can hold."""
+    try:
+        thread_id.encode()
+    except UnicodeEncodeError:
+        return None
+    return sendable(thread_id)
+
 
 COLUMNS: Final = {
     "place": "int64",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Any, ClassVar, Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import (
@@ -17,8 +18,9 @@ from noetic_nb.events import (
     ToolProgress,
     TurnCompleted,
     TurnStarted,
+    Where,
 )
-from noetic_nb.markup import escape
+from noetic_nb.markup import dollars, escape
 from noetic_nb.runs.plain_text import plain
 from noetic_nb.widgets.base.feed import Place, Reading
 from noetic_nb.widgets.base.moment import EVERYTHING, Moment
@@ -27,12 +29,155 @@ from noetic_nb.widgets.base.selection import FIELDS
 from noetic_nb.widgets.workbench.cause import Causes
 from noetic_nb.widgets.workbench.chat import NO_HARNESS, Conversation
 from noetic_nb.widgets.workbench.panels import PANELS, Subject
-from noetic_nb.widgets.workbench.progress import Progress
 from noetic_nb.widgets.workbench.questions import Questions
 from noetic_nb.widgets.workbench.talk import Talk
-from noetic_nb.widgets.workbench.thread_names import ThreadNames
 
-__all__ = ["WorkbenchReading"]
+__all__ = ["NAMES_SENT", "Progress", "ThreadNames", "WorkbenchReading"]
+
+# More names than these are counted.
+_TOOLS_NAMED: Final = 3
+
+
+class Progress:
+    """Reads events and describes the current progress.
+
+    Attributes
+    ----------
+    running : dict of str to Where
+        The threads in which a turn runs now, and where.
+
+    Examples
+    --------
+    >>> progress = Progress()
+    >>> where = Where("t1", "e1", 2)
+    >>> progress.take(TurnStarted(where, 0.0, "u", 0, 1, "Hi"))
+    >>> progress.take(ModelCalled(where, 1.0, 0, "m", "agent", 1.0, "ok", (), 1200, 30, cost=0.002))
+    >>> progress.text
+    'Turn 2 runs · 1,230 tokens · $0.0020'
+    """
+
+    reads: ClassVar = frozenset({ModelCalled, StepStarted, ToolCalled, ToolProgress, TurnCompleted, TurnStarted})
+    """The types of the events that it has a use for."""
+
+    def __init__(self) -> None:
+        self.running: dict[str, Where] = {}
+        self._step = ""
+        self._open: dict[str, str] = {}
+        self._tokens = 0
+        self._cost = 0.0
+        self._unpriced = 0
+        self._last: TurnCompleted | None = None
+
+    def take(self, event: RunEvent) -> None:
+        """Read one event."""
+        match event:
+            case TurnStarted(where):
+                self.running[where.thread_id] = where
+                self._step = ""
+                self._open.clear()
+            case StepStarted():
+                self._step = event.step_id
+            case ModelCalled():
+                self._tokens += event.input_tokens + event.output_tokens
+                self._cost += event.cost or 0.0
+                self._unpriced += event.cost is None
+                if event.purpose == "agent":
+                    calls = [item for item in event.items if item["type"] == "function_call"]
+                    self._open |= {str(item.get("callId")): str(item.get("name")) for item in calls}
+            case ToolProgress():
+                self._open.setdefault(event.call_id, event.name)
+            case ToolCalled():
+                self._open.pop(event.call_id, None)
+            case TurnCompleted(where):
+                self.running.pop(where.thread_id, None)
+                self._last = event
+                self._open.clear()
+
+    @property
+    def text(self) -> str:
+        """The line."""
+        parts = []
+        if self.running:
+            where = list(self.running.values())[-1]
+            thread = f" of {plain(where.thread_id)}" if len(self.running) > 1 else ""
+            parts.append(f"Turn {where.turn}{thread} runs")
+            if self._step:
+                parts.append(f"step {plain(self._step)}")
+            if self._open:
+                names = [plain(name) for name in self._open.values()]
+                more = f" and {len(names) - _TOOLS_NAMED} more" if len(names) > _TOOLS_NAMED else ""
+                parts.append(f"tool {', '.join(names[:_TOOLS_NAMED])}{more}")
+        elif self._last is not None:
+            parts.append(f"Turn {self._last.where.turn} ended: {plain(self._last.outcome)}")
+        else:
+            parts.append("No turn yet")
+        if self._tokens:
+            parts.append(f"{self._tokens:,} tokens")
+        if self._cost:
+            known = dollars(self._cost) if self._cost < 1 else f"${self._cost:,.2f}"
+            parts.append(f"{known} and {self._unpriced:,} calls without a price" if self._unpriced else known)
+        return " · ".join(parts)
+
+
+# A longer list is no help to who chooses; any thread can be set by its name in a cell.
+NAMES_SENT: Final = 200
+
+
+class ThreadNames:
+    """The names of the threads of a run, in the order in which they were first seen.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import QualityGiven, Where
+    >>> names = ThreadNames()
+    >>> [names.take(QualityGiven(Where(thread, "e1", 1), 0.0, 0.5, "user")) for thread in ("ann", "bob", "ann")]
+    [0, 1, None]
+    >>> names.offered("ann")
+    [[0, 'ann'], [1, 'bob']]
+    """
+
+    def __init__(self) -> None:
+        self._at: dict[str, int] = {}
+        self._names: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def take(self, event: RunEvent) -> int | None:
+        """Read one event; returns the place of its thread where that is new."""
+        name = event.where.thread_id
+        if not name or name in self._at:
+            return None
+        self._at[name] = at = len(self._names)
+        self._names.append(name)
+        return at
+
+    def read(self, events: Iterable[RunEvent]) -> None:
+        """Read many events."""
+        known = self._at
+        for event in events:
+            if event.where.thread_id not in known:  # nearly none
+                self.take(event)
+
+    def name(self, at: int) -> str | None:
+        """Return the name at a place; None, which means all threads, where there is none."""
+        return self._names[at] if 0 <= at < len(self._names) else None
+
+    def place(self, name: str | None) -> int | None:
+        """Return the place of a name."""
+        return None if name is None else self._at.get(name)
+
+    def row(self, at: int) -> list[object]:
+        """Return the row of a thread for a page: its place, and its name as text."""
+        return [at, plain(self._names[at])]
+
+    def offered(self, chosen: str | None) -> list[list[object]]:
+        """Return the newest threads, and the chosen one, as pages offer them."""
+        first = max(0, len(self._names) - NAMES_SENT)
+        at = self.place(chosen)
+        older = [] if at is None or at >= first else [self.row(at)]
+        return older + [self.row(each) for each in range(first, len(self._names))]
+
 
 _READ: Final = frozenset(
     {
