@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import noetic_nb as nn
 from benchmarks.comparing import Lines, alternate, best, fresh, parser
-from noetic_nb.items.frozen import FrozenDict
+from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.lab import datasets
 from noetic_nb.memory import ExecutionContext, LayerStack
 from noetic_nb.runs import Recorder, Run

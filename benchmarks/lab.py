@@ -26,10 +26,10 @@ from noetic_nb.lab import (
     replay_regulator,
     suggest,
 )
-from noetic_nb.lab.statistics.intervals import resampled
+from noetic_nb.lab._statistics.intervals import resampled
 from noetic_nb.regulator import CallBudget, Regulator
 from noetic_nb.runs import Run
-from noetic_nb.steering.predicates.sequence_rules import sequence_rule
+from noetic_nb.steering._predicates.sequence_rules import sequence_rule
 
 SAMPLES: Final = 1_000
 CONFIGURATIONS: Final = 50

@@ -25,8 +25,8 @@ from noetic_nb.memory import (
     assemble_view,
     budget,
 )
-from noetic_nb.runs.requests.prefix_reuse import CacheReader
-from noetic_nb.runs.requests.recorded_requests import RequestIndex
+from noetic_nb.runs._requests.prefix_reuse import CacheReader
+from noetic_nb.runs._requests.recorded_requests import RequestIndex
 from noetic_nb.tokens import estimate_tokens
 
 LAYERS: Final = 20

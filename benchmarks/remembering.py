@@ -15,9 +15,9 @@ import noetic_nb as nn
 from benchmarks.comparing import Lines, best, parser
 from noetic_nb import lab
 from noetic_nb.items import Item, item_text
-from noetic_nb.lab.remembering.made_dialogues import made_dialogues
+from noetic_nb.lab._recall_quality.synthetic_dialogues import made_dialogues
 from noetic_nb.layers import entity_memory, episodic_memory, history_window, observational_memory, semantic_recall
-from noetic_nb.runs.requests.recorded_requests import recorded_request
+from noetic_nb.runs._requests.recorded_requests import recorded_request
 
 ITEMS: Final = 1_000
 SETS: Final = 12

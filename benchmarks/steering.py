@@ -29,9 +29,9 @@ from noetic_nb.items import (
     function_call_output,
     input_message,
 )
-from noetic_nb.items.origins import OriginIndex, Provenance
+from noetic_nb.items._origins import OriginIndex, Provenance
 from noetic_nb.lab import datasets
-from noetic_nb.lab.rule_backtest import Trials
+from noetic_nb.lab._rule_backtest import Trials
 from noetic_nb.memory import ExecutionContext, LayerStack, PastCall
 from noetic_nb.memory.scope import MemoryScope
 from noetic_nb.steering import RuleBook, SteeringRule, steering

@@ -32,7 +32,7 @@ from noetic_nb.events import TurnCompleted
 from noetic_nb.memory import MemoryHooks, MemoryLayer
 from noetic_nb.runs import Run, record
 from noetic_nb.widgets import Ledger, RunTimeline, TokenAllocation
-from noetic_nb.widgets.base.reading_thread import follower_of
+from noetic_nb.widgets.base._reading_thread import follower_of
 
 ANSWER: Final = "Order A17 is packed."
 CALL: Final = nn.CallTool("lookup", order_id="A17")

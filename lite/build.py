@@ -51,7 +51,7 @@ CORE: Final = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_std
 KERNEL: Final = ("micropip", "piplite", "ipykernel", "comm", "pyodide-kernel", "jedi", "ipython")
 KERNEL_WHEELS: Final = "@jupyterlite/pyodide-kernel-extension/static/pypi"
 OURS: Final = "noetic-nb"
-STARTUP: Final = "noetic_nb/widgets/base/missing_packages.py"
+STARTUP: Final = "noetic_nb/widgets/base/_missing_packages.py"
 KERNELSPEC: Final = {"name": "python", "display_name": "Python (Pyodide)", "language": "python"}
 # It would lay the files of the page over the folder that the kernel works in, where SQLite reads other bytes than it wrote.
 # Without it a kernel has a folder in memory, and notebooks are kept by the page all the same.

@@ -4,7 +4,7 @@ Everyday names are here; widgets are in `noetic_nb.widgets`, questions asked of 
 loaded when it is first used, so that importing the library costs next to nothing.
 """
 
-from noetic_nb.lazy import attach
+from noetic_nb._core.lazy_names import attach
 
 __getattr__, __dir__, __all__ = attach(
     __name__,

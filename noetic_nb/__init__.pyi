@@ -2,6 +2,10 @@ from . import lab as lab
 from . import plots as plots
 from . import tokenizers as tokenizers
 from . import widgets as widgets
+from ._core.shell import LocalShell as LocalShell
+from ._core.shell import ScriptedShell as ScriptedShell
+from ._core.shell import Shell as Shell
+from ._core.shell import ShellResult as ShellResult
 from .errors import NoeticConfigError as NoeticConfigError
 from .errors import NoeticError as NoeticError
 from .errors import innermost as innermost
@@ -72,10 +76,6 @@ from .runtime import TurnPlan as TurnPlan
 from .runtime import dump_config as dump_config
 from .runtime import load_config as load_config
 from .runtime import plan_turn as plan_turn
-from .shell import LocalShell as LocalShell
-from .shell import ScriptedShell as ScriptedShell
-from .shell import Shell as Shell
-from .shell import ShellResult as ShellResult
 from .steering import RuleBook as RuleBook
 from .steering import SteeringAction as SteeringAction
 from .steering import SteeringDecision as SteeringDecision

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, T
 
 from msgspec import Meta, Struct, field
 
-from noetic_nb.cards import with_card
+from noetic_nb._core.cards import with_card
 from noetic_nb.items import Item
-from noetic_nb.items.frozen import FrozenDict
+from noetic_nb.items._frozen import FrozenDict
 
 __all__ = [
     "BudgetsAllocated",
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     FreeData: TypeAlias = Any
     Thresholds: TypeAlias = Mapping[str, Mapping[str, float]]
 else:
-    # What a file may hold, for msgspec, which reads it; `runs/events/event_json.py` looks at numbers and data.
+    # What a file may hold, for msgspec, which reads it; `runs/_events/event_json.py` looks at numbers and data.
     class Word:
         """One of some words; in a file any, as a layer or a newer version may use one that is not known here."""
 

@@ -18,11 +18,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
-from noetic_nb.arguments import ArgumentError
+from noetic_nb._core.arguments import ArgumentError
+from noetic_nb._core.nested_loop import run_nested, running_loop
+from noetic_nb._core.worker_threads import has_threads, in_worker, leaves_loop
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.nested_loop import run_nested, running_loop
 from noetic_nb.redact import safe_logger
-from noetic_nb.worker_threads import has_threads, in_worker, leaves_loop
 
 __all__ = [
     "LOOP_NEEDED",

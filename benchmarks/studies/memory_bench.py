@@ -20,8 +20,8 @@ from inputs import publish
 from memory_writers import changed_only, files_of_facts, files_of_people, newest_of_each
 
 from noetic_nb import lab
-from noetic_nb.lab.remembering.facts import facts_of
-from noetic_nb.lab.remembering.made_dialogues import made_dialogues
+from noetic_nb.lab._recall_quality.facts import facts_of
+from noetic_nb.lab._recall_quality.synthetic_dialogues import made_dialogues
 from noetic_nb.layers import (
     entity_memory,
     episodic_memory,

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from noetic_nb.items import assistant_text
-from noetic_nb.items.build import input_texts
-from noetic_nb.lab.remembering.dialogue_words import LANGUAGES
+from noetic_nb.items._build import input_texts
+from noetic_nb.lab._recall_quality.dialogue_text import LANGUAGES
 from noetic_nb.layers import file_memory
 from noetic_nb.memory import MemoryLayer, OnItemAppendParams, RecallParams, StoreParams
 

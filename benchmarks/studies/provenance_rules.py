@@ -27,11 +27,11 @@ from typing import Final
 from inputs import FILES, SEED, arguments, publish
 
 from noetic_nb.events import ToolCalled
-from noetic_nb.items.origins import leaves, members
+from noetic_nb.items._origins import leaves, members
 from noetic_nb.lab import backtest, datasets, suggest
-from noetic_nb.lab.recorded_calls import calls_of
-from noetic_nb.lab.rule_scores.rule_candidates import describe_rule
-from noetic_nb.lab.statistics.intervals import Count, counted
+from noetic_nb.lab._recorded_calls import calls_of
+from noetic_nb.lab._rule_scores.rule_candidates import describe_rule
+from noetic_nb.lab._statistics.intervals import Count, counted
 from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.runs import Run
 from noetic_nb.steering import RuleBook

@@ -18,9 +18,9 @@ from inputs import SAMPLES, SEED, about, arguments, load, publish, task_of
 
 from noetic_nb.events import ModelCalled, ToolCalled
 from noetic_nb.lab import economics
-from noetic_nb.lab.detection.fitting import folds_of
+from noetic_nb.lab._detection.fitting import folds_of
 from noetic_nb.regulator import CallBudget, CostCap
-from noetic_nb.regulator.settings import RECOMMENDED_SETTINGS
+from noetic_nb.regulator._settings import RECOMMENDED_SETTINGS
 from noetic_nb.runs import Run
 
 MOST_LOST: Final = 0.05

@@ -26,7 +26,7 @@ from noetic_nb.lab import datasets
 from noetic_nb.runs import Run
 from noetic_nb.runs.token_calibration import counted_calls, token_calibration
 from noetic_nb.tokenizers import FRAMINGS
-from noetic_nb.tokenizers.framing import kind_of
+from noetic_nb.tokenizers._framing import kind_of
 from noetic_nb.tokens import estimate_tokens
 
 MODEL: Final = "gpt-4.1"

@@ -10,18 +10,18 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Final, NoReturn
 
-from noetic_nb.cli.command import BAD_INPUT, INTERRUPTED, Command
-from noetic_nb.cli.commands.backtest_rules import BACKTEST
-from noetic_nb.cli.commands.check_files import CHECK
-from noetic_nb.cli.commands.evaluate_rules import EVALUATE
-from noetic_nb.cli.commands.grade_answers import GRADE
-from noetic_nb.cli.commands.import_runs import IMPORT
-from noetic_nb.cli.commands.lint_rules import LINT
-from noetic_nb.cli.commands.report_runs import REPORT
-from noetic_nb.cli.commands.view_run import VIEW
-from noetic_nb.cli.output import Output
+from noetic_nb._core.long_work import Interrupted
+from noetic_nb.cli._command import BAD_INPUT, INTERRUPTED, Command
+from noetic_nb.cli._commands.backtest_rules import BACKTEST
+from noetic_nb.cli._commands.check_files import CHECK
+from noetic_nb.cli._commands.evaluate_rules import EVALUATE
+from noetic_nb.cli._commands.grade_answers import GRADE
+from noetic_nb.cli._commands.import_runs import IMPORT
+from noetic_nb.cli._commands.lint_rules import LINT
+from noetic_nb.cli._commands.report_runs import REPORT
+from noetic_nb.cli._commands.view_run import VIEW
+from noetic_nb.cli._output import Output
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.long_work import Interrupted
 
 __all__ = ["COMMANDS", "main"]
 

@@ -1,5 +1,5 @@
 """Import and export for other systems; loaded when it is first used."""
 
-from noetic_nb.lazy import attach
+from noetic_nb._core.lazy_names import attach
 
 __getattr__, __dir__, __all__ = attach(__name__, __file__)

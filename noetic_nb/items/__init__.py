@@ -1,6 +1,6 @@
 """The parts of a conversation: frozen items, their wire form, and the append-only log."""
 
-from noetic_nb.items.build import (
+from noetic_nb.items._build import (
     assistant_message,
     assistant_text,
     function_call,
@@ -9,10 +9,10 @@ from noetic_nb.items.build import (
     item_text,
     strip_unresolved,
 )
-from noetic_nb.items.frozen import freeze, thaw
-from noetic_nb.items.item import Item, dump_item, item_tokens
-from noetic_nb.items.log import ItemLog
-from noetic_nb.items.registry import ItemRegistry, parse_item
+from noetic_nb.items._frozen import freeze, thaw
+from noetic_nb.items._item import Item, dump_item, item_tokens
+from noetic_nb.items._log import ItemLog
+from noetic_nb.items._registry import ItemRegistry, parse_item
 
 __all__ = [
     "Item",

@@ -1,5 +1,5 @@
 """Experiments on recorded runs: data sets, replay through another regulator, other rules; loaded when they are first used."""
 
-from noetic_nb.lazy import attach
+from noetic_nb._core.lazy_names import attach
 
 __getattr__, __dir__, __all__ = attach(__name__, __file__)

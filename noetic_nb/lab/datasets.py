@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.interop.formats import agentdojo as _agentdojo
-from noetic_nb.interop.formats import tau, tau2
-from noetic_nb.interop.formats.graded import AS_PUBLISHED
-from noetic_nb.interop.formats.sources import Document, read_document, refused
-from noetic_nb.lab.annotated import load_agentrewardbench, load_locomo, load_who_and_when
-from noetic_nb.lab.dialogues import load_longmemeval
+from noetic_nb.interop._formats import agentdojo as _agentdojo
+from noetic_nb.interop._formats import tau, tau2
+from noetic_nb.interop._formats.graded import AS_PUBLISHED
+from noetic_nb.interop._formats.sources import Document, read_document, refused
+from noetic_nb.lab._annotated import load_agentrewardbench, load_locomo, load_who_and_when
+from noetic_nb.lab._dialogues import load_longmemeval
 from noetic_nb.runs import Run
-from noetic_nb.runs.load import MAX_BYTES
+from noetic_nb.runs._load import MAX_BYTES
 
 if TYPE_CHECKING:
     import pandas

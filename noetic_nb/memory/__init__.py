@@ -1,13 +1,17 @@
 """Memory: layers with lifecycle hooks, the token budget they share, and the state they keep."""
 
-from noetic_nb.lazy import make_callable
-from noetic_nb.memory.budget import BudgetPlan, allocate_budgets
-from noetic_nb.memory.declared import MemoryConfig, TypedMemory, memory
-from noetic_nb.memory.execution_context import ExecutionContext
-from noetic_nb.memory.hook_results import RerenderRequest
-from noetic_nb.memory.item_hooks import AppendResult
-from noetic_nb.memory.layer import BudgetConfig, MemoryHooks, MemoryLayer, Slot
-from noetic_nb.memory.layer_functions import layer_data, layer_fn
+from noetic_nb._core.lazy_names import make_callable
+from noetic_nb.memory._budget.budget import BudgetPlan, allocate_budgets
+from noetic_nb.memory._budget.projection import ProjectionPolicy, assemble_view
+from noetic_nb.memory._declared import MemoryConfig, TypedMemory, memory
+from noetic_nb.memory._execution_context import ExecutionContext
+from noetic_nb.memory._hooks.hook_results import RerenderRequest
+from noetic_nb.memory._hooks.item_hooks import AppendResult
+from noetic_nb.memory._layer import BudgetConfig, MemoryHooks, MemoryLayer, Slot
+from noetic_nb.memory._layer_functions import layer_data, layer_fn
+from noetic_nb.memory._stack import LayerStack
+from noetic_nb.memory._state.state_store import LayerStateStore
+from noetic_nb.memory._steering_decision import SteeringAction, SteeringDecision, Stop, most_restrictive
 from noetic_nb.memory.params import (
     AfterModelCallParams,
     BeforeToolCallParams,
@@ -24,11 +28,7 @@ from noetic_nb.memory.params import (
     StoreParams,
     ToolOutcome,
 )
-from noetic_nb.memory.projection import ProjectionPolicy, assemble_view
 from noetic_nb.memory.scope import MemoryScope, resolve_scope_key
-from noetic_nb.memory.stack import LayerStack
-from noetic_nb.memory.state_store import LayerStateStore
-from noetic_nb.memory.steering_decision import SteeringAction, SteeringDecision, Stop, most_restrictive
 
 __all__ = [
     "AfterModelCallParams",

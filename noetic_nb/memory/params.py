@@ -9,15 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-from noetic_nb.cards import with_card
+from noetic_nb._core.cards import with_card
 from noetic_nb.items import Item
-from noetic_nb.items.bound_values import copied
-from noetic_nb.items.build import output_texts, response_text
-from noetic_nb.items.frozen import FLAT, FrozenDict, own_copy
-from noetic_nb.items.origins import MODEL, Origin, Provenance, least_trusted, members
-from noetic_nb.memory.execution_context import ExecutionContext
-from noetic_nb.memory.steering_decision import ALLOW, SteeringDecision
-from noetic_nb.models.client import ModelResponse, TokenLogprob, Usage
+from noetic_nb.items._bound_values import copied
+from noetic_nb.items._build import output_texts, response_text
+from noetic_nb.items._frozen import FLAT, FrozenDict, own_copy
+from noetic_nb.items._origins import MODEL, Origin, Provenance, least_trusted, members
+from noetic_nb.memory._execution_context import ExecutionContext
+from noetic_nb.memory._steering_decision import ALLOW, SteeringDecision
+from noetic_nb.models._client import ModelResponse, TokenLogprob, Usage
 from noetic_nb.storage import ScopedStorage
 
 __all__ = [
@@ -139,7 +139,7 @@ def _no_attribute(params: tuple[Any, ...], what: str, name: str, meant: Mapping[
     if name.startswith("__"):  # asked by Python itself, which has a way of its own then
         return AttributeError(name)
     known = [each for each in dir(type(params)) if not each.startswith("_") and each not in ("count", "index")]
-    from noetic_nb.arguments import closest  # read only where a name was not found
+    from noetic_nb._core.arguments import closest  # read only where a name was not found
 
     hint = f"Write {meant[name]}." if name in meant else closest(name, known)
     text = f"{what} has no attribute {name!r}. {hint} There are {', '.join(known)}."

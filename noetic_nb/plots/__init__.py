@@ -5,6 +5,6 @@ has to be closed, nothing is drawn twice in a notebook, and a cell that ends in 
 loaded with the first of them: a page in the browser does not have it, and a lesson that draws still begins there.
 """
 
-from noetic_nb.lazy import attach
+from noetic_nb._core.lazy_names import attach
 
 __getattr__, __dir__, __all__ = attach(__name__, __file__)

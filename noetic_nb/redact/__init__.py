@@ -11,10 +11,10 @@ References
 .. [1] docs/behaviour/secrets.md.
 """
 
-from noetic_nb.redact.marks import REDACTED
-from noetic_nb.redact.redaction import MARGIN, Redaction, clip_data, redact, redact_head, redact_text
-from noetic_nb.redact.safe_logging import safe_logger
-from noetic_nb.redact.secret_names import is_secret_name
+from noetic_nb.redact._marks import REDACTED
+from noetic_nb.redact._redaction import MARGIN, Redaction, clip_data, redact, redact_head, redact_text
+from noetic_nb.redact._safe_logging import safe_logger
+from noetic_nb.redact._secret_names import is_secret_name
 
 __all__ = [
     "MARGIN", "REDACTED", "Redaction", "clip_data", "is_secret_name", "redact", "redact_head", "redact_text", "safe_logger",

@@ -1,11 +1,14 @@
 """A pure, synchronous library that turns events of an LLM agent into decisions: continue, warn, or stop."""
 
 from noetic_nb.regulator import decisions, events, predicates, presets
-from noetic_nb.regulator.adapters.otel_spans import events_from_span
-from noetic_nb.regulator.adapters.replay import Recording, record_events
-from noetic_nb.regulator.adapters.thread_safe import Locked, ThreadSafeRegulator
-from noetic_nb.regulator.measures.topics import Topics
-from noetic_nb.regulator.measures.word_lists import WordLists
+from noetic_nb.regulator._adapters.otel_spans import events_from_span
+from noetic_nb.regulator._adapters.replay import Recording, record_events
+from noetic_nb.regulator._adapters.thread_safe import Locked, ThreadSafeRegulator
+from noetic_nb.regulator._measures.topics import Topics
+from noetic_nb.regulator._measures.word_lists import WordLists
+from noetic_nb.regulator._regulator import Regulator
+from noetic_nb.regulator._settings import Settings
+from noetic_nb.regulator._state import RegulatorState
 from noetic_nb.regulator.predicates.call_budget import CallBudget
 from noetic_nb.regulator.predicates.context_scorer import ContextScorer
 from noetic_nb.regulator.predicates.core import CostCap, ProceduralWarning, QualityDecline, ScopeDrift
@@ -13,9 +16,6 @@ from noetic_nb.regulator.predicates.drift import DriftInput, DriftScore, DriftSc
 from noetic_nb.regulator.predicates.explanation import Finding, Predicate
 from noetic_nb.regulator.predicates.low_confidence import LowConfidence
 from noetic_nb.regulator.predicates.tool_loops import RepeatedFailure, ToolLoop
-from noetic_nb.regulator.regulator import Regulator
-from noetic_nb.regulator.settings import Settings
-from noetic_nb.regulator.state import RegulatorState
 
 __all__ = [
     "CallBudget",

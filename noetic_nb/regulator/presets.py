@@ -12,10 +12,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from noetic_nb.regulator._settings import NEWER_SETTINGS, RECOMMENDED_SETTINGS, RELEASE_SETTINGS, Settings
 from noetic_nb.regulator.predicates import CallBudget, Predicate, RepeatedFailure, ScopeDrift, ToolLoop
 from noetic_nb.regulator.predicates.context_scorer import CONTEXT_SCORER, CONTEXT_THRESHOLD
 from noetic_nb.regulator.predicates.drift import NEWER_KEYWORDS
-from noetic_nb.regulator.settings import NEWER_SETTINGS, RECOMMENDED_SETTINGS, RELEASE_SETTINGS, Settings
 
 __all__ = [
     "MEASURED",

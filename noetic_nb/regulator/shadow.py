@@ -22,9 +22,9 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from noetic_nb.regulator.adapters.event_log import read_log, replay_log
+from noetic_nb.regulator._adapters.event_log import read_log, replay_log
+from noetic_nb.regulator._regulator import Regulator
 from noetic_nb.regulator.events import U32_MAX
-from noetic_nb.regulator.regulator import Regulator
 
 __all__ = ["main"]
 

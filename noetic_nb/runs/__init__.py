@@ -1,9 +1,9 @@
 """Everything that happened, as data: runs, the recorder that makes them, their tables and their files."""
 
-from noetic_nb.runs.load import load_run
-from noetic_nb.runs.recording.recorder import Recorder, record
-from noetic_nb.runs.recording.recover import recover
-from noetic_nb.runs.run import Run
+from noetic_nb.runs._load import load_run
+from noetic_nb.runs._recording.recorder import Recorder, record
+from noetic_nb.runs._recording.recover import recover
+from noetic_nb.runs._run import Run
 
 __all__ = ["Recorder", "Run", "load_run", "record", "recover"]
 

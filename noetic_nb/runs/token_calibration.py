@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import Item
-from noetic_nb.runs.requests.recorded_requests import RequestIndex
-from noetic_nb.runs.requests.sent_request import RecordedRequest
-from noetic_nb.tokenizers.factors import Tally
-from noetic_nb.tokenizers.learning import TokenCalibration
-from noetic_nb.tokenizers.named import as_tokenizer
+from noetic_nb.runs._requests.recorded_requests import RequestIndex
+from noetic_nb.runs._requests.sent_request import RecordedRequest
+from noetic_nb.tokenizers._factors import Tally
+from noetic_nb.tokenizers._learning import TokenCalibration
+from noetic_nb.tokenizers._named import as_tokenizer
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 if TYPE_CHECKING:
-    from noetic_nb.runs.run import Run
+    from noetic_nb.runs._run import Run
 
 __all__ = ["CountedCall", "counted_calls", "token_calibration"]
 

@@ -1,6 +1,6 @@
 """The runtime: steps made to happen, threads, plans, and everything an execution owes to its layers."""
 
-from noetic_nb.lazy import attach
+from noetic_nb._core.lazy_names import attach
 
 __getattr__, __dir__, __all__ = attach(
     __name__,

@@ -1,7 +1,7 @@
 """Steering: rules enforced before tool calls and after model responses, edited while an agent runs."""
 
-from noetic_nb.lazy import make_callable
-from noetic_nb.memory.steering_decision import (
+from noetic_nb._core.lazy_names import make_callable
+from noetic_nb.memory._steering_decision import (
     SteeringAction,
     SteeringDecision,
     Stop,
@@ -11,12 +11,12 @@ from noetic_nb.memory.steering_decision import (
     guide,
     most_restrictive,
 )
-from noetic_nb.steering.layer import steering
-from noetic_nb.steering.predicates.judge import parse_verdict
-from noetic_nb.steering.rulebook.rule_files import dump_rules, load_rules, parse_rules, save_rules
-from noetic_nb.steering.rulebook.rulebook import RuleBook, RuleChange
-from noetic_nb.steering.rules.file_schema import rule_file_schema
-from noetic_nb.steering.rules.rule import LLMEval, SequenceRule, SteeringRule
+from noetic_nb.steering._layer import steering
+from noetic_nb.steering._predicates.judge import parse_verdict
+from noetic_nb.steering._rulebook.rule_files import dump_rules, load_rules, parse_rules, save_rules
+from noetic_nb.steering._rulebook.rulebook import RuleBook, RuleChange
+from noetic_nb.steering._rules.file_schema import rule_file_schema
+from noetic_nb.steering._rules.rule import LLMEval, SequenceRule, SteeringRule
 
 __all__ = [
     "LLMEval",

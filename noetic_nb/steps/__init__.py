@@ -1,5 +1,5 @@
 """Steps: the actions of an agent, as data that composes. JSON forms, plans and teams are loaded when they are first used."""
 
-from noetic_nb.lazy import attach
+from noetic_nb._core.lazy_names import attach
 
 __getattr__, __dir__, __all__ = attach(__name__, __file__)

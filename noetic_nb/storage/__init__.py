@@ -3,6 +3,6 @@
 `SQLiteStorage` and `Versioned` load SQLite when they are first asked for, so that importing the package stays cheap.
 """
 
-from noetic_nb.lazy import attach
+from noetic_nb._core.lazy_names import attach
 
 __getattr__, __dir__, __all__ = attach(__name__, __file__)

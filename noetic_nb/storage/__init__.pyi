@@ -1,5 +1,5 @@
-from .adapter import JsonValue as JsonValue
-from .adapter import ScopedStorage as ScopedStorage
-from .adapter import StorageAdapter as StorageAdapter
-from .in_memory import InMemoryStorage as InMemoryStorage
-from .sqlite import SQLiteStorage as SQLiteStorage
+from ._adapter import JsonValue as JsonValue
+from ._adapter import ScopedStorage as ScopedStorage
+from ._adapter import StorageAdapter as StorageAdapter
+from ._in_memory import InMemoryStorage as InMemoryStorage
+from ._sqlite import SQLiteStorage as SQLiteStorage

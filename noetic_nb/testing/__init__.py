@@ -3,13 +3,13 @@
 A scripted model is in `noetic_nb.models`.
 """
 
-from noetic_nb.testing.clock import FakeClock, SeededIds
-from noetic_nb.testing.event_loop import VirtualTimeLoop, drive_loop
-from noetic_nb.testing.findings import ContractCheck, Finding
-from noetic_nb.testing.layer_contract import check_layer
-from noetic_nb.testing.model_contract import check_model
-from noetic_nb.testing.simulated_provider import SimulatedProvider
-from noetic_nb.testing.storage_contract import check_storage
+from noetic_nb.testing._clock import FakeClock, SeededIds
+from noetic_nb.testing._event_loop import VirtualTimeLoop, drive_loop
+from noetic_nb.testing._findings import ContractCheck, Finding
+from noetic_nb.testing._layer_contract import check_layer
+from noetic_nb.testing._model_contract import check_model
+from noetic_nb.testing._simulated_provider import SimulatedProvider
+from noetic_nb.testing._storage_contract import check_storage
 
 __all__ = [
     "ContractCheck",

@@ -3,6 +3,6 @@
 ``get("gpt-4.1")`` needs the extra ``tokens``; the default estimate, `noetic_nb.tokens.estimate_tokens`, needs nothing.
 """
 
-from noetic_nb.lazy import attach
+from noetic_nb._core.lazy_names import attach
 
 __getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -3,6 +3,6 @@
 A view is loaded when it is first used: a cell that shows one waits for no other.
 """
 
-from noetic_nb.lazy import attach
+from noetic_nb._core.lazy_names import attach
 
 __getattr__, __dir__, __all__ = attach(__name__, __file__)

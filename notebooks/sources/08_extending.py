@@ -17,10 +17,7 @@ from noetic_nb import lab
 from noetic_nb.lessons import check
 from noetic_nb.markup import escape
 from noetic_nb.testing import FakeClock, SeededIds
-from noetic_nb.widgets.base.assets import script, style
-from noetic_nb.widgets.base.feed import Reading
-from noetic_nb.widgets.base.moment import Moment
-from noetic_nb.widgets.base.run_view import RunView
+from noetic_nb.widgets.base import Moment, Reading, RunView, script, style
 
 
 def text_of(item) -> str:
@@ -346,7 +343,7 @@ Complete the reading `Refusals`: `snapshot["refused"]` counts, for each tool, th
 
 # %% tags=["exercise"]
 from noetic_nb.markup import escape
-from noetic_nb.widgets.base.feed import Reading
+from noetic_nb.widgets.base import Reading
 
 
 class Refusals(Reading):
@@ -365,7 +362,7 @@ class Refusals(Reading):
 
 # %% tags=["solution"]
 from noetic_nb.markup import escape
-from noetic_nb.widgets.base.feed import Reading
+from noetic_nb.widgets.base import Reading
 
 
 class Refusals(Reading):

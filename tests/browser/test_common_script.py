@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from noetic_nb.widgets import Ledger, RuleEditor, RunTimeline, Workbench
-from noetic_nb.widgets.base.assets import _text, once_a_page
+from noetic_nb.widgets.base._assets import _text, once_a_page
 from tests.widgets.timeline_scenes import ten_thousand_spans
 
 # A model as anywidget gives it, which keeps what is sent.

@@ -13,9 +13,9 @@ PROBE = '''
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.runs import Run
 from noetic_nb.widgets import Selection
-from noetic_nb.widgets.base.assets import _text, style
-from noetic_nb.widgets.base.feed import Reading
-from noetic_nb.widgets.base.run_view import RunView
+from noetic_nb.widgets.base._assets import _text, style
+from noetic_nb.widgets.base._feed import Reading
+from noetic_nb.widgets.base._run_view import RunView
 
 class Squares(Reading):
     """Answers with the square of a number."""

@@ -14,7 +14,7 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.cli.main import main
-from noetic_nb.interop import importing
+from noetic_nb.interop import _importing as importing
 from tests.cli.conftest import Command
 from tests.redaction.shapes import SHAPES, made
 from tests.widgets.hostile_texts import HOSTILE_TEXTS

@@ -46,7 +46,7 @@ def test_every_column_is_explained(name: str, columns_of: Callable[[str], list[s
 
 
 def test_every_table_of_a_run_is_here() -> None:
-    from noetic_nb.runs.tables import TABLES
+    from noetic_nb.runs._tables import TABLES
 
     asked = " ".join(table.code for table in frames.TABLES.values())
     assert [name for name in TABLES if f'to_frame("{name}")' not in asked] == []

@@ -9,7 +9,7 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.events import ModelCalled, ToolCalled
-from noetic_nb.items.messages import decode_messages
+from noetic_nb.items._messages import decode_messages
 from noetic_nb.runs import Run
 
 pytest.importorskip("langchain_core", reason="the package langchain-core is not installed")

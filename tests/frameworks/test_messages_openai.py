@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 import noetic_nb as nn
 from noetic_nb.events import ModelCalled, ToolCalled
-from noetic_nb.items.messages import decode_messages, encode_messages
+from noetic_nb.items._messages import decode_messages, encode_messages
 from noetic_nb.runs import Run
 
 pytest.importorskip("openai", reason="the package openai is not installed")

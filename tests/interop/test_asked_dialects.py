@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from noetic_nb.interop.spans.calls import DIALECTS, first
-from noetic_nb.interop.spans.dialect import Dialect
-from noetic_nb.interop.spans.span_record import span_record
+from noetic_nb.interop._spans.calls import DIALECTS, first
+from noetic_nb.interop._spans.dialect import Dialect
+from noetic_nb.interop._spans.span_record import span_record
 from tests.interop.replayed_spans import capture
 
 CAPTURES = sorted((Path(__file__).parent.parent / "fixtures" / "spans").glob("*.json"))

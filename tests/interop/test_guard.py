@@ -13,7 +13,7 @@ import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import RegulatorDecided, RegulatorSaw, RuleChanged
 from noetic_nb.regulator import CallBudget
-from noetic_nb.steering.rulebook.rulebook import unused_books
+from noetic_nb.steering._rulebook.rulebook import unused_books
 from tests.interop.guard_tools import (
     DONE,
     FORMS,

@@ -12,8 +12,8 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import SteeringDecided, ToolCalled
-from noetic_nb.interop.guards.guarded_calls import Guard
-from noetic_nb.memory.enforcement import FAILED_GUIDANCE
+from noetic_nb.interop._guards.guarded_calls import Guard
+from noetic_nb.memory._enforcement.enforcement import FAILED_GUIDANCE
 from noetic_nb.steering import SteeringRule
 from tests.interop.guard_tools import DONE, FORMS, pay, pay_later
 from tests.steering.test_fault_matrix import FAULTS, HANG_S, TIMEOUTS
@@ -247,7 +247,7 @@ def test_a_cancelled_tool_keeps_its_place_in_the_history() -> None:
 def test_rules_that_were_never_initialised_deny(monkeypatch: pytest.MonkeyPatch) -> None:
     async def nothing(self: Any, ctx: Any) -> None: ...
 
-    monkeypatch.setattr("noetic_nb.memory.stack.LayerStack.init", nothing)
+    monkeypatch.setattr("noetic_nb.memory._stack.LayerStack.init", nothing)
     guarded = nn.guard(pay, [], on_deny="return")
 
     assert FAILED_GUIDANCE in guarded(1)

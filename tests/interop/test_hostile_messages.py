@@ -12,7 +12,7 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import ToolCalled
-from noetic_nb.interop.formats import sources
+from noetic_nb.interop._formats import sources
 from noetic_nb.runs import Run
 
 FORMATS = ("openai", "openai-responses", "anthropic", "langchain")

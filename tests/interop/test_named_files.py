@@ -131,7 +131,7 @@ def test_the_size_is_known_before_a_file_is_opened(tmp_path: Path, monkeypatch: 
     with large.open("wb") as file:
         file.truncate(2**40)  # a file with a hole in it, which takes no room
     opened: list[Any] = []
-    monkeypatch.setattr("noetic_nb.whole_files.open", lambda path, mode: opened.append(path), raising=False)
+    monkeypatch.setattr("noetic_nb._core.atomic_write.open", lambda path, mode: opened.append(path), raising=False)
 
     for read in (nn.load_run, nn.import_run, runs_from_spans):
         with pytest.raises(NoeticError, match="holds more than"):

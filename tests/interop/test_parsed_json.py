@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noetic_nb.items.json_text import parsed_json
+from noetic_nb.items._json_text import parsed_json
 
 PIECES = [
     *'{}[],:"', "a", '"a"', "1", "0", "-", ".", "e", "E", "+", "null", "true", "NaN", "Infinity", " ", "\n", "\\",

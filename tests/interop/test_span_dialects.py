@@ -602,7 +602,7 @@ def test_pieces_of_a_file_may_end_anywhere(tmp_path: Path, monkeypatch: pytest.M
     )
 
     for size in (1, 2, 3, 7, 64, 1000):
-        monkeypatch.setattr("noetic_nb.interop.spans.import_spans._PIECE", size)
+        monkeypatch.setattr("noetic_nb.interop._spans.import_spans._PIECE", size)
         check_loop(only(path))  # type: ignore[arg-type]
 
 

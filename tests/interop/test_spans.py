@@ -15,7 +15,7 @@ import noetic_nb as nn
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import ModelCalled, ToolCalled
 from noetic_nb.interop import runs_from_spans
-from noetic_nb.interop.spans.import_spans import run_readers
+from noetic_nb.interop._spans.import_spans import run_readers
 from noetic_nb.runs import Run
 from tests.interop.span_forms import as_otlp, as_otlp_lines, as_sdk_objects
 

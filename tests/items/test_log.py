@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from noetic_nb.errors import ItemValidationError
 from noetic_nb.items import ItemLog, dump_item, item_tokens, parse_item, strip_unresolved
-from noetic_nb.items.build import unresolved_positions
+from noetic_nb.items._build import unresolved_positions
 from tests.items.strategies import CONVERSATIONS, ITEMS, message
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
 from noetic_nb.items import Item
-from noetic_nb.items.messages import Message, decode_messages, encode_messages
+from noetic_nb.items._messages import Message, decode_messages, encode_messages
 
 ARGS = {"id": "A17"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "lookup", "arguments": json.dumps(ARGS)}}

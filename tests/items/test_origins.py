@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetic_nb.items import ItemLog, assistant_message, function_call, function_call_output, input_message
-from noetic_nb.items.origins import (
+from noetic_nb.items._origins import (
     MODEL,
     Origin,
     OriginIndex,
@@ -22,7 +22,7 @@ from noetic_nb.items.origins import (
     members,
     vouches,
 )
-from noetic_nb.items.value_search import hidden_character
+from noetic_nb.items._value_search import hidden_character
 
 USER, TOOL = Origin("user"), Origin("tool", "search")
 

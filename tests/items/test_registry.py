@@ -9,7 +9,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items import ItemLog, ItemRegistry, dump_item
-from noetic_nb.items.registry import DEFAULT_REGISTRY
+from noetic_nb.items._registry import DEFAULT_REGISTRY
 
 
 class Thing(BaseModel):

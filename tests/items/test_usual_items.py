@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetic_nb.errors import ItemValidationError
-from noetic_nb.items import item as items
-from noetic_nb.items.json_text import compact_json
+from noetic_nb.items import _item as items
+from noetic_nb.items._json_text import compact_json
 from noetic_nb.tokens import estimate_tokens
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)

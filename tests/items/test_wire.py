@@ -22,7 +22,7 @@ from noetic_nb.items import (
     item_tokens,
     parse_item,
 )
-from noetic_nb.items.json_text import compact_json, number_text, plain_text
+from noetic_nb.items._json_text import compact_json, number_text, plain_text
 from noetic_nb.tokens import estimate_tokens, utf16_units
 from tests.items.strategies import ITEMS_WITH_EXTRA, JSON
 

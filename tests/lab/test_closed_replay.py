@@ -15,7 +15,7 @@ from noetic_nb.lab import datasets, fork, replay
 from noetic_nb.layers import regulation
 from noetic_nb.regulator import CallBudget, Regulator
 from noetic_nb.runs import Run
-from noetic_nb.runs.requests.recorded_requests import recorded_request
+from noetic_nb.runs._requests.recorded_requests import recorded_request
 from tests.lab.random_agents import random_run
 
 RAN: list[str] = []

@@ -12,7 +12,7 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab import datasets, replay
-from noetic_nb.lab.statistics.intervals import interval
+from noetic_nb.lab._statistics.intervals import interval
 from noetic_nb.runs import Run
 
 

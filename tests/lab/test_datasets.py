@@ -16,9 +16,9 @@ import pytest
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import ItemsAppended, ModelCalled, QualityGiven, ToolCalled, TurnCompleted
 from noetic_nb.items import assistant_message
-from noetic_nb.items.build import content_tokens, unresolved_positions
+from noetic_nb.items._build import content_tokens, unresolved_positions
 from noetic_nb.lab import datasets
-from noetic_nb.lab.datasets_build import CHOSEN, build
+from noetic_nb.lab._datasets_build import CHOSEN, build
 from noetic_nb.runs import Run, load_run
 
 ENTRIES = json.loads(gzip.decompress((datasets.DATA / "airline.json.gz").read_bytes()))
@@ -175,7 +175,7 @@ def test_an_unknown_run_is_refused_with_the_known_ones(key: Any) -> None:
         datasets.airline_run(key)
 
 
-@pytest.mark.parametrize("module", ["noetic_nb.lab", "noetic_nb.lab.regulator_replay"])
+@pytest.mark.parametrize("module", ["noetic_nb.lab", "noetic_nb.lab._regulator_replay"])
 def test_importing_the_lab_loads_nothing_heavy(module: str) -> None:
     code = f"import sys, {module}; print(sorted({{'pandas', 'numpy', 'matplotlib', 'IPython'}} & set(sys.modules)))"
 

@@ -13,7 +13,7 @@ import pytest
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, QualityGiven, RegulatorDecided, ToolCalled, TurnCompleted, TurnStarted, Where
 from noetic_nb.lab import datasets, first_stop, replay_regulator
-from noetic_nb.lab.detection.detectors import Unscored, detectors_of
+from noetic_nb.lab._detection.detectors import Unscored, detectors_of
 from noetic_nb.regulator import (
     CallBudget,
     CostCap,

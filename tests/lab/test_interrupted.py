@@ -10,9 +10,9 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb import lab
+from noetic_nb._core.long_work import Interrupted
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.lab.remembering.made_dialogues import made_dialogues
-from noetic_nb.long_work import Interrupted
+from noetic_nb.lab._recall_quality.synthetic_dialogues import made_dialogues
 
 
 @cache
@@ -73,7 +73,7 @@ def test_an_interrupt_before_the_first_run_is_finished_goes_on() -> None:
 
 
 def test_suggestions_are_those_that_were_scored_and_no_surer_than_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    from noetic_nb.lab.rule_scores import rule_suggestions
+    from noetic_nb.lab._rule_scores import rule_suggestions
 
     whole = lab.suggest(bank())
     stop, score = Interrupting(2), rule_suggestions.Evaluator.evaluate

@@ -19,10 +19,10 @@ import noetic_nb as nn
 from noetic_nb import lab
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import assistant_message, input_message, item_text
-from noetic_nb.lab.dialogues import Dialogue, Evidence, Question
-from noetic_nb.lab.remembering.folded_text import FoldedTexts
-from noetic_nb.lab.remembering.made_dialogues import made_dialogues
-from noetic_nb.lab.remembering.played_dialogues import play, shared_tokens
+from noetic_nb.lab._dialogues import Dialogue, Evidence, Question
+from noetic_nb.lab._recall_quality.dialogue_runner import play, shared_tokens
+from noetic_nb.lab._recall_quality.folded_text import FoldedTexts
+from noetic_nb.lab._recall_quality.synthetic_dialogues import made_dialogues
 from noetic_nb.layers import (
     entity_memory,
     episodic_memory,
@@ -31,7 +31,7 @@ from noetic_nb.layers import (
     semantic_recall,
     static_content,
 )
-from noetic_nb.runs.requests.recorded_requests import recorded_request
+from noetic_nb.runs._requests.recorded_requests import recorded_request
 from noetic_nb.testing import FakeClock
 from noetic_nb.tokens import estimate_tokens
 
@@ -167,7 +167,7 @@ def _without_times(texts: Sequence[str]) -> list[str]:
 
 
 async def _texts_of(one: Dialogue, layers: Sequence[Any], budget: float) -> list[list[str]]:
-    from noetic_nb.lab.remembering import played_dialogues
+    from noetic_nb.lab._recall_quality import dialogue_runner as played_dialogues
 
     found: list[list[str]] = []
     player = played_dialogues._Player(one, layers, [budget], estimate_tokens, None, Counter())

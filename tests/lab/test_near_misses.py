@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import noetic_nb as nn
 from noetic_nb import lab
 from noetic_nb.items import input_message, item_text
-from noetic_nb.runs.requests.recorded_requests import recorded_request
-from noetic_nb.runs.requests.sent_request import RecordedRequest
+from noetic_nb.runs._requests.recorded_requests import recorded_request
+from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.testing import FakeClock
 
 WORDS = [

@@ -14,7 +14,7 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import ModelCalled, ToolCalled
 from noetic_nb.items import item_text
 from noetic_nb.lab import datasets
-from noetic_nb.lab.datasets_build import build_agentdojo, build_tau2, contents
+from noetic_nb.lab._datasets_build import build_agentdojo, build_tau2, contents
 from noetic_nb.runs import Run, load_run
 
 META = {

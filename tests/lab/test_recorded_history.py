@@ -10,9 +10,9 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.events import ToolCalled
 from noetic_nb.lab import backtest
-from noetic_nb.lab.recorded_calls import calls_of
+from noetic_nb.lab._recorded_calls import calls_of
 from noetic_nb.steering import RuleBook
-from noetic_nb.widgets.rules.draft_trial import sample_calls
+from noetic_nb.widgets._rules.draft_trial import sample_calls
 from tests.runtime.factories import attempt, started
 from tests.steering.test_tree_history import both, call, confirm, pay
 
@@ -67,7 +67,7 @@ async def test_the_history_of_a_recorded_call_is_the_one_it_had(name: str) -> No
     assert {str(made.params.history) for made in sample_calls([run], own)} <= set(map(str, SEEN))
 
 
-@pytest.mark.filterwarnings("ignore::noetic_nb.steering.evaluation.rule_targets.UnknownTarget")
+@pytest.mark.filterwarnings("ignore::noetic_nb.steering._evaluation.rule_targets.UnknownTarget")
 @pytest.mark.parametrize("name", STEPS)
 async def test_a_backtest_of_the_rules_in_force_changes_nothing(name: str) -> None:
     rules = RuleBook()

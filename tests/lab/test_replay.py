@@ -20,15 +20,15 @@ from noetic_nb.events import (
 )
 from noetic_nb.items import freeze, item_text
 from noetic_nb.lab import RegulatorReadings, datasets, replay, replay_regulator
-from noetic_nb.lab.replaying import regulator_readings
+from noetic_nb.lab._replaying import regulator_readings
 from noetic_nb.layers import regulation
 from noetic_nb.memory import MemoryHooks, MemoryLayer
 from noetic_nb.regulator import CallBudget, Regulator, ToolLoop, decisions
 from noetic_nb.runs import Run, load_run
-from noetic_nb.runs.events.event_json import dump_event
-from noetic_nb.runs.requests.recorded_requests import recorded_request
+from noetic_nb.runs._events.event_json import dump_event
+from noetic_nb.runs._requests.recorded_requests import recorded_request
 from noetic_nb.steering import deny
-from noetic_nb.steering.layer import rulebook_of
+from noetic_nb.steering._layer import rulebook_of
 from noetic_nb.testing import FakeClock, SeededIds
 from tests.lab.random_agents import find, offering_layer, pay, random_run
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from noetic_nb.lab.detection.fitting import curve_of, fitted_threshold, folds_of
-from noetic_nb.lab.detection.resampling import area, areas, lower_ends, percentiles, share, weights_of
-from noetic_nb.lab.statistics.intervals import counted, interval, resampled
+from noetic_nb.lab._detection.fitting import curve_of, fitted_threshold, folds_of
+from noetic_nb.lab._detection.resampling import area, areas, lower_ends, percentiles, share, weights_of
+from noetic_nb.lab._statistics.intervals import counted, interval, resampled
 
 
 def metrics() -> Any:

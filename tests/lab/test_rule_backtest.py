@@ -14,7 +14,7 @@ import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import SteeringDecided
 from noetic_nb.lab import backtest, datasets
-from noetic_nb.lab.rule_backtest import CHANGES, Trials
+from noetic_nb.lab._rule_backtest import CHANGES, Trials
 from noetic_nb.models import CassetteModel
 from noetic_nb.steering import RuleBook, SteeringRule
 from noetic_nb.testing import FakeClock, SeededIds, drive_loop
@@ -257,7 +257,7 @@ def test_what_are_no_rules_is_refused(rules: Any) -> None:
     assert caught.value.code == "INVALID_RULE"
 
 
-@pytest.mark.filterwarnings("ignore::noetic_nb.steering.evaluation.rule_targets.UnknownTarget")
+@pytest.mark.filterwarnings("ignore::noetic_nb.steering._evaluation.rule_targets.UnknownTarget")
 def test_a_rule_book_compared_with_itself_changes_nothing() -> None:
     rules = book()
 
@@ -272,7 +272,7 @@ def tools_called() -> tuple[list[nn.Run], list[str]]:
     return runs, [name for run in runs for name in run.to_frame("tools").tool_name]
 
 
-@pytest.mark.filterwarnings("ignore::noetic_nb.steering.evaluation.rule_targets.UnknownTarget")
+@pytest.mark.filterwarnings("ignore::noetic_nb.steering._evaluation.rule_targets.UnknownTarget")
 @given(st.lists(st.sampled_from(["calculate", "think", "get_user_details", "book_reservation"]), unique=True))
 def test_the_counts_are_those_of_the_recorded_calls(tools: list[str]) -> None:
     runs, called = tools_called()

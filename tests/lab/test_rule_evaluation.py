@@ -11,13 +11,14 @@ import pytest
 import noetic_nb as nn
 from noetic_nb import lab
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.lab import datasets, recorded_calls
-from noetic_nb.lab.replaying.paired_runs import PairedComparison
-from noetic_nb.lab.rule_scores.evaluation import Evaluator, evaluate
+from noetic_nb.lab import _recorded_calls as recorded_calls
+from noetic_nb.lab import datasets
+from noetic_nb.lab._replaying.paired_runs import PairedComparison
+from noetic_nb.lab._rule_scores.evaluation import Evaluator, evaluate
 from noetic_nb.runs import Run
 
 # Most runs here have one of the two tools that the rules are about.
-pytestmark = pytest.mark.filterwarnings("ignore::noetic_nb.steering.evaluation.rule_targets.UnknownTarget")
+pytestmark = pytest.mark.filterwarnings("ignore::noetic_nb.steering._evaluation.rule_targets.UnknownTarget")
 
 
 def book() -> nn.RuleBook:

@@ -17,9 +17,9 @@ import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ToolCalled
 from noetic_nb.lab import datasets, lint
-from noetic_nb.lab.rule_lint import LintCode
+from noetic_nb.lab._rule_lint import LintCode
 from noetic_nb.steering import RuleBook, SteeringRule
-from noetic_nb.steering.predicates.python_source import compile_predicate
+from noetic_nb.steering._predicates.python_source import compile_predicate
 
 RUNS: Final = datasets.airline()
 

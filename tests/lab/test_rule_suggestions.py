@@ -12,7 +12,7 @@ import pytest
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab import datasets, evaluate, suggest
-from noetic_nb.lab.rule_scores.rule_candidates import rule_candidates, tried_calls
+from noetic_nb.lab._rule_scores.rule_candidates import rule_candidates, tried_calls
 from noetic_nb.runs import Run
 
 Call = tuple[str, dict[str, Any], str]

@@ -9,8 +9,8 @@ import numpy
 import pytest
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.lab.statistics.intervals import counted, interval, resampled
-from noetic_nb.lab.statistics.labels import groups_of, labels_of, runs_in
+from noetic_nb.lab._statistics.intervals import counted, interval, resampled
+from noetic_nb.lab._statistics.labels import groups_of, labels_of, runs_in
 from noetic_nb.runs import Run
 
 

@@ -10,7 +10,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, ToolCalled, TurnCompleted, TurnStarted, Where
 from noetic_nb.lab import datasets, economics
 from noetic_nb.models import Usage
-from noetic_nb.models.pricing import cost_of
+from noetic_nb.models._pricing import cost_of
 from noetic_nb.regulator import CallBudget, CostCap, Regulator
 from noetic_nb.runs import Run
 

@@ -23,13 +23,13 @@ import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import RegulatorDecided
 from noetic_nb.lab import RegulatorReadings, datasets, first_stop, replay, replay_regulator, sweep
-from noetic_nb.lab.replaying import regulator_readings
-from noetic_nb.lab.statistics.intervals import interval
+from noetic_nb.lab._replaying import regulator_readings
+from noetic_nb.lab._statistics.intervals import interval
 from noetic_nb.layers import regulation
 from noetic_nb.models import ModelRequest, ModelResponse, ScriptedModel, Usage
 from noetic_nb.regulator import CallBudget, Regulator
 from noetic_nb.runs import Run
-from noetic_nb.runs.regulation.regulator_tape import with_thresholds
+from noetic_nb.runs._regulation.recorded_decisions import with_thresholds
 from noetic_nb.testing import SeededIds
 from tests.lab.random_agents import random_run
 from tests.lab.swept import Fatal, apologised, at_most, decided, denied, find, kept, no_lookups_book, pay, ran, stopped

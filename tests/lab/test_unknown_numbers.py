@@ -12,7 +12,7 @@ import pytest
 from noetic_nb import plots
 from noetic_nb.events import ChildEnded, ModelCalled, QualityGiven, TurnCompleted
 from noetic_nb.lab import datasets, replay_regulator
-from noetic_nb.lab.recorded_calls import calls_of
+from noetic_nb.lab._recorded_calls import calls_of
 from noetic_nb.memory.params import AfterModelCallParams
 from noetic_nb.models import Reply, ScriptedModel
 from noetic_nb.regulator import Regulator, ToolLoop

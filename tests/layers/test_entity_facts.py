@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.layers import entity_memory
-from noetic_nb.layers.entity import strength
+from noetic_nb.layers._entity import strength
 from noetic_nb.memory import MemoryLayer
 from noetic_nb.storage import InMemoryStorage
 from tests.layers.layer_driver import Conversation

@@ -9,10 +9,10 @@ import pytest
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
-from noetic_nb.filesystem import as_filesystem
+from noetic_nb._core.filesystem import as_filesystem
 from noetic_nb.items import item_text
 from noetic_nb.layers import file_reference
-from noetic_nb.layers.file_references import find_references
+from noetic_nb.layers._helpers.file_references import find_references
 from noetic_nb.storage import InMemoryStorage
 from noetic_nb.tokens import estimate_tokens
 from tests.layers.layer_driver import Conversation

@@ -10,9 +10,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import noetic_nb as nn
-from noetic_nb.layers import plan, plan_memory
-from noetic_nb.layers import plan as plan_documents
-from noetic_nb.layers.plan import PlanProblem, cycle_in, read_document, references, slug_problem
+from noetic_nb.layers import _plan as plan
+from noetic_nb.layers import _plan as plan_documents
+from noetic_nb.layers import plan_memory
+from noetic_nb.layers._plan import PlanProblem, cycle_in, read_document, references, slug_problem
 from noetic_nb.steps import Registry, load_workflow
 from tests.layers.layer_driver import Conversation
 

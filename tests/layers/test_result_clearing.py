@@ -19,7 +19,7 @@ from noetic_nb.items import (
     item_tokens,
     parse_item,
 )
-from noetic_nb.items.build import unresolved_positions
+from noetic_nb.items._build import unresolved_positions
 from noetic_nb.layers import history_window, tool_result_clearing
 from noetic_nb.memory import MemoryLayer
 from tests.items.strategies import ITEMS

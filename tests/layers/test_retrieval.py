@@ -22,8 +22,8 @@ from noetic_nb.layers import (
     semantic_recall,
     temporal_memory,
 )
-from noetic_nb.layers.embedding import cosine
-from noetic_nb.layers.window import window_of
+from noetic_nb.layers._helpers.embedding import cosine
+from noetic_nb.layers._window import window_of
 from noetic_nb.storage import InMemoryStorage
 from tests.items.strategies import CONVERSATIONS
 from tests.layers.layer_driver import Conversation
@@ -48,7 +48,7 @@ def test_a_window_grows_to_a_whole_exchange_but_not_beyond_four_times_and_keeps_
 
 @given(CONVERSATIONS, st.integers(2, 8))
 def test_a_window_is_bounded_in_order_and_tears_no_pair(items: list[dict[str, Any]], max_items: int) -> None:
-    from noetic_nb.items.build import unresolved_positions
+    from noetic_nb.items._build import unresolved_positions
 
     log = [parse_item(item) for item in items]
 
@@ -305,9 +305,7 @@ def test_vectors_have_length_one_or_nothing_and_cosines_stay_in_range(one: str, 
 
 
 def test_vectors_are_the_same_in_every_process() -> None:
-    code = (
-        "from noetic_nb.layers.embedding import HashingEmbedder as H; print(H(64).embed(['order A17 was packed'])[0])"
-    )
+    code = "from noetic_nb.layers._helpers.embedding import HashingEmbedder as H; print(H(64).embed(['order A17 was packed'])[0])"
 
     there = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "7"}

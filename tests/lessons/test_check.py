@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from noetic_nb.arguments import ArgumentError
-from noetic_nb.lessons import EXERCISES, check, verdicts
+from noetic_nb._core.arguments import ArgumentError
+from noetic_nb.lessons import EXERCISES, check
+from noetic_nb.lessons import _verdicts as verdicts
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,10 +13,10 @@ import pytest
 import noetic_nb as nn
 from noetic_nb import lab
 from noetic_nb.lessons import EXERCISES
-from noetic_nb.lessons.memory_exercises import sent_positions
-from noetic_nb.lessons.token_exercises import cached_tokens, input_tokens
-from noetic_nb.lessons.verdicts import examined
-from noetic_nb.lessons.what_if_exercises import certain_calls, paired_difference
+from noetic_nb.lessons._memory_exercises import sent_positions
+from noetic_nb.lessons._token_exercises import cached_tokens, input_tokens
+from noetic_nb.lessons._verdicts import examined
+from noetic_nb.lessons._what_if_exercises import certain_calls, paired_difference
 from noetic_nb.models import ScriptedModel
 from noetic_nb.models.prompt_caching import cache_rules
 from noetic_nb.testing import SimulatedProvider

@@ -9,7 +9,7 @@ import pytest
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lessons import EXERCISES, grade
-from noetic_nb.lessons.grading import asked_in
+from noetic_nb.lessons._grading import asked_in
 
 RIGHT = "def worse(marks):\n    return len(marks) > 2 and marks[-3] - marks[-1] >= 0.15 and sum(marks[-3:]) / 3 < 0.5"
 WRONG = "def worse(marks):\n    return True"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory import MemoryLayer, allocate_budgets
-from noetic_nb.memory.layer import budget_range
+from noetic_nb.memory._layer import budget_range
 
 TOKENS = st.floats(0, 100_000, allow_nan=False) | st.integers(0, 100_000)
 RANGES = st.tuples(TOKENS, TOKENS).map(lambda pair: {"min": min(pair), "max": max(pair)})

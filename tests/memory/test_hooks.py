@@ -11,8 +11,8 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.events import MemoryTraceSpan
 from noetic_nb.items import ItemLog
 from noetic_nb.memory import Stop
-from noetic_nb.memory.hook_timeout import HookTimeout
-from noetic_nb.models.client import NO_USAGE
+from noetic_nb.memory._hook_timeout import HookTimeout
+from noetic_nb.models._client import NO_USAGE
 from noetic_nb.storage import InMemoryStorage
 from noetic_nb.testing import drive_loop
 from tests.memory.stacks import CTX, RESPONSE, Watched, boom, context, hang, layer, returning

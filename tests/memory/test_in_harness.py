@@ -11,9 +11,9 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.events import ErrorRaised, MemoryTraceSpan, ModelCalled, ViewAssembled
 from noetic_nb.items import item_text, item_tokens
-from noetic_nb.items.build import content_tokens, unresolved_positions
+from noetic_nb.items._build import content_tokens, unresolved_positions
 from noetic_nb.memory import MemoryLayer
-from noetic_nb.runtime.planning import summary
+from noetic_nb.runtime._planning import summary
 from noetic_nb.storage import InMemoryStorage, SQLiteStorage
 from noetic_nb.testing import drive_loop
 from tests.memory.stacks import boom, layer

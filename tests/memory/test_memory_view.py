@@ -12,7 +12,7 @@ from pydantic import BaseModel
 import noetic_nb as nn
 from noetic_nb.events import LayerStateChanged
 from noetic_nb.items import item_text
-from noetic_nb.items.json_text import compact_json
+from noetic_nb.items._json_text import compact_json
 from noetic_nb.memory import MemoryLayer, layer_fn
 from noetic_nb.storage import InMemoryStorage, SQLiteStorage
 from tests.memory.stacks import Seen, layer
@@ -427,7 +427,7 @@ async def test_rewinding_to_a_turn_that_was_not_or_under_a_name_that_is_taken_is
 
 
 async def test_the_history_of_states_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    from noetic_nb.runtime.threads import state_history
+    from noetic_nb.runtime._threads import state_history
 
     monkeypatch.setattr(state_history, "MAX_CHANGES", 5)
     monkeypatch.setattr(state_history, "MAX_SCOPES", 3)

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import ItemLog, dump_item, input_message, item_tokens, parse_item
-from noetic_nb.items.build import unresolved_positions
+from noetic_nb.items._build import unresolved_positions
 from noetic_nb.memory import MemoryLayer, ProjectionPolicy, assemble_view
-from noetic_nb.memory.projection import project_tail
-from noetic_nb.memory.recall import RecallEntry
+from noetic_nb.memory._budget.projection import project_tail
+from noetic_nb.memory._hooks.recall import RecallEntry
 from noetic_nb.runtime import plan_turn
 from tests.items.strategies import CONVERSATIONS, message
 

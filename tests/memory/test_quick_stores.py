@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from noetic_nb.memory import ExecutionContext, LayerStack, LayerStateStore, MemoryHooks, MemoryLayer, Stop
-from noetic_nb.memory.layer import DEFAULT_TIMEOUTS_MS
-from noetic_nb.memory.state_copy import deep_copy, flat_copy
+from noetic_nb.memory._layer import DEFAULT_TIMEOUTS_MS
+from noetic_nb.memory._state.state_copy import deep_copy, flat_copy
 from tests.memory.stacks import Seen
 
 CTX = ExecutionContext(execution_id="e1", thread_id="t1", turn=1)
@@ -98,7 +98,7 @@ async def outcome(store: Callable[[Any], Any], *, followed: bool, timeouts: Any 
 async def test_a_store_leads_to_the_same_whoever_follows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Milliseconds; only what never ends is to meet its limit, however slow the machine is.
     limit = 5.0 if name == "hangs" else 60_000.0
-    monkeypatch.setattr("noetic_nb.memory.hook_runner._STORE_LIMIT", limit)
+    monkeypatch.setattr("noetic_nb.memory._hooks.hook_runner._STORE_LIMIT", limit)
     monkeypatch.setitem(DEFAULT_TIMEOUTS_MS, "store", limit)
 
     alone = await outcome(STORES[name], followed=False)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetic_nb.items import input_message, item_text
-from noetic_nb.items.build import content_tokens
+from noetic_nb.items._build import content_tokens
 from noetic_nb.tokens import estimate_tokens
 from tests.memory.stacks import CTX, Watched, layer, returning
 

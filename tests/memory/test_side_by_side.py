@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from noetic_nb.memory import LayerStack
-from noetic_nb.memory.storing import side_by_side
+from noetic_nb.memory._hooks.store_hooks import side_by_side
 from noetic_nb.models import ScriptedModel
-from noetic_nb.models.client import ModelResponse
+from noetic_nb.models._client import ModelResponse
 from noetic_nb.runtime import AgentConfig, AgentHarness
 from noetic_nb.steps import react
 from noetic_nb.sync import protected

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from noetic_nb.items import freeze
 from noetic_nb.memory import LayerStateStore
-from noetic_nb.memory.state_copy import deep_copy, snapshot_of
+from noetic_nb.memory._state.state_copy import deep_copy, snapshot_of
 from noetic_nb.storage import InMemoryStorage, ScopedStorage
 
 PLAIN = st.none() | st.booleans() | st.integers() | st.text() | st.floats()

@@ -13,7 +13,7 @@ import pytest
 import noetic_nb as nn
 from noetic_nb import layers
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.memory.layer_functions import LayerData
+from noetic_nb.memory._layer_functions import LayerData
 from tests.memory.stacks import layer
 
 PACKAGE = Path(nn.__file__).parent.parent

@@ -30,7 +30,7 @@ from noetic_nb.models import (
     ToolSpec,
     Usage,
 )
-from noetic_nb.models.cassette_file import content_of, differences
+from noetic_nb.models._cassette_file import content_of, differences
 from tests.models.conftest import KEY, parts_of
 from tests.models.endpoint import Endpoint, chat, chat_chunks, sse
 from tests.redaction.shapes import made

@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetic_nb.clock import SYSTEM_CLOCK
-from noetic_nb.models import Usage, pricing
-from noetic_nb.models.openai_wire import enforceable, is_official
-from noetic_nb.models.pricing import cost_of
-from noetic_nb.models.retries import backoff_ms, retry_after_ms
-from noetic_nb.models.tool_names import MAX_WIRE_NAME, WireNames
+from noetic_nb.models import Usage
+from noetic_nb.models import _pricing as pricing
+from noetic_nb.models._openai_wire import enforceable, is_official
+from noetic_nb.models._pricing import cost_of
+from noetic_nb.models._retries import backoff_ms, retry_after_ms
+from noetic_nb.models._tool_names import MAX_WIRE_NAME, WireNames
 
 # Few letters and many separators, so that collisions on the wire are common.
 NAMES = st.lists(st.text("ab_/. -é", min_size=1, max_size=6) | st.text(min_size=1, max_size=90), max_size=12)

@@ -28,7 +28,7 @@ from noetic_nb import lab, plots
 from noetic_nb.lab import datasets
 from noetic_nb.regulator import CallBudget
 from noetic_nb.runs import Run
-from noetic_nb.runs.palette import ink_on
+from noetic_nb.runs._palette import ink_on
 from notebooks.build import is_static_form
 from tests.plots.decided_runs import decided_run
 from tests.plots.test_table_figures import remembered, tried

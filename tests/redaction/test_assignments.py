@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from noetic_nb.redact.levels import spans_of
+from noetic_nb.redact._levels import spans_of
 
 PLAIN = "An ordinary line: with a sign.\n"
 

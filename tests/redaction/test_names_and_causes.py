@@ -14,7 +14,7 @@ import noetic_nb as nn
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError, innermost
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs import Run
-from noetic_nb.runs.tables import TABLES
+from noetic_nb.runs._tables import TABLES
 from tests.redaction.shapes import made
 from tests.redaction.test_places import REQUESTS, assert_absent, planted
 

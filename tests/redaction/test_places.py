@@ -45,7 +45,7 @@ from noetic_nb.items import assistant_message, input_message
 from noetic_nb.models import CallTool, Fault, OpenAIModel, ScriptedModel
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs import Run, load_run
-from noetic_nb.runs.tables import TABLES
+from noetic_nb.runs._tables import TABLES
 from noetic_nb.steering import save_rules
 from noetic_nb.storage import SQLiteStorage
 from tests.redaction.shapes import SHAPES, made
@@ -287,7 +287,7 @@ async def test_losses_and_near_misses(found: tuple[str, str]) -> None:
 
 
 async def test_approval_forms(found: tuple[str, str]) -> None:
-    approval = pytest.importorskip("noetic_nb.widgets.approval.approval")
+    approval = pytest.importorskip("noetic_nb.widgets._approval.approval")
     text, secret = found
 
     form = approval.Question("look", {"note": text, "password": secret, "more": "x" * 900}, f"May {text} pass?")

@@ -9,7 +9,7 @@ import pytest
 
 from noetic_nb.lab import datasets
 from noetic_nb.redact import REDACTED, Redaction, redact, redact_text
-from noetic_nb.redact.levels import may_hold, spans_of
+from noetic_nb.redact._levels import may_hold, spans_of
 from tests.redaction.planted import HARMLESS, PLANTED
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from noetic_nb.lab import datasets
 from noetic_nb.redact import REDACTED, Redaction, is_secret_name, redact, redact_text
-from noetic_nb.redact.levels import MAX_LEVELS
+from noetic_nb.redact._levels import MAX_LEVELS
 from tests.redaction.sentences import SENTENCES
 from tests.redaction.shapes import SHAPES, beside_an_id, made
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from noetic_nb.redact import Redaction
-from noetic_nb.redact.levels import may_hold, spans_of
+from noetic_nb.redact._levels import may_hold, spans_of
 from tests.redaction.shapes import SHAPES, made
 
 KEY = "sk-proj-" + "aB3dE6gH9jK2mN5pQ8sT"

@@ -14,6 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from noetic_nb.regulator import Regulator, ThreadSafeRegulator, decisions, events
+from noetic_nb.regulator._person import Person
 from noetic_nb.regulator.events import (
     Cost,
     QualityFeedback,
@@ -24,7 +25,6 @@ from noetic_nb.regulator.events import (
     TurnStart,
     UserCorrection,
 )
-from noetic_nb.regulator.person import Person
 from tests.regulator.sessions import RELAXED
 
 

@@ -25,6 +25,8 @@ from noetic_nb.regulator import (
     ScopeDrift,
     ToolLoop,
 )
+from noetic_nb.regulator._measures.topics import Topics
+from noetic_nb.regulator._settings import RECOMMENDED_SETTINGS
 from noetic_nb.regulator.decisions import (
     CostCapReached,
     LowConfidenceSpans,
@@ -42,9 +44,7 @@ from noetic_nb.regulator.events import (
     TurnStart,
     UserCorrection,
 )
-from noetic_nb.regulator.measures.topics import Topics
 from noetic_nb.regulator.predicates.explanation import Condition, finding
-from noetic_nb.regulator.settings import RECOMMENDED_SETTINGS
 from tests.regulator.sessions import RELAXED, reason
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from noetic_nb.regulator import Regulator
+from noetic_nb.regulator._measures.tool_history import trailing_cycles
+from noetic_nb.regulator._measures.topics import RANKED_TOPICS, RELEASE_TOPICS
 from noetic_nb.regulator.decisions import (
     CircuitBreak,
     Continue,
@@ -27,8 +29,6 @@ from noetic_nb.regulator.events import (
     TurnStart,
     UserCorrection,
 )
-from noetic_nb.regulator.measures.tool_history import trailing_cycles
-from noetic_nb.regulator.measures.topics import RANKED_TOPICS, RELEASE_TOPICS
 
 NAN, INF = math.nan, math.inf
 

@@ -27,7 +27,7 @@ from noetic_nb.regulator import (
     events_from_span,
     record_events,
 )
-from noetic_nb.regulator.adapters.event_log import read_log, replay_log, score_statistics
+from noetic_nb.regulator._adapters.event_log import read_log, replay_log, score_statistics
 from noetic_nb.regulator.events import (
     Cost,
     QualityFeedback,

@@ -26,8 +26,8 @@ from noetic_nb.regulator import (
     Topics,
     WordLists,
 )
+from noetic_nb.regulator._measures.word_lists import RELEASE_WORDS
 from noetic_nb.regulator.events import TurnComplete, TurnStart, UserCorrection
-from noetic_nb.regulator.measures.word_lists import RELEASE_WORDS
 from noetic_nb.regulator.predicates.context_scorer import CONTEXT_SCORER
 from noetic_nb.regulator.predicates.drift import NEWER_KEYWORDS
 from tests.regulator.sessions import RELAXED

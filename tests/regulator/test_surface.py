@@ -18,8 +18,8 @@ import noetic_nb.regulator as regulator
 from noetic_nb import compat
 from noetic_nb.compat import noos
 from noetic_nb.regulator import CostCap, Predicate, Regulator, Settings, predicates
-from noetic_nb.regulator.person import Person
-from noetic_nb.regulator.session.session import Session
+from noetic_nb.regulator._person import Person
+from noetic_nb.regulator._session.session import Session
 from tests.regulator.sessions import random_event
 from tests.regulator.test_predicates import EVERY_PREDICATE
 
@@ -58,7 +58,7 @@ def test_importing_the_regulator_reads_no_lexicon_and_no_heavy_package() -> None
     code = (
         "import sys; import noetic_nb.regulator; "
         "print(sorted({'pandas', 'numpy', 'pydantic', 'sklearn', 'asyncio'} & set(sys.modules)), "
-        "sys.modules['noetic_nb.regulator.measures.word_patterns'].lexicon.cache_info().currsize)"
+        "sys.modules['noetic_nb.regulator._measures.word_patterns'].lexicon.cache_info().currsize)"
     )
 
     done = subprocess.run(
@@ -142,7 +142,7 @@ def test_a_subclass_of_a_predicate_is_not_saved_as_its_base_class() -> None:
 def test_what_decides_imports_nothing_of_the_session() -> None:
     deciding = [PACKAGE / "events.py", PACKAGE / "decisions.py", PACKAGE / "settings.py"]
     for path in (*deciding, *(PACKAGE / "measures").glob("*.py"), *(PACKAGE / "predicates").glob("*.py")):
-        assert not [name for name in imported(path) if name.startswith("noetic_nb.regulator.session")], path
+        assert not [name for name in imported(path) if name.startswith("noetic_nb.regulator._session")], path
 
 
 class Unreadable(Session):

@@ -28,11 +28,11 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.items import Item, assistant_message, freeze, function_call, function_call_output, input_message
-from noetic_nb.items.frozen import FrozenDict
+from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.redact import is_secret_name
-from noetic_nb.runs.events.event_json import EVENT_TYPES
-from noetic_nb.runs.regulation.regulator_signals import Signals
-from noetic_nb.runs.regulation.thread_signals import ThreadSignals
+from noetic_nb.runs._events.event_json import EVENT_TYPES
+from noetic_nb.runs._regulation.regulator_signals import Signals
+from noetic_nb.runs._regulation.thread_signals import ThreadSignals
 from noetic_nb.testing import FakeClock, SeededIds
 
 # What stands under a name such as "pin" is hidden in a file, and does not come back equal.

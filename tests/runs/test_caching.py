@@ -303,7 +303,7 @@ def test_requests_whose_items_were_not_recorded_are_not_looked_through(monkeypat
     def looked(_request: object) -> None:
         raise AssertionError("the items of a request were looked through")
 
-    monkeypatch.setattr("noetic_nb.runs.requests.prefix_reuse.parts_of", looked)
+    monkeypatch.setattr("noetic_nb.runs._requests.prefix_reuse.parts_of", looked)
     where = Where("t1", "e1", 1)
     layers, window = (), (0, 5_000)
     view = ViewAssembled(where, 0.0, 1, window, (), layers, (), 8000.0, 1000.0, 0, 0, 0, 100, 2700.0, 5_000)

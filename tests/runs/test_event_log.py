@@ -26,11 +26,11 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.memory import MemoryHooks, MemoryLayer
-from noetic_nb.memory.idle_hook import IdleHook
+from noetic_nb.memory._hooks.hook_skips import IdleHook
 from noetic_nb.runs import Run, record
-from noetic_nb.runs.events.event_json import EVENT_TYPES, dump_event, parse_event, size_of
-from noetic_nb.runs.recording.keeper import RunKeeper, bound
-from noetic_nb.runs.recording.kept_turns import KeptTurns
+from noetic_nb.runs._events.event_json import EVENT_TYPES, dump_event, parse_event, size_of
+from noetic_nb.runs._recording.retained_turns import KeptTurns
+from noetic_nb.runs._recording.retention import RunKeeper, bound
 from tests.runs.factories import EVENTS, conversation
 from tests.runs.seeded_run import harness
 

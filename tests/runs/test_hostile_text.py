@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from noetic_nb.events import RunEvent, SteeringDecided, TurnCompleted, TurnStarted, Where
-from noetic_nb.redact import MARGIN, redact_head, redaction
+from noetic_nb.redact import MARGIN, redact_head
+from noetic_nb.redact import _redaction as redaction
 from noetic_nb.runs import Run
-from noetic_nb.runs.plain_text import plain, plain_data, plain_line
+from noetic_nb.runs._plain_text import plain, plain_data, plain_line
 from noetic_nb.widgets import Ledger, TokenAllocation
 from tests.runs.factories import conversation
 

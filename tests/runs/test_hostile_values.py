@@ -14,7 +14,7 @@ import noetic_nb as nn
 from noetic_nb.cli.main import main
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
 from noetic_nb.interop import runs_from_spans
-from noetic_nb.runs.tables import TABLES
+from noetic_nb.runs._tables import TABLES
 from noetic_nb.steering import load_rules
 from tests.runs.factories import conversation
 

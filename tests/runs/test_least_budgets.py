@@ -11,10 +11,10 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.items import Item, assistant_message, function_call, function_call_output, input_message
 from noetic_nb.memory import MemoryHooks, MemoryLayer, ProjectionPolicy
-from noetic_nb.runs.requests.recorded_requests import RequestIndex, recorded_request
-from noetic_nb.runs.requests.sent_request import RecordedRequest
-from noetic_nb.runtime.planning.least_budget import AbsentItem, LeastBudget
-from noetic_nb.runtime.planning.turn_plan import TurnPlan
+from noetic_nb.runs._requests.recorded_requests import RequestIndex, recorded_request
+from noetic_nb.runs._requests.sent_request import RecordedRequest
+from noetic_nb.runtime._planning.least_budget import AbsentItem, LeastBudget
+from noetic_nb.runtime._planning.turn_plan import TurnPlan
 from noetic_nb.testing import SeededIds
 from tests.runs.test_recorded_requests import converse
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetic_nb.events import ItemFate, LayerTokens
-from noetic_nb.runs.palette import CATEGORY, LAYER_COLOURS, _luminance, ink_on
-from noetic_nb.runs.plain_text import clip, plain
-from noetic_nb.runs.requests.model_calls import Calls, CallShare
-from noetic_nb.widgets.allocation.call_bars import LEAST_WIDTH, widths
+from noetic_nb.runs._palette import CATEGORY, LAYER_COLOURS, _luminance, ink_on
+from noetic_nb.runs._plain_text import clip, plain
+from noetic_nb.runs._requests.model_calls import Calls, CallShare
+from noetic_nb.widgets._allocation.call_bars import LEAST_WIDTH, widths
 from tests.widgets.scenes import demo_run, layer, many_layers_run, view
 
 counts = st.integers(0, 5000)

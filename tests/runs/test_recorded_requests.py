@@ -15,7 +15,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, RequestPrepared, Where
 from noetic_nb.items import assistant_message, input_message
 from noetic_nb.memory import MemoryHooks, MemoryLayer, ProjectionPolicy
-from noetic_nb.runs.requests.recorded_requests import RequestIndex, recorded_request
+from noetic_nb.runs._requests.recorded_requests import RequestIndex, recorded_request
 from noetic_nb.testing import SeededIds
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.events import LayerStateChanged, Where
-from noetic_nb.items.frozen import FrozenDict
+from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.memory import MemoryHooks, MemoryLayer
 from noetic_nb.runs import Run, record
 

@@ -13,13 +13,13 @@ from noetic_nb.events import ModelCalled, RegulatorDecided, RegulatorSaw, TurnSt
 from noetic_nb.items import freeze
 from noetic_nb.lab import datasets, replay_regulator
 from noetic_nb.regulator import Regulator, decisions, events
-from noetic_nb.regulator.person import Person
+from noetic_nb.regulator._person import Person
+from noetic_nb.regulator._settings import NEWER_SETTINGS, RECOMMENDED_SETTINGS, RELEASE_SETTINGS, Settings
 from noetic_nb.regulator.predicates import CallBudget, CostCap, QualityDecline, ToolLoop
 from noetic_nb.regulator.predicates.explanation import names_of
-from noetic_nb.regulator.settings import NEWER_SETTINGS, RECOMMENDED_SETTINGS, RELEASE_SETTINGS, Settings
 from noetic_nb.runs import Run, load_run
-from noetic_nb.runs.regulation.recorded_settings import recorded_regulators
-from noetic_nb.runs.regulation.regulator_tape import DecisionTape, tape_of, with_thresholds
+from noetic_nb.runs._regulation.recorded_decisions import DecisionTape, tape_of, with_thresholds
+from noetic_nb.runs._regulation.recorded_settings import recorded_regulators
 
 PRESETS = (
     RELEASE_SETTINGS,

@@ -29,7 +29,7 @@ from noetic_nb.events import (
 )
 from noetic_nb.items import function_call, function_call_output
 from noetic_nb.runs import Run, load_run
-from noetic_nb.runs.events.event_json import EVENT_TYPES, WireError, dump_event, parse_event
+from noetic_nb.runs._events.event_json import EVENT_TYPES, WireError, dump_event, parse_event
 from noetic_nb.steering import deny, parse_rules
 from tests.runs.factories import EVENTS, JSON, conversation, records, where
 
@@ -179,7 +179,7 @@ def test_what_a_run_was_made_with_is_not_worked_out_for_a_file_without_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made_of: list[object] = []
-    monkeypatch.setattr("noetic_nb.runs.bundle.bundle_of", lambda *given: made_of.append(given) or {})
+    monkeypatch.setattr("noetic_nb.runs._bundle.bundle_of", lambda *given: made_of.append(given) or {})
     run = nn.record(nn.AgentHarness(nn.AgentConfig(name="desk"), model=nn.ScriptedModel([])))
 
     run.save(tmp_path / "run.jsonl.gz")

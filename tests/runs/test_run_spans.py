@@ -22,11 +22,11 @@ from noetic_nb.events import (
     TurnStarted,
     Where,
 )
-from noetic_nb.runs.timeline.drawn_time import DrawnTime
-from noetic_nb.runs.timeline.run_spans import Timeline
-from noetic_nb.runs.timeline.span import KINDS
-from noetic_nb.runs.timeline.span_rows import MOST_BESIDE, OVERLAP_MS
-from noetic_nb.runs.timeline.span_window import WHOLE, Wanted, Windows
+from noetic_nb.runs._timeline.run_spans import Timeline
+from noetic_nb.runs._timeline.span import KINDS
+from noetic_nb.runs._timeline.span_rows import MOST_BESIDE, OVERLAP_MS
+from noetic_nb.runs._timeline.span_window import WHOLE, Wanted, Windows
+from noetic_nb.runs._timeline.time_axis import DrawnTime
 from tests.widgets.timeline_scenes import TURN, branches, many_turns
 
 

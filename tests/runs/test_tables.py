@@ -9,8 +9,8 @@ import pytest
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import TurnCompleted, TurnStarted, WarningRaised
 from noetic_nb.runs import Run
-from noetic_nb.runs.events.event_json import EVENT_TYPES
-from noetic_nb.runs.tables import TABLES
+from noetic_nb.runs._events.event_json import EVENT_TYPES
+from noetic_nb.runs._tables import TABLES
 from tests.runs.factories import conversation, where
 
 COMMON = ["run_id", "thread_id", "execution_id", "turn", "seq", "t_ms"]

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import noetic_nb as nn
+from noetic_nb._core.worker_threads import Worker
 from noetic_nb.events import ToolCalled, ToolProgress
 from noetic_nb.steps import fork, loop, spawn, step, until
 from noetic_nb.testing import drive_loop
-from noetic_nb.worker_threads import Worker
 from tests.runtime.factories import make_harness, outputs, record_events, started
 
 WHO = contextvars.ContextVar("WHO", default="nobody")

@@ -24,7 +24,7 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import SteeringDecided, ToolCalled
 from noetic_nb.items import thaw
 from noetic_nb.lab import backtest
-from noetic_nb.lab.recorded_calls import calls_of
+from noetic_nb.lab._recorded_calls import calls_of
 from noetic_nb.memory import MemoryHooks, MemoryLayer, Slot, layer_fn
 from noetic_nb.memory.params import PastCall
 from noetic_nb.steps import step

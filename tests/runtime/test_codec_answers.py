@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import noetic_nb as nn
-from noetic_nb.runtime.planning.turn_plan import TurnPlan
+from noetic_nb.runtime._planning.turn_plan import TurnPlan
 from noetic_nb.steps import fenced_json, fork, json_lines, loop, step, until
 from noetic_nb.tokens import estimate_tokens
 from tests.runtime.factories import WrittenInPieces, lookup, make_harness, record_events

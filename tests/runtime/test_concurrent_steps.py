@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import noetic_nb as nn
-from noetic_nb.runtime.execution import run_step
+from noetic_nb.runtime._execution import run_step
 from noetic_nb.steps import branch, fork, step
 from noetic_nb.testing import drive_loop
 from tests.runtime.factories import make_harness, record_events

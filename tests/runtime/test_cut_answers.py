@@ -9,7 +9,7 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.items import function_call
-from noetic_nb.models.client import ModelRequest, ModelResponse
+from noetic_nb.models._client import ModelRequest, ModelResponse
 from noetic_nb.steps import dump_step, load_step, step
 from tests.models.endpoint import chat, chat_chunks, response, running, sse
 from tests.runtime.factories import make_harness, outputs, record_events, requests_of, texts

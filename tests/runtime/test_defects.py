@@ -238,7 +238,7 @@ async def test_12_a_cancelled_race_is_cancelled_and_a_late_loser_merges_nothing(
 
 async def test_14_what_layers_ask_models_is_paid_by_the_execution() -> None:
     async def recall(p: Any) -> str:
-        from noetic_nb.memory.execution_context import HookModelRequest
+        from noetic_nb.memory._execution_context import HookModelRequest
 
         response = await p.ctx.call_model(HookModelRequest("helper", ()))
         return f"note {len(response.items)}"

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import noetic_nb as nn
-from noetic_nb.runtime.context.event_hub import HIDEABLE_EVENTS
+from noetic_nb.runtime._context.event_hub import HIDEABLE_EVENTS
 from noetic_nb.steps import Registry, dump_step, load_step, step
 from tests.runtime.factories import Events, make_harness, record_events
 

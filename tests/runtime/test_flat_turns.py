@@ -12,7 +12,7 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.items import assistant_message, input_message
 from noetic_nb.runs import Recorder
-from noetic_nb.runs.requests.model_calls import Calls
+from noetic_nb.runs._requests.model_calls import Calls
 from noetic_nb.testing import SeededIds, drive_loop
 
 PACKAGE = str(Path(nn.__file__).parent)

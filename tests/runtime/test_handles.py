@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import noetic_nb as nn
 from noetic_nb.errors import innermost
 from noetic_nb.runtime import Handle
-from noetic_nb.runtime.execution.handle import GRACE_PERIOD_MS
+from noetic_nb.runtime._execution.handle import GRACE_PERIOD_MS
 from noetic_nb.steps import fork, spawn, step
 from noetic_nb.testing import drive_loop
 from tests.runtime.factories import Events, make_harness, record_events

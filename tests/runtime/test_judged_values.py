@@ -34,7 +34,7 @@ from pydantic_core import core_schema
 
 import noetic_nb as nn
 from noetic_nb.errors import NoeticError
-from noetic_nb.items.bound_values import copied, may_change
+from noetic_nb.items._bound_values import copied, may_change
 from noetic_nb.steps import step
 from tests.runtime.factories import make_harness, outputs
 
@@ -220,7 +220,7 @@ def test_a_secret_can_be_judged_by_its_value_and_is_masked_everywhere_else() -> 
 
 
 def test_recorded_calls_have_their_json_data_as_values() -> None:
-    from noetic_nb.lab.recorded_calls import calls_of
+    from noetic_nb.lab._recorded_calls import calls_of
 
     harness = make_harness([nn.CallTool("act", x={"amount": 7}), "ok"], tools=[tool_of(Plain, [])])
     run = nn.record(harness)

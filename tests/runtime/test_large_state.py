@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import noetic_nb as nn
-from noetic_nb.runtime.context.oversize import LIMIT_BYTES, LargeState
+from noetic_nb.runtime._context.size_warnings import LIMIT_BYTES, LargeState
 from tests.runtime.factories import make_harness
 
 MIB = 2**20

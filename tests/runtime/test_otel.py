@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import noetic_nb as nn
-from noetic_nb.interop.otel_export import OTelExporter
+from noetic_nb.interop._otel_export import OTelExporter
 from noetic_nb.steps import fork, step
 from noetic_nb.testing import drive_loop
 from tests.runtime.factories import lookup, make_harness

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetic_nb.items import ItemLog, input_message, item_tokens
-from noetic_nb.items.item import tokens_of
+from noetic_nb.items._item import tokens_of
 from noetic_nb.memory import BudgetPlan, ProjectionPolicy
-from noetic_nb.memory.budget import LayerAllocation
-from noetic_nb.memory.recall import RecallEntry
-from noetic_nb.runtime.planning.make_plan import plan_turn
-from noetic_nb.runtime.planning.turn_plan import SentItems, TurnPlan
+from noetic_nb.memory._budget.budget import LayerAllocation
+from noetic_nb.memory._hooks.recall import RecallEntry
+from noetic_nb.runtime._planning.make_plan import plan_turn
+from noetic_nb.runtime._planning.turn_plan import SentItems, TurnPlan
 from noetic_nb.tokens import estimate_tokens
 
 

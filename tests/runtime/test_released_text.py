@@ -10,8 +10,8 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.items import assistant_message
-from noetic_nb.items.build import output_texts
-from noetic_nb.models.client import ModelDelta, ModelRequest, ModelResponse
+from noetic_nb.items._build import output_texts
+from noetic_nb.models._client import ModelDelta, ModelRequest, ModelResponse
 from noetic_nb.steps import fork, spawn, step
 from tests.runtime.factories import WrittenInPieces, make_harness, record_events
 from tests.runtime.test_threads import Gate

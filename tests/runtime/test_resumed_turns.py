@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 import noetic_nb as nn
-from noetic_nb.runtime.durability.checkpoints import Checkpoints
+from noetic_nb.runtime._durability.checkpoints import Checkpoints
 from noetic_nb.steps import branch, fork, json_lines, loop, spawn, step, until
 from tests.runtime.crash_points import TRACES, Disk, harness, pay, texts_of
 

@@ -15,10 +15,10 @@ from noetic_nb.items import ItemLog, function_call, function_call_output, input_
 from noetic_nb.lab import replay
 from noetic_nb.layers import procedural_memory, semantic_recall, working_memory
 from noetic_nb.memory import MemoryHooks, MemoryLayer, ProjectionPolicy
-from noetic_nb.memory.recall import RecallEntry
-from noetic_nb.runs.requests.recorded_requests import recorded_request
+from noetic_nb.memory._hooks.recall import RecallEntry
+from noetic_nb.runs._requests.recorded_requests import recorded_request
 from noetic_nb.runtime import plan_turn
-from noetic_nb.runtime.config.config import dump_config, load_config
+from noetic_nb.runtime._config.config import dump_config, load_config
 from noetic_nb.testing import check_layer
 
 ITEMS = st.one_of(

@@ -7,8 +7,8 @@ import tracemalloc
 from typing import Any
 
 import noetic_nb as nn
-from noetic_nb.runtime.context import step_setup
-from noetic_nb.runtime.threads import state_history
+from noetic_nb.runtime._context import step_setup
+from noetic_nb.runtime._threads import state_history
 from noetic_nb.steps import branch, spawn, step
 from tests.runtime.factories import make_harness
 

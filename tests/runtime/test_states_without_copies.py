@@ -12,7 +12,7 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import WarningRaised
-from noetic_nb.items.build import item_text
+from noetic_nb.items._build import item_text
 from noetic_nb.memory import ExecutionContext, LayerStack, LayerStateStore, MemoryHooks, MemoryLayer, layer_fn
 
 

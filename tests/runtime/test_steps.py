@@ -13,7 +13,7 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.errors import innermost
 from noetic_nb.memory import layer_fn
-from noetic_nb.runtime.context import layer_tools
+from noetic_nb.runtime._context import layer_tools
 from noetic_nb.steps import branch, channel, fork, loop, spawn, step, until
 from noetic_nb.testing import drive_loop
 from tests.runtime.factories import fails as failing

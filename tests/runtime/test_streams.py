@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import noetic_nb as nn
-from noetic_nb.runtime.threads import turn_stream
+from noetic_nb.runtime._threads import turn_stream
 from tests.runtime.factories import make_harness
 from tests.runtime.test_threads import Gate
 

@@ -9,7 +9,7 @@ from typing import Any
 from noetic_nb.events import SteeringDecided
 from noetic_nb.items import assistant_message
 from noetic_nb.memory import ExecutionContext, LayerStack, LayerStateStore, PastCall
-from noetic_nb.models.client import NO_USAGE, ModelResponse
+from noetic_nb.models._client import NO_USAGE, ModelResponse
 from noetic_nb.steering import RuleBook, SteeringDecision, steering
 from noetic_nb.testing import FakeClock, SeededIds
 

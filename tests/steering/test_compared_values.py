@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 import noetic_nb as nn
-from noetic_nb.items.origins import Origin, OriginIndex, Provenance
-from noetic_nb.items.value_search import hidden_character
+from noetic_nb.items._origins import Origin, OriginIndex, Provenance
+from noetic_nb.items._value_search import hidden_character
 from noetic_nb.lab import backtest
 from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.testing import drive_loop

@@ -15,10 +15,10 @@ import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory import ExecutionContext, PastCall
 from noetic_nb.memory.params import BeforeToolCallParams
-from noetic_nb.models.client import Usage
+from noetic_nb.models._client import Usage
 from noetic_nb.steering import RuleBook, SteeringRule
-from noetic_nb.steering.predicates.bindings import values_of
-from noetic_nb.steering.predicates.cel_names import analyse
+from noetic_nb.steering._predicates.bindings import values_of
+from noetic_nb.steering._predicates.cel_names import analyse
 from noetic_nb.testing import drive_loop
 from tests.steering.steering_helpers import Bench, past
 

@@ -9,7 +9,7 @@ import noetic_nb as nn
 from noetic_nb.items import item_text
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryHooks, MemoryLayer
 from noetic_nb.steering import SteeringRule, steering
-from noetic_nb.steering.ledger import State
+from noetic_nb.steering._ledger import State
 from noetic_nb.testing import drive_loop
 
 CTX = ExecutionContext(execution_id="e1", thread_id="t1")

@@ -10,7 +10,7 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.events import SteeringDecided
 from noetic_nb.runs import Run
-from noetic_nb.runs.events.event_json import dump_event, parse_event
+from noetic_nb.runs._events.event_json import dump_event, parse_event
 from noetic_nb.steering import RuleBook, deny, guide, most_restrictive
 
 

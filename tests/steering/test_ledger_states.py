@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import noetic_nb as nn
 from noetic_nb.events import Where
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryHooks, MemoryLayer
-from noetic_nb.models.client import ModelResponse, Usage
-from noetic_nb.runs.recording.recorder import record
+from noetic_nb.models._client import ModelResponse, Usage
+from noetic_nb.runs._recording.recorder import record
 from noetic_nb.steering import RuleBook, SteeringRule, steering
-from noetic_nb.steering.ledger import Ledger, State
+from noetic_nb.steering._ledger import Ledger, State
 from noetic_nb.testing import FakeClock, SeededIds, drive_loop
 
 CTX = ExecutionContext(execution_id="e1", thread_id="t1", clock=FakeClock())

@@ -14,7 +14,7 @@ import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import SteeringDecided
 from noetic_nb.items import assistant_message
-from noetic_nb.models.client import NO_USAGE, ModelResponse
+from noetic_nb.models._client import NO_USAGE, ModelResponse
 from noetic_nb.steering import RuleBook
 from noetic_nb.testing import FakeClock, SeededIds, drive_loop
 from tests.steering.steering_helpers import Bench, settle

@@ -11,7 +11,7 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.steering import RuleBook, SteeringRule
-from noetic_nb.steering.predicates import in_thread as threads
+from noetic_nb.steering._predicates import in_thread as threads
 from noetic_nb.testing import FakeClock, SeededIds, drive_loop
 from tests.steering.steering_helpers import Bench
 

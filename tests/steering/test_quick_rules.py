@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from noetic_nb.memory import PastCall
 from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.steering import SteeringRule, deny, guide
-from noetic_nb.steering.evaluation.evaluate import Evaluation, Policy, evaluate
-from noetic_nb.steering.rulebook.rulebook import RuleBook
+from noetic_nb.steering._evaluation.evaluate import Evaluation, Policy, evaluate
+from noetic_nb.steering._rulebook.rulebook import RuleBook
 from noetic_nb.testing import drive_loop
 from tests.steering.steering_helpers import Bench
 

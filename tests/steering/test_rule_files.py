@@ -141,7 +141,7 @@ def test_a_python_rule_without_its_function_is_an_error_and_not_left_out() -> No
 
 
 def test_the_published_schema_is_the_one_in_force() -> None:
-    published = resources.files("noetic_nb.steering.rules").joinpath("rules.schema.json").read_text(encoding="utf-8")
+    published = resources.files("noetic_nb.steering._rules").joinpath("rules.schema.json").read_text(encoding="utf-8")
 
     assert json.loads(published) == rule_file_schema()
     jsonschema.Draft202012Validator.check_schema(rule_file_schema())

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.steering import LLMEval, RuleBook, SequenceRule, SteeringRule
-from noetic_nb.steering.rules.rule import CelCondition, PythonPredicate
+from noetic_nb.steering._rules.rule import CelCondition, PythonPredicate
 from noetic_nb.testing import drive_loop
 from tests.steering.steering_helpers import Bench
 

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetic_nb.errors import NoeticError
-from noetic_nb.memory.state_copy import snapshot_of
+from noetic_nb.memory._state.state_copy import snapshot_of
 from noetic_nb.steering import RuleBook, SteeringRule, steering
-from noetic_nb.steering.ledger import Entry, Ledger, State, mark_late_fault
+from noetic_nb.steering._ledger import Entry, Ledger, State, mark_late_fault
 from noetic_nb.storage import InMemoryStorage, SQLiteStorage
-from noetic_nb.storage.in_memory import json_text
+from noetic_nb.storage._in_memory import json_text
 from tests.steering.steering_helpers import Bench, settle
 
 KEY = "layers/steering/t1/state"

@@ -9,10 +9,10 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import Item, assistant_message, function_call
-from noetic_nb.memory.execution_context import ExecutionContext
+from noetic_nb.memory._execution_context import ExecutionContext
 from noetic_nb.memory.params import AfterModelCallParams
 from noetic_nb.models import ModelDelta, ModelResponse
-from noetic_nb.models.response_items import deltas_of
+from noetic_nb.models._response_items import deltas_of
 from tests.runtime.factories import make_harness
 
 SECRET = "XK-42"

@@ -12,8 +12,8 @@ from pydantic import BaseModel
 
 import noetic_nb as nn
 from noetic_nb.steps import OutputCodec, Registry, dump_step, fenced_json, json_lines, load_step, load_workflow, step
-from noetic_nb.steps.output_codec import CodecOutput, OutputReader, as_output, system_instructions
-from noetic_nb.steps.schema import OutputSchema
+from noetic_nb.steps._output_codec import CodecOutput, OutputReader, as_output, system_instructions
+from noetic_nb.steps._schema import OutputSchema
 
 
 class Order(BaseModel):

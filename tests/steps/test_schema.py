@@ -21,7 +21,7 @@ from typing_extensions import TypedDict
 
 import noetic_nb as nn
 from noetic_nb.steps import dump_step, load_step, step
-from noetic_nb.steps.schema import OutputSchema
+from noetic_nb.steps._schema import OutputSchema
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import noetic_nb as nn
-from noetic_nb.items.json_text import compact_json
+from noetic_nb.items._json_text import compact_json
 
 JSON = st.recursive(
     st.none()

@@ -9,12 +9,13 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.steps import Registry, dump_step, load_workflow, step_json_schema, workflow_loader
-from noetic_nb.steps.loop_predicates import UntilPredicate
-from noetic_nb.steps.published_schema import published_schema
-from noetic_nb.steps.schema import OutputSchema
-from noetic_nb.steps.traverse import steps_within
-from noetic_nb.steps.workflow_loader import workflow_depth
+from noetic_nb.steps import Registry, dump_step, load_workflow, step_json_schema
+from noetic_nb.steps._json import workflow_loader
+from noetic_nb.steps._json.published_schema import published_schema
+from noetic_nb.steps._json.workflow_loader import workflow_depth
+from noetic_nb.steps._loops.loop_predicates import UntilPredicate
+from noetic_nb.steps._schema import OutputSchema
+from noetic_nb.steps._traverse import steps_within
 from tests.steps.test_codec import NOTES, REGISTRY, Order, everything, lookup
 
 
@@ -302,7 +303,7 @@ async def test_each_over_an_input_without_an_array_is_an_error() -> None:
 
 
 def test_the_published_schema_is_the_generated_one() -> None:
-    assert published_schema() == step_json_schema(), "run: python -m noetic_nb.steps.published_schema"
+    assert published_schema() == step_json_schema(), "run: python -m noetic_nb.steps._json.published_schema"
 
 
 def test_what_is_dumped_fits_the_published_schema() -> None:

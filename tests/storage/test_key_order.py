@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import noetic_nb as nn
-from noetic_nb.storage import InMemoryStorage, in_memory
+from noetic_nb.storage import InMemoryStorage
+from noetic_nb.storage import _in_memory as in_memory
 
 KEYS = st.text("ab:", min_size=1, max_size=4)
 PREFIXES = ["", "a", "ab", "b:", "ba:", ":"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-import noetic_nb.storage.in_memory as in_memory
+import noetic_nb.storage._in_memory as in_memory
 from noetic_nb.storage import InMemoryStorage
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.storage import SQLiteStorage
-from noetic_nb.storage.sqlite_file import SCHEMA_VERSION
+from noetic_nb.storage._sqlite_file import SCHEMA_VERSION
 
 BIG = "x" * 200_000
 

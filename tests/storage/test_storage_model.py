@@ -13,10 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-import noetic_nb.storage.in_memory as in_memory
+import noetic_nb.storage._in_memory as in_memory
 from noetic_nb.errors import NoeticError
 from noetic_nb.storage import InMemoryStorage, SQLiteStorage
-from noetic_nb.storage.adapter import get_many
+from noetic_nb.storage._adapter import get_many
 
 MOST_NEW_KEYS = in_memory._MOST_NEW_KEYS
 

@@ -20,11 +20,12 @@ import noetic_nb as nn
 from noetic_nb import NoeticConfigError
 from noetic_nb.items import input_message
 from noetic_nb.lab.datasets import retail
-from noetic_nb.models.client import ToolSpec
+from noetic_nb.models._client import ToolSpec
 from noetic_nb.runs.token_calibration import counted_calls
-from noetic_nb.tokenizers import ENCODINGS, MODELS, EncodingTokenizer, TokenCalibration, from_files, from_ranks, get
-from noetic_nb.tokenizers.encoding_tokenizer import MAX_PIECE, pieces
-from noetic_nb.tokenizers.encodings import PREFIXES, encoding_of
+from noetic_nb.tokenizers import ENCODINGS, MODELS, EncodingTokenizer, TokenCalibration, from_ranks, get
+from noetic_nb.tokenizers import _from_files as from_files
+from noetic_nb.tokenizers._encoding_tokenizer import MAX_PIECE, pieces
+from noetic_nb.tokenizers._encodings import PREFIXES, encoding_of
 
 NAMES = tuple(ENCODINGS)
 
@@ -178,7 +179,7 @@ def test_without_the_library_the_extra_is_named(forgotten: None, monkeypatch: py
 def test_without_ranks_the_extra_and_the_folder_are_named(
     forgotten: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("noetic_nb.tokenizers.from_files._CARRIERS", (("no-such-package", "ranks"),))
+    monkeypatch.setattr("noetic_nb.tokenizers._from_files._CARRIERS", (("no-such-package", "ranks"),))
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
 
     with pytest.raises(NoeticConfigError, match=r"noetic_nb\[tokens\].*TIKTOKEN_CACHE_DIR") as caught:
@@ -188,7 +189,7 @@ def test_without_ranks_the_extra_and_the_folder_are_named(
 
 
 def test_the_folder_of_the_library_is_honoured(forgotten: None, monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
-    monkeypatch.setattr("noetic_nb.tokenizers.from_files._CARRIERS", ())
+    monkeypatch.setattr("noetic_nb.tokenizers._from_files._CARRIERS", ())
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(cache))
 
     assert get("o200k_base")("hello world") == 2

@@ -14,10 +14,10 @@ from noetic_nb.events import RequestPrepared
 from noetic_nb.items import assistant_message
 from noetic_nb.lab import replay
 from noetic_nb.lab.datasets import retail
-from noetic_nb.models.client import ModelRequest
-from noetic_nb.runs.requests.recorded_requests import recorded_request
+from noetic_nb.models._client import ModelRequest
+from noetic_nb.runs._requests.recorded_requests import recorded_request
 from noetic_nb.runs.token_calibration import token_calibration
-from noetic_nb.runtime.config.config import dump_config, load_config
+from noetic_nb.runtime._config.config import dump_config, load_config
 from noetic_nb.tokenizers import TokenCalibration, get
 from noetic_nb.tokens import KNOWN_ERRORS
 

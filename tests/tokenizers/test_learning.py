@@ -19,9 +19,9 @@ from noetic_nb.lab.datasets import retail, telecom
 from noetic_nb.runs import Run
 from noetic_nb.runs.token_calibration import token_calibration
 from noetic_nb.tokenizers import Factors, Tally, TokenCalibration, as_tokenizer
-from noetic_nb.tokenizers.factors import LEAST_CALLS
-from noetic_nb.tokenizers.learning import MAX_CALLS
-from noetic_nb.tokenizers.named import FallbackTokenizer
+from noetic_nb.tokenizers._factors import LEAST_CALLS
+from noetic_nb.tokenizers._learning import MAX_CALLS
+from noetic_nb.tokenizers._named import FallbackTokenizer
 from noetic_nb.tokens import estimate_tokens, known_error
 
 FACTORS = st.floats(0.4, 3.0)

@@ -9,12 +9,12 @@ from typing import Any
 import noetic_nb as nn
 from noetic_nb.events import ItemsAppended, ModelCalled, ToolCalled, TurnStarted, Where
 from noetic_nb.items import assistant_message, input_message
-from noetic_nb.items.log import ItemLog
+from noetic_nb.items._log import ItemLog
 from noetic_nb.lab import datasets
-from noetic_nb.lab.detection.calibration import Failure
-from noetic_nb.lab.detection.detectors import Detecting
-from noetic_nb.lab.rule_scores.rule_suggestions import Suggestion, Suggestions
-from noetic_nb.lab.statistics.intervals import counted
+from noetic_nb.lab._detection.calibration import Failure
+from noetic_nb.lab._detection.detectors import Detecting
+from noetic_nb.lab._rule_scores.rule_suggestions import Suggestion, Suggestions
+from noetic_nb.lab._statistics.intervals import counted
 from noetic_nb.layers import HashingEmbedder
 from noetic_nb.runs import Recorder
 

@@ -6,7 +6,9 @@ import ast
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from functools import lru_cache
+from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -19,35 +21,8 @@ PACKAGE = Path(nn.__file__).parent
 
 # From the ground up. What stands on one floor may know its own floor and those below.
 FLOORS: tuple[frozenset[str], ...] = (
-    frozenset(
-        [
-            "errors",
-            "arguments",
-            "record_type",
-            "events",
-            "clock",
-            "ids",
-            "owner_only",
-            "whole_files",
-            "redact",
-            "markup",
-            "cards",
-            "names",
-            "items",
-            "tokens",
-            "tokenizers",
-            "filesystem",
-            "shell",
-            "storage",
-            "regulator",
-            "sync",
-            "lazy",
-            "nested_loop",
-            "worker_threads",
-            "long_work",
-            "package_versions",
-        ],
-    ),
+    frozenset({"_core", "errors", "events", "clock", "ids", "redact", "markup", "items"})
+    | {"tokens", "tokenizers", "storage", "regulator", "sync"},
     frozenset({"memory", "models"}),
     frozenset({"steps", "steering", "layers"}),
     frozenset({"runtime"}),
@@ -63,103 +38,8 @@ FLOORS: tuple[frozenset[str], ...] = (
 BESIDE = {"testing": 3, "compat": 1}
 FLOOR_OF = {name: floor for floor, names in enumerate(FLOORS) for name in names} | BESIDE
 
-# The floors inside the rooms that have rooms of their own; files at the root of a room are named like folders.
-ROOMS: dict[str, tuple[frozenset[str], ...]] = {
-    "runtime": (
-        frozenset({"config"}),
-        frozenset({"context"}),
-        frozenset({"planning", "durability"}),
-        frozenset({"execution"}),
-        frozenset({"threads"}),
-        frozenset({"check", "harness"}),
-    ),
-    "steering": (
-        frozenset({"ledger"}),
-        frozenset({"rules"}),
-        frozenset({"predicates"}),
-        frozenset({"evaluation", "past_calls"}),
-        frozenset({"rulebook"}),
-        frozenset({"execution_states"}),
-        frozenset({"hooks"}),
-        frozenset({"layer"}),
-    ),
-    "regulator": (
-        frozenset({"decisions", "events"}),
-        frozenset({"measures"}),
-        frozenset({"predicates"}),
-        frozenset({"session"}),
-        frozenset({"person", "settings"}),
-        frozenset({"presets", "state", "task"}),
-        frozenset({"regulator"}),
-        frozenset({"adapters"}),
-        frozenset({"shadow"}),
-    ),
-    "runs": (
-        frozenset(
-            {
-                "plain_text",
-                "palette",
-                "gzip_members",
-                "run_source",
-                "decision_faults",
-                "recorded_items",
-                "recorded_origins",
-            }
-        ),
-        frozenset({"turns"}),
-        frozenset({"events", "requests", "regulation", "timeline"}),
-        frozenset({"save", "tables"}),
-        frozenset({"run", "load", "bundle", "conversation", "token_calibration"}),
-        frozenset({"recording"}),
-    ),
-    "items": (
-        frozenset({"frozen", "json_text", "json_form", "bound_values"}),
-        frozenset({"item", "kept_data"}),
-        frozenset({"item_checks"}),
-        frozenset({"registry"}),
-        frozenset({"build", "call_ids", "log", "origins", "shared_prefix", "value_forms", "value_search"}),
-        frozenset({"messages"}),
-        frozenset({"input_items"}),
-    ),
-    "interop": (
-        frozenset({"formats"}),
-        frozenset({"spans"}),
-        frozenset({"watching"}),
-        frozenset({"importing", "otel_export", "guards"}),
-    ),
-    "lab": (
-        frozenset(
-            {
-                "statistics",
-                "recorded_calls",
-                "annotated",
-                "dialogues",
-                "caching_changes",
-                "time_profile",
-            }
-        ),
-        frozenset({"datasets", "rule_trial", "regulator_replay"}),
-        frozenset({"datasets_build", "rule_backtest", "rule_lint"}),
-        frozenset({"detection", "rule_scores", "replaying"}),
-        frozenset({"remembering", "sweeping"}),
-    ),
-    "cli": (
-        frozenset({"output"}),
-        frozenset({"command", "run_arguments"}),
-        frozenset({"commands"}),
-        frozenset({"main"}),
-    ),
-    "widgets": (
-        frozenset({"base"}),
-        frozenset(
-            {"allocation", "trends", "ledger", "approval", "rules", "timeline", "transcript", "memory", "compare"}
-        ),
-        frozenset({"workbench"}),
-    ),
-}
-
 # Methods that hand over to the floor above when they are called, so that there is one way to do a thing: by file and part.
-HANDED_UP = {("lab/detection/calibration.py", "plots"): "Calibration.plot draws as plots.roc does"}
+HANDED_UP = {("lab/_detection/calibration.py", "plots"): "Calibration.plot draws as plots.roc does"}
 
 # Names that stand in two rooms and mean the same in both.
 SAME_MEANING = {
@@ -247,34 +127,57 @@ def without_handed_up(path: str, source: str) -> str:
     return ast.unparse(tree)
 
 
-def floor_inside(room: str, name: str) -> int | None:
-    """Return the floor of a folder or file inside a room, None where it has none."""
-    for floor, names in enumerate(ROOMS[room]):
-        if name in names:
-            return floor
-    return None
-
-
 def is_part(path: Path) -> bool:
     """Tell whether a path is a module or a package, and not the face of one."""
     return path.name != "__init__.py" and (path.suffix == ".py" or (path / "__init__.py").exists())
 
 
-def faults_inside(path: Path, source: str) -> list[str]:
-    """Return what a module inside a room imports from above itself in the same room."""
-    room = path.parts[0]
-    if room not in ROOMS or path.name == "__init__.py":
-        return []
-    floor = floor_inside(room, path.parts[1].removesuffix(".py"))
-    assert floor is not None, f"{path} has no floor"
-    faults = []
-    for name in sorted(imports_of(source, ".".join(("noetic_nb", *path.parts[:-1])))):
-        parts = name.split(".")
-        if parts[:2] == ["noetic_nb", room]:
-            other = floor_inside(room, parts[2]) if len(parts) > 2 else None
-            if other is None or other > floor:
-                faults.append(f"{path} (floor {floor} of {room}) looks up at {name}")
-    return faults
+def parts_inside(folder: str, sources: Mapping[str, str]) -> dict[str, set[str]]:
+    """Return which parts of a folder, files and folders, import which others of it; `sources` are modules by dotted name."""
+    found: dict[str, set[str]] = {}
+    for module, source in sources.items():
+        if module.startswith(f"{folder}."):
+            part = module.removeprefix(f"{folder}.").split(".")[0]
+            imported = imports_of(source, module.rpartition(".")[0])
+            others = {
+                name.removeprefix(f"{folder}.").split(".")[0] for name in imported if name.startswith(f"{folder}.")
+            }
+            found.setdefault(part, set()).update(others - {part})
+    return found
+
+
+def circle_in(graph: Mapping[str, set[str]]) -> list[str]:
+    """Return parts that import one another in a circle; none where each part has a floor, above all that it imports."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+@lru_cache(maxsize=1)
+def sources() -> dict[str, str]:
+    """Return the text of every module but the faces of packages."""
+    paths = [path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"]
+    return {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path.read_text("utf-8") for path in paths}
+
+
+FOLDERS = [
+    ".".join(path.parent.relative_to(PACKAGE.parent).parts)
+    for path in sorted(PACKAGE.rglob("__init__.py"))
+    if path.parent != PACKAGE  # whose floors are above
+]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_the_parts_of_a_folder_stand_on_floors(folder: str) -> None:
+    assert circle_in(parts_inside(folder, sources())) == []
+
+
+def test_no_modules_import_one_another_in_a_circle() -> None:
+    modules = {name: imports_of(text, name.rpartition(".")[0]) & sources().keys() for name, text in sources().items()}
+
+    assert circle_in({name: set(others - {name}) for name, others in modules.items()}) == []
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
@@ -288,7 +191,6 @@ def test_imports_point_down_only(path: Path) -> None:
     source = without_handed_up(str(path.relative_to(PACKAGE)), source)
 
     assert faults_of(part_of(path), source, package) == []
-    assert faults_inside(path.relative_to(PACKAGE), source) == []
 
 
 @pytest.mark.parametrize(("path", "part"), HANDED_UP, ids=lambda value: str(value))
@@ -301,19 +203,10 @@ def test_what_is_handed_up_is_needed_and_inside_of_a_function(path: str, part: s
     assert faults_of(floor, without_handed_up(path, f"{source}\nfrom noetic_nb.{part} import roc")) != []
 
 
-def test_every_folder_and_file_has_a_floor() -> None:
+def test_every_part_of_the_package_has_a_floor() -> None:
     found = {path.name.removesuffix(".py") for path in PACKAGE.iterdir() if is_part(path)}
-    inside = {
-        f"{room}/{path.name.removesuffix('.py')}"
-        for room in ROOMS
-        for path in (PACKAGE / room).iterdir()
-        if is_part(path)
-    }
 
     assert found == set(FLOOR_OF)
-    assert inside == {f"{room}/{name}" for room, floors in ROOMS.items() for floor in floors for name in floor}
-    with_rooms = {path.parent.parent.name for path in PACKAGE.glob("*/*/__init__.py")}
-    assert with_rooms - {"compat"} == set(ROOMS)
 
 
 def test_a_module_is_not_named_like_a_function_of_its_package() -> None:
@@ -339,7 +232,8 @@ def test_a_module_is_not_named_like_a_function_of_its_package() -> None:
 def test_one_basename_has_one_meaning() -> None:
     places: dict[str, set[str]] = {}
     for path in PACKAGE.rglob("*.py"):
-        places.setdefault(path.stem, set()).add(str(path.relative_to(PACKAGE).parent))
+        plain = path.stem if path.stem[:2] == "__" else path.stem.lstrip("_")
+        places.setdefault(plain, set()).add(str(path.relative_to(PACKAGE).parent))
 
     assert {
         name: sorted(at) for name, at in places.items() if len(at) > 1 and name not in {"__init__", *SAME_MEANING}
@@ -363,17 +257,20 @@ def test_a_planted_import_is_found(part: str, source: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "source"),
+    ("module", "source"),
     [
-        ("runtime/config/limits.py", "from noetic_nb.runtime.context.context import Context"),
-        ("runtime/durability/snapshot.py", "def f():\n    from noetic_nb.runtime.threads import turn"),
-        ("runtime/execution/child.py", "from noetic_nb.runtime import Context"),
-        ("steering/predicates/judge.py", "from noetic_nb.steering.rulebook.rulebook import RuleBook"),
-        ("widgets/base/run_view.py", "from noetic_nb.widgets.ledger.ledger import Ledger"),
+        ("noetic_nb.runtime._config.limits", "from noetic_nb.runtime._context.context import Context"),
+        ("noetic_nb.runtime._durability.snapshot", "def f():\n    from noetic_nb.runtime._threads import turn"),
+        ("noetic_nb.steering._predicates.judge", "from noetic_nb.steering._rulebook.rulebook import RuleBook"),
+        ("noetic_nb.widgets.base._run_view", "from noetic_nb.widgets._ledger.ledger import Ledger"),
+        ("noetic_nb.memory._state.planted", "from noetic_nb.memory._enforcement.enforcement import Enforcement"),
     ],
 )
-def test_a_planted_import_inside_a_room_is_found(path: str, source: str) -> None:
-    assert faults_inside(Path(path), source) != []
+def test_a_planted_import_inside_a_folder_is_found(module: str, source: str) -> None:
+    folder = ".".join(module.split(".")[:2])
+    planted = {**sources(), module: f"{sources().get(module, '')}\n{source}"}
+
+    assert circle_in(parts_inside(folder, planted)) != []
 
 
 def test_no_cycle_hides_behind_type_checking() -> None:
@@ -452,7 +349,7 @@ def test_completion_offers_public_names_only(module: str) -> None:
         "import noetic_nb as nn; nn.memory; import noetic_nb.memory.params as p; p.InitParams; nn.memory([])",
         "import noetic_nb as nn; nn.memory([]); import noetic_nb.memory; noetic_nb.memory.params.InitParams",
         "from noetic_nb.memory import memory; from noetic_nb import memory as package; memory([]); package.params",
-        "import noetic_nb.steering.rules.rule as r; import noetic_nb as nn; nn.steering(rules=[]); r.SteeringRule",
+        "import noetic_nb.steering._rules.rule as r; import noetic_nb as nn; nn.steering(rules=[]); r.SteeringRule",
         "from noetic_nb.steering import RuleBook, steering as s; import noetic_nb; noetic_nb.steering(RuleBook()); s(RuleBook())",
     ],
 )
@@ -464,3 +361,12 @@ def test_memory_and_steering_are_packages_under_every_import_and_callable(code: 
 
 def test_the_shop_window_has_no_widgets() -> None:
     assert not {"TokenAllocation", "RuleEditor", "Ledger", "RegulatorTrends"} & set(nn.__all__)
+
+
+if __name__ == "__main__":
+    graph = TopologicalSorter(parts_inside(".".join(["noetic_nb", *sys.argv[1:]]), sources()))
+    graph.prepare()
+    while graph.is_active():
+        floor = graph.get_ready()
+        print(", ".join(sorted(floor)))
+        graph.done(*floor)

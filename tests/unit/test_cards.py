@@ -23,10 +23,10 @@ from rich.console import Console
 from rich.text import Text
 
 import noetic_nb as nn
-from noetic_nb.cards import Card, Table, card_html, card_line, card_of, card_text, on_classes, with_card
+from noetic_nb._core.cards import Card, Table, card_html, card_line, card_of, card_text, on_classes, with_card
 from noetic_nb.events import ItemsAppended, Where
 from noetic_nb.items import input_message
-from noetic_nb.steps.records import LoopStep
+from noetic_nb.steps._records import LoopStep
 from tests.redaction.shapes import SHAPES, made
 from tests.unit.card_gallery import QUESTION, gallery
 from tests.widgets.hostile_texts import HOSTILE_TEXTS, LONG

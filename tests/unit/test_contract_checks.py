@@ -17,7 +17,7 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items import assistant_message, input_message
 from noetic_nb.memory import MemoryLayer
 from noetic_nb.models import CassetteModel, Fault, ModelRequest, ModelResponse
-from noetic_nb.models.client import ModelDelta
+from noetic_nb.models._client import ModelDelta
 from noetic_nb.storage import InMemoryStorage, ScopedStorage, SQLiteStorage
 from noetic_nb.testing import check_layer, check_model, check_storage
 from tests.memory.stacks import layer, returning

@@ -11,8 +11,8 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.memory import params
-from noetic_nb.memory.hook_results import field_of
-from noetic_nb.memory.layer import DEFAULT_TIMEOUTS_MS
+from noetic_nb.memory._hooks.hook_results import field_of
+from noetic_nb.memory._layer import DEFAULT_TIMEOUTS_MS
 from noetic_nb.testing import check_layer
 from tests.memory.stacks import CTX, Watched, boom, layer
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from noetic_nb import long_work
+from noetic_nb._core import long_work
+from noetic_nb._core.long_work import Interrupted, Work, counted
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.long_work import Interrupted, Work, counted
 
 
 def squares(

@@ -8,13 +8,13 @@ from IPython.core.interactiveshell import InteractiveShell
 from pydantic import BaseModel
 
 import noetic_nb as nn
-from noetic_nb.memory.projection import ProjectionPolicy
-from noetic_nb.runtime.config.config import AgentConfig
-from noetic_nb.runtime.durability.checkpoints import Checkpoints
+from noetic_nb.memory._budget.projection import ProjectionPolicy
+from noetic_nb.runtime._config.config import AgentConfig
+from noetic_nb.runtime._durability.checkpoints import Checkpoints
 from noetic_nb.steering import SteeringRule
-from noetic_nb.steps import records
-from noetic_nb.steps.loop_predicates import Any_, MaxCost, MaxSteps
-from noetic_nb.steps.retry_policy import RetryPolicy
+from noetic_nb.steps import _records as records
+from noetic_nb.steps._loops.loop_predicates import Any_, MaxCost, MaxSteps
+from noetic_nb.steps._retry_policy import RetryPolicy
 
 KINDS = [
     records.RunStep, records.LLMStep, records.ToolStep, records.BranchStep, records.ForkStep, records.SpawnStep,

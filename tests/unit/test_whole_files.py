@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import noetic_nb as nn
+from noetic_nb._core.atomic_write import read_form, save_form, write_whole
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.lab import Calibration
-from noetic_nb.models.cassette_file import Tape, TapeSecrets, write_cassette
+from noetic_nb.models._cassette_file import Tape, TapeSecrets, write_cassette
 from noetic_nb.tokenizers import TokenCalibration
-from noetic_nb.whole_files import read_form, save_form, write_whole
 
 WRITERS: dict[str, Callable[[Path], Any]] = {
     "text": lambda path: write_whole(path, "new"),

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import noetic_nb as nn
+from noetic_nb._core.nested_loop import run_nested
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.layers.collaborators import as_embedder
+from noetic_nb.layers._helpers.collaborators import as_embedder
 from noetic_nb.lessons import check
-from noetic_nb.nested_loop import run_nested
-from noetic_nb.steering.predicates.in_thread import in_thread
+from noetic_nb.steering._predicates.in_thread import in_thread
 from noetic_nb.storage import SQLiteStorage
 from noetic_nb.sync import run_sync
 

@@ -11,7 +11,7 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.runtime import channel
-from noetic_nb.runtime.execution.child import Child
+from noetic_nb.runtime._execution.child import Child
 from noetic_nb.steps import step
 from noetic_nb.testing import drive_loop
 from tests.vectors.cases import close, load, snake

@@ -9,7 +9,7 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.models import Usage
-from noetic_nb.runtime.execution.loop_step import run_loop
+from noetic_nb.runtime._execution.loop_step import run_loop
 from noetic_nb.steps import LoopSnapshot, loop, step, until
 from tests.vectors.cases import load, snake
 

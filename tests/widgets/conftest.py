@@ -8,7 +8,7 @@ from typing import Any
 import ipywidgets
 import pytest
 
-from noetic_nb.widgets.base.reading_thread import READINGS
+from noetic_nb.widgets.base._reading_thread import READINGS
 
 
 @pytest.fixture(autouse=True)

@@ -448,7 +448,7 @@ async def memory_turns(harness: Any, turns: int, *, child: bool = True) -> None:
 def memory_run(turns: int = 3) -> Run:
     """What a desk knew of a trip, turn after turn."""
     import noetic_nb as nn
-    from noetic_nb.runs.recording.recorder import recorded
+    from noetic_nb.runs._recording.recorder import recorded
 
     harness = memory_harness()
     nn.run_sync(memory_turns(harness, turns))

@@ -12,8 +12,8 @@ import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.steering import RuleBook
 from noetic_nb.widgets import Approval
-from noetic_nb.widgets.approval.approval import REFUSED, Question
-from noetic_nb.widgets.rules.rule_magic import load_ipython_extension, rule_cell
+from noetic_nb.widgets._approval.approval import REFUSED, Question
+from noetic_nb.widgets._rules.rule_magic import load_ipython_extension, rule_cell
 
 
 @pytest.fixture(autouse=True)

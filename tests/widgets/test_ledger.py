@@ -25,10 +25,10 @@ from noetic_nb.events import (
 from noetic_nb.items import assistant_message, input_message, parse_item
 from noetic_nb.runs import Run
 from noetic_nb.widgets import Ledger, Selection
-from noetic_nb.widgets.base.feed import Place
-from noetic_nb.widgets.ledger import ledger_index
-from noetic_nb.widgets.ledger.ledger_index import FACETS
-from noetic_nb.widgets.ledger.ledger_reading import LINES_SHOWN, PAGE, LedgerReading
+from noetic_nb.widgets._ledger import ledger_index
+from noetic_nb.widgets._ledger.ledger_index import FACETS
+from noetic_nb.widgets._ledger.ledger_reading import LINES_SHOWN, PAGE, LedgerReading
+from noetic_nb.widgets.base._feed import Place
 from tests.widgets.scenes import HOSTILE, decisions, hostile_run, run_of_events
 
 WHERE = Where("t1", "e1", 1)

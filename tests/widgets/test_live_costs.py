@@ -11,7 +11,7 @@ import pytest
 from noetic_nb.events import TurnStarted, Where
 from noetic_nb.runs import Run
 from noetic_nb.widgets import Workbench
-from noetic_nb.widgets.workbench.workbench import SHORT_RUN
+from noetic_nb.widgets._workbench.workbench import SHORT_RUN
 from tests.widgets.scenes import turn
 
 TURNS = 300

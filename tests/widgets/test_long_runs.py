@@ -8,10 +8,10 @@ import pytest
 
 from noetic_nb.events import SteeringDecided, Where
 from noetic_nb.runs import Run
-from noetic_nb.runs.requests.recorded_requests import RequestIndex
+from noetic_nb.runs._requests.recorded_requests import RequestIndex
 from noetic_nb.steering import RuleBook
 from noetic_nb.widgets import Compare, RuleEditor
-from noetic_nb.widgets.rules.rule_table import RuleHits
+from noetic_nb.widgets._rules.rule_table import RuleHits
 from tests.widgets.scenes import planned_run
 
 

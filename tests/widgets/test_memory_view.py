@@ -15,11 +15,11 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ChildStarted, LayersDropped, LayerStateChanged, Where
 from noetic_nb.lab import datasets
 from noetic_nb.runs import Run
-from noetic_nb.runs.recording.recorder import recorded
+from noetic_nb.runs._recording.recorder import recorded
 from noetic_nb.widgets import MemoryView, Selection
-from noetic_nb.widgets.base.page_thread import PAGES
-from noetic_nb.widgets.base.text_diff import text_parts
-from noetic_nb.widgets.memory.state_texts import state_diff
+from noetic_nb.widgets._memory.state_texts import state_diff
+from noetic_nb.widgets.base._page_thread import PAGES
+from noetic_nb.widgets.base._text_diff import text_parts
 from tests.widgets.hostile_texts import HOSTILE_TEXTS, hostile_run
 from tests.widgets.scenes import memory_harness, memory_run, memory_turns
 

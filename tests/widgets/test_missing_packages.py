@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
-from noetic_nb.widgets.base.missing_packages import NEEDS, GoOnWithout
+from noetic_nb.widgets.base._missing_packages import NEEDS, GoOnWithout
 
 
 @pytest.fixture

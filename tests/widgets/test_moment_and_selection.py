@@ -14,11 +14,11 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, QualityGiven, RunEvent, SteeringDecided, Where
 from noetic_nb.runs import Run
 from noetic_nb.widgets import Selection
-from noetic_nb.widgets.base.feed import Feed, Place, Reading
-from noetic_nb.widgets.base.moment import Moment
-from noetic_nb.widgets.base.page_thread import PAGES, PageThread
-from noetic_nb.widgets.base.run_view import RunView
-from noetic_nb.widgets.base.weakly import subscribe_weakly
+from noetic_nb.widgets.base._feed import Feed, Place, Reading
+from noetic_nb.widgets.base._moment import Moment
+from noetic_nb.widgets.base._page_thread import PAGES, PageThread
+from noetic_nb.widgets.base._run_view import RunView
+from noetic_nb.widgets.base._weak_views import subscribe_weakly
 from tests.widgets.scenes import demo_run, turn
 from tests.widgets.views import RUN_VIEWS, watching
 

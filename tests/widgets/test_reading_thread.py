@@ -13,12 +13,12 @@ import noetic_nb as nn
 from noetic_nb.events import QualityGiven, RunEvent, Where
 from noetic_nb.runs import Run, record
 from noetic_nb.widgets import Ledger, RuleEditor, Workbench
-from noetic_nb.widgets.base import cells
-from noetic_nb.widgets.base import reading_thread as readings
-from noetic_nb.widgets.base.feed import Place, Reading
-from noetic_nb.widgets.base.reading_thread import READINGS, Follower, Readings, follower_of
-from noetic_nb.widgets.base.run_view import RunView
-from noetic_nb.widgets.base.selection import Selection
+from noetic_nb.widgets.base import _cell_registry as cells
+from noetic_nb.widgets.base import _reading_thread as readings
+from noetic_nb.widgets.base._feed import Place, Reading
+from noetic_nb.widgets.base._reading_thread import READINGS, Follower, Readings, follower_of
+from noetic_nb.widgets.base._run_view import RunView
+from noetic_nb.widgets.base._selection import Selection
 from tests.widgets.scenes import decisions, turn
 from tests.widgets.views import watching
 
@@ -43,7 +43,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Have nothing read until the test says so; then wait until all is read."""
     made = Held()
     monkeypatch.setattr(readings, "READINGS", made)
-    monkeypatch.setattr("noetic_nb.widgets.base.run_view.READINGS", made)
+    monkeypatch.setattr("noetic_nb.widgets.base._run_view.READINGS", made)
     yield made
     made.go.set()
 
@@ -282,7 +282,7 @@ def test_where_there_are_no_threads_events_are_read_as_they_come(monkeypatch: py
 def test_a_reading_gives_way_after_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter(range(10_000))
     monkeypatch.setattr(readings.time, "thread_time", lambda: next(now))
-    monkeypatch.setattr("noetic_nb.widgets.base.run_view.thread_time", lambda: next(now))
+    monkeypatch.setattr("noetic_nb.widgets.base._run_view.thread_time", lambda: next(now))
     monkeypatch.setattr(READINGS, "wake", lambda stale: setattr(stale, "is_awake", True))
     run, reading = Run(), Counted()
     with View(run, reading):

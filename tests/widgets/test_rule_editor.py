@@ -15,8 +15,8 @@ from noetic_nb.lab import backtest, datasets
 from noetic_nb.runs import Run
 from noetic_nb.steering import RuleBook, SteeringRule, deny
 from noetic_nb.widgets import RuleEditor
-from noetic_nb.widgets.base.page_thread import PAGES
-from noetic_nb.widgets.rules.debounced import LIMIT_S, LiveTrial, TooLong, in_time
+from noetic_nb.widgets._rules.debounced import LIMIT_S, LiveTrial, TooLong, in_time
+from noetic_nb.widgets.base._page_thread import PAGES
 from tests.widgets.scenes import HOSTILE
 from tests.widgets.views import watching
 

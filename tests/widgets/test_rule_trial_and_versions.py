@@ -14,11 +14,11 @@ from noetic_nb.events import ModelCalled, SteeringDecided, ToolCalled, Where
 from noetic_nb.lab import datasets, evaluate
 from noetic_nb.runs import Run
 from noetic_nb.steering import RuleBook, SteeringRule, deny, load_rules
-from noetic_nb.steering.rules.rule_text import rule_data
+from noetic_nb.steering._rules.rule_text import rule_data
 from noetic_nb.widgets import RuleEditor
-from noetic_nb.widgets.rules.rule_code import book_code
-from noetic_nb.widgets.rules.trial_table import place_of
-from noetic_nb.widgets.rules.versions import rule_at, text_diff, version_rows
+from noetic_nb.widgets._rules.rule_code import book_code
+from noetic_nb.widgets._rules.trial_table import place_of
+from noetic_nb.widgets._rules.versions import rule_at, text_diff, version_rows
 
 
 def paid(amount: int, **meta: Any) -> Run:

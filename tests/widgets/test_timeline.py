@@ -11,7 +11,7 @@ import pytest
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, TurnCompleted, TurnStarted, Where
 from noetic_nb.runs import Run
-from noetic_nb.runs.timeline.span import SIGNS
+from noetic_nb.runs._timeline.span import SIGNS
 from noetic_nb.widgets import RunTimeline, Selection
 from tests.widgets.hostile_texts import HOSTILE_TEXTS, hostile_run
 from tests.widgets.timeline_scenes import branches_run, many_turns, out_of_time_run, ten_thousand_spans, untimed_run

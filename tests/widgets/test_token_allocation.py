@@ -16,10 +16,10 @@ from noetic_nb.events import ModelCalled, RequestPrepared, ViewAssembled, Where
 from noetic_nb.memory import MemoryLayer, allocate_budgets
 from noetic_nb.runs import Run
 from noetic_nb.widgets import Selection, TokenAllocation
-from noetic_nb.widgets.allocation.allocation import AllocationReading
-from noetic_nb.widgets.allocation.call_strip import add_bar, new_strip
-from noetic_nb.widgets.base.feed import Feed
-from noetic_nb.widgets.base.moment import EVERYTHING
+from noetic_nb.widgets._allocation.allocation import AllocationReading
+from noetic_nb.widgets._allocation.call_strip import add_bar, new_strip
+from noetic_nb.widgets.base._feed import Feed
+from noetic_nb.widgets.base._moment import EVERYTHING
 from tests.widgets.scenes import demo_run, planned_run, turn
 
 

@@ -24,12 +24,12 @@ from noetic_nb.events import (
 from noetic_nb.items import assistant_message, function_call, input_message
 from noetic_nb.runs import Run
 from noetic_nb.widgets import Selection, Transcript
-from noetic_nb.widgets.transcript.call_book import CallBook
-from noetic_nb.widgets.transcript.call_outcome import outcome_lines
-from noetic_nb.widgets.transcript.request_diff import request_diff
-from noetic_nb.widgets.transcript.request_rows import RequestRow
-from noetic_nb.widgets.transcript.shown_call import folded
-from noetic_nb.widgets.transcript.transcript import PAGE_ROWS, TranscriptReading
+from noetic_nb.widgets._transcript.call_content import folded
+from noetic_nb.widgets._transcript.call_index import CallBook
+from noetic_nb.widgets._transcript.call_outcome import outcome_lines
+from noetic_nb.widgets._transcript.request_diff import request_diff
+from noetic_nb.widgets._transcript.request_rows import RequestRow
+from noetic_nb.widgets._transcript.transcript import PAGE_ROWS, TranscriptReading
 from tests.widgets.scenes import run_of_events
 from tests.widgets.transcript_scenes import desk_run, hostile_transcript, imported_run, large_request, many_calls
 from tests.widgets.views import watching

@@ -24,9 +24,9 @@ from noetic_nb.events import (
 from noetic_nb.lab import datasets
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
-from noetic_nb.runs.regulation.thread_signals import ThreadSignals, TurnSignals
+from noetic_nb.runs._regulation.thread_signals import ThreadSignals, TurnSignals
 from noetic_nb.widgets import RegulatorTrends
-from noetic_nb.widgets.trends.trends_panels import ThreadChart, handles_of, lines_of
+from noetic_nb.widgets._trends.trends_panels import ThreadChart, handles_of, lines_of
 from tests.runs.factories import signals_of as read
 from tests.widgets.scenes import HOSTILE, demo_run, long_run, watched_run, watched_turn
 

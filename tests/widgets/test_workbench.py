@@ -18,11 +18,11 @@ from noetic_nb.items import function_call, function_call_output, input_message
 from noetic_nb.models import CallTool
 from noetic_nb.runs import Run
 from noetic_nb.widgets import Approval, Ledger, Selection, TokenAllocation, Workbench
-from noetic_nb.widgets.allocation.allocation import CALLS_HOSTED
-from noetic_nb.widgets.base.host import page_traits
-from noetic_nb.widgets.base.page_thread import PAGES
-from noetic_nb.widgets.workbench.panels import PANELS
-from noetic_nb.widgets.workbench.workbench_reading import NAMES_SENT
+from noetic_nb.widgets._allocation.allocation import CALLS_HOSTED
+from noetic_nb.widgets._workbench.panels import PANELS
+from noetic_nb.widgets._workbench.workbench_reading import NAMES_SENT
+from noetic_nb.widgets.base._host import page_traits
+from noetic_nb.widgets.base._page_thread import PAGES
 from tests.widgets.hostile_texts import HOSTILE_TEXTS, hostile_run
 from tests.widgets.scenes import decisions, demo_run, turn
 from tests.widgets.test_hostile_texts import INVISIBLE, wire

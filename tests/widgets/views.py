@@ -10,7 +10,7 @@ import ipywidgets
 from noetic_nb import widgets
 from noetic_nb.steering import RuleBook
 from noetic_nb.widgets import Approval, Compare, RuleEditor, Selection
-from noetic_nb.widgets.base.run_view import RunView
+from noetic_nb.widgets.base._run_view import RunView
 
 
 def watching(run: Any) -> int:

@@ -14,8 +14,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from noetic_nb._core.filesystem import OutsideRoot, RootedFileSystem, as_filesystem
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.filesystem import OutsideRoot, RootedFileSystem, as_filesystem
 
 SECRET = "the secret"
 

@@ -9,8 +9,8 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 import noetic_nb as nn
+from noetic_nb._core.filesystem import OutsideRoot
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.filesystem import OutsideRoot
 from noetic_nb.memory import ExecutionContext
 from noetic_nb.steps import fork, loop, spawn, step, until
 from noetic_nb.testing import check_layer

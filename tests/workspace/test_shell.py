@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from noetic_nb._core.shell import LocalShell, ScriptedShell, Shell, ShellResult, checked_shell
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.shell import LocalShell, ScriptedShell, Shell, ShellResult, checked_shell
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the commands are those of a POSIX shell")
 

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Final, NoReturn, Self
 
 from noetic_nb.compat.noos.argument_checks import flag, optional_text, real, spans, text, whole
 from noetic_nb.regulator import events
-from noetic_nb.regulator.adapters.otel_spans import events_from_span
+from noetic_nb.regulator._adapters.otel_spans import events_from_span
+from noetic_nb.regulator._task import trust
 from noetic_nb.regulator.events import U32_MAX, U64_MAX
-from noetic_nb.regulator.task import trust
 
 __all__ = ["LLMEvent"]
 

@@ -8,11 +8,11 @@ from typing import Any, Self
 
 from noetic_nb.compat.noos.argument_checks import real, text, whole
 from noetic_nb.compat.noos.decisions import Decision, view_of
+from noetic_nb.regulator import _regulator as native
 from noetic_nb.regulator import decisions
-from noetic_nb.regulator import regulator as native
+from noetic_nb.regulator._person import Person
+from noetic_nb.regulator._settings import RELEASE_SETTINGS
 from noetic_nb.regulator.events import U32_MAX
-from noetic_nb.regulator.person import Person
-from noetic_nb.regulator.settings import RELEASE_SETTINGS
 
 __all__ = ["Regulator"]
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from noetic_nb.regulator import decisions
+from noetic_nb.regulator._measures.corrections import MIN_CORRECTIONS_FOR_PATTERN
 from noetic_nb.regulator.decisions import (
     CircuitBreak,
     CostCapReached,
@@ -20,7 +21,6 @@ from noetic_nb.regulator.decisions import (
     ScopeDriftWarn,
 )
 from noetic_nb.regulator.events import U32_MAX, U64_MAX
-from noetic_nb.regulator.measures.corrections import MIN_CORRECTIONS_FOR_PATTERN
 from noetic_nb.regulator.predicates.drift import DRIFT_WARN_THRESHOLD, RELEASE_KEYWORDS, DriftScore, DriftScorer
 from noetic_nb.regulator.predicates.evidence import Evidence, mean_of_last
 from noetic_nb.regulator.predicates.explanation import (

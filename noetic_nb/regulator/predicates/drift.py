@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
-from noetic_nb.regulator.measures.topics import RANKED_TOPICS, RELEASE_TOPICS, Topics, byte_length
+from noetic_nb.regulator._measures.topics import RANKED_TOPICS, RELEASE_TOPICS, Topics, byte_length
 
 __all__ = [
     "NEWER_KEYWORDS",

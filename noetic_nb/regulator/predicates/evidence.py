@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from noetic_nb.regulator._measures.tool_history import Outcome
 from noetic_nb.regulator.decisions import CorrectionPattern
 from noetic_nb.regulator.events import Token, ToolCall
-from noetic_nb.regulator.measures.tool_history import Outcome
 from noetic_nb.regulator.predicates.drift import DriftInput, DriftScore, DriftScorer
 
 __all__ = ["Evidence", "mean_of_last"]

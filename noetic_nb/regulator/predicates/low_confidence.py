@@ -9,8 +9,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
+from noetic_nb.regulator._measures.confidence import confidence_of_nll, mean_nll, usable_logprob
 from noetic_nb.regulator.decisions import Decision, LowConfidenceSpans, Span
-from noetic_nb.regulator.measures.confidence import confidence_of_nll, mean_nll, usable_logprob
 from noetic_nb.regulator.predicates.evidence import Evidence
 from noetic_nb.regulator.predicates.explanation import (
     Change,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
+from noetic_nb.regulator._measures.tool_history import Outcome, trailing_cycles
 from noetic_nb.regulator.decisions import CircuitBreak, Decision, RepeatedFailurePattern, RepeatedToolCallLoop
 from noetic_nb.regulator.events import ToolCall
-from noetic_nb.regulator.measures.tool_history import Outcome, trailing_cycles
 from noetic_nb.regulator.predicates.evidence import Evidence
 from noetic_nb.regulator.predicates.explanation import Change, Condition, Finding, finding, require_whole
 

@@ -1,1 +1,8 @@
-"""The parts that all views share."""
+"""The parts that all views share, for a view of your own: see docs/recipes/view.md and lesson 8."""
+
+from noetic_nb.widgets.base._assets import script, style
+from noetic_nb.widgets.base._feed import Reading
+from noetic_nb.widgets.base._moment import Moment
+from noetic_nb.widgets.base._run_view import RunView
+
+__all__ = ["Moment", "Reading", "RunView", "script", "style"]

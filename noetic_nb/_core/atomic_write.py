@@ -1,0 +1,138 @@
+"""Files that are written whole or not at all, and files that are read: bytes, text, and JSON that says which form it has.
+
+Readable by their owner alone, as what people said may be in them.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from os import PathLike
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from noetic_nb._core.private_files import file_name, owner_only
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.ids import SYSTEM_IDS
+
+__all__ = ["read_form", "regular_file", "save_form", "whole_file", "write_whole"]
+
+
+def regular_file(path: str | PathLike[str], max_bytes: int | None = None) -> BinaryIO:
+    """Open a file to be read, once it is known to be a regular file of limited size: a pipe would hang, a device may never end.
+
+    Raises
+    ------
+    OSError
+        As `open` does; ``EINVAL`` where it is no regular file, ``EFBIG`` where it is larger than `max_bytes`.
+
+    Examples
+    --------
+    >>> regular_file(os.devnull)
+    Traceback (most recent call last):
+    ...
+    OSError: [Errno 22] it is not a regular file: '/dev/null'
+    """
+    about = os.stat(file_name(path))
+    if stat.S_ISDIR(about.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(about.st_mode):
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    if max_bytes is not None and about.st_size > max_bytes:
+        raise OSError(errno.EFBIG, f"it holds more than {max_bytes:,} bytes", str(path))
+    return open(path, "rb")
+
+
+@contextmanager
+def whole_file(path: str | PathLike[str]) -> Iterator[BinaryIO]:
+    """Open a new file that takes the place of `path` at the end; where anything fails, what was there before stays.
+
+    Whoever reads `path` sees the old file or the new one. The new one is readable by its owner alone.
+
+    Raises
+    ------
+    OSError
+        As `open` does, or where the file cannot be put in its place.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with whole_file(f"{folder}/a") as file:
+    ...         _ = file.write(b"new")
+    ...     Path(folder, "a").read_text()
+    'new'
+    """
+    # A link stays a link: its target is replaced. The name differs for each writer, so that two of them cannot mix.
+    real = Path(os.path.realpath(file_name(path)))
+    draft = real.with_name(f".{real.name}.{SYSTEM_IDS.new('draft')}")
+    try:
+        with open(draft, "xb", opener=owner_only) as file:
+            yield file
+            file.flush()
+            # Before the rename: otherwise a crash could leave an empty file under the good name.
+            os.fsync(file.fileno())
+        os.replace(draft, real)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a text to a `whole_file`.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``CANNOT_WRITE``.
+    """
+    try:
+        with whole_file(path) as file:
+            file.write(text.encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        raise NoeticConfigError(
+            "CANNOT_WRITE",
+            f"The file cannot be written: {error.strerror or error}.",
+            given=str(path),
+            hint="Name another one, in a folder that exists.",
+        ) from error
+
+
+def save_form(path: str | PathLike[str], form: str, data: Mapping[str, Any]) -> Path:
+    """Write data as JSON beside the name of its form; returns the file.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``CANNOT_WRITE``.
+    ValueError
+        For a number that JSON has no word for.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     read_form(save_form(Path(folder, "a.json"), "orders 1", {"ids": ["A17"]}), "orders 1")["ids"]
+    ['A17']
+    """
+    target = Path(path)
+    write_whole(target, json.dumps({"form": form, **data}, indent=1, allow_nan=False) + "\n")
+    return target
+
+
+def read_form(path: str | PathLike[str], form: str) -> dict[str, Any]:
+    """Read what `save_form` wrote.
+
+    Raises
+    ------
+    OSError, ValueError, LookupError, TypeError
+        Where there is no such file, or it has another form.
+    """
+    with regular_file(path) as file:
+        data: dict[str, Any] = json.loads(file.read())
+    if data["form"] != form:
+        raise ValueError(f"the form is {data['form']!r}")
+    return data

@@ -1,0 +1,172 @@
+"""Recorded tasks of benchmarks as runs: strict about their form, and graded.
+
+A data set is known, and a record of another form is damaged: it is refused rather than read as far as it goes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NoReturn
+
+from noetic_nb.interop._formats.sources import Document, refused
+from noetic_nb.items._messages.message import Message, call, call_output, input_text, output_text, text_message
+from noetic_nb.redact import Redaction
+from noetic_nb.runs import Run
+from noetic_nb.runs._conversation import run_of_conversation
+
+__all__ = [
+    "AS_PUBLISHED",
+    "REMEMBERED",
+    "Calls",
+    "assistant",
+    "graded_run",
+    "refuser",
+    "said",
+    "talk_of",
+    "task_meta",
+    "user",
+]
+
+# Rewards are products of checks, 0 or 1; the originals compare them with this slack.
+FULL_REWARD: Final = 1 - 1e-6
+# Characters: the texts of a data set repeat each other, those of AgentDojo within some hundred runs.
+REMEMBERED: Final = 8_000_000
+# Made once: a call of `json.dumps` with an option makes one each time.
+_json: Final = json.JSONEncoder(ensure_ascii=False).encode
+# Handing over to a person ends a conversation by design, without a reply from the agent (tau-bench, terminating tools).
+_HANDS_OVER: Final = frozenset({"transfer_to_human_agents"})
+
+
+def refuser(document: Document, index: int | None, hint: str) -> Callable[[str], NoReturn]:
+    """Return a function that raises the error for one record of a document."""
+
+    def refuse(what: str) -> NoReturn:
+        raise refused(document, what, index=index, hint=hint)
+
+    return refuse
+
+
+def talk_of(entry: Mapping[str, Any], key: str, refuse: Callable[[str], NoReturn]) -> list[dict[str, Any]]:
+    """Return the messages of a record."""
+    messages = entry.get(key)
+    if not isinstance(messages, list) or not all(isinstance(message, dict) for message in messages):
+        refuse(f"`{key}` must be a list of messages")
+    return messages
+
+
+def said(content: object, refuse: Callable[[str], NoReturn]) -> str:
+    """Return the text of a message."""
+    if content is not None and not isinstance(content, str):
+        refuse(f"a message's content is no text: {content!r:.80}")
+    return content or ""
+
+
+def user(text: str, **known: Any) -> Message:
+    """Make a message of the user."""
+    return Message("user", (text_message("user", (input_text(text),)),), **known)
+
+
+def assistant(text: str, calls: Sequence[Any], **known: Any) -> Message:
+    """Make an answer: its text, where there is any, then its calls."""
+    items = [text_message("assistant", (output_text(text),))] if text or not calls else []
+    return Message("assistant", (*items, *calls), **known)
+
+
+class _AsPublished(Redaction):
+    """Keeps everything: the passwords in a benchmark's tasks are part of them, and were never anybody's."""
+
+    def text(self, text: str) -> str:
+        """Return the text."""
+        return text
+
+    def data(self, value: Any) -> Any:
+        """Return the data."""
+        return value
+
+    def are_plain(self, texts: Iterable[str]) -> bool:
+        """Tell that nothing is to be replaced."""
+        return True
+
+
+AS_PUBLISHED: Final = _AsPublished()
+
+
+class Calls:
+    """The calls of a conversation that wait for their results, by the ids that the recording gives them."""
+
+    def __init__(self, refuse: Callable[[str], NoReturn]) -> None:
+        self._refuse = refuse
+        self._waiting: dict[str, int] = {}
+
+    def make(self, name: str, arguments: object, given: object) -> Any:
+        """Make a call; ids that are missing or used again are told apart later."""
+        call_id = given if isinstance(given, str) and given else "call"
+        self._waiting[call_id] = self._waiting.get(call_id, 0) + 1
+        try:
+            text = arguments if isinstance(arguments, str) else _json(arguments)
+        except RecursionError:
+            self._refuse("the arguments of a call are nested too deep")
+        return call(name, text, call_id)
+
+    def result(self, given: object, text: str, failed: object, **known: Any) -> Message:
+        """Make the result of the call it belongs to; whether that failed is guessed where `failed` is no bool."""
+        call_id = given if isinstance(given, str) and given else "call"
+        if not self._waiting.get(call_id):
+            self._refuse(f"a tool result answers no call: {given!r:.80}")
+        self._waiting[call_id] -= 1
+        errors = {call_id: text} if failed is True else {}
+        return Message(
+            "tool", (call_output(call_id, text),), errors=errors, statuses_known=failed in (True, False), **known
+        )
+
+
+def task_meta(source: str, domain: str | None, model: str | None, task_id: object, trial: object) -> dict[str, Any]:
+    """Return the meta that every run of a data set has, where nothing was attacked."""
+    return {
+        "source": source,
+        "domain": domain,
+        "suite": domain,
+        "model": model,
+        "task_id": task_id,
+        "trial": trial,
+        "attack": False,
+    }
+
+
+def graded_run(
+    messages: Sequence[Message],
+    name: str,
+    meta: Mapping[str, Any],
+    reward: object,
+    *,
+    policy: str,
+    refuse: Callable[[str], NoReturn],
+    redaction: Redaction,
+    unmapped: Sequence[Mapping[str, Any]] = (),
+) -> Run:
+    """Return one recorded task as a run; run and thread are called `name`.
+
+    The reward, None where nobody knows it, is a grade of the last answered turn.
+    """
+    if reward is not None and (isinstance(reward, bool) or not isinstance(reward, int | float)):
+        refuse(f"`reward` must be a number, but is {reward!r:.80}")
+    for message in messages:
+        if message.role == "user":
+            break
+        # What the agent writes before anybody asks is a fixed text, and no call of a model.
+        if message.role != "assistant" or any(item["type"] == "function_call" for item in message.items):
+            refuse(f"the conversation begins with the role {message.role!r}, not with the user")
+        message.usage = None
+    return run_of_conversation(
+        messages,
+        run_id=name,
+        thread_id=name,
+        meta={**meta, "reward": reward, "outcome": None if reward is None else reward >= FULL_REWARD},
+        unmapped=unmapped,
+        policy=policy,
+        quality=None if reward is None else float(reward),
+        closing_tools=_HANDS_OVER,
+        timed=False,
+        redaction=redaction,
+    )

@@ -1,0 +1,148 @@
+"""Conversations kept as messages: lists, requests and responses of an API, states and results of frameworks, a talk a line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias, get_args
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.interop._formats.sources import Document, record, refused
+from noetic_nb.items._messages import MessageFormat, decode_messages, recognise
+from noetic_nb.items._messages.message import shown
+from noetic_nb.runs import Run
+from noetic_nb.runs._conversation import run_of_conversation
+
+__all__ = ["FORMATS", "looks_like", "read"]
+
+FORMATS: Final[tuple[str, ...]] = get_args(MessageFormat)
+_KEYS: Final = ("messages", "conversation", "conversations", "traj", "trajectory")
+_PARAMS: Final = ("temperature", "top_p", "max_tokens", "max_completion_tokens")
+
+_Talk: TypeAlias = tuple[Sequence[Any], Mapping[str, Any]]
+"""Messages, and what stands beside them in their document."""
+
+
+def looks_like(document: Document) -> bool:
+    """Tell whether a document holds messages."""
+    data = document.data
+    if document.by_line:
+        return _talk(record(document, 0)) is not None
+    if _is_list(data):
+        return not data or _talk(data) is not None or _talk(data[0]) is not None
+    return _talk(data) is not None
+
+
+def _is_list(data: Any) -> bool:
+    """Tell whether something is a list; a record is none, such as a state of LangGraph."""
+    return isinstance(data, list) or (isinstance(data, tuple) and not hasattr(data, "_fields"))
+
+
+def _talk(data: Any) -> _Talk | None:
+    """Return the messages of a document or of a framework's object; None where there are none."""
+    if _is_list(data):
+        return None if recognise(data) is None else (data, {})
+    if isinstance(data, Mapping):
+        for key in _KEYS:
+            found = data.get(key)
+            if isinstance(found, list | tuple) and (not found or recognise(found) is not None):
+                return found, {name: value for name, value in data.items() if name != key}
+        asked = data.get("input")
+        if isinstance(asked, list | str) and isinstance(data.get("output"), list):
+            first = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
+            return [*first, {name: value for name, value in data.items() if name != "input"}], {}
+    if callable(method := getattr(data, "all_messages", None)):  # a result of pydantic-ai
+        return list(method()), {}
+    if callable(method := getattr(data, "to_input_list", None)):  # one of the OpenAI Agents SDK
+        return _with_responses(list(method()), data), {}
+    found = getattr(data, "messages", None)
+    if isinstance(found, list | tuple):
+        return found, {}
+    if isinstance(state := getattr(data, "values", None), Mapping):  # a state of LangGraph
+        return _talk(state)
+    return None if recognise([data]) is None else ([data], {})
+
+
+def _with_responses(items: list[Any], result: Any) -> list[Any]:
+    """Return the items of a run of agents with those of each response together, beside its usage."""
+    model = getattr(getattr(result, "last_agent", None), "model", None)
+    model = getattr(model, "model", model)
+    made: list[Any] = []
+    place = 0
+    for response in getattr(result, "raw_responses", ()):
+        output = [_key(item) for item in response.output]
+        starts = range(place, len(items) - len(output) + 1)
+        start = next((at for at in starts if output == [_key(item) for item in items[at : at + len(output)]]), None)
+        if start is None or not output:
+            continue
+        usage = vars(response.usage) if hasattr(response.usage, "__dict__") else {}
+        details = getattr(usage.get("input_tokens_details"), "cached_tokens", None)
+        whole = {
+            "object": "response",
+            "output": items[start : start + len(output)],
+            "model": model if isinstance(model, str) else None,
+            "usage": {**usage, "input_tokens_details": {"cached_tokens": details}},
+        }
+        made += [*items[place:start], whole]
+        place = start + len(output)
+    return [*made, *items[place:]]
+
+
+def _key(item: Any) -> tuple[Any, Any]:
+    read = item.get if isinstance(item, Mapping) else partial(getattr, item)
+    return read("type", None), read("call_id", None)
+
+
+def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
+    """Yield a reader for each conversation of a document."""
+    data = document.data
+    if document.by_line and recognise([record(document, 0)]) is not None:  # a message a line
+        lines = [record(document, place) for place in range(len(data))]
+        yield partial(_run, document, (lines, {}), format, None)
+    elif document.by_line:
+        for place in range(len(data)):
+            yield lambda place=place: _entry(document, record(document, place), place, format)  # type: ignore[misc]
+    elif _is_list(data) and data and recognise(data) is None and format is None:
+        for place, entry in enumerate(data):
+            yield partial(_entry, document, entry, place, format)
+    else:
+        yield partial(_entry, document, data, None, format)
+
+
+def _entry(document: Document, entry: Any, place: int | None, format: str | None) -> Run:
+    is_named = format is not None and _is_list(entry)
+    talk: _Talk | None = (entry, {}) if is_named else _talk(entry)
+    if talk is None and _is_list(entry) and not entry:
+        talk = [], {}
+    if talk is None:
+        raise refused(
+            document, "it holds no messages of a known format", index=place, hint=f"Formats: {', '.join(FORMATS)}."
+        )
+    return _run(document, talk, format, place)
+
+
+def _run(document: Document, talk: _Talk, format: str | None, place: int | None) -> Run:
+    messages, about = talk
+    try:
+        found, unmapped, name = decode_messages(
+            messages,
+            format=format,  # type: ignore[arg-type]  # checked there
+            system=about.get("system"),
+        )
+    except NoeticConfigError as error:
+        if format is not None:
+            raise
+        raise refused(document, str(error), index=place) from error
+    known: dict[str, Any] = {"source": name, "outcome": about.get("outcome")}
+    if not isinstance(known["outcome"], bool):
+        known["outcome"] = None
+    if isinstance(about.get("model"), str):
+        known["model"] = about["model"]
+    if params := {key: about[key] for key in _PARAMS if about.get(key) is not None}:
+        known["params"] = params
+    rest = [
+        {"place": key, "what": "no place in a run", "value": shown(value)}
+        for key, value in about.items()
+        if key not in ("system", "model", "outcome", *_PARAMS) and value not in (None, [], {}, "")
+    ]
+    return run_of_conversation(found, meta=known, unmapped=[*unmapped, *rest])

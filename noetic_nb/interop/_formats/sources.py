@@ -1,0 +1,233 @@
+"""The sources of `import_run`, as data: objects, JSON text, files plain or gzipped, a run a line or all in one document."""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from noetic_nb._core.atomic_write import regular_file
+from noetic_nb.errors import NoeticError
+from noetic_nb.items._json_text import parsed_json
+from noetic_nb.runs._load import MAX_BYTES, MAX_LINE_BYTES, read_gzip
+
+__all__ = ["ZIP", "Document", "as_rows", "documents", "read_bytes", "read_document", "record", "refused"]
+
+_GZIP: Final = b"\x1f\x8b"
+ZIP: Final = b"PK\x03\x04"
+_NOT_BLANK: Final = re.compile(rb"\S")
+_TABLES: Final = frozenset({".csv", ".tsv", ".xlsx", ".xls", ".parquet", ".feather"})
+# What a table of several conversations tells them apart by.
+_CONVERSATIONS: Final = ("conversation_id", "thread_id", "session_id")
+# No path is longer; JSON text nearly always is, or begins with a bracket.
+_LONGEST_PATH: Final = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One source that was read.
+
+    Parameters
+    ----------
+    data : object
+        Parsed JSON, or the object that was given; a list of parsed lines where `by_line`; None of a file that is not JSON.
+    path : Path, optional
+        Where it came from.
+    by_line : bool
+        Whether each line was a document of its own.
+    """
+
+    data: Any
+    path: Path | None = None
+    by_line: bool = False
+
+    @property
+    def name(self) -> str:
+        """The source in words."""
+        return "The source" if self.path is None else repr(str(self.path))
+
+
+def refused(document: Document, what: str, *, index: int | None = None, hint: str = "") -> NoeticError:
+    """Return the error for a source that cannot be read; `index` is the record's."""
+    at = (
+        ""
+        if index is None
+        else f" at {'line' if document.by_line else 'record'} {index + 1 if document.by_line else index}"
+    )
+    path = None if document.path is None else str(document.path)
+    return NoeticError(
+        "invalid_run_file",
+        f"{document.name} cannot be read{at}: {what}",
+        hint=hint,
+        path=path,
+        line=index + 1 if document.by_line and index is not None else None,
+        index=index,
+    )
+
+
+def documents(source: Any) -> Iterator[Path | Document]:
+    """Yield the parts of a source: the files of a folder, or the source itself; files are not opened yet."""
+    path = _as_path(source)
+    if path is None:
+        if isinstance(source, str | bytes | bytearray):
+            yield _parsed(bytes(source) if not isinstance(source, str) else source.encode(), None)
+        else:
+            yield Document(as_rows(source))
+    elif path.is_dir():
+        found = sorted(each for each in path.rglob("*") if each.is_file() and not each.name.startswith("."))
+        if not found:
+            raise refused(Document(None, path), "there is no file in it")
+        yield from found
+    else:
+        yield path
+
+
+def _as_path(source: Any) -> Path | None:
+    if isinstance(source, os.PathLike):
+        return Path(source)
+    if not isinstance(source, str) or len(source) > _LONGEST_PATH or source.lstrip()[:1] in ("", "{", "["):
+        return None
+    return Path(source)
+
+
+def read_document(path: Path, max_bytes: int = MAX_BYTES) -> Document:
+    """Read a file.
+
+    Raises
+    ------
+    NoeticError
+        ``invalid_run_file`` if it is missing, too large, damaged or no JSON.
+    """
+    content = read_bytes(path, max_bytes)
+    return Document(None, path) if content.startswith(ZIP) else _parsed(content, path)
+
+
+def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
+    """Return the content of a file, unpacked where it is gzipped; of a ZIP file only the start."""
+    try:
+        with regular_file(path, max_bytes) as file:
+            start = file.read(4)
+            content = start
+            if start[:2] != _GZIP and start != ZIP:
+                # No more than its size, as memory for the most that a file may hold is slow to get.
+                content += file.read(os.fstat(file.fileno()).st_size)
+    except FileNotFoundError as error:
+        hint = "Check the path. A conversation is a list of messages: [{'role': 'user', 'content': 'Hi'}, ...]."
+        raise refused(Document(None, path), "No such file", hint=hint) from error
+    except OSError as error:
+        hint = "The loaders of lab.datasets take a larger max_bytes, if you trust it."
+        raise refused(
+            Document(None, path), error.strerror or str(error), hint=hint if error.errno == errno.EFBIG else ""
+        ) from error
+    # By content, not by name: files are often renamed on their way.
+    return read_gzip(path, max_bytes=max_bytes) if start[:2] == _GZIP else content
+
+
+def _parsed(content: bytes, path: Path | None) -> Document:
+    first = content[: content.find(b"\n") + 1]
+    # A document a line, where the first line is one by itself: seen before all is parsed in vain.
+    if first.rstrip().endswith((b"}", b"]")) and _NOT_BLANK.search(content, len(first)) and _is_json(first):
+        # Split at one sign where that is enough: it is found several times as fast as one of two.
+        lines = content.splitlines() if b"\r" in content else content.split(b"\n")
+        return Document([_Line(line) for line in lines if line.strip()], path, by_line=True)
+    try:
+        return Document(parsed_json(content), path)
+    except (ValueError, RecursionError) as error:
+        raise refused(Document(None, path), f"it is not JSON ({error})", hint=_advice(error, content, path)) from error
+
+
+def _advice(error: Exception, content: bytes, path: Path | None) -> str:
+    """Return what to do about a text that is not JSON."""
+    if path is not None and path.suffix.lower() in _TABLES:
+        return "Read a table with pandas first: nn.import_run(pandas.read_csv(path))."
+    if isinstance(error, UnicodeDecodeError):
+        return "Save it as UTF-8, or decode it yourself: nn.import_run(path.read_text(encoding='cp1252'))."
+    if isinstance(error, RecursionError):
+        return "It is nested too deep for a conversation."
+    is_at_the_end = getattr(error, "pos", -1) >= len(content.decode(errors="replace").rstrip())
+    if is_at_the_end or "Unterminated string" in str(error):
+        return "It ends in the middle: copy or download it again."
+    return "Correct it there, or pass the messages as Python data."
+
+
+def as_rows(source: Any) -> Any:
+    """Return a table as a list of records without their missing values, and everything else as it is.
+
+    A table is a DataFrame, of pandas or polars, or what its ``to_dict`` returns, by rows or by columns.
+
+    Examples
+    --------
+    >>> as_rows([{"role": "user", "content": "Hi", "name": float("nan")}])
+    [{'role': 'user', 'content': 'Hi'}]
+    """
+    if hasattr(source, "columns") and callable(getattr(source, "to_dicts", None)):
+        source = source.to_dicts()
+    elif hasattr(source, "columns") and callable(getattr(source, "to_dict", None)):
+        source = source.to_dict("records")
+    elif isinstance(source, Mapping) and isinstance(source.get("role"), list | tuple):
+        names = [name for name, column in source.items() if isinstance(column, list | tuple)]
+        source = [dict(zip(names, row, strict=False)) for row in zip(*[source[name] for name in names], strict=False)]
+    if not isinstance(source, list) or not source or not all(isinstance(row, Mapping) for row in source):
+        return source
+    if any(map(_has_gaps, source)):
+        source = [{key: value for key, value in row.items() if not _is_missing(value)} for row in source]
+    name = next((name for name in _CONVERSATIONS if "role" in source[0] and name in source[0]), None)
+    talks: dict[str, list[Any]] = {}
+    for row in source if name is not None else ():
+        talks.setdefault(str(row.get(name)), []).append(row)
+    return list(talks.values()) if len(talks) > 1 else source
+
+
+def _has_gaps(row: Mapping[str, Any]) -> bool:
+    return any(map(_is_missing, row.values()))
+
+
+def _is_missing(value: Any) -> bool:
+    """Tell whether a value is how a table says that there is none: NaN, NaT or NA."""
+    if isinstance(value, float):  # that of numpy is one, too
+        return math.isnan(value)
+    return type(value).__name__ in ("NAType", "NaTType")
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        parsed_json(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+class _Line:
+    """A line of a file, parsed when its turn comes: a bad one spoils no other, and one is in memory at a time."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+
+
+def record(document: Document, index: int) -> Mapping[str, Any]:
+    """Return one record of a document, parsed.
+
+    Raises
+    ------
+    NoeticError
+        ``invalid_run_file``, with its ``index``.
+    """
+    value = document.data[index]
+    if isinstance(value, _Line):
+        if len(value.text) > MAX_LINE_BYTES:
+            raise refused(document, f"the line is longer than {MAX_LINE_BYTES:,} bytes", index=index)
+        try:
+            value = parsed_json(value.text)
+        except (ValueError, RecursionError) as error:
+            hint = _advice(error, value.text, document.path)
+            raise refused(document, f"it is not JSON ({error})", index=index, hint=hint) from error
+    if not isinstance(value, Mapping):
+        raise refused(document, f"a record is a mapping, not {type(value).__name__}", index=index)
+    return value

@@ -1,0 +1,135 @@
+"""Recorded runs of tau2-bench: service desks whose user may have tools as well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final, NoReturn
+
+from noetic_nb.interop._formats.graded import (
+    REMEMBERED,
+    Calls,
+    assistant,
+    graded_run,
+    refuser,
+    said,
+    talk_of,
+    task_meta,
+    user,
+)
+from noetic_nb.interop._formats.sources import Document
+from noetic_nb.items._messages.message import Message, money, time_ms
+from noetic_nb.items._messages.openai_chat import usage
+from noetic_nb.redact import Redaction
+from noetic_nb.runs import Run
+
+__all__ = ["FORMATS", "looks_like", "read"]
+
+FORMATS: Final = ("tau2",)
+_SOURCE: Final = "tau2-bench"
+_HINT: Final = (
+    "Pass a result file of tau2-bench, as .json or .json.gz, or a folder of them; "
+    "load_trajectories reads those of tau-bench."
+)
+
+
+def looks_like(document: Document) -> bool:
+    """Tell whether a document is a result file."""
+    return isinstance(document.data, Mapping) and "simulations" in document.data
+
+
+def read(
+    document: Document, format: str | None = None, redaction: Redaction | None = None
+) -> Iterator[Callable[[], Run]]:
+    """Yield a reader for each simulation of a document."""
+    redaction = Redaction(remembered=REMEMBERED) if redaction is None else redaction
+    refuse = refuser(document, None, _HINT)
+    data = document.data
+    simulations = data.get("simulations") if isinstance(data, Mapping) else None
+    if not isinstance(simulations, list):
+        refuse("it holds no `simulations`")
+    info = _part(data, "info")
+    environment = _part(info, "environment_info")
+    domain = data.get("domain") or environment.get("domain_name")
+    model = data.get("agent") or _part(info, "agent_info").get("llm")
+    policy = data.get("policy") or environment.get("policy")
+    if not all(isinstance(value, str | None) for value in (domain, model, policy)):
+        refuse("its domain, agent and policy must be text")
+    about = domain, model
+    for index in range(len(simulations)):
+        yield partial(_run, document, index, about, policy or "", redaction)
+
+
+def _part(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = data.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def _run(
+    document: Document, index: int, about: tuple[str | None, str | None], policy: str, redaction: Redaction
+) -> Run:
+    refuse = refuser(document, index, _HINT)
+    domain, model = about
+    entry = document.data["simulations"][index]
+    if not isinstance(entry, dict):
+        refuse("it is no simulation")
+    made, unmapped = _messages(talk_of(entry, "messages", refuse), model, refuse)
+    meta = task_meta(_SOURCE, domain, model, entry.get("task_id"), entry.get("trial"))
+    name = f"{domain or 'tau2'}-{entry.get('id') or index}"
+    reward = _part(entry, "reward_info").get("reward")
+    return graded_run(made, name, meta, reward, policy=policy, refuse=refuse, redaction=redaction, unmapped=unmapped)
+
+
+def _messages(
+    messages: list[dict[str, Any]], model: str | None, refuse: Callable[[str], NoReturn]
+) -> tuple[list[Message], list[dict[str, Any]]]:
+    """Return the agent's side of a conversation, and the tool calls of the user."""
+    made: list[Message] = []
+    calls = Calls(refuse)
+    beside: list[dict[str, Any]] = []
+    open_beside: dict[Any, dict[str, Any]] = {}
+    turn = 0
+    for message in messages:
+        role, content = message.get("role"), message.get("content")
+        t_ms = time_ms(message["timestamp"]) if isinstance(message.get("timestamp"), str) else None
+        given = message.get("tool_calls") or []
+        if not isinstance(given, list) or not all(isinstance(call, dict) for call in given):
+            refuse(f"`tool_calls` must be a list of calls, but is {given!r:.80}")
+        if role == "tool" and message.get("requestor") == "user":
+            asked = open_beside.pop(_key(message.get("id")), None)
+            if asked is None:
+                refuse(f"a tool result answers no call: {message.get('id')!r:.80}")
+            asked.update(output=content, failed=message.get("error"))
+        elif role == "tool":
+            text = said(content, refuse)
+            made.append(calls.result(message.get("id"), text, message.get("error"), t_ms=t_ms))
+        elif role == "user":
+            # A message that only uses the user's own tools is never seen by the agent: it opens no turn.
+            if content or not made:
+                turn += not made or made[-1].role != "user"
+                made.append(user(said(content, refuse), t_ms=t_ms))
+            for each in given:
+                asked = {
+                    "turn": turn,
+                    "what": "user_tool_call",
+                    "name": each.get("name"),
+                    "args": each.get("arguments"),
+                }
+                beside.append(asked)
+                open_beside[_key(each.get("id"))] = asked
+        elif role == "assistant":
+            own = []
+            for each in given:
+                if not isinstance(each.get("name"), str) or not isinstance(each.get("arguments"), dict):
+                    refuse(f"a tool call lacks its name or arguments: {each!r:.80}")
+                own.append(calls.make(each["name"], each["arguments"], each.get("id")))
+            counted, cost = usage(message.get("usage")), money(message.get("cost"))
+            made.append(assistant(said(content, refuse), own, model=model, usage=counted, cost=cost, t_ms=t_ms))
+        elif role != "system":
+            refuse(f"a message has the role {role!r:.80}, which is none of system, user, assistant, tool")
+    return made, beside
+
+
+def _key(value: object) -> str:
+    """Return an id that may be of any type as one that a mapping can hold."""
+    return value if isinstance(value, str) else repr(value)

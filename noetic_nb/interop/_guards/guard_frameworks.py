@@ -1,0 +1,197 @@
+"""Tools of other packages: where in each of them a call has its arguments and has not begun.
+
+None of the packages is imported. A tool that can be called in two ways is judged once on either: its copy is guarded, and
+calls the first one, which is not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, get_type_hints
+
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.interop._guards.guard_arguments import Binder, Bound, bound_by_signature, json_binder
+from noetic_nb.interop._guards.guarded_calls import Guard
+from noetic_nb.interop._guards.guarded_functions import Reply, guarded_function, plain_text
+from noetic_nb.items import thaw
+from noetic_nb.items._frozen import FrozenDict, freeze
+from noetic_nb.runs import Run
+
+__all__ = ["MCP_CALL", "langchain_tool", "mcp_call", "openai_tool", "pydantic_ai_tool"]
+
+MCP_CALL: Final = "call_tool"
+"""The name of a guarded call of a session, whose tools are not known before."""
+# What LangChain passes beside the arguments of the model.
+_LANGCHAIN_OWN: Final = frozenset({"config", "run_manager", "callbacks"})
+
+
+def openai_tool(tool: Any, guard: Guard) -> Any:
+    """Guard a function tool of the OpenAI Agents SDK."""
+    twin = copy.copy(tool)
+    invoke, name = tool.on_invoke_tool, tool.name
+    bind_text = json_binder(name, tool.params_json_schema, getattr(tool, "__wrapped__", None))
+
+    def bind(positional: tuple[Any, ...], named: dict[str, Any]) -> Bound:
+        ctx, text, *_ = *positional, *named.values()
+        bound = bind_text(text)
+        call_id = getattr(ctx, "tool_call_id", None)
+        return bound._replace(positional=(ctx, *bound.positional), call_id=call_id if type(call_id) is str else "")
+
+    async def on_invoke_tool(ctx: Any, input: str) -> Any:  # under the names that the framework uses
+        value = invoke(ctx, input)
+        return await value if hasattr(value, "__await__") else value
+
+    _set(twin, "on_invoke_tool", guarded_function(on_invoke_tool, guard, bind, name, reply=plain_text))
+    _set(twin, "run", guard.run)
+    return twin
+
+
+def pydantic_ai_tool(tool: Any, guard: Guard) -> Any:
+    """Guard a tool of pydantic-ai."""
+    twin = copy.copy(tool)
+    takes_ctx, name = bool(tool.takes_ctx), getattr(tool, "name", None) or tool.function.__name__
+
+    def call_id(positional: tuple[Any, ...]) -> str:
+        found = getattr(positional[0], "tool_call_id", None) if takes_ctx and positional else None
+        return found if type(found) is str else ""
+
+    bind = bound_by_signature(tool.function, name, skip=int(takes_ctx), call_id=call_id)
+    guarded = guarded_function(tool.function, guard, bind, name, reply=plain_text)
+    _set(twin, "function", guarded)
+    schema = getattr(tool, "function_schema", None)
+    if schema is not None:  # what the framework calls, after it has validated the arguments
+        schema = copy.copy(schema)
+        _set(schema, "function", guarded)
+        _set(twin, "function_schema", schema)
+    _set(twin, "run", guard.run)
+    return twin
+
+
+def langchain_tool(tool: Any, guard: Guard) -> Any:
+    """Guard a tool of LangChain."""
+    twin = copy.copy(tool)
+    name = getattr(tool, "name", None) or type(tool).__name__
+    reply: Reply = plain_text
+    if getattr(tool, "response_format", "content") == "content_and_artifact":
+        reply = lambda text: (text, None)  # noqa: E731
+
+    def left_out(arguments: Mapping[str, Any]) -> Collection[str]:
+        own = {*_LANGCHAIN_OWN}
+        strip = getattr(tool, "_filter_injected_args", None)
+        if strip is not None:  # state and stores that the framework injects
+            own |= arguments.keys() - strip(dict(arguments)).keys()
+        return own
+
+    # Bound to the first tool, whose own ways of calling itself are not guarded: so each call is judged once.
+    function = getattr(tool, "func", None) or getattr(tool, "coroutine", None)
+    for each in ("func", "coroutine", "_run", "_arun"):
+        if callable(method := getattr(tool, each, None)):
+            own = method if each in ("func", "coroutine") or function is None else function
+            bind = _langchain_binder(own, method, name, left_out)
+            _set(twin, each, guarded_function(method, guard, bind, name, reply=reply))
+    # A tool of LangChain has a method of this name, which goes on working.
+    _set(twin, "run", _CallableRun.of(guard.run, twin) if callable(getattr(tool, "run", None)) else guard.run)
+    return twin
+
+
+def _langchain_binder(function: Any, method: Any, name: str, left_out: Any) -> Binder:
+    """Return the binder of a method that passes its arguments on to a function of known parameters."""
+    named_by = bound_by_signature(function, name, left_out=left_out)
+    takes: Mapping[str, inspect.Parameter] = {}
+    with contextlib.suppress(TypeError, ValueError):  # built in
+        takes = inspect.signature(function).parameters
+    is_open = any(each.kind is each.VAR_KEYWORD for each in takes.values())
+
+    def bind(positional: tuple[Any, ...], named: dict[str, Any]) -> Bound:
+        shown = {key: value for key, value in named.items() if is_open or not takes or key in takes}
+        extra = named.keys() - shown.keys() - _LANGCHAIN_OWN
+        if extra:
+            shown |= {key: named[key] for key in extra}
+        # The framework passes these by itself, after what is bound here.
+        missing = {key: None for key in takes if key in _LANGCHAIN_OWN and key not in shown}
+        bound = named_by(positional, {**shown, **missing})
+        return bound._replace(named={**named, **{key: bound.named[key] for key in shown}})
+
+    return bind
+
+
+class _CallableRun(Run):
+    """The run of a guarded tool whose framework calls a method of the same name: both at once."""
+
+    __slots__ = ("_method",)
+    _method: Callable[..., Any]
+
+    @classmethod
+    def of(cls, run: Run, tool: Any) -> _CallableRun:
+        """Return a run that shares everything with another, and calls a tool's own method when it is called."""
+        twin = cls.__new__(cls)
+        twin.__dict__ = vars(run)
+        twin._method = functools.partial(type(tool).run, tool)
+        return twin
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._method(*args, **kwargs)
+
+
+def mcp_call(function: Any, guard: Guard) -> Any:
+    """Guard ``session.call_tool``, ``call_tool_mcp`` and the like: the tool that is judged is the one that a call names.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_TOOL`` where it does not say which parameters are the name of the tool and its arguments.
+    """
+    try:
+        known = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        known = []
+    name_key = next((each for each in ("name", "tool_name") if each in known), None)
+    args_key = next((each for each in ("arguments", "tool_args", "args") if each in known), None)
+    if name_key is None or args_key is None:
+        raise NoeticConfigError(
+            "INVALID_TOOL",
+            f"Which tool {function.__name__!r} calls cannot be told.",
+            given=known,
+            hint="It needs a parameter `name` and a parameter `arguments`, as session.call_tool has.",
+        )
+    signature = inspect.signature(function)
+
+    def bind(positional: tuple[Any, ...], named: dict[str, Any]) -> Bound:
+        try:
+            bound = signature.bind(*positional, **named)
+            tool_name = bound.arguments[name_key]
+            given = freeze(bound.arguments.get(args_key) or {})
+        except (TypeError, KeyError, NoeticError, NoeticConfigError) as exc:
+            raise NoeticError("tool_failed", f"no call of a tool: {exc}", reason="invalid") from exc
+        if not isinstance(given, FrozenDict) or not isinstance(tool_name, str):
+            raise NoeticError("tool_failed", "the arguments are no object", reason="invalid", tool_name=tool_name)
+        if args_key in bound.arguments:
+            # A copy: what is judged cannot be changed by whoever holds the mapping while a rule waits.
+            bound.arguments[args_key] = None if bound.arguments[args_key] is None else thaw(given)
+        return Bound(tool_name, given, given, bound.args, bound.kwargs, thaw(given))
+
+    return guarded_function(function, guard, bind, MCP_CALL, reply=_mcp_reply(function))
+
+
+def _mcp_reply(function: Any) -> Reply:
+    """Return how a refusal becomes a result: of the session's own class where it says which, else the text itself."""
+    try:
+        kinds = get_type_hints(function).get("return")
+        found = next(
+            each
+            for each in (kinds, *getattr(kinds, "__args__", ()))
+            if hasattr(each, "model_fields") and "content" in each.model_fields
+        )
+    except Exception:
+        return plain_text
+    flag = "isError" if "isError" in found.model_fields else "is_error"
+    return lambda text: found.model_validate({"content": [{"type": "text", "text": text}], flag: True})
+
+
+def _set(owner: Any, name: str, value: Any) -> None:
+    """Set an attribute, also of records that refuse it and of models that know only their fields."""
+    object.__setattr__(owner, name, value)

@@ -1,0 +1,398 @@
+"""Calls of somebody else's tools under our rules: the same layers, the same history and the same records as in a turn of ours.
+
+There is no engine of enforcement here. A guard is what `steer_call` wants of an engine, a `GuardedTree` what it wants of an
+execution; what it decides is what our own agents are held to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+from pydantic_core import to_jsonable_python
+
+from noetic_nb.clock import SYSTEM_CLOCK, Clock
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.events import EventSink, SteeringDecided, Where
+from noetic_nb.ids import SYSTEM_IDS
+from noetic_nb.interop._guards.guard_arguments import Binder, Bound
+from noetic_nb.interop._guards.guard_sessions import GuardSession, current_session
+from noetic_nb.items._frozen import frozen_or_none, thaw
+from noetic_nb.items._json_text import compact_json
+from noetic_nb.layers import regulation
+from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer, PastCall, SteeringAction, SteeringDecision, Stop
+from noetic_nb.memory._enforcement.call_history import PENDING, CallHistory, CallsSoFar, Place
+from noetic_nb.memory._execution_context import HookModelRequest
+from noetic_nb.memory._steering_decision import denied
+from noetic_nb.models import ModelClient, ModelRequest, ModelResponse
+from noetic_nb.regulator import Regulator
+from noetic_nb.runs import Recorder, Run
+from noetic_nb.runtime._config.limits import Limits
+from noetic_nb.runtime._context.step_errors import TurnStopped, error_text
+from noetic_nb.runtime._execution.tool_call import CallEnd, denial_text, record_call, steer_call
+from noetic_nb.steering import RuleBook, SteeringRule, steering
+from noetic_nb.sync import drive
+
+__all__ = ["Guard", "GuardedCall", "OnDeny", "Rules"]
+
+OnDeny: TypeAlias = Literal["raise", "return"] | None
+Rules: TypeAlias = RuleBook | SteeringRule | Iterable[SteeringRule | Mapping[str, Any]] | None
+
+STOPPED: Final = "stopped"
+"""Outcome of a call that is refused because the regulator stopped the session before."""
+
+
+class SharedHistory(CallHistory):
+    """The calls of one session, which tools in several threads may write at the same time."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.RLock()
+
+    def reserve(self, call: PastCall) -> Place:
+        with self._lock:
+            return super().reserve(call)
+
+    def settle(self, place: Place, status: str, output: str | None) -> None:
+        with self._lock:
+            super().settle(place, status, output)
+
+    def give_back(self, place: Place) -> None:
+        with self._lock:
+            super().give_back(place)
+
+    def so_far(self, own: Place | None = None) -> CallsSoFar:
+        with self._lock:
+            return super().so_far(own)
+
+
+class GuardedTree:
+    """The state of one session in a guard: its calls, and the execution that hooks see."""
+
+    __slots__ = ("calls", "hook_ctx", "limits", "stop")
+
+    def __init__(self, hook_ctx: Callable[[CallHistory], ExecutionContext]) -> None:
+        self.calls: CallHistory = SharedHistory()
+        self.hook_ctx = hook_ctx(self.calls)
+        self.limits: Limits | None = None
+        self.stop: Stop | None = None
+        """Why no further call may be made."""
+
+    @property
+    def tree(self) -> GuardedTree:
+        """Itself: it is the root and has no children."""
+        return self
+
+    @property
+    def where(self) -> Where:
+        """The place in the run."""
+        return self.hook_ctx.where
+
+    def report_problem(self, code: str, source: str, hook: str, error: BaseException) -> None:
+        """Report an error that decides nothing: to the log, as there is no reply that could carry it."""
+        self.hook_ctx.diagnostic(source, hook, error)
+
+
+class Guard:
+    """The rules, the regulator and the run of tools that were guarded together."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        *,
+        run: Run | None,
+        regulator: Regulator | None,
+        on_deny: OnDeny,
+        on_error: Literal["deny", "allow", "raise"],
+        timeouts: Mapping[str, float] | None,
+        approve: Callable[..., Any] | None,
+        model: ModelClient | Mapping[str, ModelClient] | None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        if on_deny not in ("raise", "return", None):
+            raise NoeticConfigError("INVALID_OPTION", "on_deny is 'raise', 'return' or None.", given=on_deny)
+        if not isinstance(rules, RuleBook):
+            rules = RuleBook([rules] if isinstance(rules, SteeringRule) else rules or ())
+        self.book = rules
+        self.names: set[str] = set()
+        """The names of the guarded tools, as rules see them."""
+        # The ledger is in the run, and nobody recalls: no rows of the layer's own, and no verdict that comes later.
+        layer = steering(rules, max_ledger_entries=0, on_error=on_error, timeouts=timeouts, late_verdicts=False)
+        layers: list[MemoryLayer] = [layer]
+        if regulator is not None:
+            layers.append(regulation(regulator))
+        self.rules = rules
+        self.run = Run(meta={"source": "guard"}) if run is None else run
+        self.sink: EventSink | None = Recorder(self.run)
+        self.stack = LayerStack(layers, sink=self.sink, clock=clock)
+        self.clock = clock
+        self.approve = approve
+        self.on_deny = on_deny
+        self._models = model
+        self._lock = threading.Lock()
+        self._ended: deque[tuple[str, str]] = deque()
+        self._trees: weakref.WeakKeyDictionary[GuardSession, GuardedTree] = weakref.WeakKeyDictionary()
+        if layer.hooks.on_record is not None:
+            # Edits of the rules belong to the ledger as well; a run that follows the book already has them.
+            self.run.attach(rules, lambda: layer.hooks.on_record(self.sink, clock))  # type: ignore[misc]
+
+    def tree(self) -> GuardedTree:
+        """Return the tree of the session that the caller belongs to."""
+        session = current_session()
+        found = self._trees.get(session)
+        if found is None:
+            with self._lock:
+                found = self._trees.get(session)
+                if found is None:
+                    found = self._begun(session)
+                    self._trees[session] = found
+        return found
+
+    def _begun(self, session: GuardSession) -> GuardedTree:
+        while self._ended:
+            execution_id, thread_id = self._ended.popleft()
+            over = ExecutionContext(execution_id=execution_id, thread_id=thread_id, sink=self.sink)
+            drive(self.stack.dispose(over))
+        execution_id = SYSTEM_IDS.new("exec")
+        tree = GuardedTree(
+            lambda calls: ExecutionContext(
+                execution_id=execution_id,
+                thread_id=session.thread_id,
+                call_model=None if self._models is None else self._call_model,
+                clock=self.clock,
+                diagnostic=self.stack.state.diagnostic,
+                sink=self.sink,
+                past_calls=calls.so_far,
+                turn=1,
+            )
+        )
+        drive(self.stack.init(tree.hook_ctx))
+        # Only noted where it ends, which may be anywhere: of the context only the names, as the rest of it holds this guard.
+        ended = weakref.finalize(session, self._ended.append, (execution_id, session.thread_id))
+        ended.atexit = False
+        return tree
+
+    async def _call_model(self, request: HookModelRequest) -> ModelResponse:
+        """Call a judge's model."""
+        client = self._models.get(request.model) if isinstance(self._models, Mapping) else self._models
+        if client is None:
+            raise NoeticConfigError(
+                "MISSING_CALL_MODEL",
+                f"A {request.purpose} asks a model that no client answers.",
+                given=request.model,
+                hint="Pass guard(..., model={name: client}) with this name.",
+            )
+        full = ModelRequest(request.model, request.items, request.instructions, purpose=request.purpose)
+        return await client.complete(full)
+
+    def without_name(self, name: str, bind: Binder) -> Binder:
+        """Bind calls of a tool that rules cannot name only while none of them names tools: it would not see its calls.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_TOOL``, now and at each call.
+        """
+
+        def checked(positional: tuple[Any, ...], named: dict[str, Any]) -> Bound:
+            self._refuse_nameless(name)
+            return bind(positional, named)
+
+        self._refuse_nameless(name)
+        return checked
+
+    def _refuse_nameless(self, name: str) -> None:
+        for rule in self.rules.snapshot:
+            if rule.enabled and rule.tools is not None and name not in rule.tools:
+                raise NoeticConfigError(
+                    "INVALID_TOOL",
+                    f"Rule {rule.id!r} is about tools by name, and {name!r} has no name of its own.",
+                    given=name,
+                    hint="Guard a function made with def, or give the runnable a name.",
+                )
+
+    def call(self, bound: Bound, *, needs_approval: bool = False) -> GuardedCall:
+        """Give a call its place among those of its session."""
+        return GuardedCall(self, self.tree(), bound, needs_approval)
+
+    def unfit(self, name: str, error: NoeticError, on_deny: OnDeny) -> str:
+        """Record a call whose arguments do not fit; raises, or returns the text for the model."""
+        tree = self.tree()
+        end = CallEnd("invalid_args", f"Error: {error.what}", error=error)
+        place = tree.calls.reserve(PastCall(name, {}, SYSTEM_IDS.new("call"), PENDING, None, tree.where.execution_id))
+        record_call(self, tree, place, None, frozen_or_none(error.given), end, 0.0)
+        if (self.on_deny or on_deny) == "return":
+            return end.output
+        raise error
+
+
+class GuardedCall:
+    """One call: first `refused`, then, where that is False, the tool within ``with``, and its value as `value`."""
+
+    __slots__ = ("_bound", "_guard", "_is_postponed", "_needs_approval", "_place", "_start", "_tree", "end", "value")
+
+    def __init__(self, guard: Guard, tree: GuardedTree, bound: Bound, needs_approval: bool) -> None:
+        self._guard = guard
+        self._tree = tree
+        self._bound = bound
+        self._needs_approval = needs_approval
+        self._start = 0.0
+        self._is_postponed = False
+        self.value: Any = None  # what the tool returned: the user's own
+        self.end: CallEnd | None = None
+        call_id = bound.call_id or SYSTEM_IDS.new("call")
+        # Before any rule is evaluated: of calls that are decided on at the same time, the later ones see the earlier.
+        self._place = tree.calls.reserve(
+            PastCall(bound.name, bound.args, call_id, PENDING, None, tree.hook_ctx.execution_id)
+        )
+
+    async def refused(self) -> bool:
+        """Decide; True where the call must not be made.
+
+        Raises
+        ------
+        BaseException
+            What ended the decision, such as ``MISSING_CALL_MODEL``; the call must not be made then either.
+        """
+        guard, tree, bound = self._guard, self._tree, self._bound
+        try:
+            if tree.stop is not None:
+                self.end = self._stopped(tree.stop, recorded=False)
+            else:
+                self.end = await steer_call(
+                    *(guard, tree, tree.hook_ctx, self._place, bound.args, bound.raw, bound.values, bound.now),
+                    needs_approval=self._needs_approval,
+                )
+        except TurnStopped as exc:
+            tree.stop = exc.stop
+            self.end = self._stopped(exc.stop, recorded=True)
+        except BaseException:
+            tree.calls.give_back(self._place)
+            raise
+        if self.end is None:
+            return False
+        record_call(guard, tree, self._place, bound.args, bound.raw, self.end, 0.0)
+        return True
+
+    def refusal(self, on_deny: OnDeny) -> str:
+        """Return the text for the model about a call that is not made, or raise it.
+
+        Parameters
+        ----------
+        on_deny : {"raise", "return"}
+            Which of both, where the guard leaves it to the kind of tool.
+        """
+        assert self.end is not None
+        if (self._guard.on_deny or on_deny) == "return":
+            return self.end.output
+        decision = self.end.decision
+        assert decision is not None
+        stop = {} if decision.stop is None else {"stop": decision.stop.decision}
+        raise denied(decision, f"The call of {self._bound.name!r} was not allowed.", tool_name=self._bound.name, **stop)
+
+    def _stopped(self, stop: Stop, *, recorded: bool) -> CallEnd:
+        decision = SteeringDecision(SteeringAction.DENY, stop.suggestion, (), stop)
+        guard, bound = self._guard, self._bound
+        if not recorded and guard.sink is not None:
+            where, now = self._tree.where, guard.clock.now_ms()
+            guard.sink.emit(
+                SteeringDecided(
+                    where,
+                    now,
+                    "regulation",
+                    "before_tool_call",
+                    bound.name,
+                    bound.args,
+                    "deny",
+                    stop.suggestion,
+                    (),
+                    0.0,
+                    STOPPED,
+                )
+            )
+        return CallEnd("denied", denial_text(decision), decision=decision)
+
+    def postpone(self) -> None:
+        """Let it end with the next ``with`` instead of this one."""
+        self._is_postponed = True
+
+    def __enter__(self) -> GuardedCall:
+        self._tree.calls.start(self._place)
+        # Only now: the time a person takes to approve is not the tool's.
+        self._start = self._guard.clock.monotonic_ms()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if self._is_postponed:
+            self._is_postponed = False
+            return
+        if error is not None and not isinstance(error, Exception):
+            # It may have had its effect, so it keeps its place.
+            cancelled = isinstance(error, asyncio.CancelledError | GeneratorExit)
+            self._tree.calls.settle(self._place, "cancelled" if cancelled else "error", None)
+            return
+        guard, bound, tree = self._guard, self._bound, self._tree
+        duration = guard.clock.monotonic_ms() - self._start
+        if error is None:
+            text, failed = rendered(self.value)
+            end = CallEnd("error" if failed else "ok", text, self.value)
+        else:
+            end = CallEnd("error", f"Error: {error_text(error)}", error=error)
+        record_call(guard, tree, self._place, bound.args, bound.raw, end, duration)
+        if "on_tool_outcome" in guard.stack.hooks:
+            drive(
+                guard.stack.tool_outcome(
+                    tree.hook_ctx,
+                    name=bound.name,
+                    call_id=self._place.call.call_id,
+                    success=end.status == "ok",
+                    duration_ms=duration,
+                    error=None if error is None else error_text(error),
+                    output=end.output,
+                    error_type=None if error is None else type(error).__name__,
+                )
+            )
+            tree.stop = guard.stack.take_stop(tree.hook_ctx) or tree.stop
+
+
+def rendered(value: Any) -> tuple[str, bool]:
+    """Return a tool's value as the text of a record, and whether it says itself that it is an error.
+
+    Examples
+    --------
+    >>> rendered({"order": "A17"}), rendered("x")
+    (('{"order":"A17"}', False), ('x', False))
+    """
+    if isinstance(value, str):
+        return value, False
+    content = getattr(value, "content", None)
+    # A message of LangChain, or a result of MCP in either spelling.
+    failed = getattr(value, "status", None) == "error" or True in (
+        getattr(value, "isError", None),
+        getattr(value, "is_error", None),
+    )
+    if isinstance(content, str):
+        return content, failed
+    if isinstance(content, list) and all(isinstance(getattr(part, "text", None), str) for part in content):
+        return "\n".join(part.text for part in content), failed
+    if value is None or isinstance(value, int | float | dict | list | tuple):
+        try:
+            return compact_json(to_jsonable_python(thaw(value))), failed
+        except Exception:  # the text of anything will do for a record
+            pass
+    try:
+        return str(value), failed
+    except Exception as exc:
+        return f"its text cannot be read: {type(exc).__name__}", failed
+
+
+def is_async(function: Any) -> bool:
+    """Tell whether a callable is an async function, or an object whose call is one."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

@@ -1,0 +1,303 @@
+"""`guard`: tools of any agent, wrapped so that our rules hold before they run; each keeps its type for its framework.
+
+A framework's tool is known by its attributes. The wrapper goes where the arguments are bound already, so that what is judged
+is what runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final, Literal, TypeVar, overload
+
+from noetic_nb._core.names import function_name
+from noetic_nb.errors import ItemValidationError, NoeticConfigError
+from noetic_nb.events import WarningRaised, Where
+from noetic_nb.interop._guards.guard_arguments import Bound, bound_by_schema, bound_values, function_binder, unfit
+from noetic_nb.interop._guards.guard_frameworks import MCP_CALL, langchain_tool, mcp_call, openai_tool, pydantic_ai_tool
+from noetic_nb.interop._guards.guarded_calls import Guard, OnDeny, Rules
+from noetic_nb.interop._guards.guarded_functions import guarded_function
+from noetic_nb.interop._guards.guarded_runnables import OTHER_WAYS, runnable
+from noetic_nb.items._bound_values import copied
+from noetic_nb.items._frozen import frozen_or_none
+from noetic_nb.models import ModelClient
+from noetic_nb.redact import redact_text
+from noetic_nb.regulator import Regulator
+from noetic_nb.runs import Run
+from noetic_nb.steering import RuleBook, SteeringRule
+from noetic_nb.steering._evaluation.rule_targets import unknown_targets
+from noetic_nb.steps import Tool
+from noetic_nb.steps._function_tools import make_tool
+
+__all__ = ["guard", "warn_of_unknown_targets"]
+
+
+def warn_of_unknown_targets(guard: Guard, tools: Iterable[Any]) -> None:
+    """Warn of rules about a tool or an argument that none of these tools has, in Python and in the run.
+
+    Tools that were guarded before with the same rule book are known; those of an MCP session are not.
+    """
+    if MCP_CALL in guard.names:
+        return
+    schemas = dict(map(_described, tools))
+    known = {name: schemas.get(name) for name in guard.names}
+    guard.book.known_tools = {**guard.book.known_tools, **known}
+    for target in unknown_targets(guard.book, guard.book.known_tools):
+        warnings.warn(target, stacklevel=4)
+        if guard.sink is not None:
+            # Outside of any session: nothing has been called yet.
+            text = redact_text(str(target))
+            guard.sink.emit(
+                WarningRaised(Where("", "", 0), guard.clock.now_ms(), target.warning_code, text, "steering")
+            )
+
+
+def _described(tool: Any) -> tuple[str, Mapping[str, Any] | None]:
+    """Return the name of a tool and the JSON Schema of its arguments, None where it does not say."""
+    while isinstance(tool, functools.partial):
+        tool = tool.func
+    if isinstance(tool, Tool):
+        return tool.name, tool.spec.parameters
+    name = getattr(tool, "name", None)
+    if not isinstance(name, str):  # a plain function
+        return function_name(tool), _of_function(tool)
+    for holder, field in ((tool, "params_json_schema"), (getattr(tool, "function_schema", None), "json_schema")):
+        schema = getattr(holder, field, None)
+        if isinstance(schema, Mapping):
+            return name, schema
+    arguments = None
+    with contextlib.suppress(Exception):  # whatever another package raises: the tool is guarded all the same
+        arguments = getattr(tool, "args", None)
+    return name, {"properties": arguments} if isinstance(arguments, Mapping) else None
+
+
+def _of_function(function: Any) -> Mapping[str, Any] | None:
+    try:
+        return make_tool(function, name="tool").spec.parameters
+    except Exception:  # annotations without a JSON form
+        pass
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # built in
+        return None
+    if any(each.kind is each.VAR_KEYWORD for each in parameters):
+        return None
+    return {"properties": {each.name: {} for each in parameters}}
+
+
+# Methods by which tools are called: one that is guarded alone stands for its tool.
+_WAYS: Final = frozenset(
+    {"call", "begin", "__call__", "run", "arun", "_run", "_arun", "invoke", "ainvoke", *OTHER_WAYS}
+)
+
+T = TypeVar("T")
+
+
+@overload
+def guard(
+    tool: list[T],
+    rules: Rules,
+    *,
+    run: Run | None = ...,
+    regulator: Regulator | None = ...,
+    on_deny: OnDeny = ...,
+    on_error: Literal["deny", "allow", "raise"] = ...,
+    timeouts: Mapping[str, float] | None = ...,
+    approve: Callable[..., Any] | None = ...,
+    model: ModelClient | Mapping[str, ModelClient] | None = ...,
+) -> list[T]: ...
+@overload
+def guard(
+    tool: T,
+    rules: Rules,
+    *,
+    run: Run | None = ...,
+    regulator: Regulator | None = ...,
+    on_deny: OnDeny = ...,
+    on_error: Literal["deny", "allow", "raise"] = ...,
+    timeouts: Mapping[str, float] | None = ...,
+    approve: Callable[..., Any] | None = ...,
+    model: ModelClient | Mapping[str, ModelClient] | None = ...,
+) -> T: ...
+def guard(
+    tool: Any,
+    rules: Rules,
+    *,
+    run: Run | None = None,
+    regulator: Regulator | None = None,
+    on_deny: OnDeny = None,
+    on_error: Literal["deny", "allow", "raise"] = "deny",
+    timeouts: Mapping[str, float] | None = None,
+    approve: Callable[..., Any] | None = None,
+    model: ModelClient | Mapping[str, ModelClient] | None = None,
+) -> Any:
+    """Put rules, and a regulator, in front of the tools of any agent.
+
+    Parameters
+    ----------
+    tool : callable, tool or list of them
+        A function, sync or async, a `Tool`, a tool of LangChain, pydantic-ai or the OpenAI Agents SDK, a runnable or a compiled
+        graph of LangChain, or ``session.call_tool`` of an MCP session. Partial calls and methods of these as well.
+    rules : RuleBook, SteeringRule or iterable of rules
+        A rule book is read anew at each call, so edits take effect at the next one. None for a regulator alone.
+    run : Run, optional
+        Where the ledger goes; a run of their own by default, ``guarded.run``.
+    regulator : Regulator, optional
+        A template, forked for each session; a circuit break refuses this call and every later one of the session.
+    on_deny : {"raise", "return"}, optional
+        Raise `NoeticError` ``steering_denied``, or return the text that the model reads. By default functions and a `Tool`
+        raise; tools of LangChain, pydantic-ai, the OpenAI Agents SDK and MCP return, as their frameworks end a run whose tool
+        raises.
+    on_error : {"deny", "allow", "raise"}
+        What a rule means that raises, hangs or returns nonsense.
+    timeouts : mapping of str to float, optional
+        Milliseconds for ``before_tool_call``.
+    approve : callable, optional
+        ``approve(tool_name, args)`` answers for a person where a rule asks; as of `AgentHarness`. Without one, no.
+    model : ModelClient or mapping of str to ModelClient, optional
+        Answers the judges. Without one a rule with a judge is ``MISSING_CALL_MODEL``.
+
+    Returns
+    -------
+    object
+        The same kind of object; a list for a list, whose tools share their run and, in each session, their history.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_OPTION``, ``SWAPPED_ARGUMENTS``, ``INVALID_TOOL`` where something is no tool, can be called in a way that
+        cannot be guarded, or has no name while rules name tools, or what the rules raise.
+
+    Warns
+    -----
+    UserWarning
+        Where a rule names a tool or an argument that none of the tools has; `run` has it, too.
+
+    References
+    ----------
+    .. [1] docs/behaviour/interop.md, "Guarding the tools of other agents".
+
+    Examples
+    --------
+    >>> from noetic_nb.steering import RuleBook
+    >>> rules = RuleBook()
+    >>> small = rules.when("tool.args.amount > 100", id="small", guidance="Ask a person.")
+    >>> def refund(order: str, amount: int = 10) -> str:
+    ...     return f"refunded {amount}"
+    >>> safe = guard(refund, rules, on_deny="return")
+    >>> safe("A17")
+    'refunded 10'
+    >>> safe("A17", amount=500)
+    '{"error":{"kind":"steering_denied","action":"deny","guidance":"Ask a person.","ruleId":"small"}}'
+    >>> len(safe.run.to_frame("ledger"))
+    2
+    """
+    if isinstance(tool, RuleBook | SteeringRule):
+        given, hint = f"{type(tool).__name__}, {type(rules).__name__}", "Write guard(tools, rules)."
+        raise NoeticConfigError(
+            "SWAPPED_ARGUMENTS", "guard takes the tools first, then the rules.", given=given, hint=hint
+        )
+    shared = Guard(
+        rules,
+        run=run,
+        regulator=regulator,
+        on_deny=on_deny,
+        on_error=on_error,
+        timeouts=timeouts,
+        approve=approve,
+        model=model,
+    )
+    tools = tool if isinstance(tool, list | tuple) else [tool]
+    guarded = [_guarded(one, shared) for one in tools]
+    warn_of_unknown_targets(shared, tools)
+    return guarded[0] if tools is not tool else guarded if isinstance(tool, list) else tuple(guarded)
+
+
+def _guarded(tool: Any, guard: Guard) -> Any:
+    # The most telling attributes first: a LangChain tool, for one, can be called as well.
+    if (guarded := _kind_of(tool)) is not None:
+        return guarded(tool, guard)
+    if not callable(tool):
+        raise NoeticConfigError(
+            "INVALID_TOOL",
+            "This is no tool that can be guarded.",
+            given=tool,
+            hint="Pass a function, a tool of LangChain, pydantic-ai or OpenAI Agents, or session.call_tool.",
+        )
+    if isinstance(
+        tool, functools.partial
+    ):  # whose own name says nothing: the function is guarded, with all it is given
+        return _again(functools.partial(_guarded(tool.func, guard), *tool.args, **tool.keywords), tool.func, guard)
+    name = getattr(tool, "__name__", None) or type(tool).__name__
+    if name in _WAYS and (guarded := _kind_of(getattr(tool, "__self__", None))) is not None:
+        return _again(functools.partial(getattr(guarded(tool.__self__, guard), name)), tool, guard)
+    if name.startswith("call_tool"):
+        return mcp_call(tool, guard)
+    bind = function_binder(tool, name)
+    return guarded_function(tool, guard, guard.without_name(name, bind) if name == "<lambda>" else bind, name)
+
+
+def _kind_of(tool: Any) -> Callable[[Any, Guard], Any] | None:
+    """Return how a tool of a known kind is guarded, None for a function."""
+    if isinstance(tool, Tool):
+        return _own_tool
+    if callable(getattr(tool, "on_invoke_tool", None)) and hasattr(tool, "params_json_schema"):
+        return openai_tool
+    if callable(getattr(tool, "function", None)) and hasattr(tool, "takes_ctx"):
+        return pydantic_ai_tool
+    if inspect.isroutine(tool) or inspect.isclass(tool):
+        return None
+    if callable(getattr(tool, "invoke", None)) or callable(getattr(tool, "ainvoke", None)):
+        # A runnable with settings of its own answers for its tool, too.
+        return _runnable if inspect.getattr_static(tool, "_run", None) is None else langchain_tool
+    return None
+
+
+def _runnable(tool: Any, guard: Guard) -> Any:
+    return runnable(tool, guard, _guarded)
+
+
+def _again(made: functools.partial[Any], tool: Any, guard: Guard) -> functools.partial[Any]:
+    """Give a partial call the name and signature of its function."""
+    for name in ("__name__", "__doc__"):
+        if hasattr(tool, name):
+            setattr(made, name, getattr(tool, name))
+    made.run = guard.run  # type: ignore[attr-defined]
+    return made
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardedTool(Tool):
+    """A tool of ours whose calls are decided on first, by whichever way it is called."""
+
+    run: Run
+    """Where the ledger goes."""
+    judged: Callable[..., Any]
+    """Takes values that are validated already."""
+
+    def begin(self, values: Mapping[str, Any], ctx: Any = None) -> Any:
+        """Decide, then run with the values that `bind` has checked."""
+        return self.judged(**values, ctx=ctx) if self.wants_context else self.judged(**values)
+
+
+def _own_tool(tool: Tool, guard: Guard) -> GuardedTool:
+    bind = bound_by_schema(tool, inspect.signature(tool.execute))
+
+    def bind_values(positional: tuple[Any, ...], named: dict[str, Any]) -> Bound:
+        # Checked by `bind` before, and not once more: a second look of a validator may give another value.
+        try:
+            values = {key: copied(value) for key, value in named.items() if key != "ctx" or not tool.wants_context}
+            bound = bound_values(tool, values, tool.shown(values))
+        except ItemValidationError as exc:
+            raise unfit(tool.name, exc) from exc
+        return bound._replace(raw=frozen_or_none(values), named={**named, **values})
+
+    given = {field.name: getattr(tool, field.name) for field in fields(Tool)}
+    # The harness asks for the approval that a tool needs; whoever calls the tool without one is asked here.
+    execute = guarded_function(tool.execute, guard, bind, tool.name, needs_approval=tool.needs_approval)
+    judged = guarded_function(tool.execute, guard, bind_values, tool.name)
+    return GuardedTool(**{**given, "execute": execute}, run=guard.run, judged=judged)

@@ -1,0 +1,282 @@
+"""One line from anybody's recording to a run: the format is recognised, and every conversation of a source is read."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from noetic_nb._core.atomic_write import regular_file
+from noetic_nb._core.long_work import Progress, Work
+from noetic_nb._core.names import nearest
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.interop._formats import agentdojo, inspect_logs, message_files, tau, tau2
+from noetic_nb.interop._formats.sources import Document, documents, read_document, record, refused
+from noetic_nb.interop._spans import import_spans
+from noetic_nb.items._messages import MessageFormat
+from noetic_nb.runs import Run
+from noetic_nb.runs._events.event_json import SCHEMA
+from noetic_nb.runs._load import MAX_BYTES, MAX_LINE_BYTES, load_run
+
+__all__ = ["Failed", "import_run", "import_runs", "run_from_messages"]
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A record that could not be read.
+
+    Parameters
+    ----------
+    path : str or None
+        The file it is in.
+    error : Exception
+        Why.
+    """
+
+    path: str | None
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """How documents of some formats are told from others, and read: lazily, so that a bad record spoils no other."""
+
+    formats: tuple[str, ...]
+    looks_like: Callable[[Document], bool]
+    read: Callable[[Document, str | None], Iterator[Callable[[], Run]]]
+
+
+# The surest sign first: a list of messages is what is left.
+_READERS: Final = (
+    _Reader(import_spans.FORMATS, import_spans.looks_like, import_spans.read),
+    _Reader(inspect_logs.FORMATS, inspect_logs.looks_like, inspect_logs.read),
+    *[_Reader(each.FORMATS, each.looks_like, each.read) for each in (tau, tau2, agentdojo)],
+    _Reader(message_files.FORMATS, message_files.looks_like, message_files.read),
+)
+_OWN: Final = "noetic"
+_OWN_START: Final = (b'{"bundle":', b'{"events":')
+# Of a wide table nobody reads all names.
+_MOST_KEYS: Final = 10
+
+
+def formats() -> tuple[str, ...]:
+    """Return the names of the formats."""
+    return (*[name for reader in _READERS for name in reader.formats], _OWN)
+
+
+def _runs_of(source: Any, format: str | None) -> Iterator[tuple[Path | None, Callable[[], Run]]]:
+    """Yield a reader for every run of a source; opening a file may fail, too, when its turn comes."""
+    if isinstance(source, Run):
+        yield None, lambda: source
+        return
+    for found in documents(source):
+        path = found if isinstance(found, Path) else None
+        if path is not None and (format == _OWN or (format is None and _is_own(path))):
+            yield path, partial(load_run, path)
+            continue
+        try:
+            # Read piece by piece: traces are the largest files of all.
+            if path is not None and (
+                format in import_spans.FORMATS or (format is None and import_spans.is_span_file(path))
+            ):
+                for run in import_spans.run_readers(path):
+                    yield path, run
+                continue
+            document = found if isinstance(found, Document) else read_document(found)
+            for run in _reader(document, format).read(document, format):
+                yield path, run
+        except NoeticError as error:
+            yield path, partial(_raise, error)
+
+
+def _raise(error: Exception) -> Run:
+    raise error
+
+
+def _read(path: Path | None, read: Callable[[], Run], index: int | None) -> Run:
+    try:
+        return read()
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        if isinstance(error, NoeticConfigError):
+            raise
+        # A source of others may hold anything anywhere: that is a fault of the source, and told with its place.
+        what = f"it is not as its format has it ({type(error).__name__}: {str(error)[:200]})"
+        raise refused(Document(None, path), what, index=index) from error
+
+
+def _is_own(path: Path) -> bool:
+    """Tell whether a file begins as `Run.save` writes it; damage is found when it is read."""
+    try:
+        with regular_file(path, MAX_BYTES) as raw, gzip.GzipFile(fileobj=raw) as file:
+            # The head of a run holds its system prompt, so the name of the schema may stand far behind the start.
+            return file.peek(16).startswith(_OWN_START) and f'"schema":"{SCHEMA}"'.encode() in file.readline(
+                MAX_LINE_BYTES
+            )
+    except (OSError, EOFError, zlib.error):
+        return False
+
+
+def _reader(document: Document, format: str | None) -> _Reader:
+    for reader in _READERS:
+        if format in reader.formats if format is not None else reader.looks_like(document):
+            return reader
+    given, hint = _seen(document)
+    raise refused(document, f"unrecognised format. Given: {given}", hint=f"{hint} Formats: {', '.join(formats())}.")
+
+
+# What documents of the formats have at their top.
+_WORDS: Final = ("role", "content", "messages", "tool_calls", "tool_call_id", "trajectory", "conversation", "spans")
+
+
+def _seen(document: Document) -> tuple[str, str]:
+    """Return what a document is, and what was probably meant."""
+    data = record(document, 0) if document.by_line else document.data
+    first, what = data, "a mapping"
+    if isinstance(data, list | tuple):
+        first, what = data[0] if data else None, f"a list of {len(data)}, the first a mapping"
+    if not isinstance(first, Mapping):
+        kind = type(first).__name__
+        given = f"a list of {kind}" if first is not data else f"{kind}"
+        return given, "Pass a list of messages, [{'role': 'user', 'content': 'Hi'}, ...], or a path."
+    keys = [str(key) for key in first][:_MOST_KEYS]
+    given = f"{what} with the keys {', '.join(map(repr, keys)) or 'none'}"
+    for key in keys:
+        if key not in _WORDS and (near := nearest(key, _WORDS)):
+            return given, f"Did you mean {near!r} in place of {key!r}?"
+    return given, "A message has the keys 'role' and 'content'."
+
+
+def _check(format: str | None) -> None:
+    if format is not None and format not in formats():
+        raise NoeticConfigError(
+            "UNKNOWN_FORMAT", "There is no such format.", given=format, hint=f"Formats are {', '.join(formats())}."
+        )
+
+
+def import_run(source: Any, *, format: str | None = None, progress: bool = True) -> Run:
+    """Read one conversation of any agent.
+
+    Parameters
+    ----------
+    source : path-like, str, bytes, list, mapping or object
+        A file, JSON text, messages, or the state or result of a framework.
+    format : str, optional
+        What it is written in; recognised where it is not given.
+    progress : bool
+        Show a line of text in a terminal or notebook if it takes long.
+
+    Returns
+    -------
+    Run
+        Without secrets. ``meta["unmapped"]`` lists what has no place in a run, ``meta["estimated"]`` what is no measurement.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``UNKNOWN_FORMAT``; ``SEVERAL_RUNS`` if the source holds several: use `import_runs`.
+    NoeticError
+        ``invalid_run_file``, with ``path`` and ``index``, if it cannot be read.
+
+    References
+    ----------
+    .. [1] docs/behaviour/interop.md, "Importing".
+
+    Examples
+    --------
+    >>> run = import_run('[{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello."}]')
+    >>> run.turns[0].text
+    'Hello.'
+    """
+    _check(format)
+    with Work("import_run", "runs", progress, keeps=False) as work, work.within():
+        run = _only_run(source, format)
+    return run  # noqa: RET504  # types: the block might swallow an error
+
+
+def _only_run(source: Any, format: str | None) -> Run:
+    found = list(islice(_runs_of(source, format), 2))
+    if len(found) > 1:
+        raise NoeticConfigError(
+            "SEVERAL_RUNS",
+            "The source holds several runs.",
+            given=str(source)[:200],
+            hint="Read them one by one: for run in nn.import_runs(source).",
+        )
+    if not found:
+        raise refused(Document(None), "there is no run in it")
+    return _read(*found[0], None)
+
+
+def run_from_messages(
+    messages: Iterable[Any],
+    *,
+    format: MessageFormat | None = None,
+    outcome: bool | None = None,
+    meta: Mapping[str, Any] | None = None,
+) -> Run:
+    """Make a run of the messages of another agent; the same as `Run.from_messages`, which describes the forms.
+
+    Examples
+    --------
+    >>> run_from_messages([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello."}]).turns[0].text
+    'Hello.'
+    """
+    return Run.from_messages(messages, format=format, outcome=outcome, meta=meta)
+
+
+def import_runs(source: Any, *, format: str | None = None, progress: Progress = True) -> Iterator[Run | Failed]:
+    """Read every conversation of a source, one at a time.
+
+    Parameters
+    ----------
+    source : path-like, str, bytes, list, mapping or object
+        As for `import_run`; also a folder.
+    format : str, optional
+        What it is written in; recognised for each file where it is not given.
+    progress : bool or callable
+        Called with how many are read, and None; by default a line of text in a terminal or notebook. False shows nothing.
+
+    Yields
+    ------
+    Run or Failed
+        In order. A record that cannot be read is a `Failed`, and the next one follows.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``UNKNOWN_FORMAT``, ``INVALID_PROGRESS``.
+
+    Warns
+    -----
+    Interrupted
+        If it is interrupted while it reads: it ends, and the runs that it has yielded are the first ones.
+
+    Examples
+    --------
+    >>> talks = [{"messages": [{"role": "user", "content": "hi"}]}, {"messages": [{"role": "user", "content": "ho"}]}]
+    >>> [run.turns[0].query for run in import_runs(talks)]
+    ['hi', 'ho']
+    """
+    _check(format)
+    return _each(_runs_of(source, format), Work("import_runs", "runs", progress))
+
+
+def _each(found: Iterator[tuple[Path | None, Callable[[], Run]]], work: Work) -> Iterator[Run | Failed]:
+    with work:
+        while True:
+            with work.within():  # not while the caller works on a run
+                path, read = next(found, (None, None))
+                if read is None:
+                    return
+                each: Run | Failed
+                try:
+                    each = _read(path, read, work.done)
+                except NoeticError as error:
+                    each = Failed(None if path is None else str(path), error)
+            work.step()
+            yield each

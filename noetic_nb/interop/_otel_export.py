@@ -1,0 +1,416 @@
+"""A run as OpenTelemetry spans: turns, steps, model calls, tools and hooks, nested as they ran.
+
+Needs the extra ``otel``; the OpenTelemetry API is imported when an exporter is made. Texts are left out unless wanted:
+traces travel further than conversations should.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from msgspec import structs
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import (
+    BudgetsAllocated,
+    ChildEnded,
+    ChildStarted,
+    ErrorRaised,
+    ItemsAppended,
+    LayersDropped,
+    LayerStateChanged,
+    MemoryTraceSpan,
+    ModelCalled,
+    RunEvent,
+    SteeringDecided,
+    StepEnded,
+    StepStarted,
+    ToolCalled,
+    TurnCompleted,
+    TurnStarted,
+    ViewAssembled,
+    WarningRaised,
+    Where,
+)
+from noetic_nb.interop._spans.message_attributes import written
+from noetic_nb.items import item_text, thaw
+from noetic_nb.redact import Redaction
+from noetic_nb.runs._events.event_json import dump_event
+
+__all__ = ["OTelExporter"]
+
+# Milliseconds of the run's clock to nanoseconds since the epoch.
+NS_PER_MS: Final = 1_000_000
+# More executions at once than a harness runs.
+_MOST_OPEN: Final = 1_024
+_OPERATIONS: Final = {"recall": "search_memory", "store": "update_memory"}
+# What a trace may know of a run without its texts: sizes, times, names and how things ended.
+_WITHOUT_TEXTS: Final[Mapping[type[Any], Mapping[str, Any]]] = {
+    TurnStarted: {"query": ""},
+    TurnCompleted: {"text": "", "stopped": None},
+    StepStarted: {},
+    StepEnded: {},
+    ChildStarted: {"items": (), "handed": {}},
+    ChildEnded: {"text": ""},
+    ModelCalled: {"items": (), "logprobs": ()},
+    ToolCalled: {"args": None, "raw_args": None, "output": ""},
+    MemoryTraceSpan: {"attributes": None, "notes": ()},
+    BudgetsAllocated: {},
+    ViewAssembled: {"layer_items": (), "unsent": (), "projection": None, "appended": ()},
+    LayersDropped: {},
+}
+
+
+class OTelExporter:
+    """An event sink that turns events into spans; `runs_from_spans` reads them back.
+
+    Parameters
+    ----------
+    agent_name : str
+        For ``gen_ai.agent.name``.
+    tracer_provider : opentelemetry.trace.TracerProvider, optional
+        The global one when absent.
+    provider_name : str, default "noetic_nb"
+        For ``gen_ai.provider.name``: who answers the model calls.
+    capture_content : bool, default False
+        Put the texts of questions, answers, arguments and results into the spans. Without it a run that is read back has
+        the same turns, calls, usage and layers, and no text.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``MISSING_EXTRA`` where OpenTelemetry is not installed.
+
+    References
+    ----------
+    .. [1] OpenTelemetry, Semantic conventions for generative AI: agent, client, tool and memory spans.
+    .. [2] docs/behaviour/interop.md, "Spans of our own".
+
+    Examples
+    --------
+    ``harness.subscribe(OTelExporter("desk"))`` sends every turn from then on to the configured exporters.
+    """
+
+    def __init__(
+        self,
+        agent_name: str,
+        *,
+        tracer_provider: Any = None,
+        provider_name: str = "noetic_nb",
+        capture_content: bool = False,
+    ) -> None:
+        try:
+            from opentelemetry import trace
+        except ImportError as exc:
+            raise NoeticConfigError(
+                "MISSING_EXTRA", "OpenTelemetry is not installed.", hint="pip install 'noetic_nb[otel]'"
+            ) from exc
+        self._trace = trace
+        self._tracer = trace.get_tracer("noetic_nb", tracer_provider=tracer_provider)
+        self._agent = agent_name
+        self._provider = provider_name
+        self._content = capture_content
+        self._redaction = Redaction()
+        self._count = 0
+        # By execution: the spans that are open, outermost first. A child's begins with the one it was made in.
+        self._open: dict[str, list[Any]] = {}
+        # Spans of steps by execution and path: steps side by side end in any order.
+        self._steps: dict[tuple[str, str], Any] = {}
+        # By execution: events without a span of their own, kept for the next span that ends.
+        self._before: dict[str, list[Any]] = {}
+        # By execution: the messages of the turn so far, its question, and recalls that wait for what was recalled.
+        self._messages: dict[str, list[dict[str, Any]]] = {}
+        self._queries: dict[str, str] = {}
+        self._recalls: dict[str, list[tuple[Any, MemoryTraceSpan]]] = {}
+
+    def emit(self, event: RunEvent) -> None:
+        """Take one event."""
+        match event:
+            case TurnStarted():
+                self._turn_started(event)
+            case TurnCompleted():
+                self._turn_completed(event)
+            case StepStarted():
+                self._step_started(event)
+            case StepEnded():
+                self._step_ended(event)
+            case ChildStarted():
+                self._child_started(event)
+            case ChildEnded():
+                self._child_ended(event)
+            case ModelCalled():
+                self._model_called(event)
+            case ToolCalled():
+                self._tool_called(event)
+            # A hook that was never called has no duration to show.
+            case MemoryTraceSpan() if event.status != "skipped":
+                self._hook_called(event)
+            case _:
+                self._without_span(event)
+
+    def _without_span(self, event: RunEvent) -> None:
+        match event:
+            case LayersDropped():
+                self._note(event.where, "layers_dropped", event.t_ms, {"layers": list(event.layer_ids)})
+            case ErrorRaised():
+                self._note(event.where, "error", event.t_ms, {"error.type": event.error_kind, "message": event.message})
+            case WarningRaised():
+                facts = {"code": event.code, "message": event.text, "layer": event.layer_id or ""}
+                self._note(event.where, "warning", event.t_ms, facts)
+            case SteeringDecided():
+                about = {"action": event.action, "rules": list(event.rule_ids), "tool": event.tool_name or ""}
+                self._note(event.where, f"steering.{event.hook}", event.t_ms, about)
+            case ItemsAppended() if self._content:
+                _of(self._messages, event.where.execution_id).extend(written(event.items))
+            case ViewAssembled() if self._content:
+                self._end_recalls(event.where.execution_id, event)
+            case LayerStateChanged():
+                return  # as large as the memory is, and written again with every change
+            case _:
+                pass
+        wire = self._wire(event)
+        if wire is not None:
+            _of(self._before, event.where.execution_id).append(wire)
+
+    # What every span has
+
+    def _wire(self, event: RunEvent) -> list[Any] | None:
+        """Return an event as data, with its number; None where all that it says are texts, and these are left out."""
+        self._count += 1
+        blank = _WITHOUT_TEXTS.get(type(event))
+        if not self._content:
+            if blank is None:
+                return None
+            event = structs.replace(event, **blank)
+        return [self._count, dump_event(event)]
+
+    def _start(self, where: Where, name: str, t_ms: float, parent: Any = None, kind: Any = None) -> Any:
+        stack = self._open.get(where.execution_id)
+        parent = stack[-1] if parent is None and stack else parent
+        context = None if parent is None else self._trace.set_span_in_context(parent)
+        span = self._tracer.start_span(
+            self._redaction.text(name),
+            context=context,
+            start_time=round(t_ms * NS_PER_MS),
+            kind=kind or self._trace.SpanKind.INTERNAL,
+        )
+        self._put(span, {"gen_ai.conversation.id": where.thread_id, "noetic.execution.id": where.execution_id})
+        return span
+
+    def _put(self, span: Any, about: dict[str, Any]) -> None:
+        # Spans travel further than runs: nothing is put on one but by this method and the next.
+        span.set_attributes(self._redaction.data(about))
+
+    def _put_json(self, span: Any, name: str, value: Any) -> None:
+        clean = self._redaction.data(value)
+        span.set_attribute(name, json.dumps(clean, ensure_ascii=False, separators=(",", ":"), default=str))
+
+    def _end(self, span: Any, event: Any, problem: str | None = None, error_type: str | None = None) -> None:
+        """End the span of an event, which is put on it for `runs_from_spans`."""
+        before = self._before.pop(event.where.execution_id, None)
+        if before:
+            self._put_json(span, "noetic.before", before)
+        self._put_json(span, "noetic.event", self._wire(event))
+        if problem is not None:
+            self._put(span, {"error.type": error_type or "error"})
+            span.set_status(self._trace.Status(self._trace.StatusCode.ERROR, self._redaction.text(problem)))
+        span.end(end_time=round(event.t_ms * NS_PER_MS))
+
+    def _whole(self, event: Any, name: str, kind: Any = None) -> Any:
+        """Return a span for an event that was reported when it was over."""
+        return self._start(event.where, name, event.t_ms - (event.duration_ms or 0.0), kind=kind)
+
+    def _note(self, where: Where, name: str, t_ms: float, about: dict[str, Any]) -> None:
+        stack = self._open.get(where.execution_id)
+        if stack:
+            clean = self._redaction.data(about)
+            stack[-1].add_event(self._redaction.text(name), clean, timestamp=round(t_ms * NS_PER_MS))
+
+    # Turns, steps, children
+
+    def _turn_started(self, event: TurnStarted) -> None:
+        span = self._start(event.where, f"invoke_agent {self._agent}", event.t_ms)
+        self._put(
+            span,
+            {
+                "gen_ai.operation.name": "invoke_agent",
+                "gen_ai.agent.name": self._agent,
+                "gen_ai.provider.name": self._provider,
+                "noetic.turn.id": event.turn_id,
+            },
+        )
+        if self._content:
+            self._put_json(span, "gen_ai.input.messages", _text_message("user", event.query))
+            self._queries[event.where.execution_id] = event.query
+        self._put_json(span, "noetic.started", self._wire(event))
+        self._open[event.where.execution_id] = [span]
+
+    def _turn_completed(self, event: TurnCompleted) -> None:
+        stack = self._closed(event)
+        if stack:
+            turn = stack[0]
+            self._put(turn, {**_spent(event), "noetic.outcome": event.outcome})
+            if self._content:
+                self._put_json(turn, "gen_ai.output.messages", _text_message("assistant", event.text))
+            self._end(turn, event, "the turn failed" if event.outcome == "failure" else None, event.outcome)
+
+    def _closed(self, event: TurnCompleted | ChildEnded) -> list[Any]:
+        """Return the spans of an execution that is over, its own first; steps whose end was not reported end with it."""
+        execution_id = event.where.execution_id
+        self._end_recalls(execution_id)
+        stack = self._open.pop(execution_id, [])
+        for span in reversed(stack[1:]):
+            span.end(end_time=round(event.t_ms * NS_PER_MS))
+        for key in [key for key in self._steps if key[0] == execution_id]:
+            del self._steps[key]
+        self._messages.pop(execution_id, None)
+        self._queries.pop(execution_id, None)
+        return stack
+
+    def _step_started(self, event: StepStarted) -> None:
+        execution_id = event.where.execution_id
+        around = self._steps.get((execution_id, event.path.rpartition("/")[0]))
+        stack = self._open.setdefault(execution_id, [])
+        # Where the step around it is not known, it is in the turn, or in the child: the first span there is.
+        span = self._start(event.where, f"step {event.step_id}", event.t_ms, around or (stack[0] if stack else None))
+        self._put(span, {"noetic.step.kind": event.step_kind, "noetic.step.path": event.path})
+        self._put_json(span, "noetic.started", self._wire(event))
+        stack.append(span)
+        self._steps[execution_id, event.path] = span
+
+    def _step_ended(self, event: StepEnded) -> None:
+        execution_id = event.where.execution_id
+        # By path, not from the top of the stack: steps side by side end in any order.
+        span = self._steps.pop((execution_id, event.path), None)
+        stack = self._open.get(execution_id)
+        if span is None or stack is None:
+            return
+        stack.remove(span)
+        if not stack:  # of an execution that is held open: it has no turn around its steps
+            del self._open[execution_id]
+        self._put(span, {"noetic.status": event.status})
+        self._end(span, event, event.error if event.status == "error" else None, event.status)
+
+    def _child_started(self, event: ChildStarted) -> None:
+        parent = self._open.get(event.parent_id) or [None]
+        span = self._start(event.where, f"{event.step_kind} {event.step_id}", event.t_ms, parent[-1])
+        about = {"noetic.items_in": len(event.items), "noetic.layers_in": list(event.handed)}
+        self._put(
+            span, {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": event.step_id or "child", **about}
+        )
+        if self._content:
+            self._messages[event.where.execution_id] = written(event.items)
+            self._put_json(span, "gen_ai.input.messages", written(event.items))
+        self._put_json(span, "noetic.started", self._wire(event))
+        self._open[event.where.execution_id] = [span]
+
+    def _child_ended(self, event: ChildEnded) -> None:
+        stack = self._closed(event)
+        if stack:
+            self._put(stack[0], {**_spent(event), "noetic.layers_out": list(event.returned)})
+            if self._content:
+                self._put_json(stack[0], "gen_ai.output.messages", _text_message("assistant", event.text))
+            self._end(stack[0], event, "the child failed" if event.outcome == "failure" else None, event.outcome)
+
+    # Calls
+
+    def _model_called(self, event: ModelCalled) -> None:
+        execution_id = event.where.execution_id
+        self._end_recalls(execution_id)
+        span = self._whole(event, f"chat {event.model}", self._trace.SpanKind.CLIENT)
+        self._put(
+            span,
+            {
+                "gen_ai.operation.name": "chat",
+                "gen_ai.provider.name": self._provider,
+                "gen_ai.request.model": event.model,
+                "gen_ai.usage.cache_read.input_tokens": event.cached_tokens,
+                "noetic.purpose": event.purpose,
+                **_spent(event),
+            },
+        )
+        if event.finish_reason is not None:
+            span.set_attribute("gen_ai.response.finish_reasons", [event.finish_reason])
+        if self._content:
+            answer = written(event.items)
+            for message in answer[-1:]:
+                message["finish_reason"] = event.finish_reason or "stop"
+            self._put_json(span, "gen_ai.output.messages", answer)
+            if event.purpose == "agent":
+                self._put_json(span, "gen_ai.input.messages", self._messages.get(execution_id, []))
+        self._end(span, event, event.error if event.status == "error" else None, event.status)
+
+    def _tool_called(self, event: ToolCalled) -> None:
+        span = self._whole(event, f"execute_tool {event.name}")
+        self._put(
+            span,
+            {
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": event.name,
+                "gen_ai.tool.call.id": event.call_id,
+                "gen_ai.tool.type": "function",
+                "noetic.status": event.status,
+            },
+        )
+        if self._content:
+            if event.args is not None:
+                self._put_json(span, "gen_ai.tool.call.arguments", thaw(event.args))
+            self._put(span, {"gen_ai.tool.call.result": event.output})
+        problem = None if event.status == "ok" else event.error or event.status
+        self._end(span, event, problem, event.error_type or event.status)
+
+    def _hook_called(self, event: MemoryTraceSpan) -> None:
+        operation = _OPERATIONS.get(event.hook)
+        name = f"{operation} {event.layer_id}" if operation else f"memory {event.layer_id}.{event.hook}"
+        span = self._whole(event, name)
+        about: dict[str, Any] = {"gen_ai.memory.store.id": event.layer_id}
+        if operation:
+            about["gen_ai.operation.name"] = operation
+        if event.item_count is not None:
+            about["gen_ai.memory.record.count"] = event.item_count
+        if event.budget is not None:
+            about |= {"noetic.budget.allocated": event.budget.allocated, "noetic.budget.used": event.budget.used}
+        self._put(span, about)
+        if event.error_stack is not None:
+            # As OpenTelemetry's own instrumentation records an exception.
+            raised = {"type": event.error_type, "message": event.error, "stacktrace": event.error_stack}
+            noted = {f"exception.{key}": self._redaction.text(value or "") for key, value in raised.items()}
+            span.add_event("exception", noted, timestamp=round(event.t_ms * NS_PER_MS))
+        execution_id = event.where.execution_id
+        if self._content and event.hook == "recall":
+            self._put(span, {"gen_ai.memory.query.text": self._queries.get(execution_id, "")})
+            # What was recalled is known when the view is assembled; the time of the end stays that of the hook.
+            self._recalls.setdefault(execution_id, []).append((span, event))
+        else:
+            self._end(span, event, event.error, event.status)
+
+    def _end_recalls(self, execution_id: str, view: ViewAssembled | None = None) -> None:
+        for span, event in self._recalls.pop(execution_id, ()):
+            recalled = [item for layer_id, item in view.layer_items if layer_id == event.layer_id] if view else []
+            if recalled:
+                records = [{"id": item.get("id"), "content": item_text(item)} for item in recalled]
+                self._put_json(span, "gen_ai.memory.records", records)
+            self._end(span, event, event.error, event.status)
+
+
+def _of(kept: dict[str, list[Any]], execution_id: str) -> list[Any]:
+    """Return the kept entries of an execution; of those that never end, as events outside of turns, only the last."""
+    if execution_id not in kept and len(kept) >= _MOST_OPEN:
+        del kept[next(iter(kept))]
+    return kept.setdefault(execution_id, [])
+
+
+def _text_message(role: str, text: str) -> list[dict[str, Any]]:
+    """Return one text as the conventions write messages."""
+    return [{"role": role, "parts": [{"type": "text", "content": text}]}]
+
+
+def _spent(event: TurnCompleted | ChildEnded | ModelCalled) -> dict[str, Any]:
+    spent = {
+        "gen_ai.usage.input_tokens": event.input_tokens,
+        "gen_ai.usage.output_tokens": event.output_tokens,
+        "noetic.cost_usd": event.cost,
+    }
+    return {name: value for name, value in spent.items() if value is not None}

@@ -1,0 +1,248 @@
+"""The fields of one span, read in every dialect: the model calls, tool calls and memory operations of a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+from noetic_nb.interop._spans.dialect import Dialect, Kind
+from noetic_nb.interop._spans.genai import GenAI, GenAIEvents
+from noetic_nb.interop._spans.openinference import OpenInference
+from noetic_nb.interop._spans.span_history import History
+from noetic_nb.interop._spans.span_messages import (
+    Result,
+    SpanMessage,
+    arguments_of,
+    parsed,
+    read_messages,
+    result_of,
+    words_of,
+)
+from noetic_nb.interop._spans.span_record import MAPPINGS, Span
+from noetic_nb.interop._spans.traceloop import Traceloop
+
+__all__ = ["DIALECTS", "ModelUse", "ToolUse", "conversation_of", "first", "kind_of", "merged", "model_use", "tool_use"]
+
+_Answer: TypeAlias = Callable[[Span], Any]
+
+# Spans often carry two of them at once; the conventions of today come first.
+DIALECTS: Final[tuple[Dialect, ...]] = (GenAI(), GenAIEvents(), OpenInference(), Traceloop())
+
+
+def first(method: str, span: Span) -> Any:
+    """Return the first answer of a dialect that is not None."""
+    return (span.answers or _asked(span))[method](span)
+
+
+def _asked(span: Span) -> Mapping[str, _Answer]:
+    """Return by method the dialect that can answer for a span, which is found out once."""
+    about = span.attributes
+    span.answers = _answers(tuple(about) if len(about) <= _MOST_NAMES and not span.events else None)
+    return span.answers
+
+
+# An instrumentation writes the same names on every span, but for those that number messages.
+_MOST_NAMES: Final = 32
+_METHODS: Final = tuple([name for name, value in vars(Dialect).items() if callable(value) and not name.startswith("_")])
+
+
+@lru_cache(maxsize=256)
+def _answers(names: tuple[str, ...] | None) -> Mapping[str, _Answer]:
+    """Return by method an answer for all dialects of spans with these attributes; None stands for any."""
+    return {
+        method: _first_of(
+            [
+                answer
+                for each in DIALECTS
+                if method in vars(type(each)) and _has_any(names, each, answer := getattr(each, method))
+            ]
+        )
+        for method in _METHODS
+    }
+
+
+def _has_any(names: tuple[str, ...] | None, dialect: Dialect, answer: _Answer) -> bool:
+    prefixes: tuple[str, ...] = getattr(answer, "prefixes", dialect.prefixes)
+    return names is None or "" in prefixes or any(name.startswith(prefixes) for name in names)
+
+
+def _unknown(span: Span) -> None:
+    """Answer a question that no dialect knows."""
+
+
+def _first_of(answers: Sequence[_Answer]) -> _Answer:
+    if len(answers) < 2:
+        return answers[0] if answers else _unknown
+
+    def answer(span: Span) -> Any:
+        for each in answers:
+            found = each(span)
+            if found is not None:
+                return found
+        return None
+
+    return answer
+
+
+def kind_of(span: Span) -> Kind:
+    """Return the kind of a span."""
+    found: Any = span.kind
+    if found is None:
+        found = span.kind = (span.answers or _asked(span))["kind"](span) or "other"
+    return found  # type: ignore[no-any-return]
+
+
+def conversation_of(span: Span) -> str | None:
+    """Return the id of the conversation a span names."""
+    found: str | None = first("conversation", span)
+    return found
+
+
+@dataclass(slots=True)
+class ModelUse:
+    """One model call; a field that its dialect does not carry is None."""
+
+    span: Span
+    inputs: History | None
+    outputs: list[SpanMessage] | None
+    model: str | None
+    usage: Mapping[str, int] | None
+    cost: float | None
+    params: Mapping[str, Any] | None
+    finish: str | None
+    error: str | None
+
+    @property
+    def system(self) -> str | None:
+        """The system prompt: sent apart, or with the messages."""
+        found: str | None = first("system", self.span)
+        if found is None and self.inputs is not None:
+            found = words_of(self.inputs.messages, "system") or None
+        return found
+
+
+@dataclass(slots=True)
+class ToolUse:
+    """One tool call; `given` is the text on the span where it is no mapping of arguments."""
+
+    span: Span
+    name: str
+    call_id: str | None
+    args: Mapping[str, Any] | None
+    given: Any
+    output: str | None
+    failed: bool
+    error: str | None
+    error_type: str | None
+    children: list[Any] = field(default_factory=list)
+
+
+def model_use(span: Span) -> ModelUse:
+    """Read a span of a model call."""
+    asked = span.answers or _asked(span)
+    outputs: list[SpanMessage] | None = asked["outputs"](span)
+    finish: str | None = asked["finish"](span)
+    if not finish:
+        for msg in outputs or ():
+            finish = finish or msg.finish
+    return ModelUse(
+        span,
+        asked["inputs"](span),
+        outputs,
+        asked["model"](span),
+        asked["usage"](span),
+        asked["cost"](span),
+        asked["params"](span),
+        finish,
+        _error(span)[0] if span.failed or (span.events and _exception(span) is not None) else None,
+    )
+
+
+def _exception(span: Span) -> Mapping[str, Any] | None:
+    for event in span.events:
+        if event.name == "exception":
+            return event.attributes
+    return None
+
+
+def _error(span: Span, output: str | None = None) -> tuple[str, str | None]:
+    """Return the message of an error and its class: an exception says most, a status that repeats the class least."""
+    raised = _exception(span) or {}
+    kind = raised.get("exception.type") or span.attributes.get("error.type")
+    kind = kind if isinstance(kind, str) and kind else None
+    message = raised.get("exception.message")
+    if isinstance(message, str) and message:
+        return message, kind
+    if span.problem and span.problem != kind:
+        return span.problem, kind
+    return output or span.problem or kind or "failed", kind
+
+
+def tool_use(span: Span) -> ToolUse:
+    """Read a span of a tool call, without the wrapping of frameworks around arguments and results."""
+    asked = span.answers or _asked(span)
+    given = parsed(asked["tool_input"](span))
+    call_id: str | None = asked["call_id"](span)
+    if isinstance(given, MAPPINGS) and "input_str" in given:  # what LangChain's callbacks are given
+        extra = given.get("kwargs")
+        if call_id is None and isinstance(extra, Mapping) and isinstance(extra.get("tool_call_id"), str):
+            call_id = extra["tool_call_id"]
+        given = given["inputs"] if isinstance(given.get("inputs"), Mapping) else given["input_str"]
+    answer = _answer(asked["tool_output"](span))
+    if call_id is None and answer is not None:
+        call_id = answer.call_id
+    output = None if answer is None else answer.output
+    status = span.attributes.get("gen_ai.tool.status", span.attributes.get("gen_ai.task.status"))
+    failed = (
+        span.failed
+        or isinstance(span.attributes.get("error.type"), str)
+        or status in ("error", "failure")
+        or (answer is not None and answer.failed is True)
+    )
+    error, error_type = _error(span, output) if failed else (None, None)
+    return ToolUse(
+        span,
+        asked["tool_name"](span) or span.name or "tool",
+        call_id,
+        arguments_of(given),
+        given,
+        output,
+        failed,
+        error,
+        error_type,
+    )
+
+
+def _answer(value: Any) -> Result | None:
+    if value is None:
+        return None
+    found = parsed(value)
+    if found is value and isinstance(value, str):  # text, as most tools answer
+        return Result(None, None, value)
+    if isinstance(found, MAPPINGS):
+        inner = found.get("output") if set(found) <= {"output", "kwargs"} and "output" in found else found
+        is_dump = isinstance(inner, MAPPINGS) and ("lc" in inner or (inner.get("type") == "tool" and "data" in inner))
+        if is_dump:
+            for msg in read_messages([inner], "tool") or ():
+                for result in msg.results:
+                    return result
+        if inner is not found:
+            return Result(None, None, result_of(inner))
+    if isinstance(found, list) and found and all(isinstance(part, Mapping) and set(part) == {"text"} for part in found):
+        return Result(None, None, result_of(found))
+    return Result(None, None, result_of(value))
+
+
+def merged(outer: Any, inner: Any) -> Any:
+    """Return one call that two instrumentations recorded: the outer span, with fields that only the inner one carries."""
+    names = (
+        ("inputs", "outputs", "model", "usage", "cost", "params", "finish", "error")
+        if isinstance(outer, ModelUse)
+        else ("call_id", "args", "given", "output", "error", "error_type")
+    )
+    missing = {name: getattr(inner, name) for name in names if getattr(outer, name) is None}
+    if isinstance(outer, ModelUse) and (outer.usage or inner.usage):
+        missing["usage"] = {**(inner.usage or {}), **(outer.usage or {})}
+    return replace(outer, **missing)

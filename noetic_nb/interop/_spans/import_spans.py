@@ -1,0 +1,424 @@
+"""Runs from spans: read, joined, grouped by conversation, and written one by one."""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import io
+import json
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from noetic_nb._core.atomic_write import regular_file
+from noetic_nb._core.long_work import counted
+from noetic_nb.errors import NoeticError
+from noetic_nb.interop._formats.sources import Document, record
+from noetic_nb.interop._spans.own_spans import is_own, run_of_own
+from noetic_nb.interop._spans.span_messages import parsed
+from noetic_nb.interop._spans.span_record import LogRecord, Span, log_record, span_record
+from noetic_nb.interop._spans.span_run import run_of_execution
+from noetic_nb.interop._spans.span_tree import Conversation, conversations, executions, joined
+from noetic_nb.runs import Run
+from noetic_nb.runs._load import MAX_BYTES
+
+__all__ = [
+    "FORMATS",
+    "is_container",
+    "is_span_file",
+    "looks_like",
+    "read",
+    "read_records",
+    "records_of",
+    "run_readers",
+    "runs_from_spans",
+]
+
+# Large enough that a span that is cut by the end of a piece, and read twice, is one of thousands.
+_PIECE: Final = 1 << 20
+_LONGEST_RECORD: Final = 64 * 2**20
+# Longer than any escape or literal that the end of a piece may cut in two.
+_NEAR_END: Final = 64
+_GZIP: Final = b"\x1f\x8b"
+_BLANK: Final = " \t\r\n"
+# Containers around spans and log records, by the names of the SDK's JSON, OTLP's JSON and protobuf's.
+_AROUND: Final = frozenset(
+    [
+        "resourceSpans",
+        "resource_spans",
+        "scopeSpans",
+        "scope_spans",
+        "instrumentationLibrarySpans",
+        "resourceLogs",
+        "resource_logs",
+        "scopeLogs",
+        "scope_logs",
+    ]
+)
+_SPANS: Final = "spans"
+_LOGS: Final = frozenset(["logs", "logRecords", "log_records"])
+_CONTAINERS: Final = _AROUND | _LOGS | {_SPANS}
+_DEEPEST: Final = 16
+# A span of a trace may stand anywhere in a file, so that no run of it is known to be complete before its end.
+_TOO_LARGE: Final = (
+    "Split it so that each trace stays whole, and read the folder of its parts with nn.import_runs: "
+    'docs/behaviour/interop.md, "Large files of spans".'
+)
+
+
+def read_records(source: Any, *, max_bytes: int = MAX_BYTES) -> Iterator[tuple[str, Any]]:
+    """Yield ``("span", value)`` and ``("log", value)`` of a path, JSON text, a document or an iterable of spans.
+
+    Only text that is given here may name a file: what stands in a file or a document is data (`records_of`).
+
+    Raises
+    ------
+    NoeticError
+        ``invalid_run_file``, with the place, for what is damaged, cut off or too large.
+    """
+    if isinstance(source, os.PathLike) or (isinstance(source, str) and not _is_json(source)):
+        yield from _file(Path(source), max_bytes)
+    else:
+        yield from records_of(source, max_bytes=max_bytes)
+
+
+def records_of(data: Any, *, max_bytes: int = MAX_BYTES) -> Iterator[tuple[str, Any]]:
+    """Yield the records of JSON text, a document or an iterable of spans, as `read_records` does; no file is opened."""
+    if isinstance(data, str | bytes | bytearray):
+        text = data if isinstance(data, str) else bytes(data).decode("utf-8", "replace")
+        yield from _Text(io.StringIO(text), "The source", None, max_bytes).records()
+    else:
+        yield from _given(data, _SPANS, 0)
+
+
+def _is_json(text: str) -> bool:
+    return text.lstrip()[:1] in ("{", "[")
+
+
+def _file(path: Path, max_bytes: int) -> Iterator[tuple[str, Any]]:
+    try:
+        with regular_file(path, max_bytes) as file:
+            is_packed = file.read(2) == _GZIP
+            file.seek(0)
+            raw: Any = gzip.GzipFile(fileobj=file) if is_packed else file
+            with io.TextIOWrapper(raw, encoding="utf-8-sig") as text:
+                yield from _Text(text, repr(str(path)), str(path), max_bytes).records()
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        what = getattr(error, "strerror", None) or str(error)
+        hint = _TOO_LARGE if isinstance(error, OSError) and error.errno == errno.EFBIG else ""
+        raise NoeticError(
+            "invalid_run_file", f"{str(path)!r} cannot be read: {what}", hint=hint, path=str(path)
+        ) from error
+
+
+def _given(value: Any, kind: str, depth: int) -> Iterator[tuple[str, Any]]:
+    """Yield the records of parsed documents and live objects."""
+    if depth > _DEEPEST:
+        return
+    if isinstance(value, str) and _is_json(value):  # what `to_json` of a span returns
+        yield from records_of(value)
+    elif isinstance(value, Mapping) and not is_container(value):
+        yield ("log" if kind in _LOGS else "span"), value
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            if key in _CONTAINERS:
+                yield from _given(inner, key, depth + 1)
+    elif hasattr(value, "get_span_context"):
+        yield "span", value
+    elif isinstance(value, Iterable) and not isinstance(value, str | bytes | bytearray):
+        for each in value:
+            yield from _given(each, kind, depth + 1)
+    else:
+        yield ("log" if kind in _LOGS else "span"), value
+
+
+def is_container(value: Mapping[str, Any]) -> bool:
+    """Tell whether a mapping holds spans or log records."""
+    if "spanId" in value or "context" in value:  # a span, which nearly all of them are
+        return False
+    return not _CONTAINERS.isdisjoint(value)
+
+
+class _Text:
+    """JSON text that is read piece by piece: one document, several behind each other, or one a line.
+
+    Containers are walked through; what they hold is parsed whole, one span at a time.
+    """
+
+    def __init__(self, file: Any, name: str, path: str | None, max_bytes: int) -> None:
+        self.file, self.name, self.path, self.max_bytes = file, name, path, max_bytes
+        self.buffer = ""
+        self.at = self.total = self.count = 0
+        self.ended = False
+        self.decode = json.JSONDecoder().raw_decode
+
+    def fail(self, what: str, cause: BaseException | None = None, hint: str = "") -> NoReturn:
+        raise NoeticError(
+            "invalid_run_file",
+            f"{self.name} cannot be read at record {self.count}: {what}",
+            hint=hint,
+            path=self.path,
+            index=self.count,
+        ) from cause
+
+    def more(self) -> bool:
+        """Read another piece; False at the end."""
+        if self.ended:
+            return False
+        held = len(self.buffer) - self.at
+        if held >= _LONGEST_RECORD:
+            self.fail(f"a record is longer than {_LONGEST_RECORD:,} characters")
+        # As much again as is held: a long record is not read over and over in small pieces.
+        piece = self.file.read(max(_PIECE, held))
+        if not piece:
+            self.ended = True
+            return False
+        self.total += len(piece)
+        if self.total > self.max_bytes:
+            self.fail(f"it holds more than {self.max_bytes:,} characters", hint=_TOO_LARGE)
+        self.buffer, self.at = self.buffer[self.at :] + piece, 0
+        return True
+
+    def peek(self) -> str:
+        """Return the next character that is not blank, "" at the end."""
+        while True:
+            buffer, at = self.buffer, self.at
+            while at < len(buffer) and buffer[at] in _BLANK:
+                at += 1
+            self.at = at
+            if at < len(buffer):
+                return buffer[at]
+            if not self.more():
+                return ""
+
+    def expect(self, wanted: str) -> str:
+        found = self.peek()
+        if not found:
+            self.fail("it ends too early")
+        if found not in wanted:
+            self.fail(f"there is {found!r} where {' or '.join(map(repr, wanted))} belongs")
+        self.at += 1
+        return found
+
+    def value(self) -> Any:
+        if not self.peek():
+            self.fail("it ends too early")
+        while True:
+            try:
+                found, end = self.decode(self.buffer, self.at)
+            except RecursionError as error:
+                self.fail("its JSON is nested too deep", error)
+            except json.JSONDecodeError as error:
+                # A fault far from the end of the piece is none of the cut: more text does not mend it.
+                is_cut = len(self.buffer) - error.pos < _NEAR_END or error.msg.startswith("Unterminated")
+                if is_cut and self.more():
+                    continue
+                self.fail(f"it is cut off or no JSON ({error.msg})", error)
+            # A number that touches the end of a piece may go on in the next.
+            if end == len(self.buffer) and not isinstance(found, dict | list | str) and self.more():
+                continue
+            self.at = end
+            return found
+
+    def records(self) -> Iterator[tuple[str, Any]]:
+        while self.peek():
+            yield from self.walk(_SPANS, 0)
+
+    def walk(self, key: str, depth: int) -> Iterator[tuple[str, Any]]:
+        """Yield the records of the value that comes next, which is called `key`."""
+        if depth > _DEEPEST:
+            self.fail("it is nested too deep")
+        opening = self.peek()
+        if opening == "[":
+            yield from self.array(key, depth)
+        elif opening == "{" and (key in _AROUND or depth == 0):
+            yield from self.members(key, depth)
+        else:
+            yield self.record(self.value(), key)
+
+    def array(self, key: str, depth: int) -> Iterator[tuple[str, Any]]:
+        self.at += 1
+        if self.peek() == "]":
+            self.at += 1
+            return
+        while True:
+            # Parsed whole where it is a span; an element of a list of documents is a container again.
+            if key in _AROUND:
+                yield from self.walk(key, depth + 1)
+            else:
+                found = self.value()
+                if isinstance(found, dict) and is_container(found):
+                    for record in _given(found, key, depth + 1):
+                        self.count += 1
+                        yield record
+                else:
+                    yield self.record(found, key)
+            if self.expect(",]") == "]":
+                return
+
+    def members(self, outer: str, depth: int) -> Iterator[tuple[str, Any]]:
+        self.at += 1
+        found: dict[str, Any] = {}
+        held = False
+        if self.peek() == "}":
+            self.at += 1
+            return
+        while True:
+            if self.peek() != '"':
+                self.expect('"')
+            key = self.value()
+            self.expect(":")
+            if key in _CONTAINERS:
+                held = True
+                yield from self.walk(key, depth + 1)
+            else:
+                inner = self.value()
+                # The members of a document may be those of a single span.
+                if depth == 0:
+                    found[key] = inner
+            if self.expect(",}") == "}":
+                break
+        if not held and depth == 0:
+            yield self.record(found, outer)
+
+    def record(self, value: Any, key: str) -> tuple[str, Any]:
+        self.count += 1
+        return ("log" if key in _LOGS else "span"), value
+
+
+FORMATS: Final = ("otel",)
+# What stands near the beginning of a file of spans, and of no other.
+_SIGNS: Final = re.compile(
+    rb'"resource_?(?:Spans|spans|Logs|logs)"\s*:|"spans"\s*:\s*\[\s*\{|"context"\s*:\s*\{[^{}]*"trace_id"|"traceId"\s*:'
+)
+_HEAD: Final = 1 << 16
+# Work beside the calls of an agent, which a run has no event for.
+_NO_PLACE: Final = frozenset(
+    ["embeddings", "embedding", "retrieval", "retriever", "rerank", "reranker", "guardrail", "evaluator"]
+)
+
+
+def is_span_file(path: Path) -> bool:
+    """Tell whether a file begins as those that hold spans; damage is found when it is read."""
+    try:
+        with regular_file(path, MAX_BYTES) as file:
+            head = file.read(_HEAD)
+        if head[:2] == b"\x1f\x8b":
+            head = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, _HEAD)
+    except (OSError, zlib.error):
+        return False
+    return _SIGNS.search(head) is not None
+
+
+def looks_like(document: Document) -> bool:
+    """Tell whether a document holds spans."""
+    return _holds_spans(record(document, 0) if document.by_line else document.data)
+
+
+def _holds_spans(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        context = value.get("context")
+        return is_container(value) or "traceId" in value or (isinstance(context, Mapping) and "trace_id" in context)
+    if isinstance(value, list | tuple) and value:
+        return _holds_spans(parsed(value[0]))
+    return hasattr(value, "get_span_context")
+
+
+def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
+    """Yield a reader for each run of a document."""
+    data = document.data
+    if document.by_line:
+        data = [record(document, place) for place in range(len(data))]
+    yield from _runs(records_of(data), ())
+
+
+def runs_from_spans(spans_or_path: Any, *, logs: Iterable[Any] | str | PathLike[str] = ()) -> tuple[Run, ...]:
+    """Read the spans of anybody's agents.
+
+    Parameters
+    ----------
+    spans_or_path : path-like, str, mapping or iterable
+        A file (OTLP JSON, the SDK's JSON, a document or a line each, plain or gzipped), its text or its parsed content, or
+        spans: objects of the SDK, or what their ``to_json`` returns.
+    logs : iterable or path-like
+        Log records that belong to them, in the same forms, where they are not in the file.
+
+    Returns
+    -------
+    tuple of Run
+        One for each conversation id, else for each trace that holds a model or tool call; without secrets.
+
+    Raises
+    ------
+    NoeticError
+        ``invalid_run_file``, with ``path`` and ``index``, for what is damaged, cut off, too large or no span.
+
+    References
+    ----------
+    .. [1] docs/behaviour/interop.md, "Spans".
+
+    Examples
+    --------
+    >>> span = {"name": "chat m", "context": {"trace_id": "0x1", "span_id": "0x1"}, "attributes": {
+    ...     "gen_ai.operation.name": "chat", "gen_ai.request.model": "m",
+    ...     "gen_ai.input.messages": '[{"role": "user", "parts": [{"type": "text", "content": "hi"}]}]',
+    ...     "gen_ai.output.messages": '[{"role": "assistant", "parts": [{"type": "text", "content": "Hello."}]}]'}}
+    >>> runs_from_spans([span])[0].turns[0].text
+    'Hello.'
+    """
+    return tuple([read() for read in run_readers(spans_or_path, logs=logs)])
+
+
+def run_readers(
+    source: Any, *, logs: Iterable[Any] | str | PathLike[str] = (), max_bytes: int = MAX_BYTES
+) -> Iterator[Callable[[], Run]]:
+    """Yield a reader for each run of a source."""
+    yield from _runs(read_records(source, max_bytes=max_bytes), read_records(logs, max_bytes=max_bytes) if logs else ())
+
+
+def _runs(given: Iterable[tuple[str, Any]], logs: Iterable[tuple[str, Any]]) -> Iterator[Callable[[], Run]]:
+    spans: list[Span] = []
+    records: list[LogRecord] = []
+    for kind, value in counted(given, "spans"):
+        if kind == "log":
+            found = log_record(value)
+            if found is not None:
+                records.append(found)
+            continue
+        span = span_record(value, len(spans))
+        if span is None:
+            raise NoeticError(
+                "invalid_run_file",
+                f"Record {len(spans)} is no span.",
+                hint="A span has a context with its ids (SDK), or spanId and traceId (OTLP).",
+                index=len(spans),
+            )
+        spans.append(span)
+    for _, value in logs:
+        found = log_record(value)
+        if found is not None:
+            records.append(found)
+    whole, unmapped = joined(spans, records)
+    for conversation in conversations(whole):
+        yield partial(_run, conversation, unmapped)
+
+
+def _run(conversation: Conversation, unmapped: list[dict[str, Any]]) -> Run:
+    name = conversation.name
+    run_id = f"otel-{name or conversation.spans[0].trace_id}"
+    places = {f"span {span.place}" for span in conversation.spans}
+    strange = [entry for entry in unmapped if entry["place"] in places]
+    own = [span for span in conversation.spans if is_own(span)]
+    if own:
+        return run_of_own(own, run_id=run_id, unmapped=strange)
+    for span in conversation.spans:
+        operation = span.text("gen_ai.operation.name", "openinference.span.kind", "llm.request.type")
+        if operation is not None and operation.lower() in _NO_PLACE:
+            strange.append({"place": f"span {span.place}", "what": "no place in a run", "value": span.name[:200]})
+    root = executions(conversation.spans)
+    return run_of_execution(root, run_id=run_id, thread_id=name or "t1", unmapped=strange)

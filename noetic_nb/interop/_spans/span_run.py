@@ -1,0 +1,352 @@
+"""The run that the calls of a conversation make: items, calls, children; each thing once."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from noetic_nb.events import (
+    ChildEnded,
+    ChildStarted,
+    MemoryTraceSpan,
+    ModelCalled,
+    ToolCalled,
+    Where,
+)
+from noetic_nb.interop._spans.calls import ModelUse, ToolUse
+from noetic_nb.interop._spans.span_messages import Result, arguments_of
+from noetic_nb.interop._spans.span_record import Span
+from noetic_nb.interop._spans.span_tree import Execution
+from noetic_nb.interop._spans.span_turns import Log, TurnWriter, asked_of
+from noetic_nb.items import Item, item_text
+from noetic_nb.items._build import content_tokens
+from noetic_nb.items._json_copy import frozen_data
+from noetic_nb.items._messages.message import FINISH, call_output, input_text, text_message
+from noetic_nb.redact import Redaction
+from noetic_nb.runs._run import Run
+
+__all__ = ["RunWriter", "run_of_execution"]
+
+_HOOKS: Final[Mapping[str, Any]] = {"search_memory": "recall"}
+
+
+def run_of_execution(
+    root: Execution, *, run_id: str, thread_id: str, unmapped: Sequence[Mapping[str, Any]] = ()
+) -> Run:
+    """Return the calls of a conversation as a run, without secrets.
+
+    References
+    ----------
+    .. [1] docs/behaviour/interop.md, "Spans".
+    """
+    redaction = Redaction()
+    writer = RunWriter(redaction.text(thread_id), redaction)
+    for entry in unmapped:
+        writer.note(entry)
+    writer.write(root)
+    return Run(redaction.text(run_id), meta=writer.meta(), events=writer.events)
+
+
+class RunWriter(TurnWriter):
+    """Writes executions as events; a result follows its call."""
+
+    # Executions
+
+    def write(self, root: Execution) -> None:
+        """Write a conversation from its beginning to its end."""
+        log = Log(Where(self.thread_id, f"{self.thread_id}/e0", 0))
+        self.entries(log, root)
+        self.end_turn(log, root)
+
+    def entries(self, log: Log, execution: Execution) -> None:
+        """Write the events of an execution; a result follows its call, even where the clocks disagree."""
+        for entry in execution.entries:
+            if isinstance(entry, ModelUse):
+                for result in entry.inputs.results if entry.inputs is not None else ():
+                    log.results.setdefault(result.call_id or "", deque()).append(result)
+                for msg in entry.outputs or ():
+                    for made in msg.calls:
+                        log.issued[made.call_id or ""] = log.issued.get(made.call_id or "", 0) + 1
+            elif isinstance(entry, ToolUse) and entry.call_id is not None:
+                log.by_id.setdefault(entry.call_id, []).append(entry)
+        is_root = execution.span is None
+        for entry in execution.entries:
+            if id(entry) in log.done:
+                continue
+            key = entry.call_id if isinstance(entry, ToolUse) else None
+            if key is not None and key not in log.waiting and log.issued.get(key, 0) > 0:
+                log.late.setdefault(key, []).append(entry)
+                continue
+            self.entry(log, entry, execution, is_root)
+        for entries in list(log.late.values()):
+            for entry in entries:
+                if id(entry) not in log.done:
+                    self.tool(log, entry, execution, is_root)
+
+    def entry(self, log: Log, entry: Any, execution: Execution, is_root: bool) -> None:
+        """Write one thing that happened."""
+        if isinstance(entry, ModelUse):
+            self.model(log, entry, execution, is_root)
+        elif isinstance(entry, ToolUse):
+            self.tool(log, entry, execution, is_root)
+        else:
+            self.open_turn(log, execution, entry, is_root)
+            if isinstance(entry, Execution):
+                self.child(log, entry)
+            else:
+                self.memory(log, entry)
+
+    # Calls
+
+    def model(self, log: Log, use: ModelUse, execution: Execution, is_root: bool) -> None:
+        """Write a model call: first its new messages, then its answer."""
+        log.done.add(id(use))
+        span = use.span
+        if span.end_ns is None and use.outputs is None:
+            self.open_turn(log, execution, use, is_root, use)
+            self.skip(span, "a model call that has not ended", span.name)
+            return
+        if log.length == 0:
+            self.seed(log, use, is_root)
+        if log.waiting and use.inputs is not None:  # else nobody needs what the tools answered
+            for result in use.inputs.results:
+                self.answered(log, result, execution, is_root)
+        self.open_turn(log, execution, use, is_root, use)
+        sent = log.tokens
+        self.at(span.end_ns if span.end_ns is not None else span.start_ns)
+        mark = len(self.events)
+        outputs, items = use.outputs or (), []
+        for msg in outputs:
+            items += self.message_items(log, msg, span)
+        appended = self.append(log, items, "model")
+        usage: Mapping[str, int] = use.usage or {}
+        if "input_tokens" not in usage or "output_tokens" not in usage:
+            usage = self.estimate(usage, *((sent, log.tokens - sent) if use.outputs is not None else (0, 0)))
+        calls, text = False, ""
+        for item in appended:
+            if item["type"] == "function_call":
+                calls = True
+            elif item["type"] == "message":
+                text += item_text(item)
+        finish = FINISH.get(use.finish or "") or ("tool_calls" if calls else None)
+        model = self.redaction.text(use.model or "unknown")
+        step = ModelCalled(
+            log.where,
+            self.now,
+            log.steps,
+            model,
+            "agent",
+            self.duration(span),
+            "ok" if use.error is None else "error",
+            appended,
+            input_tokens=usage["input_tokens"],
+            output_tokens=usage["output_tokens"],
+            cached_tokens=usage.get("cached_tokens", 0),
+            cost=use.cost,
+            error=None if use.error is None else self.redaction.text(use.error),
+            finish_reason=finish,
+        )
+        # The call stands before its items, as in runs of our own.
+        self.events.insert(mark, step)
+        log.steps += 1
+        if use.model and use.model != "unknown":
+            self.models[model] = None
+        if self.params is None:
+            self.params = use.params
+        turn = self.turn
+        if turn is not None:
+            turn.calls.append(step)
+            turn.has_usage = turn.has_usage or use.usage is not None
+        if use.outputs is not None:
+            # Text beside a call is no answer yet: the model goes on after the result.
+            log.answer = None if calls or (use.error is not None and not text) else text
+        if log.issued:  # nothing was read ahead of a call that is written alone
+            for made in [made for msg in outputs for made in msg.calls]:
+                key = made.call_id or ""
+                log.issued[key] = log.issued.get(key, 1) - 1
+                for late in log.late.pop(key, ()):
+                    self.tool(log, late, execution, is_root)
+
+    def estimate(self, usage: Mapping[str, int], sent: int, made: int) -> Mapping[str, int]:
+        """Return the usage of a call, with estimates of the missing counts."""
+        self.estimated |= {"input_tokens", "output_tokens"} - usage.keys()
+        return {"input_tokens": sent, "output_tokens": made, **usage}
+
+    def seed(self, log: Log, use: ModelUse, is_root: bool) -> None:
+        """Write the log before the first call: the system prompt, and an earlier conversation."""
+        if use.system:
+            text = self.redaction.text(use.system)
+            if is_root and self.policy is None:
+                self.policy = text
+            self.at(use.span.start_ns)
+            self.append(log, [text_message("system", (input_text(text),))], "seed")
+        if not is_root:
+            return
+        inputs = [msg for msg in (use.inputs.messages if use.inputs else ()) if msg.role != "system"]
+        last = max((place for place, msg in enumerate(inputs) if msg.role == "assistant"), default=-1)
+        items = [item for msg in inputs[: last + 1] for item in self.message_items(log, msg, use.span)]
+        self.append(log, items, "seed")
+
+    def answered(self, log: Log, result: Result, execution: Execution, is_root: bool) -> None:
+        """Settle a call that the model has read the result of: by its span, else by the text that the model read."""
+        key = result.call_id
+        if key is None:
+            key = next((known for known, item in log.waiting.items() if result.name in (None, item["name"])), None)
+        if key is None or key not in log.waiting:
+            return
+        item = log.waiting[key]
+        spans = [each for each in log.by_id.get(key, ()) if id(each) not in log.done]
+        if not spans:
+            entries = execution.entries
+            spans = [
+                each
+                for each in entries
+                if isinstance(each, ToolUse)
+                and each.call_id is None
+                and each.name == item["name"]
+                and id(each) not in log.done
+            ]
+        if spans:
+            self.tool(log, spans[0], execution, is_root)
+            return
+        del log.waiting[key]
+        output = self.redaction.text(result.output)
+        if result.failed is None:
+            self.estimated.add("status")
+        status: Any = "error" if result.failed else "ok"
+        args = arguments_of(item["arguments"])
+        error = output or "failed" if result.failed else None
+        event = ToolCalled(log.where, self.now, item["name"], item["callId"], args, output, None, status, error)
+        self.settle(log, event)
+
+    def settle(self, log: Log, event: ToolCalled) -> None:
+        """Write a tool call that has its result."""
+        self.events.append(event)
+        self.append(log, [call_output(event.call_id, event.output)], "tool")
+        log.answer = None
+        if self.turn is not None:
+            self.turn.tools += 1
+
+    def tool(self, log: Log, use: ToolUse, execution: Execution, is_root: bool) -> None:
+        """Write a tool call that is on a span."""
+        log.done.add(id(use))
+        span = use.span
+        self.open_turn(log, execution, use, is_root)
+        key, args = self.waiting_for(log, use), use.args
+        is_known = key is not None
+        if key is None:
+            self.at(span.start_ns)
+            if args is None and use.given not in (None, ""):
+                args = {"input": use.given}  # a tool of one argument, given its bare value
+            item = self.call_item(log, use.call_id, use.name, args)
+            key = next(known for known, each in log.waiting.items() if each is item)
+            self.append(log, [item], "model")
+        item = log.waiting[key]
+        results = log.results.get(key) or log.results.get("")
+        answer = results.popleft() if results else None
+        for child in use.children:
+            self.child(log, child)
+        output = use.output if use.output is not None else None if answer is None else answer.output
+        if span.end_ns is None and output is None and use.error is None:
+            self.skip(span, "a tool call that has not ended", use.name)
+            return
+        del log.waiting[key]
+        self.at(span.end_ns)
+        output = self.redaction.text(output or "")
+        failed = use.failed or (answer is not None and answer.failed is True)
+        error = use.error or output or "failed"
+        # An error that only repeats its class says less than what the model read of it.
+        if use.error is not None and use.error == use.error_type and output:
+            error = output
+        if args is None and is_known:
+            args = arguments_of(item["arguments"])
+        self.settle(
+            log,
+            ToolCalled(
+                log.where,
+                self.now,
+                self.redaction.text(use.name),
+                item["callId"],
+                None if args is None else frozen_data(self.redaction.data(args)),
+                output,
+                self.duration(span),
+                "error" if failed else "ok",
+                self.redaction.text(error) if failed else None,
+                error_type=self.redaction.text(use.error_type) if failed and use.error_type else None,
+            ),
+        )
+
+    def waiting_for(self, log: Log, use: ToolUse) -> str | None:
+        """Return the call that a span settles: of its id, else the first of its name, best with the same arguments."""
+        if use.call_id is not None:
+            return use.call_id if use.call_id in log.waiting else None
+        same = [key for key, item in log.waiting.items() if item["name"] == use.name]
+        wanted = use.args if use.args is not None else use.given
+        for key in same:
+            made = arguments_of(log.waiting[key]["arguments"])
+            if made is not None and (made == wanted or list(made.values()) == [wanted]):
+                return key
+        return same[0] if same else None
+
+    def child(self, log: Log, execution: Execution) -> None:
+        """Write an agent that another one started, with a log of its own."""
+        span = execution.span
+        assert span is not None
+        self.children += 1
+        where = Where(self.thread_id, f"{log.where.execution_id}/c{self.children}", log.where.turn, log.where.depth + 1)
+        inner = Log(where)
+        model = next((entry for entry in execution.entries if isinstance(entry, ModelUse)), None)
+        given = model.inputs.messages if model is not None and model.inputs is not None else []
+        inputs = [msg for msg in given if msg.role != "system"]
+        if not inputs:
+            inputs = [msg for agent in execution.agents[:1] for msg in asked_of(agent)]
+        items: list[Item] = []
+        if model is not None and model.system:
+            items.append(text_message("system", (input_text(self.redaction.text(model.system)),)))
+        items += [item for msg in inputs for item in self.message_items(inner, msg, span)]
+        own = [Item({"id": f"{where.execution_id}/i{place}", **item}) for place, item in enumerate(items)]
+        started = self.at(span.start_ns)
+        name = self.redaction.text(execution.name)
+        parent_id = log.where.execution_id
+        self.events.append(ChildStarted(where, started, parent_id, name, "spawn", 0, tuple(own), {}))
+        inner.length, inner.tokens = len(own), sum(map(content_tokens, own))
+        before = len(self.turn.calls) if self.turn is not None else 0
+        self.entries(inner, execution)
+        made = self.turn.calls[before:] if self.turn is not None else []
+        costs = [each.cost for each in made if each.cost is not None]
+        self.events.append(
+            ChildEnded(
+                where,
+                self.at(span.end_ns),
+                parent_id,
+                name,
+                "failure" if span.failed else "success" if inner.answer is not None else "aborted",
+                self.duration(span) or 0.0,
+                inner.answer or "",
+                (),
+                sum(each.input_tokens for each in made),
+                sum(each.output_tokens for each in made),
+                sum(costs) if costs else None,
+            )
+        )
+
+    def memory(self, log: Log, span: Span) -> None:
+        """Write an operation of somebody's memory as a call of the layer that is its store."""
+        store = span.text("gen_ai.memory.store.id", "gen_ai.memory.store.name") or "memory"
+        operation = span.attributes.get("gen_ai.operation.name")
+        count = span.attributes.get("gen_ai.memory.record.count")
+        about = {name: value for name, value in span.attributes.items() if name.startswith("gen_ai.memory.")}
+        self.events.append(
+            MemoryTraceSpan(
+                log.where,
+                self.at(span.end_ns),
+                self.redaction.text(store),
+                _HOOKS.get(str(operation), "store"),
+                self.duration(span) or 0.0,
+                "error" if span.failed else "ok",
+                item_count=count if type(count) is int and count >= 0 else None,
+                error=self.redaction.text(span.problem) if span.failed else None,
+                attributes=self.redaction.data(about),
+            )
+        )

@@ -1,0 +1,275 @@
+"""Spans as trees: whose child each is, which conversation it belongs to, and which of them are one call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from noetic_nb.interop._spans.calls import (
+    ModelUse,
+    ToolUse,
+    conversation_of,
+    first,
+    kind_of,
+    merged,
+    model_use,
+    tool_use,
+)
+from noetic_nb.interop._spans.dialect import Kind
+from noetic_nb.interop._spans.own_spans import is_own
+from noetic_nb.interop._spans.span_history import History
+from noetic_nb.interop._spans.span_record import LogRecord, Span
+
+__all__ = ["DEEPEST", "Conversation", "Execution", "conversations", "executions", "invocation_of", "joined"]
+
+_Key: TypeAlias = tuple[str, str]
+# No framework nests deeper; a hostile chain of parents must not cost its square.
+DEEPEST: Final = 512
+
+
+def joined(spans: Iterable[Span], logs: Iterable[LogRecord]) -> tuple[list[Span], list[dict[str, Any]]]:
+    """Return spans once each, with their log records among their events, and the list of oddities.
+
+    Of a span that was sent twice the later one counts: it has ended, or has more on it. Two spans of one id that have
+    different names are both kept. Log records of a model call whose span is missing stand for it.
+    """
+    found: dict[_Key, Span] = {}
+    unmapped: list[dict[str, Any]] = []
+    for span in spans:
+        key = span.trace_id, span.span_id
+        known = found.get(key)
+        if known is None:
+            found[key] = span
+        elif known.name == span.name and (known.start_ns == span.start_ns or None in (known.start_ns, span.start_ns)):
+            if (span.end_ns or 0, len(span.attributes)) > (known.end_ns or 0, len(known.attributes)):
+                found[key] = span
+        else:
+            span.span_id = f"{span.span_id}~{span.place}"
+            found[span.trace_id, span.span_id] = span
+            unmapped.append(
+                {"place": f"span {span.place}", "what": "its id is that of another span", "value": span.name[:200]}
+            )
+    for record in logs:
+        key = record.trace_id, record.span_id
+        if key not in found:
+            about = {"gen_ai.operation.name": "chat", **record.event.attributes}
+            found[key] = Span(*key, None, "chat", record.event.time_ns, record.event.time_ns, False, "", about)
+        found[key].events.append(record.event)
+    return list(found.values()), unmapped
+
+
+@dataclass(slots=True)
+class Conversation:
+    """The spans of one run, by start."""
+
+    name: str | None
+    spans: list[Span] = field(default_factory=list)
+
+
+def _start(span: Span) -> tuple[int, int]:
+    return span.start_ns or span.end_ns or 0, span.place
+
+
+def conversations(spans: list[Span]) -> list[Conversation]:
+    """Return the conversations: one for each id, else one for each trace, of those that hold a call.
+
+    A span belongs to the conversation of the outermost span around it that names one: what is named further in is the
+    conversation of a child with itself.
+    """
+    by_key = {(span.trace_id, span.span_id): span for span in spans}
+    names: dict[_Key, str | None] = {}
+    own = {key: conversation_of(span) for key, span in by_key.items()}
+    for key, span in by_key.items():
+        chain = [key]
+        seen = {key}
+        while (parent := span.parent_id) is not None and (up := (span.trace_id, parent)) in by_key and up not in seen:
+            if up in names:
+                break
+            chain.append(up)
+            seen.add(up)
+            span = by_key[up]
+        above = (
+            names.get((span.trace_id, span.parent_id or "")) if chain[-1] != (span.trace_id, span.parent_id) else None
+        )
+        for each in reversed(chain):
+            above = names[each] = above or own[each]
+    # What stands above or beside the spans that name a conversation belongs to it where its trace knows only one.
+    of_trace: dict[str, dict[str, None]] = {}
+    for (trace_id, _), name in names.items():
+        if name is not None:
+            of_trace.setdefault(trace_id, {})[name] = None
+    groups: dict[tuple[str | None, str], Conversation] = {}
+    for span in sorted(spans, key=_start):
+        name = names[span.trace_id, span.span_id]
+        if name is None:
+            name = next(iter(of_trace.get(span.trace_id, ())), None)
+        group = (name, "" if name is not None else span.trace_id)
+        groups.setdefault(group, Conversation(name)).spans.append(span)
+    return [
+        group
+        for group in groups.values()
+        if any(is_own(span) or kind_of(span) in ("model", "tool") for span in group.spans)
+    ]
+
+
+@dataclass(slots=True)
+class Execution:
+    """An agent at work: its calls and those of agents that it started, by start.
+
+    `invocations` says of each entry which call of the agent from outside it belongs to, and whether an agent is known to
+    stand there.
+    """
+
+    name: str
+    span: Span | None = None
+    agents: list[Span] = field(default_factory=list)
+    entries: list[Any] = field(default_factory=list)
+    invocations: dict[int, tuple[Span | None, bool]] = field(default_factory=dict)
+
+
+class _Tree:
+    """Spans of one conversation with the spans around each."""
+
+    def __init__(self, spans: list[Span]) -> None:
+        self.by_key = {(span.trace_id, span.span_id): span for span in spans}
+        self.kinds: dict[_Key, Kind] = {key: kind_of(span) for key, span in self.by_key.items()}
+
+    def kind(self, span: Span) -> Kind:
+        return self.kinds[span.trace_id, span.span_id]
+
+    def above(self, span: Span) -> list[Span]:
+        """Return the spans around one, innermost first; a circle of parents ends where it closes."""
+        found: list[Span] = []
+        seen = {span.span_id}
+        while span.parent_id is not None and span.parent_id not in seen and len(found) < DEEPEST:
+            parent = self.by_key.get((span.trace_id, span.parent_id))
+            if parent is None:
+                break
+            seen.add(parent.span_id)
+            found.append(parent)
+            span = parent
+        return found
+
+
+def executions(spans: list[Span]) -> Execution:
+    """Return the calls of a conversation, each once, in the agents that made them.
+
+    An agent is a child where a tool of another agent called it, or where it stands inside one that has calls of its own.
+    Agents that follow each other inside of a mere wrapper share one execution, as in a handoff.
+    """
+    tree = _Tree(spans)
+    uses: dict[_Key, Any] = {}
+    chains: dict[_Key, list[Span]] = {}
+    nested: dict[_Key, list[_Key]] = {}
+    sent: History | None = None
+    for span in spans:
+        kind = tree.kind(span)
+        if kind not in ("model", "tool", "memory"):
+            continue
+        key = span.trace_id, span.span_id
+        chains[key] = tree.above(span)
+        if kind == "model":
+            span.before = sent
+            use = uses[key] = model_use(span)
+            span.before, sent = None, use.inputs
+        else:
+            uses[key] = tool_use(span) if kind == "tool" else span
+        outer = _same_call(kind, chains[key], tree)
+        if outer is not None:
+            nested.setdefault((outer.trace_id, outer.span_id), []).append(key)
+    # Inner ones first, so that three spans of one call become one.
+    for key, inner in sorted(nested.items(), key=lambda pair: -len(tree.above(tree.by_key[pair[0]]))):
+        known = [each for each in inner if each in uses]
+        if key not in uses:
+            continue
+        if isinstance(uses[key], ModelUse) and len(known) > 1:
+            del uses[key]  # a total of several calls
+            continue
+        for each in known:
+            if isinstance(uses[key], ModelUse) or _is_one_tool(uses[key], uses[each]):
+                uses[key] = merged(uses[key], uses.pop(each))
+    return _placed(tree, uses, chains)
+
+
+def _same_call(kind: Kind, chain: list[Span], tree: _Tree) -> Span | None:
+    for outer in chain:
+        found = tree.kind(outer)
+        if found == kind and kind != "memory":
+            return outer
+        if found in ("model", "tool", "agent"):
+            return None
+    return None
+
+
+def _is_one_tool(outer: ToolUse, inner: ToolUse) -> bool:
+    if outer.call_id is not None and inner.call_id is not None:
+        return outer.call_id == inner.call_id
+    return outer.name == inner.name
+
+
+def _placed(tree: _Tree, uses: dict[_Key, Any], chains: dict[_Key, list[Span]]) -> Execution:
+    root = Execution("")
+    children: dict[tuple[int, _Key], Execution] = {}
+    above_model: set[_Key] = set()
+    busy: set[_Key] = set()
+    for key, use in uses.items():
+        above = [(span.trace_id, span.span_id) for span in chains[key]]
+        if isinstance(use, ModelUse):
+            above_model.update(above)
+        busy.update([up for up in above if tree.kinds[up] == "agent"][:1])
+
+    for key in sorted(uses, key=lambda key: _start(tree.by_key[key])):
+        use, place, agent = uses[key], root, None
+        for span in reversed(chains[key]):
+            up = span.trace_id, span.span_id
+            kind = tree.kinds[up]
+            is_child = kind == "tool" and up in above_model
+            if kind == "agent":
+                name = first("agent_name", span) or span.name
+                is_child = agent is not None and (agent.trace_id, agent.span_id) in busy and agent_name(agent) != name
+                agent = span
+            if is_child:
+                child = children.get((id(place), up))
+                if child is None:
+                    child = children[id(place), up] = Execution(agent_name(span), span)
+                    outer = uses.get(up)
+                    if isinstance(outer, ToolUse):
+                        outer.children.append(child)
+                    else:
+                        place.entries.append(child)
+                        place.invocations[id(child)] = invocation_of(chains[key])
+                place = child
+                if kind == "tool":
+                    agent = None
+            if kind == "agent" and span not in place.agents:
+                place.agents.append(span)
+                place.name = (
+                    place.name if place.span is not None and tree.kind(place.span) == "agent" else agent_name(span)
+                )
+        place.entries.append(use)
+        if place is root:
+            place.invocations[id(use)] = invocation_of(chains[key])
+    # An agent that was run and made no call that is on a span has answered all the same.
+    for span in tree.by_key.values():
+        if tree.kind(span) == "agent" and span not in root.agents and not tree.above(span):
+            root.agents.append(span)
+    return root
+
+
+def agent_name(span: Span) -> str:
+    """Return the name of an agent, or of the span that stands for one."""
+    return first("agent_name", span) or first("tool_name", span) or span.name or "agent"
+
+
+def invocation_of(chain: list[Span]) -> tuple[Span | None, bool]:
+    """Return the outermost span that is an agent at work, and whether that is sure.
+
+    A graph's nodes may each be named an agent; what surrounds them is the call of the graph.
+    """
+    for span in reversed(chain):
+        if kind_of(span) == "agent" or span.attributes.get("gen_ai.operation.name") == "invoke_workflow":
+            return span, True
+        if "openinference.span.kind" in span.attributes:
+            return span, '"messages"' in str(span.attributes.get("input.value", ""))[:200]
+    return None, False

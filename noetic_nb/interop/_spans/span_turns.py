@@ -1,0 +1,310 @@
+"""The turns of a run that is made of spans: their begin and end, their items, the clock, and unmapped values."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from noetic_nb.events import (
+    ItemsAppended,
+    ModelCalled,
+    RunEvent,
+    TurnCompleted,
+    TurnStarted,
+    Where,
+)
+from noetic_nb.interop._spans.calls import ModelUse, ToolUse, first
+from noetic_nb.interop._spans.span_messages import Call, Other, Result, SpanMessage, Text
+from noetic_nb.interop._spans.span_record import Span
+from noetic_nb.interop._spans.span_tree import Execution
+from noetic_nb.items import Item, item_text
+from noetic_nb.items._frozen import FrozenDict
+from noetic_nb.items._json_text import compact_json
+from noetic_nb.items._messages.message import call, call_output, input_text, output_text, text_message
+from noetic_nb.redact import Redaction
+from noetic_nb.tokens import estimate_tokens
+
+__all__ = ["Log", "TurnWriter", "asked_of"]
+
+_NS_PER_MS: Final = 1_000_000
+_ESTIMATED: Final = ("t_ms", "input_tokens", "output_tokens", "status")
+# What is listed as unmapped of one source; a hostile one may hold nothing else.
+_MOST_UNMAPPED: Final = 1_000
+_MOST_VALUE: Final = 2_000
+
+
+@dataclass(slots=True)
+class Log:
+    """The log of one execution while it is written."""
+
+    where: Where
+    length: int = 0
+    tokens: int = 0
+    steps: int = 0
+    answer: str | None = None
+    # Calls that have no result yet, by the id on the spans; each with its own id, its name and its arguments.
+    waiting: dict[str, Item] = field(default_factory=dict)
+    used: set[str] = field(default_factory=set)
+    results: dict[str, deque[Result]] = field(default_factory=dict)
+    done: set[int] = field(default_factory=set)
+    by_id: dict[str, list[ToolUse]] = field(default_factory=dict)
+    issued: dict[str, int] = field(default_factory=dict)
+    late: dict[str, list[ToolUse]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Turn:
+    """The turn that is open."""
+
+    started_ms: float
+    trace_id: str
+    invocation: Span | None
+    roots: list[Span] = field(default_factory=list)
+    query: str = ""
+    users: int = 0
+    calls: list[ModelCalled] = field(default_factory=list)
+    has_usage: bool = False
+    tools: int = 0
+    end_ms: float = 0.0
+
+
+class TurnWriter:
+    """Writes executions as events: holds the clock, the turn that is open, and the unmapped values."""
+
+    def __init__(self, thread_id: str, redaction: Redaction) -> None:
+        self.thread_id, self.redaction = thread_id, redaction
+        self.events: list[RunEvent] = []
+        self.unmapped: list[Any] = []
+        self.estimated: set[str] = set()
+        self.policy: str | None = None
+        self.models: dict[str, None] = {}
+        self.params: Mapping[str, Any] | None = None
+        self.turn: _Turn | None = None
+        self.turns = self.calls = self.children = 0
+        self.now = 0.0
+
+    def meta(self) -> dict[str, Any]:
+        """Return the meta of the run besides its events."""
+        return {
+            "source": "otel",
+            "created_ms": self.events[0].t_ms if self.events else 0.0,
+            "model": next(iter(self.models), None),
+            "params": None if self.params is None else self.redaction.data(dict(self.params)),
+            "policy": self.policy or "",
+            "outcome": None,
+            "estimated": [name for name in _ESTIMATED if name in self.estimated],
+            "unmapped": self.unmapped,
+        }
+
+    def note(self, entry: Mapping[str, Any]) -> None:
+        """List a value that cannot be mapped."""
+        if len(self.unmapped) < _MOST_UNMAPPED:
+            self.unmapped.append(self.redaction.data(dict(entry)))
+
+    def skip(self, span: Span, what: str, value: object) -> None:
+        """List the part of a span that cannot be mapped."""
+        self.note({"place": f"span {span.place}", "what": what, "value": str(value)[:_MOST_VALUE]})
+
+    def at(self, time_ns: int | None) -> float:
+        """Return a time that is not before the last one: clocks of several machines disagree, a run goes forward."""
+        if time_ns is None or time_ns / _NS_PER_MS < self.now:
+            if time_ns is None:
+                self.estimated.add("t_ms")
+            return self.now
+        self.now = time_ns / _NS_PER_MS
+        return self.now
+
+    def duration(self, span: Span) -> float | None:
+        """Return how long a span took, in milliseconds; None where its times do not say."""
+        if span.start_ns is None or span.end_ns is None or span.end_ns < span.start_ns:
+            return None
+        return (span.end_ns - span.start_ns) / _NS_PER_MS
+
+    # Items
+
+    def append(self, log: Log, items: Sequence[Item], origin: Any) -> tuple[Item, ...]:
+        """Add items, which are without secrets, to a log; return them with their ids."""
+        if not items:
+            return ()
+        where, start = log.where, log.length
+        at, made = start, []
+        for item in items:
+            made.append(Item({"id": f"{where.execution_id}/i{at}", **item}))
+            log.tokens += estimate_tokens(item_text(item))
+            at += 1
+        log.length = at
+        appended = tuple(made)
+        self.events.append(ItemsAppended(where, self.now, start, appended, origin))
+        return appended
+
+    def call_item(self, log: Log, call_id: str | None, name: str, arguments: Any) -> Item:
+        """Make a call, without secrets, with an id that no other call of the log has, and wait for its result."""
+        self.calls += 1
+        given = call_id or f"call_{self.calls}"
+        own, number = given, 1
+        while own in log.used:
+            number += 1
+            own = f"{given}~{number}"
+        log.used.add(own)
+        text = arguments
+        if not isinstance(arguments, str):
+            try:
+                text = compact_json({} if arguments is None else arguments)
+            except (ValueError, TypeError, RecursionError):
+                text = str(arguments)
+        clean = self.redaction.text
+        item = call(clean(name), clean(text), clean(own))
+        log.waiting[given if given not in log.waiting else own] = item
+        return item
+
+    def message_items(self, log: Log, msg: SpanMessage, span: Span) -> list[Item]:
+        """Return a message as items, without secrets; its calls wait for their results."""
+        clean = self.redaction.text
+        items: list[Item] = []
+        later: list[Item] = []
+        parts: list[FrozenDict] = []
+        for block in msg.blocks:
+            if isinstance(block, Call):
+                later.append(self.call_item(log, block.call_id, block.name, block.arguments))
+            elif isinstance(block, Text):
+                text = clean(block.text)
+                if block.is_thought:
+                    content = (FrozenDict(type="reasoning_text", text=text),)
+                    items.append(Item(type="reasoning", summary=(), content=content))
+                else:
+                    parts.append(output_text(text) if msg.role == "assistant" else input_text(text))
+            elif isinstance(block, Other):
+                self.skip(span, "a part of a message cannot be read", block.value)
+            elif block.call_id in log.waiting:
+                output = clean(block.output)
+                later.append(call_output(log.waiting.pop(block.call_id)["callId"], output))
+        if parts:
+            items.append(text_message(msg.role, tuple(parts)))
+        items += later
+        return items
+
+    # Turns
+
+    def open_turn(self, log: Log, execution: Execution, entry: Any, is_root: bool, use: ModelUse | None = None) -> None:
+        """Begin a turn where this entry is of another one than the last."""
+        if not is_root:
+            return
+        asked = use.inputs.asked if use is not None and use.inputs is not None else []
+        span: Span = entry if isinstance(entry, Span) else entry.span
+        invocation, is_sure = execution.invocations.get(id(entry), (None, False))
+        turn = self.turn
+        if turn is not None:
+            text = "".join([each.text for each in asked]) if asked else ""
+            if invocation is None and turn.invocation is None:
+                is_same = turn.trace_id == span.trace_id
+            else:
+                is_same = invocation is turn.invocation
+            if use is None or use.inputs is None:
+                begins = not is_same
+            elif not asked or (is_same and is_sure and invocation is not None):
+                begins = False
+            elif text == turn.query and _users(use) <= turn.users:
+                begins = span.trace_id != turn.trace_id
+            else:
+                begins = not is_same or not log.waiting
+            if not begins:
+                if asked and text and text != turn.query:
+                    for each in asked:
+                        self.append(log, self.message_items(log, each, span), "user")
+                    turn.users = max(_users(use), turn.users)
+                if invocation is not None and invocation not in turn.roots:
+                    turn.roots.append(invocation)
+                return
+            self.end_turn(log, execution)
+        self.begin_turn(log, span, invocation, asked, _users(use))
+
+    def begin_turn(self, log: Log, span: Span, invocation: Span | None, asked: list[SpanMessage], users: int) -> None:
+        """Begin a turn with the user's message; where no call has it, with the input of the agent."""
+        self.turns += 1
+        log.where = Where(self.thread_id, f"{self.thread_id}/e{self.turns}", self.turns)
+        log.steps, log.answer = 0, None
+        top = invocation or span
+        started = self.at(top.start_ns if top.start_ns is not None else span.start_ns)
+        if not asked and invocation is not None:
+            asked = [each for each in asked_of(invocation) if each.role == "user" and each.text][-1:]
+        turn = self.turn = _Turn(started, span.trace_id, invocation, [invocation] if invocation else [], users=users)
+        items = [item for each in asked for item in self.message_items(log, each, span)]
+        turn.query = "".join([each.text for each in asked])
+        query = self.redaction.text(turn.query)
+        turn_id = f"{self.thread_id}/t{self.turns}"
+        self.events.append(TurnStarted(log.where, started, turn_id, log.length, log.length + len(items), query))
+        self.append(log, items, "user")
+
+    def end_turn(self, log: Log, execution: Execution) -> None:
+        """End the turn that is open, unless its agent is still at work."""
+        turn = self.turn
+        if turn is None:
+            return
+        self.turn = None
+        agents = [span for span in execution.agents if span.trace_id == turn.trace_id]
+        roots = turn.roots or agents[:1]
+        # What stands around the agents of a workflow knows neither their answer nor their totals.
+        sources = [*roots, *agents] if len(roots) == 1 and roots[0] not in agents else roots
+        answer = log.answer
+        if answer is None:
+            answer = next((text for root in sources if (text := _words(first("outputs", root)))), None)
+            if answer is not None and not log.waiting:
+                answer = self.redaction.text(answer)
+                self.append(log, [text_message("assistant", (output_text(answer),))], "model")
+        if any(root.end_ns is None for root in roots):
+            return  # it is still running
+        end_ns = max([root.end_ns or 0 for root in roots], default=0)
+        failed = any(root.failed for root in roots)
+        costs = [each.cost for each in turn.calls if each.cost is not None]
+        sent: int | None = sum(each.input_tokens for each in turn.calls)
+        made: int | None = sum(each.output_tokens for each in turn.calls)
+        if not turn.has_usage:  # the totals of agents count only where their calls do not
+            totals = next((found for root in sources if (found := first("usage", root))), None) or {}
+            if not turn.calls:  # nobody counted, which is not that nothing was spent
+                sent = made = None
+            sent, made = totals.get("input_tokens", sent), totals.get("output_tokens", made)
+            if totals:
+                self.estimated -= {"input_tokens", "output_tokens"}
+            elif not turn.calls:
+                self.estimated |= {"input_tokens", "output_tokens"}
+        last = turn.calls[-1] if turn.calls else None
+        is_done = answer is not None or (not failed and bool(roots) and not log.waiting)
+        whole = [self.duration(root) for root in roots]
+        duration = whole[0] if len(whole) == 1 else None
+        done_ms = self.at(end_ns or None) if end_ns else self.now
+        if duration is None and done_ms > turn.started_ms:
+            duration = done_ms - turn.started_ms
+        self.events.append(
+            TurnCompleted(
+                log.where,
+                done_ms,
+                f"{self.thread_id}/t{self.turns}",
+                "failure" if failed and log.answer is None else "success" if is_done else "aborted",
+                duration,
+                answer or "",
+                sent,
+                made,
+                sum(costs) if costs else None,
+                len(turn.calls),
+                turn.tools,
+                finish_reason=last.finish_reason if last is not None else None,
+            )
+        )
+
+
+def _users(use: ModelUse | None) -> int:
+    """Return how many messages of the user were sent."""
+    messages = use.inputs.messages if use is not None and use.inputs is not None else []
+    return sum(1 for msg in messages if msg.role == "user" and msg.text)
+
+
+def asked_of(span: Span) -> list[SpanMessage]:
+    """Return the input of an agent."""
+    found = first("inputs", span)
+    return [] if found is None else found.messages
+
+
+def _words(messages: list[SpanMessage] | None) -> str:
+    return "".join([msg.text for msg in messages or () if msg.role == "assistant"]).strip()

@@ -1,0 +1,245 @@
+"""The spans of one trace that are open, and the calls that have ended and wait for their place in the run."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from noetic_nb.interop._spans.calls import conversation_of, kind_of
+from noetic_nb.interop._spans.dialect import Kind
+from noetic_nb.interop._spans.span_history import History
+from noetic_nb.interop._spans.span_record import Span, SpanEvent, live_record
+from noetic_nb.interop._spans.span_tree import DEEPEST, Execution, agent_name, invocation_of
+from noetic_nb.interop._watching.live_writer import LiveWriter
+
+__all__ = ["CALLS", "Around", "Node", "Trace", "Unit", "around"]
+
+CALLS: Final = ("model", "tool", "memory")
+# Nothing of the agent ends so late that this many spans end before it: what waits longer is written as it is.
+MOST_PENDING: Final = 1_000
+
+
+class Node:
+    """A span that began: its data so far, and the ended spans inside of it that wait for its end.
+
+    Its record is one object from beginning to end, since a turn is known by the record of the span around it.
+    """
+
+    kind: Kind | None = None
+    conversation: str | None = None
+    first_ns = 0
+    is_around = False
+    """Whether a span inside of it has begun."""
+    is_busy = is_child = is_flat = False
+    within: Around | None = None
+    """What stands around the calls inside of it, as of the last one."""
+    size = -1
+    """How many attributes it had when it was last read."""
+    _record: Span | None = None
+
+    def __init__(self, live: Any, parent: Node | None) -> None:
+        self.live, self.parent = live, parent
+        self.start_ns: int = live.start_time or 0
+        scope = getattr(live, "instrumentation_scope", None)
+        self.scope: str = getattr(scope, "name", None) or ""
+        self.held: list[Span] = []
+        self.logs: list[SpanEvent] = []
+        if parent is not None:
+            parent.is_around = True
+
+    @property
+    def record(self) -> Span:
+        """The data of the span, as it was last read."""
+        if self._record is None:
+            self.refresh()
+            assert self._record is not None
+        return self._record
+
+    def refresh(self) -> None:
+        """Read the span again where attributes have joined."""
+        live = self.live
+        if live is None:
+            return
+        about = live.attributes
+        size = 0 if about is None else len(about)
+        if size == self.size:
+            return
+        self.size = size
+        found = live_record(live, 0)
+        assert found is not None
+        # These instrumentations set what a span is at its end only, and all their spans are of an agent.
+        if self.scope.startswith("openinference.") and "openinference.span.kind" not in found.attributes:
+            found.attributes = {**found.attributes, "openinference.span.kind": "CHAIN"}
+        self._take(found)
+
+    def _take(self, found: Span) -> Span:
+        known = self._record
+        if known is None:
+            self._record = known = found
+        else:
+            known.start_ns, known.end_ns, known.failed = found.start_ns, found.end_ns, found.failed
+            known.problem, known.attributes, known.events = found.problem, found.attributes, found.events
+            known.name, known.place = found.name, found.place
+            known.kind = known.answers = None
+        self.kind = kind_of(known)
+        # The outermost span that names a conversation counts.
+        parent = self.parent
+        if parent is None or (conversation := parent.conversation) is None:
+            conversation = conversation_of(known)
+        if conversation is not None:
+            self.conversation = conversation
+        return known
+
+    def end(self, ended: Any, place: int) -> Span:
+        """Take the span as it ended."""
+        parent = self.parent
+        found = live_record(ended, place, None if parent is None else parent._record)
+        assert found is not None
+        if self.logs:
+            found.events.extend(self.logs)
+        self.live, self.size = None, -1
+        self.within = None
+        return self._take(found)
+
+    def above(self) -> Iterator[Node]:
+        """Yield the spans around, innermost first."""
+        node, left = self.parent, DEEPEST
+        while node is not None and left:
+            yield node
+            node, left = node.parent, left - 1
+
+
+class Around:
+    """The spans around a call, innermost first, and their data as last read."""
+
+    __slots__ = ("conversation", "execution", "holder", "invocation", "nodes", "sizes", "writer")
+
+    def __init__(self, nodes: list[Node], holder: Node | None = None) -> None:
+        self.nodes, self.holder = nodes, holder
+        """`holder` has to end before the call is written."""
+        self.sizes: list[int] | None = None
+        """Of the spans when they were read: a span that has ended, or has more attributes, has another size."""
+
+    def read_again(self) -> None:
+        """Read the data of the spans, where they have changed since the last reading."""
+        if self.sizes != [node.size for node in self.nodes]:
+            self.read()
+
+    def read(self) -> None:
+        """Read the data of the spans: their agents, the span that invoked the call, and the outermost conversation."""
+        nodes = self.nodes
+        self.writer: LiveWriter | None = None
+        self.execution = Execution("", agents=[node.record for node in reversed(nodes) if node.kind == "agent"])
+        self.invocation = invocation_of([node.record for node in nodes])
+        self.conversation: str | None = None
+        for node in nodes:
+            self.conversation = node.conversation or self.conversation
+        self.sizes = [node.size for node in nodes]
+
+
+@dataclass(slots=True)
+class Unit:
+    """A unit of writing: a call, or an agent or tool with all that ended inside of it."""
+
+    start_ns: int
+    place: int
+    node: Node
+    spans: list[Span]
+    around: Around
+
+    def __lt__(self, other: Unit) -> bool:
+        return (self.start_ns, self.place) < (other.start_ns, other.place)
+
+
+@dataclass(slots=True)
+class Trace:
+    """The open spans of a trace by id, in the order they began."""
+
+    open: dict[int, Node] = field(default_factory=dict)
+    pending: list[Unit] = field(default_factory=list)
+    scopes: set[str] = field(default_factory=set)
+    """Who makes spans of agents in it."""
+    conversation: str | None = None
+    agents: list[Span] = field(default_factory=list)
+    """Agents that have ended and are no children."""
+    orphans: list[Span] = field(default_factory=list)
+    """Spans that began unseen."""
+    writers: list[LiveWriter] = field(default_factory=list)
+    sent: History | None = None
+    """What the last model call was sent, until the next one: a conversation is sent again with every call."""
+    is_over: bool = False
+    """Whether its outermost span has ended."""
+
+    def add(self, unit: Unit) -> None:
+        """Keep a unit until nothing can come before it."""
+        insort(self.pending, unit)
+
+    def is_blocked(self, unit: Unit) -> bool:
+        """Tell whether a call may still end that began before this one, and is not around it."""
+        for node in self.open.values():
+            if node.start_ns > unit.start_ns:
+                return False
+            if node.held and node.first_ns <= unit.start_ns:
+                return True
+            if node in unit.around.nodes or node.scope not in self.scopes:
+                continue
+            node.refresh()
+            if node.kind in CALLS or node.kind == "other":
+                return True
+        return False
+
+
+def around(node: Node) -> Around:
+    """Return the spans around a call that has ended: the same as around the one before it, while the spans are.
+
+    Where that call did not have to wait, each agent around it is flat from then on, so that the next does not either.
+    """
+    parent = node.parent
+    if parent is None:
+        alone = Around([])
+        alone.read()
+        return alone
+    known = parent.within
+    if known is not None and known.sizes is not None:
+        for outer, size in zip(known.nodes, known.sizes, strict=True):
+            outer.refresh()
+            if outer.size != size:
+                break
+        else:
+            return known
+    nodes = [parent, *parent.above()]
+    known = Around(nodes, _container(nodes))
+    if known.holder is None:
+        known.read()
+        if parent.live is not None:  # one that has ended keeps nothing
+            parent.within = known
+    return known
+
+
+def _container(chain: list[Node]) -> Node | None:
+    """Return the span that has to end before a call inside of `chain` is written.
+
+    That is a tool that uses models, or an agent inside of another.
+    """
+    agent: Node | None = None
+    found: Node | None = None
+    for outer in reversed(chain):
+        outer.refresh()
+        if outer.kind in ("model", "tool") or outer.is_child:
+            found = outer
+            break
+        if outer.kind == "agent":
+            is_inner = agent is not None and agent.is_busy and not outer.is_flat
+            if is_inner and agent is not None and agent_name(agent.record) != agent_name(outer.record):
+                outer.is_child, found = True, outer
+                break
+            agent = outer
+    agents = [outer for outer in chain if outer.kind == "agent"]
+    if agents:
+        agents[0].is_busy = True
+    if found is None:
+        for outer in agents:
+            outer.is_flat = True
+    return found

@@ -1,0 +1,298 @@
+"""Rules and a regulator on calls that have been made: their decisions, marked as not enforced."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Coroutine, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from msgspec import structs
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import (
+    ChildEnded,
+    ChildStarted,
+    ErrorRaised,
+    ModelCalled,
+    RegulatorDecided,
+    RunEvent,
+    SteeringDecided,
+    ToolCalled,
+    TurnCompleted,
+    Where,
+)
+from noetic_nb.items import freeze
+from noetic_nb.memory._enforcement.decision_records import shown_matches
+from noetic_nb.memory._enforcement.enforcement import FAILED_GUIDANCE
+from noetic_nb.memory._execution_context import ExecutionContext
+from noetic_nb.memory._steering_decision import ALLOW, SteeringAction, SteeringDecision
+from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, PastCall, tool_call_params
+from noetic_nb.models._client import ModelResponse, Usage
+from noetic_nb.redact import redact_text
+from noetic_nb.regulator import Regulator
+from noetic_nb.runs import Run
+from noetic_nb.runs._recorded_origins import RecordedOrigins
+from noetic_nb.runs._regulation.recorded_regulator_events import RegulatorFeed
+from noetic_nb.steering._evaluation.evaluate import Evaluation, Params, Policy, RuleFault, evaluate
+from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
+from noetic_nb.steering._layer import LAYER_ID
+from noetic_nb.steering._rulebook.rulebook import RuleBook
+from noetic_nb.steering._rules.rule import Point, SteeringRule
+
+__all__ = ["Judging"]
+
+_STATE: Final = {"ledger": (), "pendingAsync": ()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Clock:
+    """The clock as it stood at a call."""
+
+    t_ms: float
+
+    def now_ms(self) -> float:
+        """Milliseconds of the run's clock."""
+        return self.t_ms
+
+    def monotonic_ms(self) -> float:
+        """Return the same: no time passes."""
+        return self.t_ms
+
+
+@dataclass(slots=True)
+class _Execution:
+    """The calls of one execution so far."""
+
+    usage: Usage = field(default_factory=lambda: Usage(0, 0))
+    cost: float = 0.0
+    step: int = 0
+
+
+class Judging:
+    """Appends events to a run, with the decisions of rules and a regulator on each.
+
+    Parameters
+    ----------
+    run : Run
+        Where they go.
+    rules : RuleBook or iterable of rules, optional
+        A rule book is read anew at each call.
+    regulator : Regulator, optional
+        A fork of it observes each thread.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_RULE`` or ``INVALID_REGULATION``.
+    """
+
+    def __init__(self, run: Run, rules: Any = None, regulator: Any = None) -> None:
+        if regulator is not None and not isinstance(regulator, Regulator):
+            raise NoeticConfigError(
+                "INVALID_REGULATION",
+                "There is no such regulator.",
+                given=regulator,
+                hint="Use nn.Regulator.for_user(...).",
+            )
+        if isinstance(rules, SteeringRule):
+            rules = [rules]
+        self._run = run
+        self._book = rules if isinstance(rules, RuleBook) or rules is None else RuleBook(rules)
+        self._known: tuple[RuleSnapshot, RuleSnapshot] | None = None
+        self._skipped: set[str] = set()
+        self._feed = None if regulator is None else RegulatorFeed(regulator, None, _Unenforced(run), "regulation")
+        self._origins = RecordedOrigins(run.events, run.meta)
+        self._executions: dict[tuple[str, str], _Execution] = {}
+        self._parents: dict[str, str] = {}
+        self._past: dict[tuple[str, str], list[PastCall]] = {}
+
+    def extend(self, events: Iterable[RunEvent]) -> None:
+        """Append events; a call comes behind the decisions about it, a response before."""
+        for event in events:
+            self._add(event)
+
+    def _add(self, event: RunEvent) -> None:
+        if self._book is not None:
+            if isinstance(event, ToolCalled):
+                self._tool_called(event)
+            elif isinstance(event, ChildStarted):
+                self._parents[event.where.execution_id] = event.parent_id
+        if self._feed is None:
+            self._run.append(event)
+        else:
+            for _ in self._feed.take(event):
+                pass
+        if self._book is None:
+            return
+        if isinstance(event, ModelCalled):
+            self._model_called(event)
+        elif isinstance(event, TurnCompleted | ChildEnded):  # nothing of it is asked for again
+            key = event.where.thread_id, event.where.execution_id
+            for known in (self._past, self._executions):
+                known.pop(key, None)
+            self._parents.pop(key[1], None)
+
+    def _past_of(self, where: Where) -> list[PastCall]:
+        root = where.execution_id
+        while (parent := self._parents.get(root)) is not None:
+            root = parent
+        return self._past.setdefault((where.thread_id, root), [])
+
+    def _context(self, where: Where, t_ms: float) -> ExecutionContext:
+        known = self._executions.setdefault((where.thread_id, where.execution_id), _Execution())
+        return ExecutionContext(
+            execution_id=where.execution_id,
+            thread_id=where.thread_id,
+            depth=where.depth,
+            step_number=known.step,
+            token_usage=known.usage,
+            cost=known.cost,
+            turn=where.turn,
+            clock=_Clock(t_ms),
+        )
+
+    def _tool_called(self, event: ToolCalled) -> None:
+        where, past = event.where, self._past_of(event.where)
+        args: Any = freeze({}) if event.args is None else freeze(event.args)
+        provenance = partial(self._origins.at, where, len(self._run.events), event.name)
+        ctx = self._context(where, event.t_ms)
+        params = tool_call_params(
+            *(
+                event.name,
+                args,
+                ctx,
+                _STATE,
+                event.call_id,
+                tuple(past),
+                where.depth,
+                ALLOW,
+                event.raw_args,
+                provenance,
+            ),
+            None,
+        )
+        self._judge("before_tool_call", params, event)
+        past.append(PastCall(event.name, args, event.call_id, event.status, event.output, where.execution_id))
+
+    def _model_called(self, event: ModelCalled) -> None:
+        where = event.where
+        known = self._executions.setdefault((where.thread_id, where.execution_id), _Execution())
+        known.usage = known.usage + Usage(event.input_tokens, event.output_tokens, event.cached_tokens)
+        known.cost += event.cost or 0.0
+        known.step = event.step
+        if event.status != "ok":
+            return
+        usage = Usage(event.input_tokens, event.output_tokens, event.cached_tokens)
+        response = ModelResponse(event.items, usage, event.cost, finish_reason=event.finish_reason)
+        ctx = self._context(where, event.t_ms)
+        self._judge("after_model_call", AfterModelCallParams(response, ctx, _STATE, tuple(self._past_of(where))), event)
+
+    def _judge(self, point: Point, params: Params, event: ToolCalled | ModelCalled) -> None:
+        """Evaluate the rules on one call and record their decisions; a rule that fails denies, as in a harness."""
+        began = time.perf_counter()
+        try:
+            result = self._evaluated(point, params)
+        except (
+            Exception,
+            asyncio.CancelledError,
+            SystemExit,
+        ) as error:  # a rule must not end the agent that is watched
+            message = redact_text(f"{type(error).__name__}: {error}")[:2_000]
+            self._run.append(ErrorRaised(event.where, event.t_ms, "rule_failed", message))
+            return
+        took_ms = (time.perf_counter() - began) * 1_000
+        name, args = params[:2] if isinstance(params, BeforeToolCallParams) else (None, None)
+        decision = result.decision
+        self._run.append(
+            SteeringDecided(
+                event.where,
+                event.t_ms,
+                LAYER_ID,
+                point,
+                name,
+                args,
+                decision.action.value,
+                decision.guidance,
+                decision.rule_ids,
+                took_ms,
+                result.faults[0].reason if result.faults else None,
+                enforced=False,
+                faults=tuple([fault.words(point) for fault in result.faults]),
+                matched=decision.matched and shown_matches(decision.matched, getattr(params, "text", "")),
+            )
+        )
+
+    def _evaluated(self, point: Point, params: Params) -> Evaluation:
+        while True:
+            result = Evaluation()
+            rules = self._rules()
+            deciding = evaluate(
+                rules, point, params, Policy(), judge_now=_no_judge, judge_later=_no_later, result=result
+            )
+            if _finished(deciding):
+                return result
+            # Nobody can wait here: the agent's own loop is running.
+            if result.waiting_for is None or result.waiting_for in self._skipped:
+                return result
+            if any(rule.id == result.waiting_for and rule.form in ("cel", "sequence") for rule in rules):
+                # This call is too large to be judged at once; the next one may not be.
+                fault = TimeoutError("The arguments are too large to be judged while nobody can wait.")
+                result.faults += (RuleFault(result.waiting_for, fault, "error"),)
+                result.decision = SteeringDecision(SteeringAction.DENY, FAILED_GUIDANCE, (result.waiting_for,))
+                return result
+            self._skip(result.waiting_for)
+
+    def _rules(self) -> RuleSnapshot:
+        """Return the rules as they are now, without those that need a model or have to wait."""
+        assert self._book is not None
+        snapshot = self._book.snapshot
+        if self._known is None or self._known[0] is not snapshot:
+            for rule in snapshot:
+                if rule.enabled and (
+                    rule.llm_eval is not None or rule.isolate or inspect.iscoroutinefunction(rule.predicate)
+                ):
+                    self._skip(rule.id)
+            kept = tuple([rule for rule in snapshot if rule.id not in self._skipped])
+            self._known = snapshot, RuleSnapshot(snapshot.version, kept)
+        return self._known[1]
+
+    def _skip(self, rule_id: str) -> None:
+        self._known = None
+        if rule_id not in self._skipped:
+            self._skipped.add(rule_id)
+            self._run.meta["rules_skipped"] = sorted(self._skipped)
+
+
+class _Unenforced:
+    """A run whose decisions come too late."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+
+    def append(self, event: RunEvent) -> int:
+        """Append an event."""
+        return self._run.append(
+            structs.replace(event, enforced=False) if isinstance(event, RegulatorDecided) else event
+        )
+
+
+def _finished(deciding: Coroutine[Any, Any, Any]) -> bool:
+    """Run an evaluation that has nothing to wait for; False where it has."""
+    try:
+        deciding.send(None)
+    except StopIteration:
+        return True
+    deciding.close()
+    return False
+
+
+async def _no_judge(*_: Any) -> None:
+    """Do nothing: rules with a judge are left out."""
+
+
+def _no_later(*_: Any) -> None:
+    """Do nothing: rules with a judge are left out."""

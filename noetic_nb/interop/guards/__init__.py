@@ -1,7 +1,0 @@
-"""Our rules and our regulator in front of somebody else's tools."""
-
-from noetic_nb.interop.guards.guard_callbacks import regulator_callback
-from noetic_nb.interop.guards.guard_sessions import guard_session
-from noetic_nb.interop.guards.guarded_tools import guard
-
-__all__ = ["guard", "guard_session", "regulator_callback"]

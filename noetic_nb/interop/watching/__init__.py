@@ -1,5 +1,0 @@
-"""Other people's agents while they work: spans that end become a run."""
-
-from noetic_nb.interop.watching.processor import RunSpanProcessor, watch
-
-__all__ = ["RunSpanProcessor", "watch"]

@@ -1,0 +1,288 @@
+"""Make items, and read the text out of them. All pure; ids come from the caller's `Ids`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from noetic_nb.ids import SYSTEM_IDS, Ids
+from noetic_nb.items._frozen import FrozenDict
+from noetic_nb.items._item import MESSAGE_FRAMES, Item, count_quickly
+from noetic_nb.items._json_text import compact_json
+from noetic_nb.tokens import Tokenizer, estimate_tokens
+
+__all__ = [
+    "assistant_message",
+    "assistant_text",
+    "content_tokens",
+    "function_call",
+    "function_call_output",
+    "input_message",
+    "input_texts",
+    "item_text",
+    "output_texts",
+    "response_text",
+    "strip_unresolved",
+    "unresolved_positions",
+]
+
+_CALL: Final = "function_call"
+_OUTPUT: Final = "function_call_output"
+# A frozen part is a dict, which is quicker to see than that it is a mapping.
+_MAPPINGS: Final = (dict, Mapping)
+_SEQUENCES: Final = (tuple, list)
+# Fields that say what an item or a part is, and nothing of what it holds.
+_FRAME: Final = frozenset({"id", "type", "status", "role", "callId"})
+_PICTURE: Final = ("image_generation_call", "result")
+
+
+_BARE: Final = {"id": "", "status": "completed", "type": "", "callId": ""}
+_CALL_FRAME: Final = len(compact_json({**_BARE, "type": _CALL, "name": "", "arguments": ""})) - len('""')
+_OUTPUT_FRAME: Final = len(compact_json({**_BARE, "type": _OUTPUT, "output": ""})) - len('""')
+
+
+def input_message(
+    text: str,
+    role: Literal["user", "developer", "system"] = "user",
+    *,
+    ids: Ids = SYSTEM_IDS,
+    item_id: str | None = None,
+) -> Item:
+    """Make a message that goes to the model.
+
+    Parameters
+    ----------
+    text : str
+        Its one text part.
+    role : {"user", "developer", "system"}
+        Whose message it is.
+    ids : Ids, optional
+        Source of the id.
+    item_id : str, optional
+        The id itself, instead.
+
+    Examples
+    --------
+    >>> input_message("hi", item_id="m1")["content"]
+    ({'type': 'input_text', 'text': 'hi'},)
+    """
+    if item_id is None:
+        item_id = ids.new("item")
+    part = FrozenDict(type="input_text", text=text)
+    item = Item(id=item_id, status="completed", type="message", role=role, content=(part,))
+    # Only its id and text differ from one to the next, so that it is counted where that is quick.
+    return count_quickly(item, MESSAGE_FRAMES[role], item_id, text)
+
+
+def assistant_message(text: str, *, ids: Ids = SYSTEM_IDS, item_id: str | None = None) -> Item:
+    """Make a message that came from the model.
+
+    Examples
+    --------
+    >>> assistant_text([assistant_message("hello", item_id="m2")])
+    'hello'
+    """
+    if item_id is None:
+        item_id = ids.new("item")
+    part = FrozenDict(type="output_text", text=text, annotations=())
+    item = Item(id=item_id, status="completed", type="message", role="assistant", content=(part,))
+    return count_quickly(item, MESSAGE_FRAMES["assistant"], item_id, text)
+
+
+def function_call(
+    name: str, arguments: str, call_id: str, *, ids: Ids = SYSTEM_IDS, item_id: str | None = None
+) -> Item:
+    """Make a call of a tool; `arguments` is JSON text, as the model wrote it."""
+    item_id = ids.new("item") if item_id is None else item_id
+    item = Item(id=item_id, status="completed", type=_CALL, callId=call_id, name=name, arguments=arguments)
+    return count_quickly(item, _CALL_FRAME, item_id, call_id, name, arguments)
+
+
+def function_call_output(call_id: str, output: str, *, ids: Ids = SYSTEM_IDS, item_id: str | None = None) -> Item:
+    """Make the output of a call; `output` is text."""
+    item_id = ids.new("item") if item_id is None else item_id
+    item = Item(id=item_id, status="completed", type=_OUTPUT, callId=call_id, output=output)
+    return count_quickly(item, _OUTPUT_FRAME, item_id, call_id, output)
+
+
+def _parts(item: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    content = item.get("content")
+    return [part for part in content if isinstance(part, Mapping)] if isinstance(content, list | tuple) else ()
+
+
+def _output_text(item: Mapping[str, Any]) -> str:
+    content = item.get("content")
+    if type(content) is tuple and len(content) == 1:  # the form of nearly every response
+        part = content[0]
+        if type(part) is FrozenDict or isinstance(part, _MAPPINGS):
+            text = part.get("text")
+            return text if part.get("type") == "output_text" and isinstance(text, str) else ""
+        return ""
+    return "".join(
+        part["text"] for part in _parts(item) if part.get("type") == "output_text" and isinstance(part.get("text"), str)
+    )
+
+
+def item_text(item: Mapping[str, Any]) -> str:
+    """Return the text of an item: every text part of a message or reasoning, the output of a call, a call's arguments.
+
+    Examples
+    --------
+    >>> item_text({"type": "function_call_output", "callId": "c", "output": "42"})
+    '42'
+    """
+    get = item.get
+    kind = get("type")
+    if kind == _CALL:
+        return f"{get('name') or ''}{get('arguments') or ''}"
+    if kind == _OUTPUT:
+        output = get("output")
+        return output if isinstance(output, str) else ""
+    content, summary = get("content"), get("summary")
+    if type(content) is tuple and len(content) == 1 and summary is None:  # the form of nearly every message
+        part = content[0]
+        text = part.get("text") if type(part) is FrozenDict or isinstance(part, _MAPPINGS) else None
+        return text if isinstance(text, str) else ""
+    parts = [*_parts(item)]
+    if isinstance(summary, list | tuple):
+        parts += [part for part in summary if isinstance(part, Mapping)]
+    return "".join(part["text"] for part in parts if isinstance(part.get("text"), str))
+
+
+def content_tokens(item: Mapping[str, Any], tokenizer: Tokenizer = estimate_tokens) -> int:
+    """Count the tokens of an item's text, without the JSON around it; of the whole JSON where it has no text.
+
+    Memory layers are held to their allocation in this measure, because it is the one a layer can control.
+
+    Examples
+    --------
+    >>> content_tokens(input_message("abcdefgh"))
+    2
+    """
+    count = getattr(tokenizer, "count_content", None)
+    if count is not None:
+        counted: int = count(item)
+        return counted
+    text = item_text(item)
+    if text or item.get("type") in ("message", _CALL, _OUTPUT, "reasoning"):
+        return tokenizer(text)
+    return tokenizer(compact_json(item))
+
+
+def assistant_text(items: Iterable[Mapping[str, Any]]) -> str:
+    """Return the text of the last assistant message, its parts joined; empty when there is none.
+
+    Examples
+    --------
+    >>> assistant_text([])
+    ''
+    """
+    # From the end, where it mostly is.
+    for item in reversed(items if type(items) in _SEQUENCES else [*items]):  # type: ignore[call-overload]
+        if item.get("role") == "assistant" and item.get("type") == "message":
+            return _output_text(item)
+    return ""
+
+
+def output_texts(items: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return one text per assistant message, without the empty ones."""
+    texts = (_output_text(i) for i in items if i.get("type") == "message" and i.get("role") == "assistant")
+    return [text for text in texts if text]
+
+
+def response_text(items: Iterable[Mapping[str, Any]]) -> str:
+    r"""Return all that a response says: a line for each message, then refusals and other data, then thoughts.
+
+    Calls are left out: what they hold is judged when they are made.
+
+    Examples
+    --------
+    >>> response_text([assistant_message("The code is 42."), assistant_message("Anything else?")])
+    'The code is 42.\nAnything else?'
+    """
+    said: list[str] = []
+    data: list[str] = []
+    thought: list[str] = []
+    for item in items:
+        kind = item.get("type")
+        if kind == _CALL:
+            continue
+        if kind != "message" and kind != "reasoning":
+            # A picture has no words.
+            data += _words(
+                [value for key, value in item.items() if key not in _FRAME and (kind, key) != _PICTURE], has_keys=True
+            )
+            continue
+        texts: list[str] = []
+        for part in (*_listed(item.get("content")), *_listed(item.get("summary"))):
+            if not isinstance(part, Mapping):
+                texts += _words(part)
+                continue
+            for key, value in part.items():
+                if key == "text":
+                    texts += _words(value)
+                elif key not in _FRAME:
+                    data += _words(value, has_keys=key != "annotations")
+        (thought if kind == "reasoning" else said).append("".join(texts))
+    return "\n".join([line for line in (*said, *data, *thought) if line])
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+def _words(value: Any, *, has_keys: bool = False) -> list[str]:
+    """Return the texts and numbers in a value, with the keys they stand under where those are data, too."""
+    if isinstance(value, Mapping):
+        return [
+            word
+            for key, inner in value.items()
+            for word in (*((str(key),) if has_keys else ()), *_words(inner, has_keys=has_keys))
+        ]
+    if isinstance(value, list | tuple):
+        return [word for inner in value for word in _words(inner, has_keys=has_keys)]
+    return [] if value is None or isinstance(value, bool) else [str(value)]
+
+
+def input_texts(items: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return one text per message of any role and per call output, without the empty ones."""
+    found = []
+    for item in items:
+        kind = item.get("type")
+        if kind == "message":
+            text = "".join(part["text"] for part in _parts(item) if isinstance(part.get("text"), str))
+        elif kind == _OUTPUT:
+            text = item_text(item)
+        else:
+            continue
+        if text:
+            found.append(text)
+    return found
+
+
+def unresolved_positions(items: Sequence[Mapping[str, Any]]) -> set[int]:
+    """Return the positions of calls without an output and of outputs without a call, judged within `items`."""
+    calls = {item.get("callId") for item in items if item.get("type") == _CALL}
+    outputs = {item.get("callId") for item in items if item.get("type") == _OUTPUT}
+    if not calls and not outputs:
+        return set()
+    return {
+        position
+        for position, item in enumerate(items)
+        if (item.get("type") == _CALL and item.get("callId") not in outputs)
+        or (item.get("type") == _OUTPUT and item.get("callId") not in calls)
+    }
+
+
+def strip_unresolved(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Remove every call without an output and every output without a call; the order stays.
+
+    Examples
+    --------
+    >>> call = function_call("lookup", "{}", "c1", item_id="a")
+    >>> strip_unresolved([call])
+    []
+    """
+    # Found first and removed together: taking one away must not make another one unresolved.
+    gone = unresolved_positions(items)
+    return [item for position, item in enumerate(items) if position not in gone]

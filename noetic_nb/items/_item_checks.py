@@ -1,0 +1,238 @@
+"""Checks for items of known types, made where an item enters, so that nothing malformed is logged or sent.
+
+Items of unknown types and fields that are not ours are a provider's or a user's own, and pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from noetic_nb.errors import ItemValidationError
+from noetic_nb.items._item import Item
+
+__all__ = [
+    "MalformedItem",
+    "answer_item",
+    "checked_item",
+    "is_checked",
+    "kept_item",
+    "kept_problem",
+    "logged_item",
+    "problem_of",
+    "text_as_part",
+]
+
+ROLES: Final = ("user", "system", "developer", "assistant")
+STATUSES: Final = ("in_progress", "completed", "incomplete", "failed")
+# By the type of a part, what must be text in it. A type with a colon is a provider's own, as with items.
+_PART_TEXTS: Final = {
+    "input_text": "text",
+    "output_text": "text",
+    "reasoning_text": "text",
+    "summary_text": "text",
+    "refusal": "refusal",
+}
+_PARTS: Final = frozenset({*_PART_TEXTS, "input_image", "input_file", "input_audio", "output_audio"})
+_PART_EXAMPLE: Final = "Such as [{'type': 'input_text', 'text': 'Hello'}]."
+
+# The slot itself, as in `noetic_nb.items._item`: the empty text, or why an item of an earlier version is no good.
+_mark: Final = Item._checked.__set__  # type: ignore[attr-defined]
+_marked: Final = Item._checked.__get__  # type: ignore[attr-defined]
+
+
+class MalformedItem(ItemValidationError):
+    """An item of a known type is not as its type must be; `problem` is what is wrong, without the type.
+
+    Examples
+    --------
+    >>> print(MalformedItem("message", "there is no such role.", given="king"))
+    An item of type 'message': there is no such role. Given: 'king'.
+    """
+
+    def __init__(self, kind: str, problem: str, *, given: object, hint: str = "") -> None:
+        super().__init__(f"An item of type {kind!r}: {problem}", given=given, hint=hint)
+        self.problem = problem
+
+
+def problem_of(item: Item) -> str | None:
+    """Return why an item is not as its type must be, None where it is.
+
+    Examples
+    --------
+    >>> problem_of(Item(type="function_call", name="look", arguments="{}", callId=3))
+    "An item of type 'function_call': a call needs text under 'callId'. Given: 3."
+    """
+    try:
+        logged_item(item)
+    except MalformedItem as exc:
+        return str(exc)
+    return kept_problem(item) or None
+
+
+def kept_problem(item: Item) -> str | None:
+    """Return the empty text for an item that was checked, why one that was kept is no good, None for all others."""
+    try:
+        found: str = _marked(item)
+    except AttributeError:
+        return None
+    return found
+
+
+def is_checked(item: Item) -> bool:
+    """Tell whether an item was checked before, or kept as it was."""
+    return kept_problem(item) is not None
+
+
+def checked_item(item: Item) -> Item:
+    """Return an item of a known type that is as it must be; text in place of parts is made one part.
+
+    Raises `ItemValidationError`, which names the field.
+
+    Examples
+    --------
+    >>> checked_item(Item(type="message", role="user", content="Hi"))["content"][0]["type"]
+    'input_text'
+    """
+    check = _CHECKS.get(item["type"])
+    if check is not None and not is_checked(item):
+        _check_frame(item)
+        item = check(item)
+        _mark(item, "")
+    return item
+
+
+def logged_item(item: Item) -> Item:
+    """Do what `checked_item` does with an item that was logged: a message of the assistant is checked as that of a model."""
+    is_answer = item["type"] == "message" and item.get("role") == "assistant"
+    return answer_item(item) if is_answer else checked_item(item)
+
+
+def kept_item(item: Item, error: ItemValidationError) -> Item:
+    """Return an item that is not as it must be, to be logged all the same: it was logged before."""
+    _mark(item, str(error))
+    return item
+
+
+def answer_item(item: Item) -> Item:
+    """Return an item of a model's response as everything that reads items expects it.
+
+    A message of a model is the assistant's, whatever role it claims, and its text is in parts of a response. Parts of other
+    types are of a provider and pass.
+
+    Raises `ItemValidationError` for what would be lost, and what no rule would see.
+
+    Examples
+    --------
+    >>> chat = Item(type="message", role="user", content=({"type": "text", "text": "Hi"},))
+    >>> answer_item(chat)["role"], answer_item(chat)["content"][0]["type"]
+    ('assistant', 'output_text')
+    """
+    if item["type"] == "function_call" and item.get("callId") in (None, ""):
+        # Some servers give none; the log makes it one of its own.
+        item = Item({**item, "callId": item.get("id") or "call"})
+    if item["type"] != "message":
+        return checked_item(item)
+    if item.get("role") == "assistant" and is_checked(item):
+        return item
+    _check_frame(item)
+    content = item.get("content")
+    parts: Any = [] if content is None else [_text_part("assistant", content)] if isinstance(content, str) else content
+    _check_parts(item, "content", parts, others_pass=True)
+    made = [_text_part("assistant", part["text"]) if part["type"] == "text" else part for part in parts]
+    if item.get("role") != "assistant" or content is None or isinstance(content, str) or made != [*parts]:
+        item = Item({**item, "role": "assistant", "content": tuple(made)})
+    _mark(item, "")
+    return item
+
+
+def text_as_part(item: Item) -> Item:
+    """Return a message whose content is a text with that text as its only part."""
+    return Item({**item, "content": (_text_part(item["role"], item["content"]),)})
+
+
+def _text_part(role: str, text: str) -> Item:
+    return (
+        Item(type="output_text", text=text, annotations=())
+        if role == "assistant"
+        else Item(type="input_text", text=text)
+    )
+
+
+def _check_frame(item: Item) -> None:
+    kind = item["type"]
+    if item.get("status") not in (None, *STATUSES):
+        raise MalformedItem(
+            kind, "there is no such status.", given=item["status"], hint=f"Statuses are {', '.join(STATUSES)}."
+        )
+    if item.get("id") is not None and not isinstance(item["id"], str):
+        raise MalformedItem(kind, "an id is text.", given=item["id"])
+
+
+def _message(item: Item) -> Item:
+    role, content = item.get("role"), item.get("content")
+    if role not in ROLES:
+        raise MalformedItem("message", "there is no such role.", given=role, hint=f"Roles are {', '.join(ROLES)}.")
+    if isinstance(content, str):
+        return text_as_part(item)
+    _check_parts(item, "content", content)
+    return item
+
+
+def _check_parts(item: Item, name: str, parts: Any, *, others_pass: bool = False) -> None:
+    kind = item["type"]
+    if not isinstance(parts, list | tuple):
+        raise MalformedItem(kind, f"its {name} is no list of parts.", given=parts, hint=_PART_EXAMPLE)
+    for part in parts:
+        if not isinstance(part, Mapping) or not isinstance(part.get("type"), str) or not part["type"]:
+            raise MalformedItem(kind, f"a part of its {name} has no type.", given=part, hint=_PART_EXAMPLE)
+        field = "text" if part["type"] == "text" else _PART_TEXTS.get(part["type"])
+        if field is not None and not isinstance(part.get(field), str):
+            raise MalformedItem(kind, f"a part of type {part['type']!r} has no text under {field!r}.", given=part)
+        if others_pass or part["type"] in _PARTS or ":" in part["type"]:
+            continue
+        if part["type"] == "text":
+            what, hint = (
+                "a part of type 'text' is one of a chat message.",
+                "Use 'input_text' or 'output_text'.",
+            )
+        else:
+            what = f"its {name} has a part of type {part['type']!r}, which there is not."
+            hint = f"Parts are {', '.join(sorted(_PARTS))}, or a provider's own with a colon in its type."
+        raise MalformedItem(kind, what, given=part, hint=hint)
+
+
+def _call(item: Item) -> Item:
+    for field in ("name", "arguments", "callId"):
+        if not isinstance(item.get(field), str) or (field == "callId" and not item[field]):
+            raise MalformedItem(
+                "function_call",
+                f"a call needs text under {field!r}.",
+                given=item.get(field),
+                hint="Arguments are JSON text." if field == "arguments" else "",
+            )
+    return item
+
+
+def _output(item: Item) -> Item:
+    call_id, output = item.get("callId"), item.get("output")
+    if not isinstance(call_id, str) or not call_id:
+        raise MalformedItem("function_call_output", "it needs text under 'callId'.", given=call_id)
+    if not isinstance(output, str):  # such as pictures
+        _check_parts(item, "output", output)
+    return item
+
+
+def _reasoning(item: Item) -> Item:
+    for field in ("content", "summary"):
+        if item.get(field) is not None:
+            _check_parts(item, field, item[field])
+    return item
+
+
+_CHECKS: Final[dict[str, Callable[[Item], Item]]] = {
+    "message": _message,
+    "function_call": _call,
+    "function_call_output": _output,
+    "reasoning": _reasoning,
+}

@@ -1,0 +1,351 @@
+"""Validated values as JSON data: rules judge the values that run, never the text that was written.
+
+Keys are those of the schema that a model was shown, so a field that its class leaves out when it is dumped, or dumps under
+another name, is there all the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from decimal import Decimal
+from enum import Enum
+from functools import lru_cache
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel, TypeAdapter
+from pydantic_core import SchemaSerializer, SchemaValidator, to_jsonable_python
+
+from noetic_nb.errors import ItemValidationError
+from noetic_nb.items._frozen import MAX_DEPTH, FrozenDict
+
+__all__ = ["HidingSerializer", "ModelForm", "form_of", "json_form", "without_json_form"]
+
+T = TypeVar("T", SchemaSerializer, SchemaValidator)
+
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
+_FIELDS: Final = frozenset({"model-field", "dataclass-field", "typed-dict-field"})
+_LEFT_OUT: Final = frozenset({"serialization", "serialization_exclude", "serialization_exclude_if", "metadata"})
+# What a schema holds that is no schema, but may look like one.
+_VALUES: Final = frozenset({"default", "expected", "members"})
+# A custom class without a serializer, a class itself, a function.
+_NO_JSON: Final = frozenset({"is-instance", "is-subclass", "callable"})
+# What is dumped by the class of the value, which may be another one than the schema says.
+_BY_CLASS: Final = frozenset({"any", "is-instance", "function-plain", "model", "dataclass"})
+# Python refuses to write or read whole numbers of more than 4 300 digits.
+MAX_DIGITS: Final = 4_000
+
+
+def json_form(value: Any, *, _depth: int = 0) -> Any:
+    """Return a value as frozen JSON data.
+
+    A `Decimal` is a number (whole where it is whole), dates and times are ISO text, enumerations their value, bytes, UUIDs
+    and the like their text, sets and tuples a sequence.
+
+    Raises
+    ------
+    ItemValidationError
+        If it has no JSON form: an object of an unknown class, a number that is not finite, data nested too deep.
+
+    Examples
+    --------
+    >>> json_form({"sum": Decimal("12.50"), "count": Decimal("7.0"), "of": {3}})
+    {'sum': 12.5, 'count': 7, 'of': (3,)}
+    """
+    kind: Any = type(value)
+    if kind in _PLAIN:
+        return value
+    if kind is float:
+        if math.isfinite(value):
+            return value
+        raise ItemValidationError("A number in arguments is not finite.", given=value, hint="JSON has no NaN.")
+    if _depth >= MAX_DEPTH:
+        raise ItemValidationError(f"Arguments are nested more than {MAX_DEPTH} deep.", hint="Are they cyclic?")
+    if isinstance(value, Mapping):
+        found = {_key(key): json_form(inner, _depth=_depth + 1) for key, inner in value.items()}
+        if len(found) != len(value):
+            raise ItemValidationError("Two keys in arguments have the same text.", given=value)
+        return FrozenDict(found)
+    if isinstance(value, list | tuple | set | frozenset | deque):
+        return tuple([json_form(inner, _depth=_depth + 1) for inner in value])
+    if isinstance(value, Decimal):
+        return _number(value)
+    if isinstance(value, Enum):
+        return json_form(value.value, _depth=_depth + 1)
+    if isinstance(value, str):  # a subclass, whose own __str__ may say something else
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__int__(value)
+    if isinstance(value, float):
+        return json_form(float.__float__(value), _depth=_depth + 1)
+    if isinstance(value, bytes | bytearray):
+        return bytes(value).decode(errors="backslashreplace")
+    if kind is _Held:
+        return value.form(_depth)
+    if isinstance(value, BaseModel) or (is_dataclass(value) and not isinstance(value, type)):
+        try:
+            form = form_of(kind)
+        except Exception as exc:  # a field of a class that pydantic does not know
+            if isinstance(value, BaseModel):
+                raise _no_form(value) from exc
+            named = {field.name: getattr(value, field.name, None) for field in fields(value)}
+            return json_form(named, _depth=_depth + 1)
+        return form.dump(value, _depth=_depth + 1)
+    return json_form(_dumped(value), _depth=_depth + 1)
+
+
+def _key(key: Any) -> str:
+    if type(key) is str:
+        return key
+    form = json_form(key)
+    if isinstance(form, str):
+        return form
+    text: str = next(iter(to_jsonable_python({form: None})))
+    return text
+
+
+def _number(value: Decimal) -> int | float:
+    if not value.is_finite():
+        raise ItemValidationError("A number in arguments is not finite.", given=value, hint="JSON has no NaN.")
+    # Whole numbers exactly, however large: only a fraction is rounded to what a float can hold.
+    if value.adjusted() < MAX_DIGITS and value == value.to_integral_value():
+        return int(value)
+    found: float = json_form(float(value))
+    return found
+
+
+def _dumped(value: Any) -> Any:
+    try:
+        return to_jsonable_python(value)
+    except ValueError:
+        pass
+    try:
+        return TypeAdapter(type(value)).dump_python(value, mode="json", by_alias=True)
+    except Exception as exc:
+        raise _no_form(value) from exc
+
+
+def _no_form(value: Any) -> ItemValidationError:
+    return ItemValidationError(
+        f"A {type(value).__name__} in arguments has no JSON form.",
+        given=value,
+        hint="Use text, numbers, dates, enumerations, lists, mappings, dataclasses or pydantic models.",
+    )
+
+
+class _Held:
+    """A value that pydantic must not dump by the serializer of its class; `is_open` where it may have no form without."""
+
+    __slots__ = ("is_open", "value")
+
+    def __init__(self, value: Any, *, is_open: bool = False) -> None:
+        self.value = value
+        self.is_open = is_open
+
+    def form(self, depth: int) -> Any:
+        """Return the JSON data that the value stands for."""
+        try:
+            return json_form(self.value, _depth=depth)
+        except HidingSerializer:
+            raise
+        except ItemValidationError:
+            if self.is_open:
+                return _ANY
+            raise
+
+
+class HidingSerializer(ItemValidationError):
+    """A serializer shows other data than its value stands for."""
+
+
+# The form of a value that only a serializer of the user's own gives: it agrees with all data.
+_ANY: Final = object()
+
+
+def _agree(shown: Any, bound: Any) -> bool:
+    """Tell whether the data that serializers give is what the values stand for."""
+    if bound is _ANY:
+        return True
+    if isinstance(bound, Mapping):
+        return (
+            isinstance(shown, Mapping)
+            and shown.keys() == bound.keys()
+            and all(_agree(shown[key], inner) for key, inner in bound.items())
+        )
+    if isinstance(bound, tuple):
+        return isinstance(shown, tuple) and len(shown) == len(bound) and all(map(_agree, shown, bound))
+    # True is no 1 for a rule.
+    return type(shown) is type(bound) and bool(shown == bound)
+
+
+class ModelForm:
+    """How arguments of one class are validated, and the JSON data that they stand for.
+
+    Examples
+    --------
+    >>> class Transfer(BaseModel):
+    ...     sum: Decimal
+    ...     urgent: bool = False
+    >>> form = ModelForm(Transfer)
+    >>> form.dump(form.validate({"sum": "7.50"}))
+    {'sum': 7.5, 'urgent': False}
+    """
+
+    __slots__ = ("_dump", "_model", "_serialize", "validate")
+
+    def __init__(self, model: type[Any]) -> None:
+        self._model = model
+        schema = getattr(model, "__pydantic_core_schema__", None)
+        if schema is None:  # a dataclass of Python's own
+            schema = TypeAdapter(model).core_schema
+        if type(schema) is not dict:  # built when it is first looked at
+            schema = dict(schema)
+        # The class's own validator wherever it does: it may be wrapped by what watches validation.
+        own = not _holds(schema, lambda node: node.get("type") == "generator")
+        kept = getattr(model, "__pydantic_validator__", None) if own else None
+        self.validate = (kept or _built(SchemaValidator, _as_shown(schema))).validate_python
+        self._dump = _built(SchemaSerializer, _as_shown(schema, of=model)).to_python
+        self._serialize = None
+        if _holds(schema, lambda node: _is_custom(node.get("serialization"))):
+            self._serialize = _built(SchemaSerializer, _as_shown(schema)).to_python
+
+    def dump(self, bound: Any, *, _depth: int = 0) -> Any:
+        """Return validated arguments as frozen JSON data.
+
+        Raises
+        ------
+        ItemValidationError
+            As `json_form`, and where a serializer of the user's own gives other data than the values stand for.
+        """
+        try:
+            form = json_form(self._dump(bound, by_alias=True, warnings=False), _depth=_depth)
+            if self._serialize is None:
+                return form
+            shown = json_form(self._serialize(bound, by_alias=True, warnings=False), _depth=_depth)
+        except ValueError as exc:  # cyclic, or a serializer of the user's own that fails
+            raise ItemValidationError(f"Arguments have no JSON form: {exc}") from exc
+        if not _agree(shown, form):
+            raise HidingSerializer(
+                f"A serializer of {self._model.__name__} shows other data than the tool would get.",
+                given=shown,
+                hint="Rules could not judge the call. Remove the serializer, or convert the value inside the tool.",
+            )
+        return shown
+
+    def dump_fields(self, values: Mapping[str, Any]) -> Any:
+        """Return some fields as frozen JSON data; no validator and no default factory is run."""
+        model: Any = self._model
+        bare = model.__new__(model)
+        facts = {"__dict__": dict(values), "__pydantic_fields_set__": set(values)}
+        for name, fact in {**facts, "__pydantic_extra__": None, "__pydantic_private__": None}.items():
+            object.__setattr__(bare, name, fact)
+        return self.dump(bare)
+
+
+def _built(kind: type[T], schema: Any) -> T:
+    try:
+        # Else classes inside would be dumped by the serializers they already have, which may leave fields out.
+        return kind(schema, _use_prebuilt=False)  # type: ignore[call-arg, unused-ignore]
+    except TypeError:
+        return kind(schema)  # an older pydantic never uses those
+
+
+# Built once a class, because layers make the tools of their functions anew in each execution; bounded, because a notebook
+# makes tools anew whenever a cell runs.
+form_of: Final = lru_cache(maxsize=512)(ModelForm)
+
+
+def _as_shown(node: Any, of: type[Any] | None = None) -> Any:
+    """Return a core schema in which every field is dumped, under the key that its JSON Schema shows.
+
+    With `of`, the class it belongs to, no serializer of a user's own is called, and other classes dump their values themselves.
+    """
+    if type(node) in (list, tuple):
+        return type(node)([_as_shown(inner, of) for inner in node])
+    if type(node) is not dict:
+        return node
+    kind = node.get("type")
+    if not isinstance(kind, str):  # a table of fields or choices, whose names are anybody's
+        return {name: _as_shown(inner, of) for name, inner in node.items()}
+    serializer = node.get("serialization")
+    if of is not None:
+        is_custom, is_own = _is_custom(serializer), kind in ("model", "dataclass") and node.get("cls") is of
+        if not is_own and (is_custom or (serializer is None and kind in _BY_CLASS)):
+            held = {"type": "any", "serialization": _hold(is_open=is_custom)}
+            return {**held, "ref": node["ref"]} if "ref" in node else held
+        if is_custom:
+            serializer = None
+    shown = {
+        key: inner if key in _VALUES else _as_shown(inner, of) for key, inner in node.items() if key not in _LEFT_OUT
+    }
+    if serializer is not None:
+        shown["serialization"] = serializer
+    if kind == "generator":
+        # An iterator that was judged would be used up, so the tool gets a list.
+        shown["type"] = "list"
+    if "computed_fields" in shown:
+        shown["computed_fields"] = []
+    if kind in _FIELDS:
+        alias = node.get("validation_alias")
+        if isinstance(alias, list):
+            alias = next((path[0] for path in alias if isinstance(path, list) and len(path) == 1), None)
+        shown.pop("serialization_alias", None)
+        if isinstance(alias, str):
+            shown["serialization_alias"] = alias
+    return shown
+
+
+def _hold(*, is_open: bool) -> dict[str, Any]:
+    def hold(value: Any) -> Any:
+        return value if type(value) in _PLAIN else _Held(value, is_open=is_open)
+
+    return {"type": "function-plain", "function": hold}
+
+
+def _is_custom(serializer: Any) -> bool:
+    """Tell whether a serializer is a user's own: one of pydantic's types belongs to how its values are written."""
+    if type(serializer) is not dict:
+        return False
+    function = serializer.get("function")
+    if function is None:
+        return serializer.get("type") == "format"
+    owner = getattr(function, "__self__", None)
+    parts = [function, type(owner), getattr(owner, "encoder", owner)]
+    modules = [str(getattr(part, "__module__", "")) for part in parts if part is not None and part is not type(None)]
+    return not all(module.partition(".")[0] in ("pydantic", "pydantic_core") for module in modules)
+
+
+def _holds(node: Any, wanted: Callable[[dict[str, Any]], bool]) -> bool:
+    if isinstance(node, list | tuple):
+        return any(_holds(inner, wanted) for inner in node)
+    if type(node) is not dict:
+        return False
+    return wanted(node) or any(_holds(inner, wanted) for key, inner in node.items() if key not in _VALUES)
+
+
+def without_json_form(schema: Any) -> str | None:
+    """Return the part of a core schema that has no JSON form, None where all has.
+
+    Examples
+    --------
+    >>> without_json_form(TypeAdapter(list[int]).core_schema) is None
+    True
+    >>> without_json_form(TypeAdapter(type[int]).core_schema)
+    'type[int]'
+    """
+    parts: Any = schema
+    if type(schema) is dict:
+        parts = schema.values()
+        if isinstance(schema.get("type"), str):
+            # What brings a serializer of its own has the form that it gives.
+            if "serialization" in schema:
+                return None
+            if schema["type"] in _NO_JSON:
+                name = getattr(schema.get("cls"), "__name__", "a function")
+                return f"type[{name}]" if schema["type"] == "is-subclass" else name
+            parts = [inner for key, inner in schema.items() if key not in _VALUES | _LEFT_OUT]
+    elif not isinstance(schema, list | tuple):
+        return None
+    return next((found for inner in parts if (found := without_json_form(inner)) is not None), None)

@@ -1,0 +1,449 @@
+"""The log of a conversation: items are added at the end and never change, move or go.
+
+Appending is O(1) and so is taking a snapshot or a fork: logs share one growing store, and a log copies it only when two
+forks of the same log both grow. Tokens are counted once, on append, and kept as running sums.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Final, overload
+
+from noetic_nb._core.cards import Card, Table, with_card
+from noetic_nb.items._build import item_text, unresolved_positions
+from noetic_nb.items._call_ids import with_own_call_ids
+from noetic_nb.items._item import Item, item_tokens
+from noetic_nb.items._origins import Origin, OriginIndex
+from noetic_nb.items._registry import DEFAULT_REGISTRY, ItemRegistry
+from noetic_nb.tokens import Tokenizer, estimate_tokens
+
+__all__ = ["ItemLog", "ItemView"]
+
+_NONE: Final[frozenset[int]] = frozenset()
+
+
+class _Store:
+    """The data that logs share: the items, the running token sums, and the places of calls and outputs."""
+
+    __slots__ = (
+        "_placed",
+        "_places",
+        "first_seen",
+        "has_system",
+        "items",
+        "origins",
+        "repeats_calls",
+        "sums",
+        "tokenizer",
+        "unpaired",
+        "users",
+        "widest_pair",
+    )
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.items: list[Item] = []
+        self.sums: list[int] = [0]
+        self.tokenizer = tokenizer
+        # By call id: the type last seen and its position; entries leave when the other side arrives.
+        self.unpaired: dict[object, list[int]] = {}
+        self.first_seen: dict[object, int] = {}
+        self.widest_pair = 0
+        self.repeats_calls = False
+        self.has_system = False
+        self.users: list[int] = []
+        # By position, where who wrote an item is not what its role says.
+        self.origins: dict[int, Origin] = {}
+        # By identity, which stays an item's own as long as it is here; made when it is first wanted.
+        self._places: dict[int, tuple[int, ...]] = {}
+        self._placed = 0
+
+    def places(self) -> Mapping[int, tuple[int, ...]]:
+        """Return the place of each item, by its identity; only items added since the last call are looked at."""
+        for at in range(self._placed, len(self.items)):
+            key = id(self.items[at])
+            self._places[key] = (*self._places.get(key, ()), at)
+        self._placed = len(self.items)
+        return self._places
+
+    def extend(self, items: Iterable[Item]) -> None:
+        known, sums, tokenizer = self.items, self.sums, self.tokenizer
+        for item in items:
+            sums.append(sums[-1] + item_tokens(item, tokenizer))
+            known.append(item)
+            kind = item["type"]
+            if kind == "function_call" or kind == "function_call_output":
+                self._pair(item, kind, len(known) - 1)
+                continue
+            role = item.get("role")
+            if role == "user" and kind == "message":
+                self.users.append(len(known) - 1)
+            elif role == "system":
+                self.has_system = True
+
+    def _pair(self, item: Item, kind: str, position: int) -> None:
+        call_id = item.get("callId")
+        first = self.first_seen.setdefault(call_id, position)
+        if position - first > self.widest_pair:
+            self.widest_pair = position - first
+        waiting = self.unpaired.get(call_id)
+        if waiting is None:
+            # A third item with this id is a repetition: the pair it repeats is complete.
+            if first == position:
+                self.unpaired[call_id] = [position]
+            else:
+                self.repeats_calls = True
+        elif self.items[waiting[0]]["type"] == kind:
+            waiting.append(position)
+            self.repeats_calls = True
+        else:
+            del self.unpaired[call_id]
+
+    def copy(self, length: int) -> _Store:
+        new = _Store(self.tokenizer)
+        new.extend(self.items[:length])
+        new.origins = {position: origin for position, origin in self.origins.items() if position < length}
+        return new
+
+
+@with_card(shown="in cells")
+class ItemSequence(Sequence[Item]):
+    """A read-only sequence of items; equal to any sequence of equal ones."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Sequence) or isinstance(other, str | bytes):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({list(self)!r})"
+
+    def _card(self) -> Card:
+        tokens = getattr(self, "tokens", None)
+        counts = [f"{len(self):,} item{'' if len(self) == 1 else 's'}"]
+        counts += [] if tokens is None else [f"{tokens:,} tokens"]
+        return Card(type(self).__name__, facts=[("", ", ".join(counts))], table=_table(self))
+
+
+class ItemView(ItemSequence):
+    """A read-only stretch of a log. Slices are views too and cost O(1)."""
+
+    __slots__ = ("_start", "_stop", "_store")
+
+    def __init__(self, store: _Store, start: int, stop: int) -> None:
+        self._store, self._start, self._stop = store, start, stop
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._store.items[self._start : self._stop])
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Item]: ...
+    def __getitem__(self, index: int | slice) -> Item | Sequence[Item]:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step == 1:
+                return ItemView(self._store, self._start + start, self._start + max(start, stop))
+            return tuple(self._store.items[self._start : self._stop][index])
+        if index < 0:
+            index += len(self)
+        if not 0 <= index < len(self):
+            raise IndexError(f"Item {index} of a view with {len(self)} items.")
+        return self._store.items[self._start + index]
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all items in view, from the running sums: O(1)."""
+        return self._store.sums[self._stop] - self._store.sums[self._start]
+
+    def token_count(self, position: int) -> int:
+        """Tokens of the item at a position of this view."""
+        absolute = self._start + position
+        return self._store.sums[absolute + 1] - self._store.sums[absolute]
+
+    def same_start(self, other: ItemView) -> int:
+        """Return how many items two views begin with that are the same place of one log; O(1)."""
+        if self._store is not other._store or self._start != other._start:
+            return 0
+        return min(self._stop, other._stop) - self._start
+
+    def places_of(self, items: Iterable[Item]) -> list[int]:
+        """Return the places of these very items in this view, in order; O(items), for a log of any length."""
+        places, start, stop = self._store.places(), self._start, self._stop
+        found = {at - start for item in items for at in places.get(id(item), ()) if start <= at < stop}
+        return sorted(found)
+
+    @property
+    def has_system(self) -> bool:
+        """Whether the log may hold a system message, in view or not."""
+        return self._store.has_system
+
+    @property
+    def repeats_calls(self) -> bool:
+        """Whether the log may hold two calls with the same id."""
+        return self._store.repeats_calls
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The counter of the items."""
+        return self._store.tokenizer
+
+    def is_whole_within(self, budget: float) -> bool:
+        """Tell whether all of this can be sent as it is: within a budget, no system message, no half of a call."""
+        store = self._store
+        return (
+            not store.has_system
+            and store.sums[self._stop] - store.sums[self._start] <= budget
+            and not self.unresolved()
+        )
+
+    def tail_start(self, budget: float) -> int:
+        """Return where the longest tail that fits a budget begins, in O(log n).
+
+        Parameters
+        ----------
+        budget : float
+            Tokens.
+
+        Returns
+        -------
+        int
+            Position in this view; ``len(view)`` when not even the last item fits.
+        """
+        sums = self._store.sums
+        start = bisect_left(sums, sums[self._stop] - max(budget, 0), self._start, self._stop + 1)
+        return start - self._start
+
+    def latest_user(self) -> int | None:
+        """Return where the newest user message of this view is, None where there is none; O(log n)."""
+        users = self._store.users
+        found = bisect_left(users, self._stop) - 1
+        return users[found] - self._start if found >= 0 and users[found] >= self._start else None
+
+    def unresolved(self) -> AbstractSet[int]:
+        """Return positions of calls without output and outputs without call, judged within this view.
+
+        O(open calls + longest distance between a call and its output) for a tail of the log, O(n) otherwise.
+        """
+        store = self._store
+        if not store.first_seen:
+            return _NONE  # nothing was ever called
+        if not store.unpaired and self._start == 0 and self._stop == len(store.items):
+            return _NONE
+        if self._stop != len(store.items):
+            return unresolved_positions(list(self))
+        found = {p - self._start for waiting in store.unpaired.values() for p in waiting if p >= self._start}
+        # Only pairs that straddle the start can have lost their other half, and no pair is wider than the widest.
+        near = store.items[self._start : min(self._stop, self._start + store.widest_pair)]
+        for offset, item in enumerate(near):
+            kind = item["type"]
+            if kind not in ("function_call", "function_call_output"):
+                continue
+            if store.first_seen[item.get("callId")] < self._start and not self._has_partner(item, kind):
+                found.add(offset)
+        return found
+
+    def _has_partner(self, item: Item, kind: str) -> bool:
+        call_id = item.get("callId")
+        reach = self._store.items[self._start : min(self._stop, self._start + 2 * self._store.widest_pair + 1)]
+        other = "function_call_output" if kind == "function_call" else "function_call"
+        return any(near["type"] == other and near.get("callId") == call_id for near in reach)
+
+
+@with_card(shown="as HTML")
+class ItemLog:
+    """An append-only log.
+
+    Parameters
+    ----------
+    items : iterable of mapping, optional
+        The first items.
+    registry : ItemRegistry, optional
+        Which item types are allowed.
+    tokenizer : callable, optional
+        Counts each item once, when it is appended.
+
+    Examples
+    --------
+    >>> from noetic_nb.items import input_message
+    >>> log = ItemLog([input_message("hello", item_id="id-1")])
+    >>> before = log.items
+    >>> _ = log.append({"type": "function_call_output", "callId": "c", "output": "ok"})
+    >>> len(before), len(log), before.tokens
+    (1, 2, 29)
+    """
+
+    __slots__ = ("_length", "_origin_index", "_registry", "_store", "_view")
+
+    def __init__(
+        self,
+        items: Iterable[Mapping[str, Any]] = (),
+        *,
+        registry: ItemRegistry = DEFAULT_REGISTRY,
+        tokenizer: Tokenizer = estimate_tokens,
+    ) -> None:
+        self._store = _Store(tokenizer)
+        self._length = 0
+        self._registry = registry
+        self._view: ItemView | None = None
+        self._origin_index: OriginIndex | None = None
+        if items:
+            self.extend(items)
+
+    def append(self, item: Mapping[str, Any]) -> Item:
+        """Add one item at the end; it is checked and frozen first.
+
+        Raises
+        ------
+        ItemValidationError, NoeticError
+            As `parse_item`; the log is unchanged then.
+        """
+        return self.extend((item,))[0]
+
+    def recount(self, tokenizer: Tokenizer) -> None:
+        """Count the items by another tokenizer from now on; views that were taken before keep their counts."""
+        if tokenizer is self._store.tokenizer:
+            return
+        origins = self._store.origins
+        store = _Store(tokenizer)
+        store.extend(self._store.items[: self._length])
+        store.origins = {position: origin for position, origin in origins.items() if position < self._length}
+        self._store, self._view = store, None
+
+    def extend(self, items: Iterable[Mapping[str, Any]], *, own_call_ids: bool = False) -> tuple[Item, ...]:
+        """Add several items; all are checked before the first is added.
+
+        Parameters
+        ----------
+        own_call_ids : bool, default False
+            Whether a call whose id the log has already is given one of its own; see `with_own_call_ids`.
+        """
+        parse = self._registry.parse
+        parsed = tuple([parse(item) for item in items])
+        if not parsed:
+            return parsed
+        if own_call_ids:
+            for item in parsed:
+                if item["type"] == "function_call":  # nothing else has an id that it may share with another
+                    parsed = tuple(with_own_call_ids(parsed, self.has_call))
+                    break
+        if self._length != len(self._store.items):  # another fork of this log has grown: part company
+            self._store = self._store.copy(self._length)
+        # After all of them were parsed: a bad item leaves the log as it was.
+        self._store.extend(parsed)
+        self._length += len(parsed)
+        self._view = None
+        return parsed
+
+    @property
+    def items(self) -> ItemView:
+        """The items that the log holds now. The same object until the next append; never changes."""
+        if self._view is None:
+            self._view = ItemView(self._store, 0, self._length)
+        return self._view
+
+    def since(self, position: int, stop: int | None = None) -> tuple[Item, ...]:
+        """Return the items from a position on, to the end or before another."""
+        return tuple(self._store.items[position : self._length if stop is None else min(stop, self._length)])
+
+    @property
+    def registry(self) -> ItemRegistry:
+        """Which item types are allowed."""
+        return self._registry
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The counter of the items."""
+        return self._store.tokenizer
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the whole log."""
+        return self._store.sums[self._length]
+
+    def mark(self, origins: Mapping[int, Origin]) -> None:
+        """Note the origins of items, by position, where their roles do not say them."""
+        self._store.origins.update(origins)
+
+    def marked(self, start: int = 0) -> dict[int, Origin]:
+        """Return the noted origins of the items from a position on."""
+        # Usually empty: nothing is walked through for the messages of users, models and tools.
+        if not self._store.origins:
+            return {}
+        return {at: origin for at, origin in self._store.origins.items() if start <= at < self._length}
+
+    def origin_index(self, start: int = 0, *, is_child: bool = False) -> OriginIndex:
+        """Return the index of origins, up to date; made at the first call, which reads the log from `start` on."""
+        index = self._origin_index
+        if index is None:
+            index = self._origin_index = OriginIndex()
+            index.read = start
+        if index.read < self._length:
+            index.read_log(self.items, self._store.origins, is_child=is_child)
+        return index
+
+    def has_call(self, call_id: object) -> bool:
+        """Tell whether a call with this id, or its output, was logged."""
+        # What another fork of this log has added since does not count.
+        return self._store.first_seen.get(call_id, self._length) < self._length
+
+    @property
+    def repeats_calls(self) -> bool:
+        """Whether the log may hold two calls with the same id, as logs of earlier versions do."""
+        return self._store.repeats_calls
+
+    def fork(self) -> ItemLog:
+        """Return a log with the same items that grows on its own. O(1)."""
+        twin = ItemLog(registry=self._registry, tokenizer=self._store.tokenizer)
+        twin._store, twin._length = self._store, self._length
+        return twin
+
+    def until(self, length: int) -> ItemLog:
+        """Return a log of the first `length` items that grows on its own. O(1)."""
+        twin = self.fork()
+        twin._length = min(max(length, 0), self._length)
+        return twin
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self.items)
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Item]: ...
+    def __getitem__(self, index: int | slice) -> Item | Sequence[Item]:
+        if isinstance(index, int):
+            length = self._length
+            if 0 <= index < length:
+                return self._store.items[index]
+            if -length <= index < 0:
+                return self._store.items[index + length]
+        return self.items[index]
+
+    def __repr__(self) -> str:
+        return f"ItemLog({self._length} items, {self.tokens} tokens)"
+
+    def _card(self) -> Card:
+        return Card("ItemLog", facts=self.items._card().facts, table=_table(self.items))
+
+
+def _table(items: Sequence[Item]) -> Table:
+    """Return a row for each item."""
+    rows = (
+        (position, item["type"], item.get("role") or item.get("name"), item_tokens(item), item_text(item))
+        for position, item in enumerate(items)
+    )
+    return Table(("", "type", "who", "tokens", "text"), rows, len(items), "no items yet")

@@ -1,0 +1,219 @@
+"""The formats in which others keep messages: recognised, read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+from noetic_nb._core.long_work import counted
+from noetic_nb.errors import ItemValidationError, NoeticConfigError
+from noetic_nb.items._item import Item
+from noetic_nb.items._messages import anthropic, langchain, openai_chat, openai_chunks, openai_responses, pydantic_ai
+from noetic_nb.items._messages.message import Message, Reading, input_text, text_message
+
+__all__ = ["MessageFormat", "decode_messages", "encode_messages", "recognise"]
+
+MessageFormat: TypeAlias = Literal["openai", "openai-responses", "anthropic", "langchain", "pydantic-ai"]
+"""Formats of messages."""
+
+_ENCODERS: Final[dict[str, Callable[[Sequence[Item], Collection[str]], list[dict[str, Any]]]]] = {
+    "openai": openai_chat.encode,
+    "openai-responses": openai_responses.encode,
+    "anthropic": anthropic.encode,
+    "langchain": langchain.encode,
+}
+# The surest sign first: what a chat message looks like, several others do, too.
+_SIGNS: Final[tuple[tuple[MessageFormat, Callable[[Any], bool]], ...]] = (
+    ("pydantic-ai", pydantic_ai.looks_like),
+    ("langchain", langchain.looks_like),
+    ("openai-responses", lambda value: isinstance(value, Mapping) and openai_responses.looks_like(value)),
+    ("anthropic", lambda value: isinstance(value, Mapping) and anthropic.looks_like(value)),
+)
+
+
+def recognise(messages: Sequence[Any]) -> MessageFormat | None:
+    """Return the format of messages, None where they are of none.
+
+    Examples
+    --------
+    >>> recognise([{"role": "user", "content": "hi"}]), recognise([{"type": "human", "content": "hi"}]), recognise([{"a": 1}])
+    ('openai', 'langchain', None)
+    """
+    for name, sign in _SIGNS:
+        if any(_shows(sign, message) for message in messages):
+            return name
+    chat = [message for message in messages if isinstance(message, Mapping) and openai_chat.looks_like(message)]
+    return "openai" if chat else None
+
+
+def _shows(sign: Callable[[Any], bool], message: Any) -> bool:
+    try:
+        return sign(message)
+    except (TypeError, RecursionError):  # a list where every format has a word
+        return False
+
+
+def decode_messages(
+    messages: Iterable[Any], *, format: MessageFormat | None = None, system: Any = None, strict: bool = False
+) -> tuple[list[Message], list[dict[str, Any]], MessageFormat]:
+    """Read messages of others.
+
+    Parameters
+    ----------
+    messages : iterable
+        Dictionaries or the packages' own objects.
+    format : str, optional
+        How they are written; recognised where it is not given.
+    system : str or list, optional
+        The system prompt where the format keeps it apart.
+    strict : bool
+        Refuse what cannot be mapped.
+
+    Returns
+    -------
+    tuple of (messages, unmapped, format)
+        What could not be mapped, as ``{"place", "what", "value"}``.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``UNKNOWN_FORMAT`` if they are of no known format, or for a `format` that does not exist.
+    ItemValidationError
+        For what cannot be mapped, where `strict`.
+
+    Examples
+    --------
+    >>> talk = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello.", "colour": "red"}]
+    >>> messages, unmapped, name = decode_messages(talk)
+    >>> [message.role for message in messages], unmapped, name
+    (['user', 'assistant'], [{'place': 'messages[1].colour', 'what': 'no place in a run', 'value': 'red'}], 'openai')
+    """
+    if format is not None and format not in get_args(MessageFormat):
+        raise unknown_format(format, get_args(MessageFormat))
+    given = openai_responses.joined(
+        openai_chunks.joined([plain_message(message) for message in langchain.joined(messages)])
+    )
+    found = format or recognise(given)
+    if found is None:
+        if given:
+            raise NoeticConfigError(
+                "UNKNOWN_FORMAT",
+                "These messages are of no format that is known.",
+                given=given[0],
+                hint=f"Name the format: {', '.join(get_args(MessageFormat))}.",
+            )
+        found = "openai"
+    reading = Reading(strict=strict)
+    if system:
+        _system(system, reading)
+    waiting: list[str] = []
+    for number, message in enumerate(counted(given, "messages")):
+        reading.place = f"messages[{number}]"
+        _decode(message, found, reading, waiting)
+    return reading.messages, reading.unmapped, found
+
+
+def decode_one(message: Any, format: MessageFormat, *, waiting: list[str], place: str) -> list[Message]:
+    """Read one message, which is called `place` where it cannot be mapped and is refused.
+
+    `waiting` are ids of calls that were made before calls had ids. Raises `ItemValidationError`.
+    """
+    reading = Reading(strict=True)
+    reading.place = place
+    _decode(message, format, reading, waiting)
+    return reading.messages
+
+
+def _decode(message: Any, format: MessageFormat, reading: Reading, waiting: list[str]) -> None:
+    is_mapping = isinstance(message, Mapping)
+    known = len(reading.messages)
+    try:
+        if format == "pydantic-ai" and pydantic_ai.looks_like(message):
+            pydantic_ai.decode(message, reading)
+        elif format == "langchain" and langchain.looks_like(message):
+            langchain.decode(message, reading)
+        elif format == "openai-responses" and is_mapping:
+            openai_responses.decode(message, reading)
+        elif format == "anthropic" and is_mapping:
+            anthropic.decode(message, reading)
+        elif is_mapping and openai_chat.looks_like(message):
+            openai_chat.decode(message, reading, waiting)
+        else:
+            reading.skip("", "it is no message", message)
+    except ItemValidationError as error:
+        if reading.strict:
+            raise
+        del reading.messages[known:]
+        reading.skip("", error.what, message)
+    except (ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
+        # A source of others may hold anything anywhere; a field of the wrong type is no reason to lose the rest.
+        del reading.messages[known:]
+        reading.skip("", f"it cannot be read ({type(error).__name__}: {str(error)[:200]})", message)
+
+
+def plain_message(message: Any) -> Any:
+    """Return a message of a provider's own package as a dictionary; those of frameworks have readers of their own."""
+    if langchain.looks_like(message) or pydantic_ai.looks_like(message):
+        return message
+    return _plain(message)
+
+
+def _plain(value: Any) -> Any:
+    """Return data in which objects of a package are dictionaries; plain data is returned as it is."""
+    if isinstance(value, Mapping):
+        found = {key: _plain(inner) for key, inner in value.items() if _has_objects(inner)}
+        return {**value, **found} if found else value
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    dump = getattr(value, "model_dump", None)
+    if dump is None or isinstance(value, type):
+        return value
+    try:
+        return dump(exclude_none=True, by_alias=True, warnings=False)
+    except TypeError:  # not pydantic's
+        return dump()
+
+
+def _has_objects(value: Any) -> bool:
+    """Tell whether a value is an object of a package, or a list that holds one, such as the blocks of a response."""
+    if isinstance(value, list | tuple):
+        return any(not isinstance(inner, str) and hasattr(inner, "model_dump") for inner in value)
+    return hasattr(value, "model_dump")
+
+
+def _system(system: Any, reading: Reading) -> None:
+    blocks = [system] if isinstance(system, str) else system if isinstance(system, list | tuple) else []
+    texts = [block.get("text") if isinstance(block, Mapping) else block for block in blocks]
+    parts = tuple([input_text(text) for text in texts if isinstance(text, str)])
+    reading.place = "system"
+    if len(parts) != len(texts) or not parts:
+        reading.skip("", "a system prompt is text or a list of texts", system)
+    if parts:
+        reading.messages.append(Message("system", (text_message("system", parts),)))
+
+
+def encode_messages(items: Sequence[Item], format: str, *, failed: Collection[str] = ()) -> list[dict[str, Any]]:
+    """Write items as messages of a format; `failed` are ids of calls, for the formats that tell failures from results.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``UNKNOWN_FORMAT``.
+
+    Examples
+    --------
+    >>> from noetic_nb.items import input_message
+    >>> encode_messages([input_message("hi", item_id="i")], "openai")
+    [{'role': 'user', 'content': 'hi'}]
+    """
+    encode = _ENCODERS.get(format)
+    if encode is None:
+        raise unknown_format(format, _ENCODERS)
+    return encode(items, failed)
+
+
+def unknown_format(given: object, known: Iterable[str]) -> NoeticConfigError:
+    """Return the error for a format that does not exist."""
+    return NoeticConfigError(
+        "UNKNOWN_FORMAT", "There is no such format.", given=given, hint=f"Formats are {', '.join(known)}."
+    )

@@ -1,0 +1,397 @@
+"""Messages of OpenAI's chat completions, and of the many that imitate them: read, written, and sent by `OpenAIModel`.
+
+Calls and outputs are paired whatever stood between them in the log, because the API refuses an assistant message whose calls
+are not answered by the very next messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final
+
+from noetic_nb.items._build import item_text
+from noetic_nb.items._frozen import FrozenDict, freeze, thaw
+from noetic_nb.items._item import Item, is_base_type
+from noetic_nb.items._messages.message import (
+    FINISH,
+    Message,
+    Reading,
+    Role,
+    call,
+    call_output,
+    has_sound,
+    input_text,
+    money,
+    native,
+    native_form,
+    output_text,
+    result_text,
+    sendable_arguments,
+    sendable_id,
+    text_message,
+    thought,
+    time_ms,
+    unsendable,
+    usage_of,
+)
+
+__all__ = ["ROLES", "decode", "encode", "looks_like", "usage"]
+
+_API: Final = "chat completions"
+# The API refuses a longer id of a call; others give out longer ones.
+_LONGEST_ID: Final = 40
+
+ROLES: Final[Mapping[str, Role]] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+_KNOWN: Final = frozenset(
+    [
+        "role",
+        "content",
+        "name",
+        "tool_calls",
+        "function_call",
+        "tool_call_id",
+        "refusal",
+        "reasoning",
+        "reasoning_content",
+        "error",
+        "usage",
+        "cost",
+        "model",
+        "timestamp",
+        "created",
+        "finish_reason",
+        "id",
+        "turn_idx",
+        "audio",
+        "annotations",
+    ]
+)
+_FILES: Final = {"file_data": "fileData", "file_id": "fileId", "filename": "filename"}
+
+
+def looks_like(value: Mapping[str, Any]) -> bool:
+    """Tell whether a mapping is a message of this form, or a whole response."""
+    if isinstance(value.get("choices"), list):
+        return True
+    return "role" in value and ("content" in value or "tool_calls" in value or "function_call" in value)
+
+
+def usage(value: Any) -> dict[str, int] | None:
+    """Return the tokens that were counted, by our names."""
+    if not isinstance(value, Mapping):
+        return None
+    details = value.get("prompt_tokens_details")
+    cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
+    known = cached if type(cached) is int and cached >= 0 else None
+    return usage_of(value, read="prompt_tokens", written="completion_tokens", cached=known)
+
+
+def decode(value: Mapping[str, Any], reading: Reading, waiting: list[str]) -> None:
+    """Read a message; `waiting` are ids of calls that were made before calls had ids."""
+    if isinstance(value.get("choices"), list):
+        _response(value, reading, waiting)
+        return
+    given = value.get("role")
+    role = ROLES.get(given) if isinstance(given, str) else None
+    if role is None:
+        reading.skip("role", "there is no such role", value, f"Roles of chat messages are {', '.join(ROLES)}.")
+        return
+    reading.skip_keys(value, _KNOWN)
+    known: dict[str, Any] = {"t_ms": time_ms(value.get("timestamp", value.get("created")))}
+    if role == "tool":
+        _output(value, reading, waiting, known)
+        return
+    content = value.get("content")
+    if not isinstance(content, str | list | tuple) and (content is not None or role != "assistant"):
+        reading.skip("content", "the content of a chat message is text or a list of parts", content)
+        content = None
+    parts = _parts(content, str(given), reading)
+    calls = _calls(value, reading, waiting)
+    if role != "assistant":
+        if calls:
+            reading.skip("tool_calls", f"a message of the role {given!r} makes no calls", value.get("tool_calls"))
+        name = {"name": value["name"]} if isinstance(value.get("name"), str) else {}
+        reading.messages.append(Message(role, (text_message(str(given), tuple(parts), **name),), **known))
+        return
+    if isinstance(value.get("refusal"), str) and value["refusal"]:
+        parts.append(FrozenDict(type="refusal", refusal=value["refusal"]))
+    if isinstance(spoken := value.get("audio"), Mapping):
+        if not parts and isinstance(spoken.get("transcript"), str):
+            parts.append(output_text(spoken["transcript"]))
+        reading.note("audio", "of an answer that was spoken only the words are kept", spoken)
+    notes = value.get("annotations")
+    if isinstance(notes, list | tuple) and notes and parts and "text" in parts[-1]:
+        parts[-1] = FrozenDict({**parts[-1], "annotations": freeze(notes)})
+    items: list[Item] = []
+    thoughts = value.get("reasoning_content") or value.get("reasoning")
+    if isinstance(thoughts, str):
+        items.append(thought(thoughts))
+    # An assistant that only calls has said nothing; an answer of nothing at all is one all the same.
+    if parts or not calls:
+        items.append(text_message("assistant", tuple(parts)))
+    counted = value["usage"] if isinstance(value.get("usage"), Mapping) else {}
+    reading.messages.append(
+        Message(
+            "assistant",
+            (*items, *calls),
+            model=value["model"] if isinstance(value.get("model"), str) else None,
+            usage=usage(value.get("usage")),
+            cost=money(counted.get("cost", value.get("cost"))),
+            finish_reason=FINISH.get(str(value.get("finish_reason"))),
+            **known,
+        )
+    )
+
+
+def _response(value: Mapping[str, Any], reading: Reading, waiting: list[str]) -> None:
+    choices = value["choices"]
+    for number, choice in enumerate(choices):
+        message = choice.get("message") if isinstance(choice, Mapping) else None
+        if number or not isinstance(message, Mapping):
+            reading.note(f"choices[{number}]", "only the first choice is part of a conversation", choice)
+            continue
+        about = {key: value.get(key) for key in ("usage", "model", "created")}
+        decode({**message, **about, "finish_reason": choice.get("finish_reason")}, reading, waiting)
+
+
+def _output(value: Mapping[str, Any], reading: Reading, waiting: list[str], known: Mapping[str, Any]) -> None:
+    call_id = value.get("tool_call_id")
+    if value.get("role") == "function" and waiting:
+        call_id = waiting.pop(0)
+    if not isinstance(call_id, str) or not call_id:
+        reading.skip("tool_call_id", "a message of a tool answers no call", value, "It needs a `tool_call_id`.")
+        return
+    texts = []
+    content = value.get("content")
+    if not isinstance(content, list | tuple):
+        content = [result_text(content)[0]]
+    for number, part in enumerate(content):
+        text = part.get("text", part.get("content")) if isinstance(part, Mapping) else part
+        if isinstance(text, str):
+            texts.append(text)
+        else:
+            reading.skip(f"content[{number}]", "what a tool answered is no text", part)
+    output, error = "".join(texts), value.get("error")
+    # Some record a failure as true, others as its text.
+    failed = error if isinstance(error, str) and error else output if error is True else None
+    if failed and not output:
+        output = failed
+    reading.messages.append(
+        Message(
+            "tool",
+            (call_output(call_id, output),),
+            errors={call_id: failed} if failed else {},
+            statuses_known="error" in value,
+            **known,
+        )
+    )
+
+
+def _parts(content: Any, role: str, reading: Reading) -> list[FrozenDict]:
+    found: list[FrozenDict] = []
+    for number, part in enumerate([content] if isinstance(content, str) else content or ()):
+        made = _part(part, role)
+        if made is None:
+            kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
+            hint = "Parts are text, image_url, file, input_audio and refusal."
+            reading.skip(f"content[{number}]", f"a part of type {kind!r} cannot be read", part, hint)
+        else:
+            found.append(made)
+    return found
+
+
+def _part(part: Any, role: str) -> FrozenDict | None:
+    text = output_text if role == "assistant" else input_text
+    if isinstance(part, str):
+        return text(part)
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    if kind in ("text", "input_text", "output_text"):
+        words = part.get("text", part.get("content"))
+        return text(words) if isinstance(words, str) else None
+    if kind == "refusal" and isinstance(part.get("refusal"), str):
+        return FrozenDict(type=kind, refusal=part["refusal"])
+    if kind == "image_url":
+        image = part.get("image_url")
+        image = {"url": image} if isinstance(image, str) else image
+        if isinstance(image, Mapping) and isinstance(image.get("url"), str):
+            return FrozenDict(type="input_image", imageUrl=image["url"], detail=image.get("detail") or "auto")
+    if kind == "file" and isinstance(part.get("file"), Mapping):
+        file = {_FILES.get(key, key): value for key, value in part["file"].items() if isinstance(value, str)}
+        return FrozenDict({"type": "input_file", **file})
+    if kind == "input_audio" and has_sound(part):
+        return FrozenDict(type=kind, input_audio=freeze(part["input_audio"]))
+    return None
+
+
+def _calls(value: Mapping[str, Any], reading: Reading, waiting: list[str]) -> list[Item]:
+    made: list[Item] = []
+    given = value.get("tool_calls") or ()
+    if not isinstance(given, list | tuple):
+        reading.skip("tool_calls", "its `tool_calls` are no list", given)
+        given = ()
+    for number, entry in enumerate(given):
+        found = _call(entry)
+        if found is None:
+            hint = "A call is {'id', 'type': 'function', 'function': {'name', 'arguments'}}."
+            reading.skip(f"tool_calls[{number}]", "a call cannot be read", entry, hint)
+        else:
+            made.append(found)
+    legacy = value.get("function_call")
+    if legacy:
+        if isinstance(legacy, Mapping) and isinstance(legacy.get("name"), str) and legacy["name"]:
+            call_id = f"call_{len(reading.messages)}"
+            waiting.append(call_id)
+            made.append(call(legacy["name"], legacy.get("arguments"), call_id))
+        else:
+            reading.skip("function_call", "a call cannot be read", legacy)
+    return made
+
+
+def _call(entry: Any) -> Item | None:
+    """Read a call; besides OpenAI's own form those of servers and recordings that write it flat."""
+    if not isinstance(entry, Mapping):
+        return None
+    function = entry.get("function", entry.get("custom"))
+    name: Any
+    if isinstance(function, str):
+        name, arguments = function, entry.get("args", entry.get("arguments"))
+    elif isinstance(function, Mapping):
+        name, arguments = function.get("name"), function.get("arguments", function.get("input"))
+    else:
+        name, arguments = entry.get("name"), entry.get("arguments", entry.get("args"))
+    call_id = entry.get("id")
+    if not isinstance(name, str) or not name or not isinstance(call_id, str) or not call_id:
+        return None
+    if arguments is not None and not isinstance(arguments, str | Mapping):
+        return None
+    if isinstance(entry.get("custom"), Mapping):  # a tool of free text, which has no arguments to name
+        return call(name, {"input": arguments}, call_id, **native("openai", entry))
+    return call(name, arguments, call_id)
+
+
+def encode(
+    items: Sequence[Item], failed: Collection[str] = (), *, to_wire: Callable[[str], str] | None = None
+) -> list[dict[str, Any]]:
+    """Return items as messages; calls stand in one message with the text before them, and are followed by their outputs.
+
+    With `to_wire`, which gives the names of tools, they are those of a request: only what every server takes. Raises
+    `NoeticConfigError` ``UNSUPPORTED_BY_API`` then for what has no form there.
+    """
+    is_request = to_wire is not None
+    # Collected first: an output may stand anywhere behind its call, and has to follow it at once.
+    outputs: dict[Any, list[Item]] = {}
+    for item in items:
+        if item["type"] == "function_call_output":
+            outputs.setdefault(item.get("callId"), []).append(item)
+    made: list[dict[str, Any]] = []
+    thoughts = ""
+    place = 0
+    while place < len(items):
+        item = items[place]
+        kind = item["type"]
+        if thoughts and kind not in ("function_call", "reasoning") and item.get("role") != "assistant":
+            made.append({"role": "assistant", "content": "", "reasoning_content": thoughts})
+            thoughts = ""
+        if kind == "function_call":
+            calls = []
+            while place < len(items) and items[place]["type"] == "function_call":
+                calls.append(items[place])
+                place += 1
+            # A text and its calls were one answer, so they go back as one message.
+            if thoughts or not made or made[-1]["role"] != "assistant" or "tool_calls" in made[-1]:
+                made.append({"role": "assistant", "content": None})
+            if thoughts:
+                made[-1]["reasoning_content"], thoughts = thoughts, ""
+            made[-1]["tool_calls"] = [_wire_call(call, to_wire) for call in calls]
+            for call in calls:
+                # Popped, so that the place where the output stands in the log adds it no second time.
+                made += [_tool_message(output, is_request) for output in outputs.pop(call.get("callId"), ())]
+            continue
+        if kind == "message":
+            made.append(_request_message(item) if is_request else _message(item))
+            if thoughts:
+                made[-1]["reasoning_content"], thoughts = thoughts, ""
+        elif kind == "function_call_output":
+            made += [_tool_message(output, is_request) for output in outputs.pop(item.get("callId"), ())]
+        elif kind == "reasoning" and not is_request:
+            thoughts += "".join(part.get("text") or "" for part in item.get("content") or item.get("summary") or ())
+        elif is_request and not is_base_type(kind):  # the others are of the provider's own tools, which it ran already
+            raise unsendable(f"an item of type {kind!r}", item, _API, "Turn it into a message in `project_history`.")
+        place += 1
+    if thoughts:
+        made.append({"role": "assistant", "content": "", "reasoning_content": thoughts})
+    return made
+
+
+def _wire_call(item: Item, to_wire: Callable[[str], str] | None) -> dict[str, Any]:
+    if to_wire is None:
+        own: dict[str, Any] | None = native_form(item, "openai")
+        function = {"name": item["name"], "arguments": item["arguments"]}
+        return own or {"id": item.get("callId"), "type": "function", "function": function}
+    function = {"name": to_wire(item["name"]), "arguments": sendable_arguments(item)}
+    return {"id": sendable_id(item.get("callId"), _LONGEST_ID), "type": "function", "function": function}
+
+
+def _tool_message(item: Item, is_request: bool) -> dict[str, Any]:
+    call_id = sendable_id(item.get("callId"), _LONGEST_ID) if is_request else item.get("callId")
+    return {"role": "tool", "tool_call_id": call_id, "content": item.get("output") or ""}
+
+
+def _request_message(item: Item) -> dict[str, Any]:
+    """Return a message as every server takes it: without names, refusals as text."""
+    role, content = item.get("role"), item.get("content") or ()
+    if role == "assistant":
+        refusals = [part["refusal"] for part in content if part.get("type") == "refusal"]
+        return {"role": role, "content": item_text(item) or "".join(refusals)}
+    # "developer" is OpenAI's alone; every server knows "system", which OpenAI's newer models read as "developer".
+    role = "system" if role == "developer" else role
+    if isinstance(content, str):
+        return {"role": role, "content": content}
+    parts = [_wire_part(part) for part in content]
+    for part, made in zip(content, parts, strict=True):
+        if made is None:
+            hint = "Pass the file's data or id, or use api='responses'."
+            raise unsendable(f"a part of type {part['type']!r}", part, _API, hint)
+    return {"role": role, "content": _joined_text(parts)}
+
+
+def _message(item: Item) -> dict[str, Any]:
+    content = item.get("content") or ()
+    name = {"name": item["name"]} if isinstance(item.get("name"), str) else {}
+    if isinstance(content, str):
+        return {"role": item.get("role"), "content": content, **name}
+    refusals = "".join(part["refusal"] for part in content if part.get("type") == "refusal")
+    # A part that has no form here is named, so that a reader sees that something stood there.
+    parts = [
+        _wire_part(part) or {"type": "text", "text": part.get("fileUrl") or f"[{part.get('type')}]"}
+        for part in content
+        if part.get("type") != "refusal"
+    ]
+    text = None if refusals and not parts else _joined_text(parts)
+    return {"role": item.get("role"), "content": text, **name, **({"refusal": refusals} if refusals else {})}
+
+
+def _joined_text(parts: list[Any]) -> Any:
+    return "".join(part["text"] for part in parts) if all(part["type"] == "text" for part in parts) else parts
+
+
+def _wire_part(part: Mapping[str, Any]) -> dict[str, Any] | None:
+    match part["type"]:
+        case "input_text" | "output_text":
+            return {"type": "text", "text": part["text"]}
+        case "input_image":
+            image = {"url": part.get("imageUrl"), "detail": part.get("detail") or "auto"}
+            return {"type": "image_url", "image_url": image}
+        case "input_file" if not part.get("fileUrl"):
+            file = {key: part[name] for key, name in _FILES.items() if part.get(name) is not None}
+            return {"type": "file", "file": file}
+        case "input_audio":
+            return {"type": "input_audio", "input_audio": thaw(part["input_audio"])}
+    return None

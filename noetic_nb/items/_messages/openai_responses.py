@@ -1,0 +1,385 @@
+"""Items of OpenAI's responses API, which are nearly ours, and whole responses; `OpenAIModel` sends the items written here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Final, cast
+
+from noetic_nb.errors import ItemValidationError
+from noetic_nb.items._build import item_text
+from noetic_nb.items._frozen import thaw
+from noetic_nb.items._item import Item, is_base_type, parse_shape
+from noetic_nb.items._messages.message import (
+    FINISH,
+    Message,
+    Reading,
+    Role,
+    call,
+    call_output,
+    count,
+    input_text,
+    money,
+    native,
+    native_form,
+    output_text,
+    result_text,
+    sendable_arguments,
+    sendable_id,
+    text_message,
+    time_ms,
+    unsendable,
+    usage_of,
+)
+
+__all__ = ["decode", "encode", "joined", "looks_like"]
+
+_ROLES: Final[Mapping[str, Role]] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+}
+_API: Final = "responses"
+# The API refuses a longer id of a call; others give out longer ones.
+_LONGEST_ID: Final = 64
+_ENDS: Final = frozenset({"response.completed", "response.incomplete"})
+# Of a call: what is no argument of it.
+_RESULTS: Final = ("error", "output", "outputs", "results", "result")
+_ABOUT_CALLS: Final = frozenset(
+    {"type", "id", "call_id", "name", "status", "server_label", "caller", "namespace", *_RESULTS}
+)
+# Of a response: what is read, and what it repeats of its request.
+_KNOWN: Final = frozenset(
+    [
+        "id",
+        "object",
+        "created_at",
+        "completed_at",
+        "status",
+        "output",
+        "usage",
+        "model",
+        "instructions",
+        "temperature",
+        "top_p",
+        "max_output_tokens",
+        "incomplete_details",
+        "parallel_tool_calls",
+        "tool_choice",
+        "truncation",
+        "text",
+        "store",
+        "background",
+        "service_tier",
+        "top_logprobs",
+        "output_text",
+    ]
+)
+_INCOMPLETE: Final = {"max_output_tokens": "length", "content_filter": "content_filter"}
+
+
+def looks_like(value: Mapping[str, Any]) -> bool:
+    """Tell whether a mapping is an item of this form, or a whole response."""
+    if isinstance(value.get("output"), list | tuple) and value.get("object", "response") == "response":
+        return True
+    kind = value.get("type")
+    if not isinstance(kind, str):
+        return False
+    if kind in _ENDS or kind.endswith(("_call_output", "_call")):
+        return kind in _ENDS or "call_id" in value or "id" in value
+    if not is_base_type(kind):
+        return False
+    content = value.get("content")
+    # Anthropic's answers are of the type "message", too.
+    return kind != "message" or not isinstance(content, list | tuple) or _is_ours(content)
+
+
+def _is_ours(content: Sequence[Any]) -> bool:
+    kinds = {part.get("type") for part in content if isinstance(part, Mapping)}
+    return not kinds or bool(kinds & {"input_text", "output_text", "input_image", "input_file", "refusal"})
+
+
+def decode(value: Mapping[str, Any], reading: Reading) -> None:
+    """Read an item, or a response with all of its items."""
+    if isinstance(value.get("response"), Mapping) and value.get("type") in _ENDS:
+        value = value["response"]
+    if isinstance(value.get("output"), list | tuple) and "type" not in value:
+        _response(value, reading)
+        return
+    if "role" in value and "type" not in value:  # the short form of a message, as the API's input takes it
+        value = {"type": "message", **value}
+    errors: dict[str, str] = {}
+    items = _items(value, reading, errors)
+    if not items:
+        return
+    role = _role(items[0])
+    if role == "assistant" and reading.messages and reading.messages[-1].role == role:
+        reading.messages[-1].items += items  # the items of an answer stand side by side
+        reading.messages[-1].errors = {**reading.messages[-1].errors, **errors}
+        return
+    reading.messages.append(Message(role, items, errors=errors))
+
+
+def _role(item: Item) -> Role:
+    kind = item["type"]
+    if kind == "message":
+        return _ROLES[item["role"]]
+    return "tool" if kind == "function_call_output" else "assistant"
+
+
+def _items(value: Mapping[str, Any], reading: Reading, errors: dict[str, str]) -> tuple[Item, ...]:
+    """Return an item, with its output behind it where the provider ran the tool; nothing of an unreadable one."""
+    kind = value.get("type")
+    if not isinstance(kind, str) or not (is_base_type(kind) or kind.endswith(("_call", "_call_output"))):
+        reading.skip("type", f"an item of type {kind!r} is not known", value)
+        return ()
+    if kind == "function_call_output" or not is_base_type(kind):
+        found = _output(value, reading, errors) if kind.endswith("_call_output") else _tool(value, reading, errors)
+        if not found:
+            reading.skip("call_id", "a call or an output has no id", value)
+        return found
+    if kind == "message":
+        role, content = value.get("role"), value.get("content")
+        if not isinstance(role, str) or role not in _ROLES:
+            reading.skip("role", "there is no such role", value, f"Roles are {', '.join(_ROLES)}.")
+            return ()
+        if isinstance(content, str):
+            value = {**value, "content": [(output_text if role == "assistant" else input_text)(content)]}
+        elif not isinstance(content, list | tuple) or not all(isinstance(part, Mapping) for part in content):
+            reading.skip("content", "the content of a message is text or a list of parts", value)
+            return ()
+    try:
+        item = parse_shape(value)
+    except ItemValidationError as error:
+        reading.skip("", error.what, value)
+        return ()
+    if not isinstance(item.get("id"), str | None):
+        reading.skip("id", "an id is text", value)
+        return ()
+    if kind == "reasoning" and not all(map(_is_parts, (item.get("summary"), item.get("content")))):
+        reading.skip("", "a thought is a list of parts", value)
+        return ()
+    if kind == "function_call" and not all(
+        isinstance(item.get(key), str) and item[key] for key in ("name", "arguments", "callId")
+    ):
+        reading.skip("", "a call lacks its name, arguments or call id", value)
+        return ()
+    return (item,)
+
+
+def _is_parts(value: Any) -> bool:
+    return value is None or (isinstance(value, tuple) and all(isinstance(part, Mapping) for part in value))
+
+
+def _output(value: Mapping[str, Any], reading: Reading, errors: dict[str, str]) -> tuple[Item, ...]:
+    call_id = value.get("call_id", value.get("callId", value.get("id")))
+    if not isinstance(call_id, str) or not call_id:
+        return ()
+    text, is_whole = result_text(value.get("output"))
+    if value.get("status") == "failed" or isinstance(value.get("error"), str):
+        errors[call_id] = str(value.get("error") or text or "failed")
+    if value["type"] != "function_call_output":
+        return (call_output(call_id, text, **native("openai-responses", value)),)
+    own = {} if is_whole else native("openai-responses", value)
+    item = parse_shape({**value, "output": text, **own})
+    return (item if item.get("callId") else Item({**item, "callId": call_id}),)
+
+
+def _tool(value: Mapping[str, Any], reading: Reading, errors: dict[str, str]) -> tuple[Item, ...]:
+    """Read a call of a tool that is no function: custom, of an MCP server, or of the provider's own."""
+    kind = value["type"]
+    call_id, name = value.get("call_id") or value.get("id"), value.get("name") or kind.removesuffix("_call")
+    if not isinstance(call_id, str) or not call_id or not isinstance(name, str):
+        return ()
+    given = value.get("arguments")
+    if given is None:
+        given = {key: inner for key, inner in value.items() if key not in _ABOUT_CALLS and inner is not None}
+    made = call(name, given, call_id, **native("openai-responses", value))
+    results = [value[key] for key in _RESULTS if value.get(key) is not None]
+    if not results:
+        return (made,)
+    output = result_text(results[0])[0]
+    if value.get("error") is not None or value.get("status") == "failed":
+        errors[call_id] = output or "failed"
+    # The call holds its output on the wire: nothing is written for it.
+    return made, call_output(call_id, output, **native("openai-responses", {}))
+
+
+def _response(value: Mapping[str, Any], reading: Reading) -> None:
+    outer = reading.place
+    reading.skip_keys(value, _KNOWN)
+    prompt = value.get("instructions")
+    prompts = [str(message.items) for message in reading.messages if message.role == "system"]
+    # Sent anew with each request; said once, the conversation has them.
+    if isinstance(prompt, str) and not any(prompt in known for known in prompts):
+        # The first were there before the user wrote.
+        place = len(reading.messages) if prompts else 0
+        reading.messages.insert(place, Message("system", (text_message("system", (input_text(prompt),)),)))
+    items: list[Item] = []
+    errors: dict[str, str] = {}
+    for number, raw in enumerate(value["output"]):
+        reading.place = f"{outer}.output[{number}]"
+        if isinstance(raw, Mapping):
+            items += _items(raw, reading, errors)
+        else:
+            reading.skip("", "it is no item", raw)
+    reading.place = outer
+    counted = value.get("usage")
+    details = counted.get("input_tokens_details") if isinstance(counted, Mapping) else None
+    cached = count(details.get("cached_tokens")) if isinstance(details, Mapping) else None
+    why = value.get("incomplete_details")
+    reason = _INCOMPLETE.get(str(why.get("reason"))) if isinstance(why, Mapping) else None
+    calls = any(item["type"] == "function_call" for item in items)
+    keys = ("temperature", "top_p", "max_output_tokens")
+    began, ended = time_ms(value.get("created_at")), time_ms(value.get("completed_at"))
+    reading.messages.append(
+        Message(
+            "assistant",
+            tuple(items),
+            model=value["model"] if isinstance(value.get("model"), str) else None,
+            usage=usage_of(counted, read="input_tokens", written="output_tokens", cached=cached),
+            cost=money(counted.get("cost")) if isinstance(counted, Mapping) else None,
+            finish_reason=FINISH[reason or ("tool_calls" if calls else "stop")],
+            params={key: value[key] for key in keys if value.get(key) is not None} or None,
+            t_ms=ended if ended is not None else began,
+            duration_ms=ended - began if began is not None and ended is not None and ended >= began else None,
+            errors=errors,
+            statuses_known=True,
+        )
+    )
+
+
+def joined(messages: Sequence[Any]) -> list[Any]:
+    """Return messages in which the events of a streamed response are that response: the last one repeats it all."""
+    return [message for message in messages if not _is_event(message) or message["type"] in _ENDS]
+
+
+def _is_event(message: Any) -> bool:
+    kind = message.get("type") if isinstance(message, Mapping) else None
+    return isinstance(kind, str) and kind.startswith("response.")
+
+
+def encode(
+    items: Sequence[Item], failed: Collection[str] = (), *, to_wire: Callable[[str], str] | None = None
+) -> list[dict[str, Any]]:
+    """Return items as the API's input takes them.
+
+    With `to_wire`, which gives the names of tools, they are those of a request: ids travel in groups or not at all, as the API
+    accepts only ids that it gave out, and reasoning only together with what followed it. Raises `NoeticConfigError`
+    ``UNSUPPORTED_BY_API`` then for what has no form there.
+    """
+    if to_wire is not None:
+        return _request(items, to_wire)
+    made = []
+    for place, item in enumerate(items):
+        own = native_form(item, "openai-responses")
+        if own is None and (item["type"] in _FIELDS or is_base_type(item["type"])):
+            own = _wire_item(item, place)
+        if own:
+            made.append(own)
+    return made
+
+
+def _wire_item(item: Item, place: int) -> dict[str, Any]:
+    kind = item["type"]
+    fields = _FIELDS.get(kind)
+    if fields is None:
+        return cast("dict[str, Any]", thaw(item))
+    wire = {_SNAKE.get(key, key): thaw(value) for key, value in item.items() if key in fields and value is not None}
+    content = wire.get("content")
+    if kind == "message" and isinstance(content, list):
+        wire["content"] = [_wire_part(part) for part in content]
+        if item.get("role") == "assistant" and all(
+            part.keys() <= _BARE and not part["annotations"] for part in content
+        ):
+            return {"type": kind, "role": "assistant", "content": "".join(part["text"] for part in content)}
+    if not _has_provider_id(item):
+        wire.pop("id", None)
+        # The two that the API knows by their ids alone.
+        if kind == "reasoning" or item.get("role") == "assistant":
+            wire["id"] = f"{'rs' if kind == 'reasoning' else 'msg'}_{place}"
+    return wire
+
+
+def _wire_part(part: dict[str, Any]) -> dict[str, Any]:
+    if part.get("type") == "input_audio":  # named, so that a reader sees that something stood there
+        return {"type": "input_text", "text": "[input_audio]"}
+    kept = {_PARTS.get(key, key): value for key, value in part.items() if key != "citations"}
+    return {**kept, "annotations": kept.get("annotations") or []} if kept.get("type") == "output_text" else kept
+
+
+def _is_output(item: Item) -> bool:
+    return item["type"] == "function_call" or (item["type"] == "message" and item.get("role") == "assistant")
+
+
+def _has_provider_id(item: Item) -> bool:
+    return isinstance(item.get("id"), str) and item["id"].startswith(_PROVIDER_IDS)
+
+
+def _request(items: Sequence[Item], to_wire: Callable[[str], str]) -> list[dict[str, Any]]:
+    sent: list[dict[str, Any]] = []
+    linked = False
+    for position, item in enumerate(items):
+        kind = item["type"]
+        if kind == "reasoning":
+            # The window or a layer may have removed what followed the reasoning; alone the API refuses it.
+            follower = items[position + 1] if position + 1 < len(items) else None
+            linked = _has_provider_id(item) and follower is not None and _is_output(follower)
+            linked = linked and follower is not None and _has_provider_id(follower)
+            if linked:
+                sent.append(thaw(item))
+            continue
+        linked = linked and _is_output(item) and _has_provider_id(item)
+        if kind == "function_call":
+            name, call_id = to_wire(item["name"]), sendable_id(item.get("callId"), _LONGEST_ID)
+            wire = {"type": kind, "call_id": call_id, "name": name, "arguments": sendable_arguments(item)}
+            sent.append({**wire, "id": item["id"]} if linked else wire)
+        elif kind == "function_call_output":
+            sent.append(
+                {
+                    "type": kind,
+                    "call_id": sendable_id(item.get("callId"), _LONGEST_ID),
+                    "output": item.get("output") or "",
+                }
+            )
+        elif kind == "message":
+            sent.append(thaw(item) if linked else _request_message(item))
+        elif not is_base_type(kind):  # the others are of the provider's own tools, which it ran already
+            raise unsendable(f"an item of type {kind!r}", item, _API, "Turn it into a message in `project_history`.")
+    return sent
+
+
+def _request_message(item: Item) -> dict[str, Any]:
+    role, content = item.get("role"), item.get("content") or ()
+    if role == "assistant":
+        refusals = [part["refusal"] for part in content if part.get("type") == "refusal"]
+        return {"role": role, "content": item_text(item) or "".join(refusals)}
+    return {"role": role, "content": content if isinstance(content, str) else [_request_part(part) for part in content]}
+
+
+def _request_part(part: Mapping[str, Any]) -> dict[str, Any]:
+    match part["type"]:
+        case "input_text" | "output_text":
+            return {"type": "input_text", "text": part["text"]}
+        case "input_image":
+            return {"type": "input_image", "image_url": part.get("imageUrl"), "detail": part.get("detail") or "auto"}
+        case "input_file":
+            renamed = {"fileData": "file_data", "fileId": "file_id", "fileUrl": "file_url", "filename": "filename"}
+            given = {wire: part.get(name) for name, wire in renamed.items()}
+            return {"type": "input_file", **{wire: value for wire, value in given.items() if value is not None}}
+    raise unsendable(f"a part of type {part['type']!r}", part, _API, "Use text, images or files.")
+
+
+_SNAKE: Final = {"callId": "call_id"}
+_PARTS: Final = {"imageUrl": "image_url", "fileData": "file_data", "fileId": "file_id", "fileUrl": "file_url"}
+# A part of these says no more than its text.
+_BARE: Final = frozenset({"type", "text", "annotations"})
+# The provider's own prefixes (API reference, "The response object"); ids made here begin with the kind's name.
+_PROVIDER_IDS: Final = ("rs_", "msg_", "fc_")
+# What the API knows of an item; it refuses any other name.
+_FIELDS: Final[Mapping[str, frozenset[str]]] = {
+    "message": frozenset({"type", "id", "role", "content", "status", "phase"}),
+    "function_call": frozenset({"type", "id", "callId", "name", "arguments", "status", "namespace", "caller"}),
+    "function_call_output": frozenset({"type", "id", "callId", "output", "status", "caller"}),
+    "reasoning": frozenset({"type", "id", "summary", "content", "encrypted_content", "status"}),
+}

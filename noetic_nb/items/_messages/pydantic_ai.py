@@ -1,0 +1,216 @@
+"""Messages of pydantic-ai: requests and responses, each of parts with a kind."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any, Final
+
+from noetic_nb.items._frozen import FrozenDict, freeze
+from noetic_nb.items._item import Item
+from noetic_nb.items._json_text import compact_json
+from noetic_nb.items._messages.message import (
+    FINISH,
+    Message,
+    Reading,
+    call,
+    call_output,
+    count,
+    input_text,
+    money,
+    native,
+    output_text,
+    result_text,
+    text_message,
+    thought,
+    time_ms,
+    usage_of,
+)
+
+__all__ = ["decode", "looks_like"]
+
+_KNOWN: Final = frozenset(
+    [
+        "parts",
+        "kind",
+        "usage",
+        "model_name",
+        "timestamp",
+        "finish_reason",
+        "instructions",
+        "run_id",
+        "provider_name",
+        "provider_url",
+        "provider_response_id",
+        "conversation_id",
+        "vendor_id",
+        "state",
+        "cost",
+        "model_id",
+        "canonical_system",
+        "provider_details",
+    ]
+)
+# Tools that the provider runs: both of a call within its answer, by their old names and by their new ones.
+_CALLS: Final = frozenset({"tool-call", "builtin-tool-call", "native-tool-call"})
+_RETURNS: Final = frozenset({"builtin-tool-return", "native-tool-return"})
+# The package writes bytes as text for addresses; a data URL takes the usual letters.
+_URL_SAFE: Final = str.maketrans("-_", "+/")
+_OBJECTS: Final = ("ModelRequest", "ModelResponse")
+
+
+def looks_like(value: Any) -> bool:
+    """Tell whether something is a message of this form."""
+    if not isinstance(value, Mapping):
+        return type(value).__name__ in _OBJECTS and hasattr(value, "parts")
+    return value.get("kind") in ("request", "response") and isinstance(value.get("parts"), list | tuple)
+
+
+def decode(value: Any, reading: Reading) -> None:
+    """Read a request or a response."""
+    if not isinstance(value, Mapping):
+        # The package's own adapter: it knows how bytes are written.
+        module = sys.modules[type(value).__module__]
+        value = module.ModelMessagesTypeAdapter.dump_python([value], mode="json")[0]
+    reading.skip_keys(value, _KNOWN)
+    t_ms = time_ms(value.get("timestamp"))
+    if value.get("kind") == "response":
+        _response(value, reading, t_ms)
+    else:
+        _request(value, reading, t_ms)
+
+
+def _request(value: Mapping[str, Any], reading: Reading, t_ms: float | None) -> None:
+    instructions = value.get("instructions")
+    # Sent anew with each request; said once, the conversation has them.
+    if isinstance(instructions, str) and not any(
+        message.role == "system" and instructions in str(message.items) for message in reading.messages
+    ):
+        reading.messages.append(Message("system", (text_message("system", (input_text(instructions),)),)))
+    for number, part in enumerate(value["parts"]):
+        kind = part.get("part_kind") if isinstance(part, Mapping) else None
+        at = time_ms(part.get("timestamp")) if isinstance(part, Mapping) else None
+        known: dict[str, Any] = {"t_ms": t_ms if at is None else at}
+        if kind == "system-prompt" and isinstance(part.get("content"), str):
+            item = text_message("system", (input_text(part["content"]),))
+            reading.messages.append(Message("system", (item,), **known))
+        elif kind == "user-prompt":
+            parts = _parts(part.get("content"), number, reading)
+            reading.messages.append(Message("user", (text_message("user", tuple(parts)),), **known))
+        elif (
+            kind in ("tool-return", "retry-prompt")
+            and isinstance(part.get("tool_call_id"), str)
+            and part.get("tool_name")
+        ):
+            errors: dict[str, str] = {}
+            item = _output(part, errors)
+            reading.messages.append(Message("tool", (item,), errors=errors, statuses_known=True, **known))
+        elif kind in ("retry-prompt", "retry-feedback"):  # the answer itself did not fit: the model is asked again
+            item = text_message("user", (input_text(_text(part.get("content"))),))
+            reading.messages.append(Message("user", (item,), **known))
+        else:
+            reading.skip(f"parts[{number}]", f"a part of kind {kind!r} cannot be read", part)
+
+
+def _parts(content: Any, place: int, reading: Reading) -> list[FrozenDict]:
+    found = []
+    for number, piece in enumerate([content] if isinstance(content, str) else content or ()):
+        if isinstance(piece, str):
+            found.append(input_text(piece))
+        elif isinstance(piece, Mapping) and isinstance(piece.get("content"), str):
+            found.append(input_text(piece["content"]))
+        elif isinstance(piece, Mapping) and piece.get("kind") == "image-url" and isinstance(piece.get("url"), str):
+            found.append(FrozenDict(type="input_image", imageUrl=piece["url"], detail="auto"))
+        elif isinstance(piece, Mapping) and piece.get("kind") == "binary" and isinstance(piece.get("data"), str):
+            media = str(piece.get("media_type") or "")
+            url = _data_url(media, piece["data"])
+            if media.startswith("image/"):
+                found.append(FrozenDict(type="input_image", imageUrl=url, detail="auto"))
+            elif media.startswith("audio/"):
+                audio = FrozenDict(data=url.partition(";base64,")[2], format=media.partition("/")[2])
+                found.append(FrozenDict(type="input_audio", input_audio=audio))
+            else:
+                found.append(FrozenDict(type="input_file", fileData=url))
+        elif isinstance(piece, Mapping) and piece.get("kind") == "document-url" and isinstance(piece.get("url"), str):
+            found.append(FrozenDict(type="input_file", fileUrl=piece["url"]))
+        elif (
+            isinstance(piece, Mapping)
+            and piece.get("kind") == "uploaded-file"
+            and isinstance(piece.get("file_id"), str)
+        ):
+            found.append(FrozenDict(type="input_file", fileId=piece["file_id"]))
+        elif isinstance(piece, Mapping) and piece.get("kind") == "cache-point":
+            continue  # says where a prefix ends, nothing that is said
+        else:
+            reading.skip(f"parts[{place}].content[{number}]", "a piece of a prompt cannot be read", piece)
+    return found
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, list | tuple) and any(isinstance(part, Mapping) and "msg" in part for part in content):
+        return compact_json(content)  # what validation found wrong
+    return result_text(content)[0]
+
+
+def _output(part: Mapping[str, Any], errors: dict[str, str]) -> Item:
+    """Read the result of a tool; pictures and files beside its text stay in the item as they came."""
+    output, is_whole = _text(part.get("content")), result_text(part.get("content"))[1]
+    if part["part_kind"] == "retry-prompt" or part.get("outcome") in ("failed", "denied", "retried"):
+        errors[part["tool_call_id"]] = output or "failed"
+    own = {} if is_whole else native("pydantic-ai", part)
+    return call_output(part["tool_call_id"], output, **own)
+
+
+def _data_url(media: str, data: str) -> str:
+    return f"data:{media};base64,{data.translate(_URL_SAFE)}"
+
+
+def _response(value: Mapping[str, Any], reading: Reading, t_ms: float | None) -> None:
+    items: list[Item] = []
+    texts: list[FrozenDict] = []
+    errors: dict[str, str] = {}
+    calls = False
+    for number, part in enumerate(value["parts"]):
+        kind = part.get("part_kind") if isinstance(part, Mapping) else None
+        if kind == "text" and isinstance(part.get("content"), str):
+            cited = {"citations": freeze(part["citations"])} if part.get("citations") else {}
+            texts.append(FrozenDict({**output_text(part["content"]), **cited}))
+            continue
+        if texts:
+            items.append(text_message("assistant", tuple(texts)))
+            texts = []
+        if kind == "thinking" and isinstance(part.get("content"), str):
+            own = {"signature": part["signature"]} if isinstance(part.get("signature"), str) else {}
+            items.append(thought(part["content"], **own))
+        elif kind in _CALLS and isinstance(part.get("tool_name"), str) and part["tool_name"]:
+            calls = calls or kind == "tool-call"
+            call_id = part.get("tool_call_id")
+            known = call_id if isinstance(call_id, str) and call_id else f"call_{len(reading.messages)}_{number}"
+            items.append(call(part["tool_name"], part.get("args"), known))
+        elif kind in _RETURNS and isinstance(part.get("tool_call_id"), str):
+            items.append(_output(part, errors))
+        else:
+            reading.skip(f"parts[{number}]", f"a part of kind {kind!r} cannot be read", part)
+    if texts or not items:
+        items.append(text_message("assistant", tuple(texts)))
+    counted = value.get("usage")
+    old = isinstance(counted, Mapping) and "request_tokens" in counted
+    cached = count(counted.get("cache_read_tokens")) if isinstance(counted, Mapping) else None
+    reading.messages.append(
+        Message(
+            "assistant",
+            tuple(items),
+            model=value["model_name"] if isinstance(value.get("model_name"), str) else None,
+            usage=usage_of(
+                counted,
+                read="request_tokens" if old else "input_tokens",
+                written="response_tokens" if old else "output_tokens",
+                cached=cached,
+            ),
+            cost=money(value.get("cost")),
+            finish_reason=FINISH.get(str(value.get("finish_reason") or ("tool_calls" if calls else ""))),
+            t_ms=t_ms,
+            errors=errors,
+            statuses_known=True,
+        )
+    )

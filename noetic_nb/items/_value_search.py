@@ -1,0 +1,336 @@
+"""Values found in texts: a text is split once into words, addresses, paths, numbers and the like, and those are compared.
+
+Signs belong to a value: ``notes/..`` is not ``notes``, and the words of a sentence form no address. What may differ is how a
+value is written: letters without case, an account number in groups, a number with its unit, a date, an address of the web.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import unicodedata
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final
+
+from noetic_nb.items._value_forms import GLUE, MIN_JOINED, READ, is_amount, marks_of, number_mark, without_dates
+
+__all__ = ["Needle", "SearchedText", "hidden_character", "needle_of", "searched", "value_text"]
+
+# Some ten bytes a character: at most 80 MB are kept, and far less of texts as they are.
+MAX_KEPT_LENGTH: Final = 4_000
+# A longer text is read to here, and what stands behind vouches for nothing.
+MAX_READ: Final = 500_000
+# Scripts without spaces have one token a character, so that a value is found beside its neighbours.
+_UNSPACED: Final = "\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\U00020000-\U0003ffff"
+_SIGNS: Final = r"\"`()\[\]{}<>|;,:=—–、。，：；！？（）「」『』《》،؛؟«»„“”"
+_PIECE: Final = re.compile(
+    r"(?P<url>(?:[a-z][a-z0-9+.-]{1,20}://|www\.|(?:[\w-]+\.)+[a-z]{2,}[/?])[^\s\"<>`{}|^\[\]]*)"
+    rf"|(?P<wide>[{_UNSPACED}])|(?P<sign>[{_SIGNS}])"
+    rf"|(?P<word>(?:[a-z]:(?=[\\/]))?(?:[^\s{_SIGNS}{_UNSPACED}]|(?<=\d)[,:](?=\d))+)"
+)
+_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|\n[ \t]*(?:\\ )?|[nrtbf0 ]|([\"'\\/]))")
+_EMPHASIS: Final = re.compile(r"(?<![^\s(\"])(\*{1,3}|_{1,3})(?=[^\s*_])(.+?)(?<=[^\s*_])\1(?![\w*])")
+_NO_LETTERS: Final = re.compile(r"[\W_]+")
+_HYPHENS: Final = str.maketrans({"\u2010": "-", "\u2011": "-", "–": "-"})
+_FOLDED: Final = str.maketrans(
+    {"’": "'", "‘": "'", "‛": "'", "“": '"', "”": '"', "„": '"', "«": '"', "»": '"', "−": "-"}
+)
+# What the other forms of values begin with.
+_MARK_SIGNS: Final = "#@=~/"
+_TRAILING: Final = ".!?…'"
+_URL: Final = re.compile(r"(?:(https?)://)?(www\.)?((?:[\w-]+\.)+[a-z]{2,}|localhost)(:\d+)?([/?#].*)?")
+_ADDRESS: Final = re.compile(r"[^\s@]+@[^\s@]+\.[^\s@]+")
+# Endings of files that are also endings of hosts: `readme.md` names no page.
+_FILE_ENDINGS: Final = frozenset(
+    ["md", "sh", "py", "rs", "pl", "so", "zip", "mov", "app", "ps", "cc", "js", "ts", "go"]
+)
+_VISIBLE: Final = frozenset("\t\n")
+# Letters and marks that are drawn as nothing.
+_BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0")
+_JOINERS: Final = "\u200c\u200d"
+
+
+def hidden_character(text: str) -> str | None:
+    r"""Return the first character of a text that nobody sees and that is no newline, tab, or joiner in its place.
+
+    Examples
+    --------
+    >>> hidden_character("ann\u200b@x.org"), hidden_character("a\tb\n")
+    ('\u200b', None)
+    """
+    if text.isprintable() and text.isascii():
+        return None
+    for place, sign in enumerate(text):
+        if sign.isascii() and (sign.isprintable() or sign in _VISIBLE or text.startswith("\r\n", place)):
+            continue
+        kind = unicodedata.category(sign)
+        if sign in _JOINERS or "\ufe00" <= sign <= "\ufe0f":
+            # Emoji and Persian need them, between two signs that they join or shape.
+            before, after = text[place - 1 : place], text[place + 1 : place + 2]
+            if sign == "\ufe0f" and before and (not before.isalpha() or not before.isascii()) and not before.isspace():
+                continue
+            if sign in _JOINERS and _is_joined(before) and _is_joined(after):
+                continue
+            return sign
+        if kind in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp") or sign in _BLANK or "\U000e0000" <= sign <= "\U000e0fff":
+            return sign
+    return None
+
+
+def _is_joined(sign: str) -> bool:
+    return bool(sign) and not sign.isascii() and (sign == "\ufe0f" or unicodedata.category(sign)[0] in "LMS")
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    code = match.group(1) or match.group(2)
+    return chr(int(code, 16)) if code else match.group(3) or " "
+
+
+def _same_case(text: str) -> str:
+    text = text.translate(_FOLDED)
+    return (
+        text.lower() if text.isascii() else unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+    )
+
+
+def _forms(text: str) -> list[str]:
+    """Return a text in the forms in which a value may stand in it: as it is, escapes read, in plain letters, unmarked."""
+    forms = [text]
+    if "\\" in text:
+        forms.append(_ESCAPE.sub(_unescaped, text))
+    if not text.isascii():
+        forms += [unicodedata.normalize("NFKC", form).translate(_HYPHENS) for form in tuple(forms)]
+    forms = list(dict.fromkeys(map(_same_case, forms)))
+    # Without emphasis, and with every apostrophe for a quote: Ann's, l'Oréal, 'ann@x.org'.
+    plain = _EMPHASIS.sub(r"\2", forms[-1]) if "*" in text or "_" in text else forms[-1]
+    plain = plain.replace("'", " ' ")
+    return forms if plain == forms[-1] else [*forms, plain]
+
+
+def _tokens(text: str) -> list[str]:
+    """Split a text, in one case, into values and signs."""
+    found: list[str] = []
+    for match in _PIECE.finditer(text):
+        piece = match.group()
+        kind = match.lastgroup
+        if kind == "word" and piece.isalnum():  # as most are
+            found.append(piece)
+        elif kind == "word" or kind == "url":
+            _split(piece, kind == "url", found)
+        elif kind == "wide":
+            found.append(piece)
+        else:
+            start, end = match.span()
+            glued = start and end < len(text) and not text[start - 1].isspace() and not text[end].isspace()
+            found.append(GLUE + piece if glued else piece)
+    return found
+
+
+def _split(piece: str, is_url: bool, found: list[str]) -> None:
+    """Take off a word what belongs to the sentence."""
+    core = piece.lstrip("'¿¡") if piece[0] in "'¿¡" else piece
+    core = core.rstrip(_TRAILING)
+    if is_url:
+        core = core.rstrip(_TRAILING + ",;:")
+        if core.endswith(")") and "(" not in core:
+            core = core.rstrip(").,;:!?'")
+    if core[-1:] in ("/", "\\"):  # `notes/..` is not `notes`
+        core = piece.lstrip("'¿¡")
+        if core.endswith(("/.", "\\.")):
+            core = core[:-1]
+    if not core or not any(map(str.isalnum, core)):
+        found.append(piece)
+        return
+    start = piece.index(core)
+    if start:
+        found.append(piece[:start])
+    tail = piece[start + len(core) :]
+    if core[0] in "@#" and core[1:2].isalnum():
+        found.append(core[0] + GLUE)
+        core = core[1:]
+    if "," in core and not is_url and not is_amount(core):
+        for place, part in enumerate(core.split(",")):
+            found += [GLUE + ","] * (place > 0)
+            _split(part, False, found)
+    elif "/" in core or "\\" in core:
+        while core.startswith("./") and core[2:3] not in ("/", ""):
+            core = core[2:]
+        found.append(_word(core.rstrip("/\\") or core))
+    else:
+        found.append(_word(core))
+    if tail:
+        found.append(GLUE + tail)
+
+
+def _word(text: str) -> str:
+    """Return a word so that it is no mark: `/example.com` is a path, and not what `example.com` vouches for."""
+    return f"'{text}" if text[0] in _MARK_SIGNS else text
+
+
+def _url_marks(token: str) -> tuple[list[str], str] | None:
+    """Return what an address of the web vouches for, and as what it is looked for; None for anything else."""
+    match = _URL.fullmatch(token)
+    if match is None:
+        return None
+    scheme, www, host, port, path = match.groups()
+    if not (scheme or www or path) and host.rpartition(".")[2] in _FILE_ENDINGS:
+        return None
+    if port == {"http": ":80", "https": ":443"}.get(scheme or ""):
+        port = None
+    page = f"{host}{port or ''}{(path or '').rstrip('/')}"
+    # The same page over an encrypted connection is the same page, and not the other way round.
+    schemes = ["https:", ""] if scheme == "https" else ["http:", "https:", ""]
+    return [f"/{each}{page}" for each in schemes], f"/{scheme + ':' if scheme else ''}{page}"
+
+
+class SearchedText:
+    """A text as it is searched: its tokens in order, and the values in it that may be written in another way."""
+
+    __slots__ = ("joined", "keys", "tokens", "whole")
+
+    def __init__(self, text: str) -> None:
+        lists: list[list[str]] = []
+        keys: set[str] = set()
+        whole: set[str] = set()
+        for form in _forms(text[:MAX_READ]):
+            tokens, found, alone = _values(form)
+            lists.append(tokens)
+            keys.update(tokens, found)
+            whole |= {mark for option in alone for mark in option if len(option) == 1}
+        self.tokens = lists[0]
+        # No value reaches from one form into the next.
+        self.joined = "\0".join([f" {' '.join(tokens)} " for tokens in lists])
+        self.keys = frozenset(keys)
+        """Its tokens and the other forms of values."""
+        self.whole = frozenset(whole)
+        """What all of it is, in other forms."""
+
+
+def _values(form: str) -> tuple[list[str], set[str], list[frozenset[str]]]:
+    """Return the values of a text in order, their other forms, and those of all of it."""
+    text, dates = without_dates(form)
+    split = _tokens(text)
+    if dates:
+        split = [dates[int(token[1:])][0] if token[0] == READ else token for token in split]
+    marks, tokens = marks_of(split)
+    found = {mark for readings in dates for mark in readings} | marks.keys()
+    for token in tokens:
+        if ("." in token or "://" in token) and "@" not in token and (known := _url_marks(token)) is not None:
+            found.update(known[0])
+    end = len(split) - 1
+    while end > 0 and split[end][0] == GLUE:  # the end of a sentence
+        end -= 1
+    alone = [frozenset({mark}) for mark, span in marks.items() if span == (0, end)]
+    if dates and len(dates) >= len(split):
+        first, *others = dates
+        alone += [frozenset({mark, *[other for each in others for other in each[:1]]}) for mark in first]
+    return tokens, found, alone
+
+
+def searched(text: str) -> SearchedText:
+    """Return a text as it is searched; short ones that come again, as in runs of one environment, are read once."""
+    return _searched(text) if len(text) <= MAX_KEPT_LENGTH else SearchedText(text)
+
+
+_searched: Final = lru_cache(maxsize=2_048)(SearchedText)
+
+
+class Needle:
+    """A value that is looked for: any of its `options`, each a set of keys that all stand in a text."""
+
+    __slots__ = ("options", "phrase", "plain", "tokens")
+
+    def __init__(self, value: Any) -> None:
+        text = value_text(value)
+        self.tokens: list[str] = []
+        self.phrase = self.plain = ""
+        self.options: tuple[frozenset[str], ...] = ()
+        # What holds a character that nobody sees, or signs alone, was written by nobody.
+        if hidden_character(text) is None:
+            is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+            form = self.plain = _same_case(text).strip()
+            found = self._number(str(value) if is_number else "") if is_number else self._text(form)
+            self.options = tuple(found)
+
+    def _number(self, text: str) -> list[frozenset[str]]:
+        mark = number_mark(text)
+        digits = value_text(Decimal(text)) if mark is None else mark[1:]
+        # A card or an account that a schema takes for a number.
+        grouped = [frozenset({f"={digits}"}), frozenset({digits})] if digits.isdecimal() and len(digits) >= 6 else []
+        return [*([frozenset({mark})] if mark else []), *grouped]
+
+    def _text(self, form: str) -> list[frozenset[str]]:
+        if form.startswith("mailto:") and _ADDRESS.fullmatch(form[7:]) and "?" not in form:
+            form = form[7:]
+        tokens, _, alone = _values(form)
+        if len(tokens) > 2 and tokens[-1][0] == GLUE and tokens[-1][1:].strip(".!?…") == "":
+            tokens.pop()  # the end of a sentence
+        if len(tokens) == 2 and tokens[0] == f"#{GLUE}":
+            del tokens[0]
+        # Signs alone stand in every text.
+        if all(token.isascii() and not any(map(str.isalnum, token)) for token in tokens):
+            return []
+        self.tokens = tokens
+        found = [frozenset(tokens)]
+        if len(tokens) > 1:
+            self.phrase = f" {' '.join(tokens)} "
+        for option in alone:
+            mark = next(iter(option))
+            # Digits in groups are the same in the same groups; with a country in front they are one number.
+            if mark[0] != "=" or not mark[1:].isdecimal():
+                found.append(option)
+            if mark[0] == "=":
+                found.append(frozenset({mark[1:]}))
+        if len(tokens) == 1:
+            if (url := _url_marks(tokens[0])) is not None and "@" not in tokens[0]:
+                found.append(frozenset({url[1]}))
+            if tokens[0].lstrip("+").isalnum() and any(map(str.isdecimal, tokens[0])):
+                found.append(frozenset({f"={tokens[0]}"}))
+        addresses = [token for token in tokens if token.strip(GLUE) not in (",", ";")]
+        if len(addresses) > 1 and all(map(_ADDRESS.fullmatch, addresses)):
+            found.append(frozenset(addresses))
+        return found
+
+    def is_in(self, text: SearchedText) -> bool:
+        """Tell whether a text holds the value."""
+        for place, option in enumerate(self.options):
+            if option <= text.keys and (place or not self.phrase or self.phrase in text.joined):
+                return True
+        return False
+
+    def equals(self, text: SearchedText) -> bool:
+        """Tell whether a text is the value, and nothing beside it."""
+        if self.tokens and text.tokens == self.tokens:
+            return True
+        return any(option <= text.whole or (len(text.tokens) == 1 and option <= text.keys) for option in self.options)
+
+    def is_echoed(self, text: SearchedText) -> bool:
+        """Tell whether a text may hold the value in any writing: letters and digits alone are compared."""
+        plain = _NO_LETTERS.sub("", self.plain)
+        return self.is_in(text) or (len(plain) >= MIN_JOINED and plain in _NO_LETTERS.sub("", text.joined))
+
+
+def value_text(value: Any) -> str:
+    """Return a value as the text that is compared."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else repr(value)
+    if isinstance(value, datetime.date):  # and times, which are dates
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return str(getattr(value, "value", value))
+
+
+# The same few values are asked for by every rule of a call.
+@lru_cache(maxsize=1_024)
+def _made(kind: str, value: Any) -> Needle:
+    return Needle(value)
+
+
+def needle_of(value: Any) -> Needle:
+    """Return a value as it is looked for."""
+    # By type as well: True is not 1 where texts are compared.
+    return _made(type(value).__name__, value)

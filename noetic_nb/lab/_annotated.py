@@ -1,0 +1,292 @@
+"""Data sets that may not ship, read from a download: conversations with the marks that people gave them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from noetic_nb.interop._formats.graded import AS_PUBLISHED, Calls, assistant, refuser, task_meta, user
+from noetic_nb.interop._formats.sources import Document, read_bytes, read_document, refused
+from noetic_nb.items import Item
+from noetic_nb.items._messages.message import Message
+from noetic_nb.runs import Run
+from noetic_nb.runs._conversation import run_of_conversation
+from noetic_nb.runs._load import MAX_BYTES
+
+__all__ = ["load_agentrewardbench", "load_locomo", "load_who_and_when"]
+
+_MARKS: Final = ("trajectory_success", "trajectory_side_effect", "trajectory_optimality", "trajectory_looping")
+_ACTION: Final = re.compile(r"\s*([A-Za-z_]\w{0,63})\(")
+_SESSION: Final = re.compile(r"session_(\d{1,6})")
+# As LoCoMo writes it: "1:56 pm on 8 May, 2023".
+_SESSION_TIME: Final = "%I:%M %p on %d %B, %Y"
+# The user and the environment write, too, and are no agent (Who&When, logs of AutoGen and Magentic-One).
+_PEOPLE: Final = frozenset({"human", "user"})
+_ENVIRONMENT: Final = "Computer_terminal"
+
+
+def _run(name: str, messages: list[Message], meta: Mapping[str, Any]) -> Run:
+    return run_of_conversation(messages, run_id=name, thread_id=name, meta=meta, timed=False, redaction=AS_PUBLISHED)
+
+
+def load_agentrewardbench(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> list[Run]:
+    """Read the annotations of AgentRewardBench as runs, with their trajectories where those lie beside them.
+
+    Parameters
+    ----------
+    path : path-like
+        The CSV file, or the folder of a download that holds it; trajectories are the JSON files beside it and below, called
+        ``<exp_name>/<task_id>.json`` or ``<model_name>/…/<task_id>.json``.
+    max_bytes : int, bytes
+        Most a file may hold.
+
+    Returns
+    -------
+    list of Run
+        One a row. ``meta["outcome"]`` is whether the row says that the agent succeeded, ``meta["marks"]`` has its annotations by
+        their names in the file. A run without a trajectory has no events, and says so in ``meta["unmapped"]``.
+
+    Raises
+    ------
+    NoeticError
+        ``invalid_run_file``, with ``path`` and the ``index`` of the row.
+
+    References
+    ----------
+    .. [1] Lù et al., "AgentRewardBench: Evaluating Automatic Evaluations of Web Agent Trajectories", 2025.
+    """
+    source = Path(path)
+    table = source
+    if source.is_dir():
+        tables = sorted(source.rglob("*.csv"))
+        if len(tables) != 1:
+            raise refused(Document(None, source), f"there is not one .csv file in it, but {len(tables)}")
+        table = tables[0]
+    document = Document(None, table)
+    trajectories: dict[str, list[Path]] = {}
+    for file in table.parent.rglob("*.json"):
+        trajectories.setdefault(file.stem, []).append(file)
+    try:
+        rows = list(csv.DictReader(io.StringIO(read_bytes(table, max_bytes).decode("utf-8-sig"), newline="")))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise refused(document, f"it is no CSV ({error})") from error
+    if not rows:
+        raise refused(document, "there is no row in it")
+    return [_annotated(document, place, row, trajectories, max_bytes) for place, row in enumerate(rows)]
+
+
+def _annotated(
+    document: Document, index: int, row: Mapping[str, Any], trajectories: Mapping[str, list[Path]], max_bytes: int
+) -> Run:
+    names = [row.get(key) for key in ("benchmark", "model_name", "task_id")]
+    if not all(names) or not row.get(_MARKS[0]):
+        raise refused(document, "a row names its benchmark, model_name, task_id and trajectory_success", index=index)
+    benchmark, model, task_id = map(str, names)
+    success = str(row[_MARKS[0]]).strip().lower()
+    meta = {
+        **task_meta("agentrewardbench", benchmark, model, task_id, None),
+        "outcome": {"successful": True, "yes": True, "unsuccessful": False, "no": False}.get(success),
+        "exp_name": row.get("exp_name"),
+        "marks": {key: row.get(key) for key in _MARKS},
+    }
+    # The same task is there once for each model, and for each experiment of it.
+    about = (row.get("exp_name"), model)
+    found = [file for part in about for file in trajectories.get(task_id, ()) if part in file.parts]
+    name = "-".join(["agentrewardbench", *map(str, about), task_id])
+    if not found:
+        unmapped = [{"place": "row", "what": "there is no trajectory beside the annotations", "value": index}]
+        return run_of_conversation(
+            (), run_id=name, thread_id=name, meta=meta, unmapped=unmapped, redaction=AS_PUBLISHED
+        )
+    return _run(name, _steps(read_document(found[0], max_bytes), model), meta)
+
+
+def _steps(document: Document, model: str) -> list[Message]:
+    refuse = refuser(document, None, "")
+    data = document.data
+    steps = data.get("steps") if isinstance(data, Mapping) else None
+    if not isinstance(steps, list) or not all(isinstance(step, Mapping) for step in steps):
+        refuse("`steps` must be a list of steps")
+    made = [user(str(data.get("goal") or ""))]
+    calls = Calls(refuse)
+    for place, step in enumerate(steps):
+        action, thought = step.get("action"), str(step.get("reasoning") or "")
+        if not action:
+            made.append(assistant(thought, (), model=model))
+            continue
+        name = _ACTION.match(str(action))
+        call = calls.make(name[1] if name else "act", {"action": str(action)}, f"step-{place}")
+        # How an action went is seen in the step after it.
+        after = steps[place + 1].get("last_action_error") if place + 1 < len(steps) else None
+        made += [assistant(thought, (call,), model=model), calls.result(f"step-{place}", str(after or ""), bool(after))]
+    return made
+
+
+def load_who_and_when(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> list[Run]:
+    """Read the logs of Who&When: teams of agents, with the agent and the step to which a failure is due.
+
+    Parameters
+    ----------
+    path : path-like
+        A JSON log, or a folder of them.
+    max_bytes : int, bytes
+        Most a file may hold.
+
+    Returns
+    -------
+    list of Run
+        One a log. Every entry of its history is one item of the thread, in order; ``meta`` has ``mistake_agent``,
+        ``mistake_step`` (a place in the history), ``mistake_item`` (the place of that entry in the thread's log),
+        ``mistake_reason`` and ``ground_truth``.
+
+    Raises
+    ------
+    NoeticError
+        ``invalid_run_file``, with ``path``.
+
+    References
+    ----------
+    .. [1] Zhang et al., "Which Agent Causes Task Failures and When?", ICML 2025.
+    """
+    source = Path(path)
+    files = [source] if not source.is_dir() else sorted(source.rglob("*.json"))
+    if not files:
+        raise refused(Document(None, source), "there is no .json file in it")
+    return [_log(read_document(file, max_bytes)) for file in files]
+
+
+def _log(document: Document) -> Run:
+    refuse = refuser(
+        document, None, "A log is {question, history: [{content, role, name}], mistake_agent, mistake_step}."
+    )
+    data = document.data
+    history = data.get("history") if isinstance(data, Mapping) else None
+    if not isinstance(history, list) or not all(isinstance(entry, Mapping) for entry in history):
+        refuse("`history` must be a list of entries")
+    question, solved = data.get("question"), data.get("is_correct")
+    if not isinstance(question, str) or not isinstance(solved, bool | None):
+        refuse("`question` must be text, and `is_correct` true, false or null")
+    entries = [_entry(entry, place, refuse) for place, entry in enumerate(history)]
+    asked = bool(entries) and entries[0].role == "user"
+    step = _step(data.get("mistake_step"))
+    meta = {
+        **task_meta("who_and_when", None, None, data.get("question_ID"), None),
+        "outcome": solved,
+        "question": question,
+        "ground_truth": data.get("ground_truth"),
+        "mistake_agent": data.get("mistake_agent"),
+        "mistake_step": step,
+        "mistake_item": None if step is None else step + (not asked),
+        "mistake_reason": data.get("mistake_reason"),
+    }
+    name = f"who_and_when-{document.path.stem if document.path else 0}"
+    return _run(name, entries if asked else [user(question), *entries], meta)
+
+
+def _step(value: object) -> int | None:
+    """Return the number of a step, which some logs write as text."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
+        return int(value)
+    return value if isinstance(value, int) else None
+
+
+def _entry(entry: Mapping[str, Any], place: int, refuse: Callable[[str], NoReturn]) -> Message:
+    content, role, name = entry.get("content"), entry.get("role"), entry.get("name")
+    if not isinstance(content, str) or not isinstance(role, str):
+        refuse(f"entry {place} of the history has no content and role: {entry!r:.80}")
+    if name is None and role in _PEOPLE:
+        return user(content)
+    author = name if isinstance(name, str) else role
+    message = assistant(content, ())
+    item = Item({**message.items[0], "name": author})
+    return Message("system" if author == _ENVIRONMENT else "assistant", (item,))
+
+
+def load_locomo(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> list[Run]:
+    """Read the dialogues of LoCoMo: months of talk between two people, with questions about it.
+
+    Parameters
+    ----------
+    path : path-like
+        ``locomo10.json``, or another list of its form.
+    max_bytes : int, bytes
+        Most the file may hold.
+
+    Returns
+    -------
+    list of Run
+        One a sample: what the first speaker writes is the user's, what the second writes the assistant's. The id of an item is
+        its ``dia_id``, which the ``evidence`` of ``meta["qa"]`` names. ``meta["speakers"]`` has their names.
+
+    Raises
+    ------
+    NoeticError
+        ``invalid_run_file``, with ``path`` and the ``index`` of the sample.
+
+    References
+    ----------
+    .. [1] Maharana et al., "Evaluating Very Long-Term Conversational Memory of LLM Agents", ACL 2024.
+    """
+    document = read_document(Path(path), max_bytes)
+    if not isinstance(document.data, list) or document.by_line:
+        raise refused(document, "it holds no list of samples")
+    return [_sample(document, index, sample) for index, sample in enumerate(document.data)]
+
+
+def _sample(document: Document, index: int, sample: Any) -> Run:
+    refuse = refuser(
+        document, index, "A sample is {sample_id, conversation: {speaker_a, speaker_b, session_1: [...]}, qa}."
+    )
+    if not isinstance(sample, Mapping):
+        refuse("it is no sample")
+    # Some files have the sessions at the top level.
+    talk = sample["conversation"] if isinstance(sample.get("conversation"), Mapping) else sample
+    speakers = [talk.get("speaker_a"), talk.get("speaker_b")]
+    if not all(isinstance(speaker, str) for speaker in speakers):
+        refuse("it names no speaker_a and speaker_b")
+    numbers = sorted([int(match[1]) for key in talk if (match := _SESSION.fullmatch(key))])
+    if not numbers:
+        refuse("it has no session")
+    qa = sample.get("qa", [])
+    if not isinstance(qa, list):
+        refuse("`qa` must be a list")
+    messages = [made for number in numbers for made in _session(talk, number, speakers, refuse)]
+    name = f"locomo-{sample.get('sample_id') or index}"
+    meta = {**task_meta("locomo", None, None, sample.get("sample_id"), None), "speakers": speakers, "qa": qa}
+    return _run(name, messages, meta)
+
+
+def _session(
+    talk: Mapping[str, Any], number: int, speakers: list[Any], refuse: Callable[[str], NoReturn]
+) -> Iterator[Message]:
+    entries = talk[f"session_{number}"]
+    if not isinstance(entries, list):
+        refuse(f"`session_{number}` must be a list")
+    t_ms = _time(talk.get(f"session_{number}_date_time"))
+    for entry in entries:
+        if not isinstance(entry, Mapping) or not isinstance(entry.get("text"), str):
+            refuse(f"`session_{number}` holds no text: {entry!r:.80}")
+        if entry.get("speaker") not in speakers:
+            refuse(f"`session_{number}` has a speaker who is none of {speakers}: {entry.get('speaker')!r:.80}")
+        picture = entry.get("blip_caption")
+        text = entry["text"] + (f"\n[picture: {picture}]" if isinstance(picture, str) and picture else "")
+        made = user(text) if entry["speaker"] == speakers[0] else assistant(text, ())
+        made.t_ms, t_ms = t_ms, None
+        if isinstance(entry.get("dia_id"), str):
+            made.items = (Item({"id": entry["dia_id"], **made.items[0]}),)
+        yield made
+
+
+def _time(text: object) -> float | None:
+    try:
+        return datetime.strptime(str(text), _SESSION_TIME).replace(tzinfo=UTC).timestamp() * 1_000
+    except ValueError:
+        return None

@@ -1,0 +1,325 @@
+"""How well a detector tells failed runs from good ones, and the threshold that follows; or that none does.
+
+What is reported was not fitted on: thresholds come from half of the tasks, figures from the other half, and those of a domain
+that was left out from a threshold of the other domains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import isfinite, isnan, nan
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from noetic_nb._core.atomic_write import read_form, save_form
+from noetic_nb._core.cards import Card, Table, with_card
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.lab._detection.detectors import Detecting
+from noetic_nb.regulator import Regulator, Settings
+from noetic_nb.runs._plain_text import plain_line
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["Calibration", "Failure", "is_judged"]
+
+OFF: Final = "off"
+# As much as anyone reads of it as text; `table` and `reasons` have all of it.
+_MOST_LINES: Final = 12
+_MOST_TEXT: Final = 300
+_FORM: Final = "noetic_nb calibration 1"
+_ABOUT: Final = (
+    "Intervals: 95 %, whole tasks drawn again over the scores of the row, nothing fitted again; "
+    "a share of 0 or 1: Wilson's over tasks."
+)
+
+
+class Failure(NamedTuple):
+    """A run without a score."""
+
+    detector: str
+    run_id: str
+    why: str
+
+
+@with_card(shown="as HTML")
+@dataclass(frozen=True, repr=False)
+class Calibration:
+    """How well detectors separate failed runs from good ones, beside baselines.
+
+    Attributes
+    ----------
+    detector : str or None
+        The detector that was chosen; None where it is off.
+    threshold : float or None
+        Its threshold: a run whose score reaches it is stopped. None where it is off.
+    reasons : dict of str to str
+        Of each detector that was tried, why it is off.
+    curves : dict of str to dict
+        By detector, on held-out tasks: ``threshold, stopped_failed, stopped_good, precision``, each a list.
+    failures : tuple of Failure
+        Runs that a detector could not score; its rows leave them out.
+    unlabelled : int
+        Runs that were left out as nobody knows how they went.
+    made_of : dict
+        Numbers of runs and tasks, ``max_stopped_good``, ``samples``, ``seed`` and versions.
+    """
+
+    detector: str | None
+    threshold: float | None
+    reasons: Mapping[str, str]
+    curves: Mapping[str, Mapping[str, Sequence[float]]]
+    failures: tuple[Failure, ...]
+    unlabelled: int
+    made_of: Mapping[str, Any]
+    _rows: tuple[Mapping[str, Any], ...] = field(repr=False)
+    _tried: tuple[Detecting, ...] = field(repr=False)
+
+    @property
+    def table(self) -> pandas.DataFrame:
+        """One row for each detector, baselines too, domain and split.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``detector``, ``baseline``, ``domain`` (``"all"`` and each), ``split`` (``"in sample"``, ``"held out"``, ``"domain
+            left out"``: fitted on the other domains), ``runs``, ``failed`` and ``not_scored`` runs, ``threshold`` (missing:
+            off), and with their ``_low`` and ``_high`` ``stopped_failed``, ``stopped_good``, ``precision``, ``recall``,
+            ``base_rate`` (of failed runs), ``auc``, ``auc_within`` (pairs of one domain only) and ``gain``: by how much
+            ``auc_within`` is above that of ``best_baseline``, the one that is highest on these runs (empty for baselines).
+            ``auc_within_corrected`` is the lower end that holds for all detectors that were tried, on the row that decides.
+        """
+        import pandas
+
+        return pandas.DataFrame([dict(row) for row in self._rows])
+
+    def curve(self, detector: str | None = None) -> pandas.DataFrame:
+        """Return the effect of each threshold on held-out tasks: the ROC and the precision-recall curve.
+
+        Parameters
+        ----------
+        detector : str, optional
+            One of the table; the chosen one, or the first that was tried, by default.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``threshold``, descending, ``stopped_failed`` (the recall), ``stopped_good``, ``precision``.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_DETECTOR`` for one that is not in the table.
+        """
+        import pandas
+
+        name = detector or self.detector or self._tried[0].name
+        if name not in self.curves:
+            raise NoeticConfigError(
+                "UNKNOWN_DETECTOR", "The table has no such detector.", given=name, hint=f"Use {', '.join(self.curves)}."
+            )
+        return pandas.DataFrame({key: list(values) for key, values in self.curves[name].items()})
+
+    def regulator(self) -> Regulator:
+        """Return a regulator with the predicate at the threshold; without it where it is off.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``NOT_A_PREDICATE`` for a function of a run.
+        """
+        chosen = next((each for each in self._tried if each.name == self.detector), None)
+        if chosen is not None:
+            return chosen.regulator(self.threshold)
+        known = [each for each in self._tried if each.is_steering]
+        return (known or self._tried)[0].regulator(None)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the ROC curves on held-out tasks, as `noetic_nb.plots.roc` does.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; on a figure of their own by default.
+
+        Returns
+        -------
+        matplotlib Axes
+            The axes.
+        """
+        # From the floor above: figures of calibrations are drawn in one place, with all others.
+        from noetic_nb.plots import roc
+
+        return roc(self, ax=ax)
+
+    # As text and as a file
+
+    def _headline(self) -> str:
+        if self.detector is None or self.threshold is None:
+            return OFF
+        found = next(each for each in self._tried if each.name == self.detector).setting(self.threshold)
+        shown = "" if found is None else f" ({found[0]}={found[1]:g})"
+        return f"{plain_line(self.detector)}: stop from a score of {self.threshold:g}{shown}"
+
+    def _notes(self) -> list[str]:
+        notes = [f"{name} is {OFF}: {why}" for name, why in self.reasons.items()]
+        row = next((row for row in self._rows if row["detector"] == self.detector and is_judged(row)), None)
+        if row is not None and row.get("best_baseline") and not row["gain_low"] > 0:
+            notes.append(
+                f"On held-out tasks {self.detector} cannot be told from the baseline {row['best_baseline']} "
+                f"(AUC {_interval(row, 'gain', 1, '{:+.2f}')})."
+            )
+        if self.unlabelled:
+            notes.append(f"{self.unlabelled} runs without a label are left out.")
+        by_detector: dict[str, list[Failure]] = {}
+        for failure in self.failures:
+            by_detector.setdefault(failure.detector, []).append(failure)
+        notes += [
+            f"{name} could not score {len(some)} runs, which its rows leave out: {some[0].run_id}: {some[0].why}"
+            for name, some in by_detector.items()
+        ]
+        return [*[plain_line(note, _MOST_TEXT) for note in notes[:_MOST_LINES]], _ABOUT]
+
+    def _cells(self) -> list[tuple[str, ...]]:
+        head = (
+            "detector",
+            "domain",
+            "split",
+            "threshold",
+            "failed runs stopped",
+            "good runs stopped",
+            "AUC",
+            "AUC in a domain",
+            "more than the best baseline",
+        )
+        lines: list[tuple[str, ...]] = [head]
+        for row in self._rows:
+            shares = [_interval(row, name, 100, "{:.0f} %") for name in ("stopped_failed", "stopped_good")]
+            scores = [_interval(row, name, 1, "{:.2f}") for name in ("auc", "auc_within")]
+            threshold = OFF if isnan(row["threshold"]) else f"{row['threshold']:.4g}"
+            gain = f"{_interval(row, 'gain', 1, '{:+.2f}')} {row['best_baseline']}" if row.get("best_baseline") else ""
+            named = (plain_line(row["detector"]), plain_line(row["domain"]))
+            lines.append((*named, row["split"], threshold, *shares, *scores, gain))
+        return lines
+
+    def __repr__(self) -> str:
+        cells = self._cells()
+        widths = [max(len(line[place]) for line in cells) for place in range(len(cells[0]))]
+        rows = ["  ".join(map(str.ljust, line, widths)).rstrip() for line in cells[: _MOST_LINES + 1]]
+        rows += [f"… {len(cells) - _MOST_LINES - 1} rows more"] if len(cells) > _MOST_LINES + 1 else []
+        return "\n".join([f"Calibration: {self._headline()}", *rows, *self._notes()])
+
+    def _card(self) -> Card:
+        head, *lines = self._cells()
+        return Card("Calibration", facts=[("", self._headline())], table=Table(head, lines), notes=self._notes())
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write everything but functions as JSON.
+
+        Parameters
+        ----------
+        path : path-like
+            The file; replaced where it is there.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``CANNOT_WRITE``; what was there before stays.
+        """
+        data = {
+            "detector": self.detector,
+            "threshold": self.threshold,
+            "reasons": dict(self.reasons),
+            "made_of": dict(self.made_of),
+            "unlabelled": self.unlabelled,
+            "failures": [list(failure) for failure in self.failures],
+            "tried": [[each.name, _settings(each)] for each in self._tried],
+            "rows": [{key: _plain(value) for key, value in row.items()} for row in self._rows],
+            "curves": {
+                name: {key: list(values) for key, values in curve.items()} for name, curve in self.curves.items()
+            },
+        }
+        return save_form(path, _FORM, data)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], *, named: Mapping[str, Any] | None = None) -> Calibration:
+        """Read a calibration back.
+
+        Parameters
+        ----------
+        path : path-like
+            What `save` wrote.
+        named : mapping of str to object, optional
+            Predicates and scorers of one's own, by their name.
+
+        Returns
+        -------
+        Calibration
+            The same, except that functions are names only.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_CALIBRATION`` for a file that is none, or that needs code which is not in `named`.
+        """
+        try:
+            data = read_form(path, _FORM)
+            return cls(
+                detector=data["detector"],
+                threshold=data["threshold"],
+                reasons=data["reasons"],
+                curves=data["curves"],
+                failures=tuple([Failure(*failure) for failure in data["failures"]]),
+                unlabelled=data["unlabelled"],
+                made_of=data["made_of"],
+                _rows=tuple(
+                    [{key: nan if value is None else value for key, value in row.items()} for row in data["rows"]]
+                ),
+                _tried=tuple([Detecting(name, _given(settings, named)) for name, settings in data["tried"]]),
+            )
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as exc:
+            raise NoeticConfigError(
+                "INVALID_CALIBRATION",
+                f"The file holds no calibration that can be read: {exc}",
+                given=str(path),
+                hint="Use what Calibration.save wrote, and pass predicates of your own as named={name: predicate}.",
+            ) from exc
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def _settings(each: Detecting) -> dict[str, Any] | None:
+    """Return a predicate or a regulator as data, None for a function."""
+    if isinstance(each.given, Regulator):
+        return {"regulator": each.given.settings.to_dict()}
+    return {"predicate": Settings(predicates=(each.given,)).to_dict()} if each.is_steering else None
+
+
+def _given(data: Mapping[str, Any] | None, named: Mapping[str, Any] | None) -> Any:
+    if data is None:
+        return None
+    (kind, settings), *_ = data.items()
+    read = Settings.from_dict(settings, named=named)
+    return Regulator.for_user("calibrated").with_settings(read) if kind == "regulator" else read.predicates[0]
+
+
+def _interval(row: Mapping[str, Any], name: str, scale: float, form: str) -> str:
+    value, low, high = (scale * row[f"{name}{end}"] for end in ("", "_low", "_high"))
+    if isnan(value):
+        return "?"
+    ends = "" if isnan(low) else f" [{form.format(low)}, {form.format(high)}]".replace(" %", "")
+    return f"{form.format(value)}{ends}"
+
+
+def is_judged(row: Mapping[str, Any]) -> bool:
+    """Tell whether a row decides if its detector is off."""
+    return bool(row["split"] == "held out" and row["domain"] == "all")

@@ -1,0 +1,436 @@
+"""The result of a detector on a run: a score, and the place in the run where each height of it is first reached.
+
+A higher score is nearer to a stop. The score of a predicate is the highest value that its threshold is compared with where it
+could have stopped the run, so that "the score reaches t" means "with the threshold t it would have stopped the run".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import ModelCalled, RunEvent, ToolCalled
+from noetic_nb.regulator import (
+    CallBudget,
+    CostCap,
+    LowConfidence,
+    ProceduralWarning,
+    QualityDecline,
+    Regulator,
+    RepeatedFailure,
+    ScopeDrift,
+    ToolLoop,
+)
+from noetic_nb.regulator.decisions import CircuitBreak, CostCapReached, Decision
+from noetic_nb.regulator.events import U32_MAX, U64_MAX
+from noetic_nb.regulator.predicates.evidence import Evidence
+from noetic_nb.regulator.predicates.explanation import Condition, Finding, Predicate, names_of
+from noetic_nb.runs import Run
+from noetic_nb.runs._plain_text import plain
+from noetic_nb.runs._regulation.recorded_regulator_events import RegulatorFeed
+
+__all__ = ["Detecting", "Detector", "Reached", "Unscored", "Varied", "detectors_of", "varied"]
+
+_CAPS: Final = {"tokens_out": U32_MAX, "tokens_in": U32_MAX, "usd": 1e12, "wallclock_ms": U64_MAX}
+WARNS: Final = (ScopeDrift, LowConfidence, ProceduralWarning)
+"""They decide and stop nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Varied:
+    """One predicate whose main threshold may be set to anything.
+
+    Attributes
+    ----------
+    predicate : Predicate
+        As it was given.
+    field : str
+        The threshold, as its field is called.
+    condition : str
+        The condition that compares a value with it.
+    least, most : float
+        The settings that are legal.
+    whole : bool
+        Whether it counts.
+    put : callable
+        From a setting to the predicate that has it.
+    """
+
+    predicate: Predicate
+    field: str
+    condition: str
+    least: float
+    most: float
+    whole: bool
+    put: Callable[[Any], Predicate]
+
+    @property
+    def stops(self) -> bool:
+        """Whether it breaks the circuit, which a warning does not."""
+        return not isinstance(self.predicate, WARNS)
+
+    def probe(self) -> Callable[[Evidence], float]:
+        """Return a function that scores one piece of evidence; minus infinity where no setting makes it fire."""
+        predicate = self.put(int(self.least) if self.whole else self.least)
+        return lambda evidence: self._score(predicate.explain(evidence))
+
+    def _score(self, found: Finding) -> float:
+        main: Condition | None = None
+        for condition in found.conditions:
+            if condition.name == self.condition:
+                main = condition
+            elif not condition.holds:
+                return -inf
+        for condition in found.any_of:
+            if condition.name == self.condition:
+                main = condition
+            elif condition.holds:
+                # Another limit is exceeded: it fires, whatever this one is set to.
+                return inf
+        value = None if main is None else main.value
+        if main is None or value is None or math.isnan(value):
+            return -inf
+        match main.relation:
+            case ">=":
+                return -inf if value < self.least else min(value, self.most)
+            case ">":
+                return -inf if value <= self.least else min(value, self.most)
+            case "<":
+                # Mirrored, so that a higher score is always the nearer to firing.
+                return -inf if value >= self.most else -value
+
+    def at(self, score: float) -> Predicate:
+        """Return the predicate that fires from this score on."""
+        if isinstance(self.predicate, LowConfidence):  # it fires below its threshold
+            return self.put(min(max(math.nextafter(-score, inf), self.least), self.most))
+        if isinstance(self.predicate, CallBudget):  # it fires above its threshold
+            score = math.ceil(score) - 1
+        setting = min(max(score, self.least), self.most)
+        return self.put(math.ceil(setting) if self.whole else setting)
+
+
+def varied(predicate: Predicate) -> Varied | None:
+    """Return which threshold of a predicate is varied; None for one of one's own, of which nobody knows.
+
+    Of several limits it is the first: the total of calls before those of single tools, the cap on output tokens before other
+    currencies. The others stand as they are.
+
+    Examples
+    --------
+    >>> found = varied(CallBudget(total=20))
+    >>> found.field, found.at(13)
+    ('total', CallBudget(total=12, per_tool={}))
+    """
+
+    def of(field: str, condition: str, least: float, most: float, *, whole: bool) -> Varied:
+        return Varied(
+            predicate, field, condition, least, most, whole, lambda setting: _replaced(predicate, field, setting)
+        )
+
+    match predicate:
+        case ToolLoop():
+            return of("threshold", "repetitions", 2, inf, whole=True)
+        case RepeatedFailure():
+            return of("threshold", "failures", 1, inf, whole=True)
+        case QualityDecline():
+            return of("min_delta", "delta", 0.0, 1.0, whole=False)
+        case ScopeDrift():
+            return of("threshold", "drift_score", 0.0, 1.0, whole=False)
+        case LowConfidence():
+            return of("threshold", "confidence_of_worst_stretch", 0.0, 1.0, whole=False)
+        case ProceduralWarning():
+            return of("min_corrections", "corrections", 1, 20, whole=True)
+        case CostCap():
+            cap = next((name for name in _CAPS if getattr(predicate, name) is not None), "tokens_out")
+            return of(cap, cap, 0, _CAPS[cap], whole=cap != "usd")
+        case CallBudget(total=None, per_tool=limits) if limits:
+            tool = next(iter(limits))
+            return Varied(
+                predicate,
+                f"per_tool.{tool}",
+                f"calls of {tool}",
+                0,
+                inf,
+                True,
+                lambda setting: replace(predicate, per_tool={**limits, tool: setting}),
+            )
+        case CallBudget():
+            return of("total", "calls", 0, inf, whole=True)
+    return None
+
+
+def _replaced(predicate: Any, field: str, setting: float) -> Any:
+    return replace(predicate, **{field: setting})
+
+
+Detector: TypeAlias = Callable[[Run], float] | Predicate | Regulator
+"""A function of a run, a regulator's predicate, or a regulator."""
+
+# The harness ends a turn by such a decision; which one it is does not matter here.
+_STOP: Final = CircuitBreak(CostCapReached(0, 0, 0.0, "tokens_out"), "Stop.")
+_OWNER: Final = "calibrated"
+
+
+class Unscored(Exception):
+    """A run has no score; the text says why."""
+
+
+class Reached(NamedTuple):
+    """Where a score first reached a height."""
+
+    seq: int
+    """Place of the event in the run: what comes after it would not have happened."""
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Detecting:
+    """A detector with its name.
+
+    Attributes
+    ----------
+    name : str
+        As it stands in tables.
+    given : Detector
+        What it was made of.
+    """
+
+    name: str
+    given: Any
+
+    @property
+    def is_steering(self) -> bool:
+        """Whether a regulator can be made of it."""
+        return isinstance(self.given, Regulator) or _is_predicate(self.given)
+
+    def score(self, run: Run) -> float:
+        """Return the score of a whole run; minus infinity where nothing could have stopped it.
+
+        Raises
+        ------
+        Unscored
+            If it has none.
+        """
+        if not self.is_steering:
+            return _called(self.given, run)
+        reached = self.trace(run)
+        return reached[-1].score if reached else -inf
+
+    def trace(self, run: Run) -> list[Reached]:
+        """Return each new height of the score in the course of a run, with the place where it is reached.
+
+        A function is asked at each call of the agent, and at the end, about the run so far.
+
+        Raises
+        ------
+        Unscored
+            If the run has no score.
+        """
+        if not self.is_steering:
+            return _trace_of_function(self.given, run)
+        if run.meta.get("dropped"):
+            raise Unscored("its oldest turns were dropped")
+        try:
+            return (
+                _trace_of_regulator(self.given, run) if isinstance(self.given, Regulator) else _traced(self.given, run)
+            )
+        except Unscored:
+            raise
+        except Exception as exc:  # a predicate or a scorer of one's own
+            raise Unscored(plain(f"{type(exc).__name__}: {exc}", 200)) from exc
+
+    def setting(self, score: float) -> tuple[str, float] | None:
+        """Return the field of the predicate that is set, and to what, for it to fire from a score on."""
+        found = varied(self.given) if _is_predicate(self.given) else None
+        if found is None:
+            return None
+        at: Any = found.at(score)
+        field, _, inside = found.field.partition(".")
+        value = getattr(at, field)
+        return found.field, value[inside] if inside else value
+
+    def regulator(self, score: float | None) -> Regulator:
+        """Return a regulator that stops from a score on; None is one without this detector.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``NOT_A_PREDICATE`` for a function.
+        """
+        if not self.is_steering:
+            raise NoeticConfigError(
+                "NOT_A_PREDICATE",
+                f"{self.name} is a function of a run, which no regulator can evaluate while the run lasts.",
+                given=self.name,
+                hint="Calibrate a predicate of noetic_nb.regulator, or a Regulator.",
+            )
+        if score is None:
+            return Regulator.for_user(_OWNER).with_predicates()
+        if isinstance(self.given, Regulator):
+            return self.given.fork()
+        found = varied(self.given)
+        return Regulator.for_user(_OWNER).with_predicates(self.given if found is None else found.at(score))
+
+
+def detectors_of(given: Any) -> tuple[Detecting, ...]:
+    """Return named detectors of one of them, or of a mapping of names to several.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_DETECTOR`` for what is none, and for a mapping without any.
+
+    Examples
+    --------
+    >>> from noetic_nb.regulator import ToolLoop
+    >>> [each.name for each in detectors_of(ToolLoop())]
+    ['tool_loop']
+    """
+    named = given if isinstance(given, Mapping) else {_name_of(given): given}
+    for name, each in named.items():
+        is_known = isinstance(each, Regulator) or _is_predicate(each) or callable(each)
+        if not isinstance(name, str) or isinstance(each, type) or not is_known:
+            raise NoeticConfigError(
+                "INVALID_DETECTOR",
+                "A detector is a function of a run, a predicate of a regulator, or a regulator.",
+                given=each if isinstance(name, str) else name,
+                hint="Pass ToolLoop(), lambda run: len(run.turns), a Regulator, or a dict of names to several of them.",
+            )
+    if not named:
+        raise NoeticConfigError("INVALID_DETECTOR", "No detector is there.", given=given, hint="Name one at least.")
+    return tuple([Detecting(name, each) for name, each in named.items()])
+
+
+def _name_of(given: Any) -> str:
+    if isinstance(given, Regulator):
+        return "regulator"
+    if _is_predicate(given):
+        return names_of([given])[0]
+    name = getattr(given, "__name__", None) or type(given).__name__
+    return "function" if name == "<lambda>" else str(name)
+
+
+def _is_predicate(given: Any) -> bool:
+    return not isinstance(given, type) and all(hasattr(given, name) for name in ("kind", "check", "explain"))
+
+
+class _Probe:
+    """A predicate that notes the score at each decision point, and says stop to learn whether a stop counts there."""
+
+    kind: ClassVar[str] = "probe"
+    name: ClassVar[str] = "probe"
+    thresholds: ClassVar[dict[str, float]] = {}
+
+    def __init__(self, score: Callable[[Evidence], float]) -> None:
+        self._score = score
+        self.last = -inf
+
+    def check(self, evidence: Evidence, /) -> Decision | None:
+        self.last = self._score(evidence)
+        return _STOP
+
+    def explain(self, evidence: Evidence, /) -> Finding:
+        raise NotImplementedError("A probe decides nothing.")
+
+
+def _fires(predicate: Predicate) -> Callable[[Evidence], float]:
+    """Return 1 where a predicate of one's own breaks the circuit."""
+    return lambda evidence: 1.0 if isinstance(predicate.check(evidence), CircuitBreak) else -inf
+
+
+class _Nowhere:
+    """Takes the events of a replay that nobody keeps."""
+
+    def append(self, event: RunEvent) -> None:
+        pass
+
+
+def _traced(predicate: Predicate, run: Run) -> list[Reached]:
+    _check_known(predicate, run)
+    setting = varied(predicate)
+    probe = _Probe(_fires(predicate) if setting is None else setting.probe())
+    stops = setting is None or setting.stops
+    regulator = Regulator.for_user(_OWNER).with_predicates(probe)
+    feed = RegulatorFeed(regulator, None, _Nowhere(), "regulation")
+    reached: list[Reached] = []
+    # Between turns nothing is there to be stopped: such a break ends the next turn of its thread, where one comes.
+    latched: dict[str, float] = {}
+    best = -inf
+    for seq, event in enumerate(tuple(run.events)):
+        for decided in feed.take(event):
+            score, thread_id = probe.last, decided.where.thread_id
+            if stops:
+                if decided.at == "turn_start":
+                    score = max(score, latched.pop(thread_id, -inf))
+                if not decided.stops:
+                    latched[thread_id] = max(score, latched.get(thread_id, -inf))
+                    continue
+            if score > best:
+                best = score
+                reached.append(Reached(seq, score))
+    return reached
+
+
+def _trace_of_regulator(regulator: Regulator, run: Run) -> list[Reached]:
+    feed = RegulatorFeed(regulator, None, _Nowhere(), "regulation")
+    for seq, event in enumerate(tuple(run.events)):
+        if any(decided.stops for decided in feed.take(event)):
+            return [Reached(seq, 1.0)]
+    return []
+
+
+def _trace_of_function(function: Callable[[Run], float], run: Run) -> list[Reached]:
+    events = tuple(run.events)
+    places = [
+        seq
+        for seq, event in enumerate(events)
+        if isinstance(event, ToolCalled) or (isinstance(event, ModelCalled) and event.purpose == "agent")
+    ]
+    reached: list[Reached] = []
+    best = -inf
+    for seq in places:
+        score = _called(function, Run(run.run_id, meta=run.meta, events=events[: seq + 1]))
+        if score > best:
+            best = score
+            reached.append(Reached(seq, score))
+    # What a function makes of the end (a grade, the last reply) comes too late to save anything.
+    if (score := _called(function, run)) > best:
+        reached.append(Reached(len(events) - 1, score))
+    return reached
+
+
+def _called(function: Callable[[Run], float], run: Run) -> float:
+    try:
+        found: Any = function(run)
+        if isinstance(found, str | bytes):
+            raise TypeError(f"A detector gives a number, not {found!r:.60}.")
+        score = float(found)
+    except Exception as exc:
+        raise Unscored(plain(f"{type(exc).__name__}: {exc}", 200)) from exc
+    if math.isnan(score):
+        raise Unscored("it gave NaN")
+    return score
+
+
+def _check_known(predicate: Predicate, run: Run) -> None:
+    """Refuse a run that lacks the value a predicate compares: a zero that was never measured would be a good score."""
+    calls = [event for event in run.select(ModelCalled) if event.purpose == "agent" and event.status == "ok"]
+    if isinstance(predicate, LowConfidence) and not any(call.logprobs for call in calls):
+        raise Unscored("no log-probabilities were recorded")
+    if not isinstance(predicate, CostCap):
+        return
+    if not calls:
+        raise Unscored("no call of a model was recorded")
+    caps = {name for name in ("tokens_out", "tokens_in", "usd", "wallclock_ms") if getattr(predicate, name) is not None}
+    if (caps & {"tokens_out", "tokens_in"} or not caps) and not all(
+        call.input_tokens or call.output_tokens for call in calls
+    ):
+        raise Unscored("the usage of some of its calls is not known")
+    if "usd" in caps and any(call.cost is None for call in calls):
+        raise Unscored("the price of some of its calls is not known")
+    if "wallclock_ms" in caps and any(call.duration_ms is None for call in calls):
+        raise Unscored("the duration of some of its calls is not known")

@@ -1,0 +1,281 @@
+"""Thresholds fitted on some tasks and reported on others, and on domains that they have not seen."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
+from math import nan
+from typing import Any, Final
+
+import numpy as np
+
+from noetic_nb._core.long_work import Work
+from noetic_nb.lab._detection.resampling import (
+    Booleans,
+    Floats,
+    area,
+    areas,
+    lower_ends,
+    percentiles,
+    share,
+    weights_of,
+)
+
+__all__ = ["ALL", "HELD_OUT", "IN_SAMPLE", "LEFT_OUT", "Fitting", "Scored", "curve_of", "fitted_threshold", "folds_of"]
+
+IN_SAMPLE: Final = "in sample"
+HELD_OUT: Final = "held out"
+LEFT_OUT: Final = "domain left out"
+ALL: Final = "all"
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A detector on some runs.
+
+    Attributes
+    ----------
+    name : str
+        As it stands in the table.
+    baseline : bool
+        Whether it is one that the others are held against.
+    scores : callable
+        From the runs that may be fitted on to the score of every run; not a number where there is none.
+    """
+
+    name: str
+    baseline: bool
+    scores: Callable[[Booleans], Floats]
+
+
+def folds_of(
+    groups: Sequence[Hashable], kinds: Sequence[Hashable], failed: Sequence[bool], folds: int, seed: int
+) -> list[int]:
+    """Return the fold of each run; a group is never divided, and each fold has its part of every kind and of failures.
+
+    Examples
+    --------
+    >>> folds_of(["a", "a", "b", "c"], ["x"] * 4, [True, False, True, True], 2, seed=0)
+    [0, 0, 0, 1]
+    """
+    strata: defaultdict[tuple[Any, bool], list[Hashable]] = defaultdict(list)
+    kind_of: dict[Hashable, Hashable] = {}
+    fails: set[Hashable] = set()
+    for group, kind, has_failed in zip(groups, kinds, failed, strict=True):
+        kind_of.setdefault(group, kind)
+        if has_failed:
+            fails.add(group)
+    for group, kind in kind_of.items():
+        strata[kind, group in fails].append(group)
+    rng, place, fold_of = random.Random(seed), 0, {}
+    for members in strata.values():
+        rng.shuffle(members)
+        for group in members:
+            # Dealt out round and round over all strata, so that folds differ by one group at most.
+            fold_of[group] = place % folds
+            place += 1
+    return [fold_of[group] for group in groups]
+
+
+def fitted_threshold(scores: Floats, failed: Booleans, max_stopped_good: float) -> float | None:
+    """Return the threshold that stops most failed runs and at most so many of the good ones; the highest of equals.
+
+    None where none stops any failed run.
+
+    Examples
+    --------
+    >>> fitted_threshold(np.array([1.0, 2.0, 3.0, 2.0]), np.array([False, True, True, False]), 0.0)
+    3.0
+    """
+    candidates, hits, misses = _stopped(scores, failed)
+    allowed = misses / max(int((~failed).sum()), 1) <= max_stopped_good
+    best = hits[allowed].max(initial=0)
+    return float(candidates[allowed & (hits == best)].max()) if best else None
+
+
+def _stopped(scores: Floats, failed: Booleans) -> tuple[Floats, Floats, Floats]:
+    """Return every threshold, ascending, with the failed and the good runs that reach it."""
+    thresholds = np.unique(scores[np.isfinite(scores)])
+    counts = [
+        len(some) - np.searchsorted(np.sort(some), thresholds, side="left")
+        for some in (scores[failed], scores[~failed])
+    ]
+    return thresholds, counts[0].astype(np.float64), counts[1].astype(np.float64)
+
+
+def curve_of(scores: Floats, failed: Booleans) -> dict[str, list[float]]:
+    """Return the effect of each threshold: shares of failed and good runs that reach it, and the precision."""
+    thresholds, hits, misses = (column[::-1] for column in _stopped(scores, failed))
+    return {
+        "threshold": thresholds.tolist(),
+        "stopped_failed": (hits / max(int(failed.sum()), 1)).tolist(),
+        "stopped_good": (misses / max(int((~failed).sum()), 1)).tolist(),
+        "precision": (hits / np.maximum(hits + misses, 1)).tolist(),
+    }
+
+
+class Fitting:
+    """Runs with their labels, tasks and domains, on which detectors are fitted and reported.
+
+    Parameters
+    ----------
+    failed : array of bool
+        Labels.
+    groups : sequence
+        Tasks.
+    domains : sequence of str
+        Domains.
+    max_stopped_good : float
+        Most of the good runs that may be stopped, where a threshold is fitted.
+    samples, seed : int
+        How many samples of tasks; where chance begins.
+    """
+
+    def __init__(
+        self,
+        failed: Booleans,
+        groups: Sequence[Hashable],
+        domains: Sequence[str],
+        *,
+        max_stopped_good: float,
+        samples: int,
+        seed: int,
+    ) -> None:
+        self.failed, self.groups, self.domains = failed, groups, np.asarray(domains)
+        self.max_stopped_good, self.samples, self.seed = max_stopped_good, samples, seed
+        self.fit: Booleans = np.asarray(folds_of(groups, domains, failed.tolist(), 2, seed)) == 0
+        self._weights: dict[bytes, Floats] = {}
+        self._within: dict[tuple[str, bytes, bytes], tuple[float, Floats]] = {}
+
+    def table(self, detectors: Sequence[Scored], work: Work) -> list[dict[str, Any]]:
+        """Return the rows of every detector, with a correction for the number of detectors that are no baselines."""
+        baselines = [detector for detector in detectors if detector.baseline]
+        rows = [row for detector in work.each(detectors) for row in self._rows(detector, baselines)]
+        tried = [detector for detector in detectors if not detector.baseline]
+        ends = dict(zip([each.name for each in tried], self._corrected(tried), strict=True))
+        for row in rows:
+            is_judged = row["split"] == HELD_OUT and row["domain"] == ALL and not row["baseline"]
+            row["auc_within_corrected"] = ends[row["detector"]] if is_judged else nan
+        return rows
+
+    def threshold_of(self, detector: Scored) -> float | None:
+        """Return the threshold fitted on the tasks to fit on."""
+        return self._fitted(detector.scores(self.fit), self.fit)
+
+    def curve_of(self, detector: Scored) -> dict[str, list[float]]:
+        """Return the curve on the tasks that were held out."""
+        scores = detector.scores(self.fit)
+        known = ~self.fit & ~np.isnan(scores)
+        return curve_of(scores[known], self.failed[known])
+
+    def _fitted(self, scores: Floats, where: Booleans) -> float | None:
+        known = where & ~np.isnan(scores)
+        return fitted_threshold(scores[known], self.failed[known], self.max_stopped_good)
+
+    def _rows(self, detector: Scored, baselines: Sequence[Scored]) -> Iterator[dict[str, Any]]:
+        names = sorted(set(self.domains.tolist()))
+        places = [(self.fit, self.fit, ALL, IN_SAMPLE), (self.fit, ~self.fit, ALL, HELD_OUT)]
+        places += [(self.fit, ~self.fit & (self.domains == name), name, HELD_OUT) for name in names]
+        if len(names) > 1:
+            places += [(self.domains != name, self.domains == name, name, LEFT_OUT) for name in names]
+        for fitted, where, domain, split in places:
+            scores = detector.scores(fitted)
+            threshold = self._fitted(scores, fitted)
+            yield {
+                **self._row(detector, fitted, threshold, where, domain, split),
+                **self._gain(detector, [] if detector.baseline else baselines, fitted, where),
+            }
+
+    def _gain(self, detector: Scored, baselines: Sequence[Scored], fitted: Booleans, where: Booleans) -> dict[str, Any]:
+        """Return how much larger the area is than that of the best baseline on the runs that both can score."""
+        scored = where & ~np.isnan(detector.scores(fitted))
+        best, found = "", (nan, np.full(self.samples, nan))
+        highest = -1.0
+        for each in baselines:
+            known = scored & ~np.isnan(each.scores(fitted))
+            value, drawn = self._area_within(each, fitted, known)
+            if value > highest:
+                own, own_drawn = self._area_within(detector, fitted, known)
+                best, highest, found = each.name, value, (own - value, own_drawn - drawn)
+        low, high = percentiles(found[1])
+        return {"best_baseline": best, "gain": found[0], "gain_low": low, "gain_high": high}
+
+    def _area_within(self, detector: Scored, fitted: Booleans, known: Booleans) -> tuple[float, Floats]:
+        """Return the area over pairs of one domain, and that of each sample: the same samples for the same runs."""
+        key = detector.name, fitted.tobytes(), known.tobytes()
+        if key not in self._within:
+            groups = [group for group, is_here in zip(self.groups, known, strict=True) if is_here]
+            scores, failed = detector.scores(fitted)[known], self.failed[known]
+            strata = self.domains[known].tolist()
+            drawn = (
+                areas(scores, failed, self._weights_of(known, groups), strata)
+                if len(set(groups)) > 1
+                else np.full(self.samples, nan)
+            )
+            self._within[key] = area(scores, failed, strata), drawn
+        return self._within[key]
+
+    def _row(
+        self, detector: Scored, fitted: Booleans, threshold: float | None, where: Booleans, domain: str, split: str
+    ) -> dict[str, Any]:
+        scores = detector.scores(fitted)
+        known = where & ~np.isnan(scores)
+        scores, failed = scores[known], self.failed[known]
+        groups = [group for group, is_here in zip(self.groups, known, strict=True) if is_here]
+        weights = self._weights_of(known, groups)
+        row: dict[str, Any] = {
+            "detector": detector.name,
+            "baseline": detector.baseline,
+            "domain": domain,
+            "split": split,
+            "runs": int(known.sum()),
+            "failed": int(failed.sum()),
+            "not_scored": int((where & ~known).sum()),
+            "threshold": nan if threshold is None else threshold,
+        }
+        # Without a threshold nothing is stopped, of which there is no precision.
+        stopped = np.zeros(len(scores), dtype=bool) if threshold is None else scores >= threshold
+        everything = np.ones(len(scores), dtype=bool)
+        for name, hits, among in (
+            ("stopped_failed", stopped, failed),
+            ("stopped_good", stopped, ~failed),
+            ("precision", failed, stopped),
+            ("base_rate", failed, everything),
+        ):
+            row[name], row[f"{name}_low"], row[f"{name}_high"] = share(hits, among, weights, groups)
+        row |= {f"recall{end}": row[f"stopped_failed{end}"] for end in ("", "_low", "_high")}
+        within = self._area_within(detector, fitted, known)
+        # In one domain each pair is within it.
+        whole = within
+        if len(set(self.domains[known].tolist())) > 1:
+            drawn = areas(scores, failed, weights) if len(set(groups)) > 1 else np.full(self.samples, nan)
+            whole = area(scores, failed), drawn
+        for name, (value, drawn) in (("auc", whole), ("auc_within", within)):
+            row[name] = value
+            row[f"{name}_low"], row[f"{name}_high"] = percentiles(drawn)
+        return row
+
+    def _weights_of(self, where: Booleans, groups: Sequence[Hashable]) -> Floats:
+        key = where.tobytes()
+        if key not in self._weights:
+            self._weights[key] = weights_of(groups, self.samples, self.seed)
+        return self._weights[key]
+
+    def _corrected(self, detectors: Sequence[Scored]) -> list[float]:
+        """Return the lower ends of areas on held-out tasks that hold for all of the detectors that were tried."""
+        where = ~self.fit
+        groups = [group for group, is_here in zip(self.groups, where, strict=True) if is_here]
+        if len(set(groups)) < 2:
+            return [nan] * len(detectors)
+        weights = self._weights_of(where, groups)
+        columns, values = [], []
+        for detector in detectors:
+            scores = detector.scores(self.fit)[where]
+            known = ~np.isnan(scores)
+            strata = self.domains[where][known].tolist()
+            values.append(area(scores[known], self.failed[where][known], strata))
+            columns.append(areas(scores[known], self.failed[where][known], weights[:, known], strata))
+        ends: list[float] = lower_ends(np.asarray(values), np.stack(columns, axis=1)).tolist()
+        return ends

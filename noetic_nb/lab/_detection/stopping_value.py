@@ -1,0 +1,268 @@
+"""The value of stopping: the spending saved in failed runs, against the good runs that are lost.
+
+The past stands as it was: a run that is stopped ends there, and nobody knows what else would have come of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, isnan, nan
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import ModelCalled, ToolCalled, TurnCompleted
+from noetic_nb.lab._detection.calibration import Failure
+from noetic_nb.lab._detection.detectors import Detector, Reached, Unscored, detectors_of
+from noetic_nb.lab._detection.labelled_runs import check_samples, domain_of, labelled
+from noetic_nb.lab._statistics.labels import By, Outcome, groups_of
+from noetic_nb.models import Usage
+from noetic_nb.models._pricing import Price, check_price, cost_of
+from noetic_nb.runs import Run
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["CAP", "MOST_THRESHOLDS", "economics"]
+
+CAP: Final = "cap on steps"
+DETECTOR: Final = "detector"
+MOST_THRESHOLDS: Final = 200
+"""Of so many thresholds at most there are rows; of more, every so many-th."""
+
+UNITS: Final = {"tokens_saved": "tokens", "cost_saved": "US dollars", "time_saved_s": "s"}
+_ABOUT: Final = "95 %, whole tasks drawn again, nothing fitted; a share of 0 or 1: Wilson's over tasks"
+
+_Price: TypeAlias = Price | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Spent:
+    """The spending of one run, call by call of a model."""
+
+    seqs: tuple[int, ...]
+    """Places of its calls."""
+    after: Mapping[str, tuple[float, ...]]
+    """By what is saved: from each call to the end, then 0; not a number where one of the calls does not know."""
+    ends_ms: float
+    t_ms: tuple[float, ...]
+    """When each event was; empty where that was not measured."""
+
+    def left(self, seq: int) -> tuple[float, float, float]:
+        """Return tokens, cost and seconds after a place."""
+        place = next((at for at, call in enumerate(self.seqs) if call > seq), len(self.seqs))
+        seconds = nan
+        if self.t_ms:
+            seconds = max(0.0, self.ends_ms - self.t_ms[max(seq, 0)]) / 1_000
+        return self.after["tokens"][place], self.after["cost"][place], seconds
+
+
+def _sums_to_the_end(values: Sequence[float]) -> tuple[float, ...]:
+    sums = [0.0]
+    for value in reversed(values):
+        sums.append(sums[-1] + value)
+    return tuple(reversed(sums))
+
+
+def _cost(call: ModelCalled, price: _Price) -> float:
+    if price is None:
+        return nan if call.cost is None else call.cost
+    usage = Usage(call.input_tokens, call.output_tokens, call.cached_tokens)
+    if not usage.total_tokens:
+        return nan
+    if isinstance(price, str):
+        cost = cost_of(usage, model=price)
+    else:
+        cost = cost_of(usage, model=call.model, price=price)
+    return nan if cost is None else cost
+
+
+def _spent(run: Run, price: _Price) -> _Spent:
+    places = [(seq, event) for seq, event in enumerate(run.events) if isinstance(event, ModelCalled)]
+    tokens = [
+        float(call.input_tokens + call.output_tokens) if call.input_tokens or call.output_tokens else nan
+        for _, call in places
+    ]
+    after = {
+        # A run without any call of a model was recorded by something that does not see them.
+        "tokens": _sums_to_the_end(tokens) if places else (nan,),
+        "cost": _sums_to_the_end([_cost(call, price) for _, call in places]) if places else (nan,),
+    }
+    is_timed = "t_ms" not in (run.meta.get("estimated") or ())
+    ends = [event.t_ms for event in run.select(ModelCalled, ToolCalled, TurnCompleted)]
+    return _Spent(
+        tuple([seq for seq, _ in places]),
+        after,
+        max(ends, default=0.0),
+        tuple([event.t_ms for event in run.events]) if is_timed else (),
+    )
+
+
+def _steps(run: Run) -> list[Reached]:
+    """Return where a cap stops: after its last step, where another one followed."""
+    places = [
+        seq for seq, event in enumerate(run.events) if isinstance(event, ModelCalled) and event.purpose == "agent"
+    ]
+    return [Reached(seq, float(steps)) for steps, seq in enumerate(places[:-1], start=1)]
+
+
+def _check_prices(price: _Price) -> None:
+    if not isinstance(price, str):
+        check_price(price)
+        return
+    if cost_of(Usage(1_000, 1_000), model=price) is None:
+        raise NoeticConfigError(
+            "INVALID_PRICE",
+            "No price of this model is known.",
+            given=price,
+            hint="Run: pip install 'noetic_nb[prices]', or pass US dollars per million (input, output) tokens.",
+        )
+
+
+def economics(
+    detector: Detector,
+    runs: Run | Iterable[Run],
+    *,
+    price: _Price = None,
+    outcome: Outcome = "outcome",
+    by: By = "task",
+    samples: int = 1_000,
+    seed: int = 0,
+) -> pandas.DataFrame:
+    """Return the savings and losses of stopping, at every threshold, beside a plain cap on steps.
+
+    A run is stopped at the event at which its score first reaches the threshold; what failed runs spent after that is saved, and
+    a good run that is stopped is lost.
+
+    Parameters
+    ----------
+    detector : function of a run, predicate or Regulator
+        What gives a score, see `calibrate`. A function is asked about the run so far, at each call of a model or a tool.
+    runs : Run or iterable of Run
+        What was recorded. Runs without a label are left out and counted.
+    price : tuple of float, callable or str, optional
+        US dollars per million (input, output) tokens, a function of the model's name and the usage, or a model whose price is in
+        the list of the extra ``prices``. By default what was recorded.
+    outcome : str or callable
+        A key of ``run.meta`` or a function of a run: True good, False failed, None unknown.
+    by : str or callable
+        ``"task"``, or a function of a run that names what it belongs to.
+    samples, seed : int
+        How many samples of tasks an interval is taken of, and which.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row for each ``policy`` (``"detector"``, ``"cap on steps"``), ``domain`` (``"all"`` and each) and ``threshold``: the
+        score from which a run is stopped, or the most calls of a model that it may make. With their ``_low`` and ``_high``:
+        ``tokens_saved``, ``cost_saved`` (US dollars) and ``time_saved_s`` of failed runs, and the shares of runs ``good_lost``
+        and ``failed_stopped``; ``good`` and ``failed`` are the numbers of runs. What a failed run of a domain does not know is
+        missing in all of its rows. ``attrs`` says the ``units``, of how many runs, by domain, tokens, cost or time are
+        ``unknown`` or ``estimated``, which runs the detector could not score (``failures``, left out), and how many are
+        ``unlabelled``.
+
+    Raises
+    ------
+    NoeticConfigError
+        As `calibrate`, and ``INVALID_PRICE``.
+
+    References
+    ----------
+    .. [1] docs/behaviour/lab.md, "What stopping is worth".
+
+    Examples
+    --------
+    >>> from noetic_nb.lab import datasets
+    >>> from noetic_nb.regulator import CallBudget
+    >>> frame = economics(CallBudget(), datasets.airline(), samples=100)
+    >>> row = frame[(frame.policy == "detector") & (frame.domain == "all") & (frame.threshold == 13)].iloc[0]
+    >>> int(row.tokens_saved), float(row.good_lost), bool(frame.cost_saved.isna().all())
+    (144342, 0.1, True)
+    """
+    detecting = detectors_of(detector)
+    if len(detecting) > 1:
+        raise NoeticConfigError(
+            "INVALID_DETECTOR",
+            "The worth of one detector is computed at a time.",
+            given=[each.name for each in detecting],
+            hint="Call economics for each of them.",
+        )
+    _check_prices(price)
+    check_samples(samples)
+    found, failed, unlabelled = labelled(runs, outcome)
+    groups_of(found, by)  # refused before any work is done
+    traces: list[list[Reached]] = []
+    failures: list[Failure] = []
+    kept: list[Run] = []
+    labels: list[bool] = []
+    for run, has_failed in zip(found, failed, strict=True):
+        try:
+            traces.append(detecting[0].trace(run))
+        except Unscored as why:
+            failures.append(Failure(detecting[0].name, run.run_id, str(why)))
+        else:
+            kept.append(run)
+            labels.append(has_failed)
+    if not kept:
+        raise NoeticConfigError(
+            "DETECTOR_FAILED",
+            f"{detecting[0].name} could not score any run; the first, {failures[0].run_id}: {failures[0].why}",
+            given={"runs": len(found)},
+            hint="Call it on that run, or pass runs that know what it looks at.",
+        )
+    spent = [_spent(run, price) for run in kept]
+    domains = [domain_of(run) for run in kept]
+    from noetic_nb.lab._detection.stopping_table import table_of
+
+    frame = table_of(
+        {DETECTOR: (_thresholds(traces), traces), CAP: _capped(kept)},
+        [each.left for each in spent],
+        labels,
+        groups_of(kept, by),
+        domains,
+        samples=samples,
+        seed=seed,
+    )
+    frame.attrs = {
+        "detector": detecting[0].name,
+        "units": dict(UNITS),
+        "unknown": {
+            "tokens": _count(domains, [isnan(each.after["tokens"][0]) for each in spent]),
+            "cost": _count(domains, [isnan(each.after["cost"][0]) for each in spent]),
+            "time": _count(domains, [not each.t_ms for each in spent]),
+        },
+        "estimated": {
+            "tokens": _count(
+                domains,
+                [not {"input_tokens", "output_tokens"}.isdisjoint(run.meta.get("estimated") or ()) for run in kept],
+            )
+        },
+        "failures": [tuple(failure) for failure in failures],
+        "unlabelled": unlabelled,
+        "intervals": _ABOUT,
+        "samples": samples,
+        "seed": seed,
+    }
+    return frame
+
+
+def _count(domains: Sequence[str], are: Sequence[bool]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for domain, is_one in zip(domains, are, strict=True):
+        if is_one:
+            counts[domain] = counts.get(domain, 0) + 1
+    return counts
+
+
+def _thresholds(traces: Iterable[Sequence[Reached]]) -> list[float]:
+    heights = sorted({score for trace in traces for _, score in trace if -inf < score < inf})
+    if len(heights) <= MOST_THRESHOLDS:
+        return heights
+    step = (len(heights) - 1) / (MOST_THRESHOLDS - 1)
+    return [heights[round(place * step)] for place in range(MOST_THRESHOLDS)]
+
+
+def _capped(runs: Iterable[Run]) -> tuple[list[float], list[list[Reached]]]:
+    traces = [_steps(run) for run in runs]
+    # One more than any run needs, which stops none.
+    return [float(steps) for steps in range(1, max(map(len, traces), default=0) + 2)], traces

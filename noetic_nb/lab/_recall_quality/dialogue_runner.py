@@ -1,0 +1,297 @@
+"""A dialogue played to some layers: the plan of each request, under several budgets at once.
+
+No model is called: what was said is logged as it was said. Hooks run in the order in which a harness runs them; a request is
+planned by the planner of the runtime. What layers keep does not depend on the budget, so they hear a dialogue once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final
+
+from noetic_nb.clock import Clock
+from noetic_nb.items import Item, ItemLog, input_message, item_text, item_tokens
+from noetic_nb.items._registry import ANY_ITEMS
+from noetic_nb.items._shared_prefix import leading_text, leading_tokens, same_when_sent
+from noetic_nb.lab._dialogues import Dialogue, Evidence, Question
+from noetic_nb.lab._recall_quality.folded_text import FoldedTexts
+from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer, ProjectionPolicy, allocate_budgets
+from noetic_nb.memory._state.state_store import LayerStateStore
+from noetic_nb.models._client import ModelResponse, Usage
+from noetic_nb.runtime._planning.make_plan import plan_turn
+from noetic_nb.runtime._planning.turn_plan import TurnPlan
+from noetic_nb.tokens import Tokenizer
+
+__all__ = ["Played", "play"]
+
+# Dialogues begin at this moment, a minute passes with each turn and a second with each answer: what layers write of the
+# time is the same every time.
+BEGINS_MS: Final = 1_767_268_800_000.0  # 2026-01-01 12:00 UTC
+TURN_MS: Final = 60_000.0
+ANSWER_MS: Final = 1_000.0
+
+
+@dataclass(slots=True)
+class Played:
+    """The result of one dialogue under one budget."""
+
+    recall: list[float] = field(default_factory=list)
+    """Of each question, the share of its evidence that was sent."""
+    kinds: list[str] = field(default_factory=list)
+    outdated: list[float] = field(default_factory=list)
+    """Of each question about something that has changed, the share of what held before that was sent as well."""
+    asked_tokens: list[int] = field(default_factory=list)
+    """Tokens of each request with a question."""
+    tokens: int = 0
+    """Of all requests."""
+    shared: int = 0
+    """Of these, the ones that the request before began with as well."""
+    requests: int = 0
+    ms: float = 0.0
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.t_ms = BEGINS_MS
+
+    def now_ms(self) -> float:
+        return self.t_ms
+
+    def monotonic_ms(self) -> float:
+        return self.t_ms
+
+
+class _Ids:
+    def __init__(self) -> None:
+        self._count = 0
+
+    def new(self, kind: str) -> str:
+        self._count += 1
+        # As long as a random id: ids are sent, and count as tokens.
+        return f"{kind}-{self._count:032}"
+
+
+async def play(
+    dialogue: Dialogue,
+    layers: Sequence[MemoryLayer],
+    budgets: Sequence[float],
+    tokenizer: Tokenizer,
+    clock: Clock | None,
+    problems: Counter[tuple[str, str, str]],
+) -> list[Played]:
+    """Play a dialogue; returns its result under each budget. Problems that hooks report are counted in `problems`."""
+    player = _Player(dialogue, layers, budgets, tokenizer, clock, problems)
+    await player.play()
+    return player.played
+
+
+class _Player:
+    def __init__(
+        self,
+        dialogue: Dialogue,
+        layers: Sequence[MemoryLayer],
+        budgets: Sequence[float],
+        tokenizer: Tokenizer,
+        clock: Clock | None,
+        problems: Counter[tuple[str, str, str]],
+    ) -> None:
+        self.dialogue, self.layers, self.budgets, self.tokenizer, self.timer = (
+            dialogue, layers, budgets, tokenizer, clock,
+        )  # fmt: skip
+        self.problems = problems
+        self.clock, self.ids = _Clock(), _Ids()
+        state = LayerStateStore(self._report)
+        self.stack = LayerStack(
+            layers, state=state, clock=self.clock, ids=self.ids, registry=ANY_ITEMS, force_atomic_recall=True
+        )
+        self.played = [Played() for _ in budgets]
+        self.before: list[Sequence[Item]] = [() for _ in budgets]
+        self.turn = 0
+        self.values: dict[Evidence, set[str]] = {}
+
+    def _report(self, layer_id: str, hook: str, error: BaseException) -> None:
+        # A budget that leaves something out is what is measured here.
+        if type(error).__name__ != "BudgetOverrun":
+            self.problems[layer_id, hook, f"{type(error).__name__}: {error}"] += 1
+
+    async def play(self) -> None:
+        log = ItemLog(registry=ANY_ITEMS, tokenizer=self.tokenizer)
+        for number, session in enumerate(self.dialogue.sessions):
+            log = ItemLog(registry=ANY_ITEMS, tokenizer=self.tokenizer)
+            for turn in _turns(session):
+                await self._hear(f"{self.dialogue.name}/{number}", log, turn)
+        thread = f"{self.dialogue.name}/{len(self.dialogue.sessions) - 1}"
+        before = list(self.before)
+        for question in self.dialogue.questions:
+            # Each is asked as if no other had been.
+            self.before = list(before)
+            await self._ask(thread, log, question)
+
+    def _context(self, thread: str) -> ExecutionContext:
+        self.turn += 1
+        self.clock.t_ms += TURN_MS
+        return ExecutionContext(
+            execution_id=f"{thread}#{self.turn}",
+            thread_id=thread,
+            resource_id=self.dialogue.name,
+            turn=self.turn,
+            clock=self.clock,
+            ids=self.ids,
+            tokenize=self.tokenizer,
+            diagnostic=self._report,
+        )
+
+    async def _hear(self, thread: str, log: ItemLog, turn: Sequence[Item]) -> None:
+        """Play one turn: the user's message, and everything that follows from it."""
+        ctx = self._context(thread)
+        await self.stack.init(ctx)
+        query = ""
+        for said, answer in _steps(turn):
+            query = next((item_text(item) for item in reversed(said) if item.get("role") == "user"), query)
+            items: Sequence[Item] = said
+            if "on_item_append" in self.stack.hooks:
+                items = (await self.stack.append(ctx, said, log=log)).items
+            log.extend(items)
+            if not answer:
+                continue
+            await self._request(ctx, log, query)
+            self.clock.t_ms += ANSWER_MS
+            log.extend(answer)
+            response = ModelResponse(tuple(answer), Usage(0, 0), None)
+            await self.stack.store(ctx, response=response, log=log)
+        await self.stack.complete(ctx, log=log, outcome="success")
+        await self.stack.dispose(ctx)
+
+    async def _ask(self, thread: str, log: ItemLog, question: Question) -> None:
+        ctx = self._context(thread)
+        await self.stack.init(ctx)
+        asked = ItemLog(log.items, registry=ANY_ITEMS, tokenizer=self.tokenizer)
+        asked.append(input_message(question.text, ids=self.ids))
+        plans = await self._request(ctx, asked, question.text)
+        for played, plan in zip(self.played, plans, strict=True):
+            told = FoldedTexts([item_text(item) for _, item in plan.layer_items])
+            sent = [self._is_sent(evidence, plan, told) for evidence in question.evidence]
+            played.recall.append(sum(sent) / len(sent))
+            played.kinds.append(question.kind)
+            if question.outdated:
+                stale = [self._is_sent(evidence, plan, told) for evidence in question.outdated]
+                played.outdated.append(sum(stale) / len(stale))
+            played.asked_tokens.append(plan.total_tokens)
+        await self.stack.dispose(ctx)
+
+    async def _request(self, ctx: ExecutionContext, log: ItemLog, query: str) -> list[TurnPlan]:
+        """Plan a request under every budget, and count its cost."""
+        plans = []
+        chosen = await self.stack.project_history(ctx, log.items) if "project_history" in self.stack.hooks else None
+        for place, budget in enumerate(self.budgets):
+            began = None if self.timer is None else self.timer.monotonic_ms()
+            policy = _policy(budget)
+            split = allocate_budgets(self.layers, total_budget=budget)
+            recalled = await self.stack.recall(ctx, query=query, log=log, budgets=split.by_layer())
+            plan = plan_turn(
+                log, self.layers, policy, recalled, tokenizer=self.tokenizer, projected=chosen, budgets=split
+            )
+            played = self.played[place]
+            if self.timer is not None and began is not None:
+                played.ms += self.timer.monotonic_ms() - began
+            played.requests += 1
+            played.tokens += plan.total_tokens
+            played.shared += shared_tokens(self.before[place], plan.items, self.tokenizer)
+            self.before[place] = plan.items
+            plans.append(plan)
+        return plans
+
+    def _is_sent(self, evidence: Evidence, plan: TurnPlan, told: FoldedTexts) -> bool:
+        """Tell whether a request has some evidence: its item, another one that says the value, or a layer that has told it."""
+        layers = {id(item) for _, item in plan.layer_items}
+        where = self._says(evidence)
+        if any(item.get("id") in where for item in plan.items if id(item) not in layers):
+            return True
+        wanted = evidence.value
+        if wanted is None:
+            wanted = next(
+                item_text(item)
+                for session in self.dialogue.sessions
+                for item in session
+                if item.get("id") == evidence.item
+            )
+        return told.has(wanted)
+
+    @cached_property
+    def _folded(self) -> list[tuple[str, FoldedTexts]]:
+        """The items of the dialogue, which does not change, by id: each question looks for its evidence in all of them."""
+        items = [item for session in self.dialogue.sessions for item in session]
+        return [(str(item.get("id")), FoldedTexts([item_text(item)])) for item in items]
+
+    def _says(self, evidence: Evidence) -> set[str]:
+        """Return the ids of the items that say a value, or the one that is named."""
+        found = self.values.get(evidence)
+        if found is None:
+            found = {evidence.item}
+            if evidence.value is not None:
+                found |= {item_id for item_id, text in self._folded if text.has(evidence.value)}
+            self.values[evidence] = found
+        return found
+
+
+_policies: dict[float, ProjectionPolicy] = {}
+
+
+def _policy(budget: float) -> ProjectionPolicy:
+    if budget not in _policies:
+        _policies[budget] = ProjectionPolicy(token_budget=budget, response_reserve=0, overflow="truncate")
+    return _policies[budget]
+
+
+def _turns(session: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    """Yield the turns of a session: each begins where a person writes."""
+    starts = [at for at, item in enumerate(session) if item.get("role") == "user" and item["type"] == "message"]
+    starts = [at for place, at in enumerate(starts) if place == 0 or at]
+    for start, stop in zip([0, *starts[1:]] if starts else [0], [*starts[1:], len(session)], strict=True):
+        if stop > start:
+            yield session[start:stop]
+
+
+def _steps(turn: Sequence[Item]) -> Iterator[tuple[Sequence[Item], Sequence[Item]]]:
+    """Yield the items logged before each request of a turn, and the answer of the model to it."""
+    said: list[Item] = []
+    answer: list[Item] = []
+    for item in turn:
+        is_answer = item["type"] in ("function_call", "reasoning") or item.get("role") == "assistant"
+        if is_answer:
+            answer.append(item)
+            continue
+        if answer:
+            yield said, answer
+            said, answer = [], []
+        said.append(item)
+    if said or answer:
+        yield said, answer
+
+
+def shared_tokens(before: Sequence[Item], items: Sequence[Item], tokenizer: Tokenizer) -> int:
+    """Return how many tokens two requests begin with alike, at most those of the later one.
+
+    Ids are this library's own: items are alike where a provider reads the same in them. Of two that begin with the same text
+    that text counts.
+
+    Examples
+    --------
+    >>> from noetic_nb.tokens import estimate_tokens
+    >>> one, two, three = [input_message(text) for text in ("hello", "hello", "hello there, how are you")]
+    >>> shared_tokens([one], [two, three], estimate_tokens) == item_tokens(two)
+    True
+    """
+    shared = 0
+    for old, new in zip(before, items, strict=False):
+        if same_when_sent(old, new):
+            shared += item_tokens(new, tokenizer)
+            continue
+        (kind, one), (other_kind, other) = leading_text(old), leading_text(new)
+        if kind == other_kind:
+            shared += leading_tokens(one, other, item_tokens(new, tokenizer), tokenizer)
+        break
+    return shared

@@ -1,0 +1,213 @@
+"""Names in texts, by their capital letters, and by their neighbours in scripts without capitals.
+
+A word at the head of a sentence has its capital letter for another reason. It is a name where it is one elsewhere, or where a
+person's verb follows; so all texts are read before one of them is decided on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from noetic_nb.lab._recall_quality.fact_words import (
+    GERMAN,
+    GERMAN_ARTICLES,
+    INTRODUCED,
+    NOT_NAMES,
+    PARTICLES,
+    PERSON_WORDS,
+    TITLES,
+    is_common_noun,
+)
+from noetic_nb.lab._recall_quality.normal_forms import MONTHS, WEEKDAYS
+
+__all__ = ["NameReader"]
+
+_TOKEN: Final = re.compile(r"(?<!\w)[^\W\d_]+(?:['’\-.](?=[^\W\d_])[^\W\d_]+)*(?!\w)")
+_POSSESSIVE: Final = re.compile(r"['’]s?$")
+_ENDS: Final = frozenset('.!?;\n•…。！？"“„«»‹<*#>|')
+# So many capital words in a row are a heading or shouting.
+MOST_WORDS: Final = 6
+
+
+class _Run(NamedTuple):
+    """Capital words in a row."""
+
+    start: int
+    words: tuple[str, ...]
+    is_first: bool
+    """At the head of a sentence."""
+    after: str
+    """The word behind it, in lower case."""
+    text: str
+
+
+class NameReader:
+    """Reads texts for names; a name learned from one text is found in all.
+
+    Examples
+    --------
+    >>> names = NameReader()
+    >>> read = [names.read(text) for text in ("Lena lives in Köln.", "Then we saw Lena. Shipping is free.")]
+    >>> [[name for _, name in names.found(runs)] for runs in read]
+    [['Lena', 'Köln'], ['Lena']]
+    """
+
+    def __init__(self) -> None:
+        self._solid: set[str] = set()
+        self._small: set[str] = set()
+
+    def read(self, text: str, *, is_value: bool = False, taken: Sequence[tuple[int, int]] = ()) -> list[_Run]:
+        """Return the runs of a text that may be names; `is_value` is a field of data, and no sentence.
+
+        What is `taken` is something else already, such as a date.
+        """
+        found: list[_Run] = []
+        whole = text
+        if taken:  # an id, a date: digits stand in their place
+            ends = [0, *[end for _, end in taken]]
+            starts = [*[begin for begin, _ in taken], len(text)]
+            masks = ["0" * (end - begin) for begin, end in taken]
+            parts = [text[end:begin] for end, begin in zip(ends, starts, strict=True)]
+            text = "".join([piece for pair in zip(parts, [*masks, ""], strict=True) for piece in pair])
+        tokens = [(one.start(), one.end(), one[0]) for one in _TOKEN.finditer(text)]
+        is_german: bool | None = None
+        small: list[str] = []
+        at = 0
+        while at < len(tokens):
+            word = tokens[at][2]
+            if not word[0].isupper():
+                small.append(word)
+                at += 1
+                continue
+            last = self._run_end(text, tokens, at)
+            run = self._run(text, tokens, at, last, is_value)
+            at = last + 1
+            if run is None:
+                continue
+            if len(run.words) == 1 and not run.is_first and not is_value:
+                if is_german is None:
+                    is_german = _is_german(tokens)
+                if is_german and not run.words[0].isupper() and self._is_noun(text, run):
+                    continue
+            if not run.is_first:
+                self._solid.add(" ".join(run.words))
+                self._solid.update(run.words)
+            found.append(run)
+        self._small.update(small)
+        if not whole.isascii():
+            found += [
+                _Run(match.start(kind), (match[kind],), False, "", match[kind])
+                for match in INTRODUCED.finditer(whole)
+                if (kind := match.lastgroup) is not None
+            ]
+        return found
+
+    @staticmethod
+    def _run_end(text: str, tokens: list[tuple[int, int, str]], at: int) -> int:
+        """Return the last token of a run of capital words, with the particles inside it."""
+        last = at
+        while last + 1 < len(tokens):
+            between = text[tokens[last][1] : tokens[last + 1][0]]
+            word, before = tokens[last + 1][2], tokens[last][2]
+            is_joined = between == " " or (
+                between == ". " and (before.casefold() in TITLES or (len(before) == 1 and before != "I"))
+            )
+            if not is_joined or before.endswith(("'s", "’s")):
+                break
+            if word[0].isupper():
+                last += 1
+                continue
+            ahead = last + 2
+            while (
+                ahead < len(tokens)
+                and tokens[ahead][2] in PARTICLES
+                and text[tokens[ahead - 1][1] : tokens[ahead][0]] == " "
+            ):
+                ahead += 1
+            is_inside = word in PARTICLES and ahead < len(tokens) and tokens[ahead][2][0].isupper()
+            if not is_inside or text[tokens[ahead - 1][1] : tokens[ahead][0]] != " ":
+                break
+            last = ahead
+        return last
+
+    @staticmethod
+    def _run(text: str, tokens: list[tuple[int, int, str]], at: int, last: int, is_value: bool) -> _Run | None:
+        is_first = not is_value and _begins(text, tokens[at][0])
+        while at <= last:
+            word = tokens[at][2]
+            plain = word.casefold()
+            if plain.replace("’", "'") not in NOT_NAMES and plain not in MONTHS and plain not in WEEKDAYS:
+                break
+            if plain in ("may", "august", "mars", "april", "june") and at < last:
+                break
+            at, is_first = at + 1, False
+        while last >= at and (
+            (plain := tokens[last][2].casefold().replace("’", "'")) in NOT_NAMES or plain in WEEKDAYS or plain in MONTHS
+        ):
+            last -= 1
+        if at > last or last - at >= MOST_WORDS:
+            return None
+        words = [word for _, _, word in tokens[at : last + 1]]
+        if len(words) > 2 and all(len(word) > 1 and word.isupper() for word in words):
+            return None  # a heading
+        words[-1] = _POSSESSIVE.sub("", words[-1])
+        start = tokens[at][0]
+        stop = tokens[last][0] + len(words[-1])
+        if len(words) == 1 and (len(words[0]) < 2 or words[0].casefold() in TITLES):
+            return None
+        after = tokens[last + 1][2].casefold() if last + 1 < len(tokens) else ""
+        if words[-1] != tokens[last][2]:
+            after = "is"  # what belongs to someone
+        return _Run(start, tuple(words), is_first, after, text[start:stop])
+
+    @staticmethod
+    def _is_noun(text: str, run: _Run) -> bool:
+        start, stop = run.start, run.start + len(run.text)
+        if text[stop : stop + 1] == " " and text[stop + 1 : stop + 2].isdigit():
+            return False  # a street, a room
+        before = re.search(r"([^\W\d_]+|\d+)\s$", text[max(0, start - 24) : start])
+        if before is None:
+            return False
+        word = before[1].casefold()
+        return word.isdigit() or (bool(GERMAN_ARTICLES.fullmatch(word)) and word not in ("heiße", "heisse"))
+
+    def found(self, runs: Sequence[_Run]) -> list[tuple[int, str]]:
+        """Return where names stand, and how they are written there; to be asked when all texts have been read."""
+        names: list[tuple[int, str]] = []
+        for run in runs:
+            if not run.is_first:
+                names.append((run.start, run.text))
+                continue
+            head, *rest = run.words
+            if rest:
+                whole = " ".join(rest)
+                if whole in self._solid and head not in self._solid and len(rest) < 2:
+                    names.append((run.start + len(head) + 1, run.text[len(head) + 1 :]))
+                else:
+                    names.append((run.start, run.text))
+            elif head in self._solid or self._acts(head, run.after):
+                names.append((run.start, run.text))
+        return names
+
+    def _acts(self, word: str, after: str) -> bool:
+        plain = word.casefold()
+        return after in PERSON_WORDS and plain not in self._small and not is_common_noun(plain)
+
+
+def _begins(text: str, start: int) -> bool:
+    """Tell whether a sentence begins there."""
+    at = start - 1
+    while at >= 0 and text[at] in " \t'’‘":
+        at -= 1
+    if at < 0:
+        return True
+    if text[at] in "-–—*" and (at == 0 or text[at - 1] in "\n \t"):
+        return True
+    return text[at] in _ENDS
+
+
+def _is_german(tokens: list[tuple[int, int, str]]) -> bool:
+    known = sum([word in GERMAN for _, _, word in tokens])
+    return known >= 2 or (known == 1 and len(tokens) < 8)

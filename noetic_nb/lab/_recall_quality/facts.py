@@ -1,0 +1,322 @@
+"""Facts in texts, found by rules: names, numbers, dates, times, ids, quoted strings and decisions. No model reads anything.
+
+The rules are on the page of behaviour. What they do not know (a name in small letters, a number in words) is no fact here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from noetic_nb.lab._recall_quality.fact_names import NameReader
+from noetic_nb.lab._recall_quality.fact_words import DECIDED, NOT_NAMES
+from noetic_nb.lab._recall_quality.folded_text import FoldedTexts, folded
+from noetic_nb.lab._recall_quality.normal_forms import MONTHS, WEEKDAYS, ascii_digits, date_keys, number_keys, time_keys
+
+__all__ = ["Fact", "FactKind", "KnownFacts", "facts_of"]
+
+FactKind: TypeAlias = Literal["name", "number", "date", "time", "id", "quote", "decision"]
+
+# Characters of one text that are read, and of one fact that are kept; more is a document.
+LONGEST_TEXT: Final = 200_000
+LONGEST_FACT: Final = 300
+# Levels of data inside data.
+DEEPEST: Final = 32
+# A decision is still told where a sentence has this share of its words: a summary says it in fewer.
+DECISION_SHARE: Final = 0.6
+
+_MONTH: Final = "|".join(sorted([name for name in MONTHS if "-" not in name], key=len, reverse=True))
+_LATIN: Final = "A-Za-z\u00c0-\u024f\u0370-\u052f"
+_CURRENCY: Final = r"[$€£¥₹₽₩]"
+_STRUCTURED_TEXT: Final = (
+    r"(?P<url>https?://[^\s<>\"'）」]+)"
+    r"|(?P<mail>(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+)"
+    r"|(?P<iso>(?<![\d.])\d{4}[-/.]\d{1,2}[-/.]\d{1,2}(?!\d))"
+    r"|(?P<dmy>(?<![\d./-])\d{1,2}(?P<mark>[./-])\d{1,2}(?P=mark)(?:\d{4}|\d{2})(?![\d/-]|\.\d))"
+    rf"|(?P<day_month>(?<!\d)\d{{1,2}}(?:st|nd|rd|th|er|º|\.)?\s(?:de\s|of\s)?(?i:{_MONTH})\b\.?(?:,?\s(?:de\s)?\d{{4}}(?!\d))?)"
+    rf"|(?P<month_day>\b(?i:{_MONTH})\b\.?\s\d{{1,2}}(?:st|nd|rd|th)?(?![\d:])(?:,?\s\d{{4}}(?!\d))?)"
+    rf"|(?P<month_year>\b(?i:{_MONTH})\b\s\d{{4}}(?!\d))"
+    r"|(?P<cjk>(?:\d{4}\s?[年년]\s?)?\d{1,2}\s?[月월]\s?\d{1,2}\s?[日号號일])"
+    r"|(?P<time>(?<![\d:])\d{1,2}:\d{2}(?::\d{2})?(?!\d)(?:\s?[AaPp]\.?[Mm]\b\.?)?|(?<![\d.,])\d{1,2}\s?(?:[AaPp]\.?[Mm]\b\.?)"
+    r"|(?<!\d)\d{1,2}(?:[.:]\d{2})?\sUhr\b)"
+    r"|(?P<phone>\+\d[\d ()/.-]{6,}\d|\(\d{2,5}\)\s?\d[\d -]{4,}\d|(?<![\w-])\d{2,5}-\d{3,4}-\d{3,4}(?![\w-])"
+    r"|(?<![\w-])\d{3,5}-\d{3,}(?![\w-]))"
+    r"|(?P<iban>\b[A-Z]{2}\d{2}(?:\s[A-Z0-9]{4}){3,7}(?:\s[A-Z0-9]{1,4})?\b)"
+    rf"|(?P<id>(?<![0-9{_LATIN}])\#?(?=[0-9{_LATIN}_./:-]{{0,100}}[0-9])(?=[0-9{_LATIN}_./:-]{{0,100}}[{_LATIN}_])"
+    rf"[0-9{_LATIN}]+(?:[-_./:#][0-9{_LATIN}]+)*|\#\d+)"
+    r"|(?P<version>(?<![\d.])\d+(?:\.\d+){2,}(?![\d,]))"
+    rf"|(?P<number>(?:{_CURRENCY}\s?)?(?<![\d.,])(?:\d{{1,3}}(?:[ \u00a0\u202f\u2009'’]\d{{3}})+(?:[.,]\d+)?(?!\d)"
+    r"|\d+(?:[.,٬٫]\d+)*)"
+    rf"(?:\s?(?:{_CURRENCY}|%|EUR\b|USD\b|GBP\b|CHF\b|元|円|원))?)"
+)
+_STRUCTURED: Final = re.compile(_STRUCTURED_TEXT)
+# Names of months are many, and rarely there.
+_WITHOUT_MONTHS: Final = re.compile(_STRUCTURED_TEXT.replace(_MONTH, "(?!)"))
+_DATES: Final = frozenset({"iso", "dmy", "day_month", "month_day", "month_year", "cjk"})
+_IDS: Final = frozenset({"url", "mail", "phone", "iban", "id", "version"})
+# "5kg", "3rd": a number with what it counts.
+_COUNTED: Final = re.compile(r"\d+(?:[.,]\d+)*[a-zµ°]{1,3}")
+_DIGIT: Final = re.compile(r"\d")
+_WORD: Final = re.compile(r"[^\W\d_]+")
+_QUOTED: Final = re.compile(
+    '"([^"\n]{2,200})"|“([^”\n]{2,200})”|„([^“”\n]{2,200})[“”]|«([^»\n]{2,200})»|‹([^›\n]{2,200})›'
+    "|「([^」\n]{1,200})」|『([^』\n]{1,200})』|《([^》\n]{1,200})》|`([^`\n]{2,200})`"
+    r"|(?<![\w'])'([^'\n]{2,100})'(?!\w)|(?<!\w)‘([^’\n]{2,100})’(?!\w)"
+)
+# A point behind a title, an initial or a short form ends no sentence.
+_SENTENCE: Final = re.compile(
+    r"(?:[^.!?。！？\n]|[.!?](?=\S)"
+    r"|(?:(?<=\b[A-Z])|(?<=\b(?:Dr|Mr|Ms|St|Nr|No|Av))|(?<=\b(?:Mrs|Sra))|(?<=\bProf))\.(?=\s))+[.!?。！？]*"
+)
+
+
+class Fact(NamedTuple):
+    """One fact of a text."""
+
+    text: str
+    """As it is written."""
+    kind: FactKind
+    keys: tuple[str, ...]
+    """Its normal forms; a date of which nobody knows which number is the day has two."""
+    start: int
+    """Where in the text it stands; of a field of data, the place of the field."""
+    sentence: str
+    """In which it stands."""
+
+
+def facts_of(texts: Sequence[str]) -> list[list[Fact]]:
+    """Return the facts of some texts that belong together, text by text, in order.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        Of one conversation: what is a name in one of them is a name in all. JSON is read as data, field by field.
+
+    Returns
+    -------
+    list of list of Fact
+        One list a text.
+
+    References
+    ----------
+    .. [1] docs/behaviour/lab.md, "Facts".
+
+    Examples
+    --------
+    >>> [found] = facts_of(["Anna paid $1,200.00 for order A17-B on 12 March."])
+    >>> [(fact.kind, fact.text, fact.keys[0]) for fact in found]
+    [('name', 'Anna', 'anna'), ('number', '$1,200.00', '1200'), ('id', 'A17-B', 'a17b'), ('date', '12 March', '--03-12')]
+    """
+    reader = _Reader()
+    read = [list(reader.parts(text[:LONGEST_TEXT])) for text in texts]
+    return [
+        [fact for part, start in parts for fact in _in_order(part, start, reader.names.found(part.runs))]
+        for parts in read
+    ]
+
+
+_Found: TypeAlias = tuple[int, FactKind, str, tuple[str, ...]]
+
+
+class _Part(NamedTuple):
+    """A text, or one field of data."""
+
+    text: str
+    found: list[_Found]
+    runs: Sequence[Any]
+
+
+class _Reader:
+    """Reads texts; the fields of data, which are often the same, once."""
+
+    def __init__(self) -> None:
+        self.names = NameReader()
+        self._known: dict[str, _Part] = {}
+
+    def parts(self, text: str) -> Iterator[tuple[_Part, int]]:
+        fields = _fields(text)
+        if fields is None:
+            yield self._part(text, is_value=False), 0
+            return
+        at = 0
+        for field in fields:
+            place = text.find(field, at)
+            at = place if place >= 0 else at
+            part = self._known.get(field)
+            if part is None:
+                # A short field is a value, and no sentence: its first capital letter says something.
+                is_value = len(field) < 60 and len(field.split()) < 5
+                part = self._known[field] = self._part(field, is_value=is_value)
+            yield part, at
+
+    def _part(self, text: str, *, is_value: bool) -> _Part:
+        found, taken = _found(text)
+        runs = [] if text.islower() or not text else self.names.read(text, is_value=is_value, taken=taken)
+        return _Part(text, found, runs)
+
+
+def _fields(text: str) -> list[str] | None:
+    """Return the texts and numbers in data, in their order; None for text that is no data."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        data = json.loads(text, parse_float=str, parse_int=str)
+    except (ValueError, RecursionError):
+        return None
+    found: list[str] = []
+    levels: list[tuple[Any, int]] = [(data, 0)]
+    while levels:
+        value, depth = levels.pop()
+        if isinstance(value, str):
+            found.append(value)
+        elif depth < DEEPEST:
+            inside = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else ()
+            levels += [(one, depth + 1) for one in reversed(inside)]
+    return found
+
+
+def _found(text: str) -> tuple[list[_Found], list[tuple[int, int]]]:
+    """Return the facts of a text that are no names, and the places that they take."""
+    found: list[_Found] = []
+    taken: list[tuple[int, int]] = []
+    if _is_structured(text):
+        for match in _pattern(text).finditer(text):
+            one = _structured(str(match.lastgroup if match.lastgroup != "mark" else "dmy"), match[0])
+            if one is not None:
+                found += [(match.start(), *fact) for fact in one]
+                taken.append(match.span())
+    found += [
+        (match.start(), "date", match[0], (f"day {WEEKDAYS[word]}",))
+        for match in _WORD.finditer(text)
+        if (word := match[0].lower()) in WEEKDAYS
+    ]
+    for match in _QUOTED.finditer(text):
+        inside = match[match.lastindex or 0].strip()
+        if inside and folded(inside):
+            found.append((match.start(match.lastindex or 0), "quote", inside, (folded(inside),)))
+    if DECIDED.search(text):
+        for match in _SENTENCE.finditer(text):
+            said = match[0].strip()
+            if DECIDED.search(said) and not said.endswith(("?", "？")):
+                found.append((match.start(), "decision", said[:LONGEST_FACT], (folded(said),)))
+    return found, taken
+
+
+def _is_structured(text: str) -> bool:
+    return _DIGIT.search(text) is not None or "@" in text or "://" in text
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    has_month = not MONTHS.keys().isdisjoint(_WORD.findall(text.lower()))
+    return _STRUCTURED if has_month else _WITHOUT_MONTHS
+
+
+def _structured(group: str, text: str) -> list[tuple[FactKind, str, tuple[str, ...]]] | None:
+    if group in _DATES:
+        keys = date_keys(text)
+        text = text.rstrip(".")
+        return [("date", text, keys)] if keys else [("number", text, number_keys(text))]
+    if group == "time":
+        keys = time_keys(text)
+        text = text if re.search(r"\.[Mm]\.$", text) else text.rstrip(" .")
+        return [("time", text, keys)] if keys else [("number", text, number_keys(text))]
+    if group in _IDS:
+        text = text.rstrip(".,;:!?)")
+        if group == "id" and _COUNTED.fullmatch(text):
+            return [("number", text, number_keys(text))]
+        return [("id", text, (folded(text).replace(" ", ""),))]
+    keys = number_keys(text)
+    if not keys:
+        return None
+    if len(keys) > 1:  # a list without blanks
+        return [("number", key, (key,)) for key in keys]
+    return [("number", text.strip(), keys)]
+
+
+def _in_order(part: _Part, offset: int, names: list[tuple[int, str]]) -> list[Fact]:
+    both: list[_Found] = [*part.found, *[(start, "name", name, (folded(name),)) for start, name in names]]
+    if not both:
+        return []
+    both.sort(key=lambda one: one[0])
+    text = part.text
+    ends = [match.end() for match in _SENTENCE.finditer(text)]
+    facts, at, before = [], 0, 0
+    for start, kind, said, keys in both:
+        while at < len(ends) and ends[at] <= start:
+            before, at = ends[at], at + 1
+        end = ends[at] if at < len(ends) else len(text)
+        if keys[0]:
+            facts.append(Fact(said, kind, keys, offset + start, text[before:end].strip()[:LONGEST_FACT]))
+    return facts
+
+
+class KnownFacts:
+    """The facts in some texts, for looking facts up.
+
+    Examples
+    --------
+    >>> known = KnownFacts(["It was 1.200,00 € on 2026-03-12; ask Zoe Muller."])
+    >>> [[fact] for fact in facts_of(["$1,200 for Zoë Müller on March 12."])[0] if fact not in known]
+    []
+    >>> [fact.text for fact in facts_of(["$1,300 for Zoë Meier."])[0] if fact not in known]
+    ['$1,300', 'Zoë Meier']
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = FoldedTexts(texts)
+        self._keys: dict[str, set[str]] = {}
+        self._read = False
+
+    def _known(self, kind: str) -> set[str]:
+        if not self._read:
+            self._read = True
+            for text in self._texts.texts:
+                for part in dict.fromkeys(_fields(text) or (text,)):
+                    self._take(part)
+        return self._keys.get(kind, set())
+
+    def _take(self, text: str) -> None:
+        numbers = self._keys.setdefault("number", set())
+        for match in _pattern(text).finditer(text) if _is_structured(text) else ():
+            group = str(match.lastgroup if match.lastgroup != "mark" else "dmy")
+            for kind, _, keys in _structured(group, match[0]) or ():
+                self._keys.setdefault(kind, set()).update(keys)
+                if kind == "date":  # a day with its year is one without it, too
+                    self._keys[kind].update([f"-{key[4:]}" for key in keys if len(key) == 10 and key[0] != "-"])
+            # The numbers of a date, of a time or of an id are written there, whatever they mean.
+            for digits in re.findall(r"\d+", ascii_digits(match[0])):
+                numbers.add(digits.lstrip("0") or "0")
+
+    def __contains__(self, fact: object) -> bool:
+        """Tell whether a fact is stated here, in any form."""
+        if not isinstance(fact, Fact):
+            return False
+        match fact.kind:
+            case "number":
+                return any(key in self._known("number") for key in fact.keys)
+            case "date" | "time" if not fact.keys[0].startswith("day "):
+                return any(key in self._known(fact.kind) for key in fact.keys)
+            case "id":
+                return (
+                    self._texts.has(fact.text)
+                    or self._texts.has_squeezed(fact.text)
+                    or any(key in self._known("id") for key in fact.keys)
+                )
+            case "decision":
+                return self._texts.has(fact.text) or self._tells(fact.text)
+            case "name":
+                return self._texts.has(fact.text) or self._names(fact.text)
+        return self._texts.has(fact.text)
+
+    def _names(self, name: str) -> bool:
+        """Tell whether a name stands here without its first word, which may be one that began a sentence."""
+        first, _, rest = name.partition(" ")
+        return bool(rest) and not first.endswith(".") and len(rest.split()) > 1 and self._texts.has(rest)
+
+    def _tells(self, decision: str) -> bool:
+        words = {word for word in folded(decision).split() if len(word) > 2 and word not in NOT_NAMES}
+        if not words:
+            return False
+        return any(len(words & sentence) >= DECISION_SHARE * len(words) for sentence in self._texts.sentences)

@@ -1,0 +1,274 @@
+"""Near misses of a call: items and memories that were left out, and the least change that would have let them in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import LayerStateChanged, ModelCalled
+from noetic_nb.items import ItemLog, item_text
+from noetic_nb.lab._replaying.layer_replay import LayersAlong
+from noetic_nb.layers._helpers.blocks import fitting_lines, tagged
+from noetic_nb.layers._helpers.considered import Considered, Hit, considering
+from noetic_nb.memory import MemoryLayer
+from noetic_nb.redact import redact_text
+from noetic_nb.runs import Run
+from noetic_nb.runs._requests.recorded_requests import RequestIndex, recorded_request
+from noetic_nb.runs._requests.sent_request import RecordedRequest
+from noetic_nb.runtime import AgentConfig
+from noetic_nb.sync import run_sync
+from noetic_nb.tokens import Tokenizer, estimate_tokens
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["near_misses"]
+
+COLUMNS: Final = (
+    "origin",
+    "what",
+    "position",
+    "reason",
+    "rank",
+    "score",
+    "tokens",
+    "total",
+    "window",
+    "layer_tokens",
+    "top_k",
+    "min_score",
+    "text",
+)
+# Characters of a text that a row shows.
+SHOWN: Final = 200
+# A tokenizer may count a longer text shorter; so many tokens are tried beyond the sum.
+MOST_RAISED: Final = 64
+
+
+class _Miss(NamedTuple):
+    origin: str
+    what: str
+    position: int | None
+    reason: str
+    rank: int
+    score: float | None
+    tokens: int
+    total: int | None = None
+    window: int | None = None
+    layer_tokens: int | None = None
+    top_k: int | None = None
+    min_score: float | None = None
+    text: str = ""
+
+
+def near_misses(
+    run: Run, call: int | ModelCalled, *, layers: Iterable[MemoryLayer] | None = None, thread_id: str | None = None
+) -> pandas.DataFrame:
+    """List the items that a call was not sent, and the smallest budget or threshold that would have admitted each.
+
+    Parameters
+    ----------
+    run : Run
+        Of this library: with what the call was planned from.
+    call : int or ModelCalled
+        Its place among the agent's model calls, from 0, from the end where it is negative; or its event.
+    layers : iterable of MemoryLayer, optional
+        Whose memories are looked at; those of the agent by default, where it is in this process. They go along with the run as in
+        `noetic_nb.lab.replay`, with the states that were recorded.
+    thread_id : str, optional
+        Count the calls of this thread only.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a miss: ``origin`` (``history`` or ``layer:<id>``), ``what`` (``item``, or ``memory`` that a layer kept and did
+        not recall), ``position`` (in the log, or among what the layer offered), ``reason``, ``rank`` (1 is the next to be
+        admitted), ``score`` (to the query), ``tokens``, and what must be changed, missing where it can stay: ``total`` of the
+        budget, ``window`` in items, ``layer_tokens`` that the layer is given, its ``top_k`` and ``min_score``; all of a row
+        together. A row without any of these is admitted by no budget. ``text`` begins the text. ``attrs["not_asked"]`` names
+        layers whose memories cannot be looked at.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``UNKNOWN_CALL``; ``NOT_RECORDED`` where the call cannot be planned again; ``INVALID_RUN``.
+
+    References
+    ----------
+    .. [1] docs/behaviour/lab.md, "Near misses".
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> import noetic_nb as nn
+    >>> policy = nn.ProjectionPolicy(token_budget=70, response_reserve=0, overflow="truncate")
+    >>> config = nn.AgentConfig(name="desk", step=nn.react(model="scripted"), projection=policy)
+    >>> harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Noted."] * 2))
+    >>> run = nn.record(harness)
+    >>> for text in ("My order is A17-B.", "Thank you."):
+    ...     _ = asyncio.run(harness.execute(text, thread_id="t"))
+    >>> table = near_misses(run, -1)
+    >>> table[["origin", "reason", "rank", "text"]].values.tolist()
+    [['history', 'over_budget', 1, 'My order is A17-B.']]
+    >>> recorded_request(run, -1).replan(total=int(table.total[0])).sends(0)
+    True
+    """
+    import pandas
+
+    if not isinstance(run, Run):
+        raise NoeticConfigError(
+            "INVALID_RUN", "Near misses are looked for in a run.", given=run, hint="Use nn.record(harness)."
+        )
+    request = recorded_request(run, call, thread_id=thread_id)
+    rows = _items(request)
+    found, not_asked = _memories(run, request, layers)
+    rows += found
+    frame = pandas.DataFrame(rows, columns=COLUMNS)
+    whole = ("position", "rank", "tokens", "total", "window", "layer_tokens", "top_k")
+    frame = frame.astype(dict.fromkeys(whole, "Int64") | dict.fromkeys(("score", "min_score"), "float64"))
+    frame.attrs["not_asked"] = not_asked
+    return frame
+
+
+def _items(request: RecordedRequest) -> list[_Miss]:
+    """Return the items that were not sent: of each layer in its order, of the history from the newest."""
+    absent = [one for one in request.absent if one.reason != "forced"]
+    history = [one for one in absent if one.origin == "history"]
+    rank = {one.position: place for place, one in enumerate(reversed(history), 1)}
+    seen: dict[str, int] = {}
+    rows = []
+    for one in absent:
+        if one.origin == "history":
+            place = rank[one.position]
+        else:
+            place = seen[one.origin] = seen.get(one.origin, 0) + 1
+        least = request.least_budget(one)
+        # For an item of a layer the planner's smallest maximum is what the layer must be given.
+        changes = (None, None, None) if least is None else (least.total, least.window, least.maximum)
+        rows.append(
+            _Miss(
+                one.origin,
+                "item",
+                one.position,
+                one.reason,
+                place,
+                None,
+                one.tokens,
+                *changes,
+                text=redact_text(item_text(one.item))[:SHOWN],
+            )
+        )
+    return rows
+
+
+def _memories(
+    run: Run, request: RecordedRequest, layers: Iterable[MemoryLayer] | None
+) -> tuple[list[_Miss], tuple[str, ...]]:
+    config = run.made_by
+    if layers is None:
+        layers = config.memory if isinstance(config, AgentConfig) else ()
+    asked = [_fresh(layer) for layer in layers if layer.hooks.recall is not None]
+    view = request.view
+    assert view is not None  # its items have been planned again
+    if view.where.depth or not asked:
+        return [], tuple(share.layer_id for share in view.layers if view.where.depth or not asked)
+    found = run_sync(_considered(run, request, asked))
+    given = {share.layer_id: share.allocated for share in view.layers}
+    tokenizer = request.tokenizer or estimate_tokens
+    rows = [miss for one in found for miss in _missed(one, given.get(one.layer_id, math.inf), tokenizer)]
+    told = {one.layer_id for one in found}
+    return rows, tuple([layer.id for layer in asked if layer.id not in told])
+
+
+def _fresh(layer: MemoryLayer) -> MemoryLayer:
+    """Return a new layer with the same settings: the state of the agent's own layer is not touched."""
+    made = layer.made_by
+    return layer if made is None else made.make(*made.args, **made.named)
+
+
+async def _considered(run: Run, request: RecordedRequest, layers: Sequence[MemoryLayer]) -> list[Considered]:
+    """Let layers follow a run up to a call, and return the memories they choose from there."""
+    live = LayersAlong(layers, None, request.tokenizer or estimate_tokens)
+    index = RequestIndex()
+    states: dict[str, Any] = {}
+    # What a layer of this thread alone knows is of no other.
+    narrow = {layer.id for layer in layers if layer.scope in ("thread", "execution")}
+    where = request.where
+    for event in tuple(run.events)[: request.seq]:
+        index.take(event)
+        await live.take(event, index)
+        is_other = event.where.thread_id != where.thread_id
+        if isinstance(event, LayerStateChanged) and not (is_other and event.layer_id in narrow):
+            states[event.layer_id] = event.state
+    for layer in layers:
+        if layer.id in states:
+            live.stack.state.set(where.execution_id, layer.id, states[layer.id])
+    with considering() as found:
+        offered = await live.offer(where.execution_id, ItemLog(request.known or ()))
+    return [] if offered is None else found
+
+
+def _missed(one: Considered, allocated: float, tokenizer: Tokenizer) -> list[_Miss]:
+    """Return the memories that a layer did not recall, and the change that would have admitted each."""
+    least = -math.inf if one.min_score is None else one.min_score
+    most = len(one.hits) if one.top_k is None else one.top_k
+    floors = [_floor(hit, least) for hit in one.hits]
+    passing = [hit for hit, floor in zip(one.hits, floors, strict=True) if floor is None][:most]
+    shown: dict[Hashable, str] = {key: line for hit in passing for key, line in hit.lines}
+    room = allocated - _beside(one, allocated)
+    recalled = list(shown)[: len(fitting_lines(one.tag, list(shown.values()), room, tokenizer))]
+    seen: dict[Hashable, str] = {}
+    rows = []
+    for place, (hit, floor) in enumerate(zip(one.hits, floors, strict=True)):
+        lines, rank = seen, place + 1
+        if hit.ahead is not None:
+            lines, rank = {key: line for other in hit.ahead for key, line in other.lines}, len(hit.ahead) + 1
+        for key, line in hit.lines:
+            is_new = key not in seen
+            lines[key] = seen[key] = line
+            if not is_new or key in recalled:
+                continue
+            needed = _needed(one, list(lines.values()), allocated, tokenizer)
+            reason = "below_threshold" if floor is not None else "beyond_top_k" if rank > most else "over_allocation"
+            rows.append(
+                _Miss(
+                    f"layer:{one.layer_id}",
+                    "memory",
+                    None,
+                    reason,
+                    rank,
+                    hit.score,
+                    tokenizer(line),
+                    layer_tokens=needed,
+                    top_k=rank if rank > most else None,
+                    min_score=floor,
+                    text=redact_text(line)[:SHOWN],
+                )
+            )
+    return rows
+
+
+def _floor(hit: Hit, least: float) -> float | None:
+    """Return the threshold that lets a hit in, None where the one of its layer does."""
+    if hit.floor is not None:
+        return hit.floor
+    return hit.score if hit.score is not None and hit.score < least else None
+
+
+def _beside(one: Considered, allocated: float) -> int:
+    # What does not fit itself is not written.
+    return one.beside if one.beside - 1 <= allocated else 0
+
+
+def _needed(one: Considered, lines: Sequence[str], allocated: float, tokenizer: Tokenizer) -> int | None:
+    """Return the tokens that admit the last of some lines; None where the allocation is enough."""
+    block = tokenizer(tagged(one.tag, "\n".join(lines)))
+    for start in (block, block + one.beside):
+        if start <= allocated and start < block + one.beside:
+            continue
+        for tokens in range(start, start + MOST_RAISED):
+            if len(fitting_lines(one.tag, lines, tokens - _beside(one, tokens), tokenizer)) == len(lines):
+                return tokens if tokens > allocated else None
+    return None

@@ -1,0 +1,303 @@
+"""The calls of recorded runs at which rules are evaluated: tool calls before they ran, model calls with their response.
+
+The before is taken as it was: what a rule would have prevented still stands in the history of later calls. The history is
+that of the whole execution tree in the order of decision, as rules had it then.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from math import isnan, nan
+from typing import Any, Final
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import ChildStarted, ModelCalled, RequestPrepared, RunEvent, ToolCalled, TurnStarted, Where
+from noetic_nb.items import freeze
+from noetic_nb.items._origins import Provenance
+from noetic_nb.memory import ExecutionContext, PastCall
+from noetic_nb.memory._enforcement.call_history import PENDING
+from noetic_nb.memory._steering_decision import ALLOW
+from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, tool_call_params
+from noetic_nb.models._client import ModelResponse, Usage
+from noetic_nb.runs import Run
+from noetic_nb.runs._recorded_origins import RecordedOrigins
+from noetic_nb.steering._rules.rule import Point
+
+__all__ = ["RecordedCall", "calls_of", "tools_of"]
+
+# What an experiment is made on again and again: the calls of a thousand short runs take some 20 MB.
+MAX_KEPT_RUNS: Final = 4_096
+# Calls that never reached the rules: nobody knows the tool, or the arguments did not fit it.
+_NOT_EVALUATED: Final = frozenset({"unknown", "invalid_args"})
+# What rules read of a layer's state is empty: the recorded ledger is that of the rules in force then.
+_STATE: Final = {"ledger": (), "pendingAsync": ()}
+
+
+@dataclass(frozen=True, slots=True)
+class _RecordedClock:
+    """The clock as it stood at a recorded call."""
+
+    t_ms: float
+
+    def now_ms(self) -> float:
+        """Milliseconds of the run's clock."""
+        return self.t_ms
+
+    def monotonic_ms(self) -> float:
+        """Return the same: no time passes."""
+        return self.t_ms
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCall:
+    """Where in its run a call stands, and the parameters a rule gets."""
+
+    run_id: str
+    seq: int
+    t_ms: float
+    where: Where
+    point: Point
+    params: BeforeToolCallParams | AfterModelCallParams
+
+
+@dataclass(slots=True)
+class _Execution:
+    """The calls of one execution so far."""
+
+    resource_id: str | None
+    usage: Usage = field(default_factory=lambda: Usage(0, 0))
+    cost: float = 0.0
+    step: int = 0
+
+
+def calls_of(runs: Run | Iterable[Run]) -> tuple[RecordedCall, ...]:
+    """Return every call of some runs (recorded, loaded, still growing) at which rules are evaluated, in order.
+
+    Raises `NoeticConfigError` ``INVALID_RUN`` for what is no run.
+
+    Examples
+    --------
+    >>> from noetic_nb.lab import datasets
+    >>> found = calls_of(datasets.airline(1))
+    >>> found[0].point, found[-1].run_id
+    ('after_model_call', 'airline-3')
+    """
+    found: list[RecordedCall] = []
+    for run in [runs] if isinstance(runs, Run) else runs:
+        if not isinstance(run, Run):
+            raise NoeticConfigError(
+                "INVALID_RUN",
+                "Rules are tried on runs.",
+                given=run,
+                hint="Use nn.record(harness) or nn.load_run(path).",
+            )
+        found += _kept_calls(run)
+    return tuple(found)
+
+
+def tools_of(runs: Run | Iterable[Run], *, called: bool = True) -> dict[str, Any]:
+    """Return the tools that some runs offered, each with the JSON Schema of its arguments, and those that they only called.
+
+    The arguments of a tool that was only called are those that it was called with.
+
+    Examples
+    --------
+    >>> from noetic_nb.lab import datasets
+    >>> sorted(tools_of(datasets.airline(1))["get_user_details"]["properties"])
+    ['user_id']
+    """
+    offered: dict[str, Any] = {}
+    used: dict[str, Any] = {}
+    for run in [runs] if isinstance(runs, Run) else runs:
+        for event in run.select(RequestPrepared, ToolCalled):
+            if isinstance(event, RequestPrepared):
+                offered |= {tool.name: tool.parameters for tool in event.tools}
+            elif called and event.status != "unknown":
+                known = used.setdefault(event.name, {"properties": {}})
+                known["properties"] |= {key: {} for key in event.args or ()}
+    return used | offered
+
+
+# By the id of a run that still lives: its size and last event when they were read, and its calls.
+_kept: dict[int, tuple[weakref.ref[Run], int, RunEvent | None, tuple[RecordedCall, ...]]] = {}
+
+
+def _kept_calls(run: Run) -> tuple[RecordedCall, ...]:
+    """Return the calls of a run, which are read again where it has grown."""
+    events = run.events
+    size, last = len(events), events[-1] if len(events) else None
+    kept = _kept.get(id(run))
+    if kept is not None and kept[0]() is run and kept[1] == size and kept[2] is last:
+        return kept[3]
+    calls = tuple(_of_run(run))
+    if len(_kept) >= MAX_KEPT_RUNS:
+        _kept.pop(next(iter(_kept)), None)
+    _kept[id(run)] = (weakref.ref(run, partial(_forget, id(run))), size, last, calls)
+    return calls
+
+
+def _forget(number: int, ended: weakref.ref[Run]) -> None:
+    # Another run may have the number by now.
+    if number in _kept and _kept[number][0] is ended:
+        del _kept[number]
+
+
+@dataclass(slots=True)
+class _Tree:
+    """The calls of one execution tree.
+
+    Their order is known once all are: a call ends, and is recorded, after others that were decided on later.
+    """
+
+    calls: list[tuple[int, ToolCalled]] = field(default_factory=list)
+    """By place, with where in the run each ended."""
+    past: tuple[PastCall, ...] = ()
+    index: dict[int, int] = field(default_factory=dict)
+    in_turn: bool = True
+    """Whether the calls ended in the order in which they were decided on, as nearly always."""
+
+    def order(self) -> None:
+        """Put the calls in the order of decision; those of runs that know nothing of it stay in the order of their ends."""
+        if all(event.place is not None for _, event in self.calls):
+            self.calls.sort(key=lambda call: call[1].place or 0)
+        self.past = tuple(
+            [PastCall(e.name, e.args or {}, e.call_id, e.status, e.output, e.where.execution_id) for _, e in self.calls]
+        )
+        self.index = {seq: at for at, (seq, _) in enumerate(self.calls)}
+        self.in_turn = all(a[0] < b[0] for a, b in itertools.pairwise(self.calls))
+
+    def before(self, seq: int, event: ToolCalled) -> tuple[PastCall, ...]:
+        """Return the calls before one, as they stood when its decision began."""
+        past = self.past[: self.index[seq]]
+        if not event.behind:
+            return past
+        return tuple(
+            [
+                _open(call) if made.place in event.behind else call
+                for call, (_, made) in zip(past, self.calls, strict=False)
+            ]
+        )
+
+    def at(self, seq: int, t_ms: float) -> tuple[PastCall, ...]:
+        """Return the calls up to a moment; one that ended later and had begun by then is still open."""
+        if self.in_turn:
+            # The first that had not begun ends it: those behind it began later still.
+            first = last = bisect_left(self.calls, seq, key=_end)
+            while last < len(self.calls) and _began(self.calls[last][1]) < t_ms:
+                last += 1
+            return (*self.past[:first], *map(_open, self.past[first:last]))
+        return tuple(
+            [
+                call if end < seq else _open(call)
+                for call, (end, event) in zip(self.past, self.calls, strict=True)
+                if end < seq or _began(event) < t_ms
+            ]
+        )
+
+
+def _end(call: tuple[int, ToolCalled]) -> int:
+    return call[0]
+
+
+def _began(event: ToolCalled) -> float:
+    return event.t_ms - (event.duration_ms or 0.0)
+
+
+def _open(call: PastCall) -> PastCall:
+    return call._replace(status=PENDING, output=None)
+
+
+def _trees(events: Sequence[RunEvent]) -> Callable[[Where], _Tree]:
+    """Collect the calls of each execution tree; returns where to find that of an execution."""
+    parents = {event.where.execution_id: event.parent_id for event in events if isinstance(event, ChildStarted)}
+    trees: dict[tuple[str, str], _Tree] = {}
+
+    def tree_of(where: Where) -> _Tree:
+        root, seen = where.execution_id, set[str]()
+        while root in parents and root not in seen:
+            seen.add(root)
+            root = parents[root]
+        return trees.setdefault((where.thread_id, root), _Tree())
+
+    for seq, event in enumerate(events):
+        if isinstance(event, ToolCalled):
+            tree_of(event.where).calls.append((seq, event))
+    for tree in trees.values():
+        tree.order()
+    return tree_of
+
+
+def _of_run(run: Run) -> Iterator[RecordedCall]:
+    executions: dict[tuple[str, str], _Execution] = {}
+    resources: dict[tuple[str, int], str | None] = {}
+    # A copy: a run may grow while it is read.
+    events = tuple(run.events)
+    tree_of = _trees(events)
+    origins = RecordedOrigins(events, run.meta)
+    ran_here = run.meta.get("config") is not None
+    for seq, event in enumerate(events):
+        if isinstance(event, TurnStarted):
+            resources[event.where.thread_id, event.where.turn] = event.resource_id
+        if not isinstance(event, ToolCalled | ModelCalled):
+            continue
+        where = event.where
+        key = (where.thread_id, where.execution_id)
+        before = executions.get(key)
+        if before is None:
+            before = executions[key] = _Execution(resources.get((where.thread_id, where.turn)))
+        if isinstance(event, ToolCalled):
+            if event.status not in _NOT_EVALUATED:
+                params = _call(
+                    event, before, tree_of(where).before(seq, event), partial(origins.at, where, seq, event.name)
+                )
+                yield RecordedCall(run.run_id, seq, event.t_ms, where, "before_tool_call", params)
+            continue
+        # Before the response is judged: live, its own cost is counted as well.
+        before.usage = before.usage + Usage(event.input_tokens, event.output_tokens, event.cached_tokens)
+        if event.cost is not None:
+            before.cost = event.cost + (0.0 if isnan(before.cost) else before.cost)
+        elif event.status == "ok" and not before.cost and not ran_here:
+            # Not a number: a rule that compares it with a limit holds neither way, and does not fail. In a harness rules
+            # get the sum of the known prices, so they get that again.
+            before.cost = nan
+        before.step = event.step
+        if event.purpose == "agent" and event.status == "ok":
+            answer = _response(event, before, tree_of(where).at(seq, event.t_ms))
+            yield RecordedCall(run.run_id, seq, event.t_ms, where, "after_model_call", answer)
+
+
+def _context(where: Where, t_ms: float, before: _Execution) -> ExecutionContext:
+    return ExecutionContext(
+        execution_id=where.execution_id,
+        thread_id=where.thread_id,
+        resource_id=before.resource_id,
+        depth=where.depth,
+        step_number=before.step,
+        token_usage=before.usage,
+        cost=before.cost,
+        turn=where.turn,
+        clock=_RecordedClock(t_ms),
+    )
+
+
+def _call(
+    event: ToolCalled, before: _Execution, history: tuple[PastCall, ...], provenance: Callable[[], Provenance]
+) -> BeforeToolCallParams:
+    args: Any = freeze({}) if event.args is None else event.args
+    ctx = _context(event.where, event.t_ms, before)
+    depth = event.where.depth
+    return tool_call_params(
+        event.name, args, ctx, _STATE, event.call_id, history, depth, ALLOW, event.raw_args, provenance, None
+    )
+
+
+def _response(event: ModelCalled, before: _Execution, history: tuple[PastCall, ...]) -> AfterModelCallParams:
+    usage = Usage(event.input_tokens, event.output_tokens, event.cached_tokens)
+    ctx = _context(event.where, event.t_ms, before)
+    response = ModelResponse(event.items, usage, event.cost, finish_reason=event.finish_reason)
+    return AfterModelCallParams(response, ctx, _STATE, history)

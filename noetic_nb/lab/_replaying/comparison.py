@@ -1,0 +1,366 @@
+"""Two runs side by side, turn by turn; two lists of runs, or two evaluations, in pairs."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, overload
+
+from noetic_nb._core.cards import Card, Table, with_card
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import SteeringDecided, ToolCalled, ViewAssembled, Where
+from noetic_nb.items import item_text, thaw
+from noetic_nb.items._json_text import compact_json
+from noetic_nb.lab._replaying.paired_runs import PairedComparison, compare_evaluations, compare_paired
+from noetic_nb.lab._replaying.replay_summary import drops_of, sent_tokens, tokens_of
+from noetic_nb.lab._rule_scores.evaluation import Evaluation
+from noetic_nb.redact import Redaction, redact, redact_text
+from noetic_nb.runs import Run
+from noetic_nb.runs._plain_text import plain_line
+from noetic_nb.runs._requests.recorded_requests import RequestIndex
+from noetic_nb.runs._requests.sent_request import RecordedRequest
+from noetic_nb.runs._turns import TurnSummary
+from noetic_nb.steering import RuleBook
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["Comparison", "compare", "turn_pairs", "turn_rows"]
+
+T = TypeVar("T")
+
+# As much as anyone reads of it as text; the frame has all of it.
+_MOST_LINES: Final = 20
+_MOST_TEXT: Final = 80
+# Turns that say the same are found by trying every pair of them; beyond so many, which is seconds, order decides.
+_MOST_ALIKE: Final = 1_000_000
+# Texts that are looked at together: where one of them has a sign of a secret, each is looked at by itself.
+_AT_ONCE: Final = 500
+_COLUMNS: Final = ("turn", "what", "a", "b")
+
+
+@with_card(shown="as HTML")
+@dataclass(frozen=True)
+class Comparison:
+    """Two runs side by side.
+
+    Attributes
+    ----------
+    a, b : Run
+        The runs.
+    rows : tuple of (int, str, object, object)
+        Number of the pair of turns, what is compared, and both sides; None where one has no such thing.
+    """
+
+    a: Run
+    b: Run
+    rows: tuple[tuple[int, str, Any, Any], ...] = field(repr=False)
+
+    @property
+    def differences(self) -> tuple[tuple[int, str, Any, Any], ...]:
+        """The rows in which the runs are not the same."""
+        return tuple([row for row in self.rows if row[2] != row[3]])
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return one row for each thing that is compared: ``turn, what, a, b``."""
+        import pandas
+
+        columns = list(zip(*self.rows, strict=True)) or [()] * len(_COLUMNS)
+        data = {
+            name: pandas.Series(list(values), dtype="int64" if name == "turn" else "object")
+            for name, values in zip(_COLUMNS, columns, strict=True)
+        }
+        return pandas.DataFrame(data)
+
+    def _title(self) -> str:
+        count = len(self.differences)
+        what = "no difference" if not count else "1 difference" if count == 1 else f"{count} differences"
+        return f"{plain_line(self.a.run_id)} and {plain_line(self.b.run_id)}: {what} in {len(self.rows)} rows"
+
+    def __repr__(self) -> str:
+        lines = [f"Comparison of {self._title()}"]
+        for turn, what, a, b in self.differences[:_MOST_LINES]:
+            lines.append(f"  {turn:>3}  {what:<10}  {_cell(a)}  |  {_cell(b)}")
+        if len(self.differences) > _MOST_LINES:
+            lines.append(f"  … {len(self.differences) - _MOST_LINES} more")
+        return "\n".join(lines)
+
+    def _card(self) -> Card:
+        # As text: what is compared may be anything, and 1 beside "one" is read as what it is.
+        rows = ((turn, what, _cell(a), _cell(b)) for turn, what, a, b in self.differences)
+        return Card("Comparison", facts=[("", self._title())], table=Table(_COLUMNS, rows, len(self.differences), ""))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return plain_line(f"{value:,.6g}" if isinstance(value, float) else value, _MOST_TEXT)
+
+
+@overload
+def compare(a: Run, b: Run) -> Comparison: ...
+@overload
+def compare(a: Evaluation, b: Evaluation, *, samples: int = 1_000, seed: int = 0) -> PairedComparison: ...
+@overload
+def compare(
+    a: Iterable[Run],
+    b: Iterable[Run],
+    *,
+    metrics: Mapping[str, Callable[[Run], Any]] | None = None,
+    samples: int = 1_000,
+    seed: int = 0,
+) -> PairedComparison: ...
+def compare(
+    a: Any,
+    b: Any,
+    *,
+    metrics: Mapping[str, Callable[[Run], Any]] | None = None,
+    samples: int = 1_000,
+    seed: int = 0,
+) -> Comparison | PairedComparison:
+    """Compare two runs turn by turn, two lists of runs in pairs, or what two rule books do to recorded runs.
+
+    Threads belong together by their names, the rest by their order; turns by what the user wrote, and where that differs by
+    their order. Secrets are replaced before anything is compared, so that a run and its file do not differ by them.
+
+    Parameters
+    ----------
+    a, b : Run, iterable of Run, or Evaluation
+        Any runs: recorded, loaded, imported, replayed; or what `lab.evaluate` returned for two rule books.
+    metrics : mapping of str to callable, optional
+        For lists: functions of a run that return a number, or None where it is not known.
+    samples : int
+        For lists: how often tasks are drawn for the intervals.
+    seed : int
+        Of the drawing.
+
+    Returns
+    -------
+    Comparison or PairedComparison
+        ``.to_frame()`` has ``turn, what, a, b``, or ``metric, a, b, difference, low, high, n``.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_RUN`` for what is no run, ``UNPAIRED_RUNS`` for lists that do not fit together, ``INVALID_METRIC``.
+
+    References
+    ----------
+    .. [1] docs/behaviour/lab.md, "Comparison".
+
+    Examples
+    --------
+    >>> one = Run.from_messages([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello."}])
+    >>> other = Run.from_messages([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Good day."}])
+    >>> [row for row in compare(one, other).differences if row[1] == "reply"]
+    [(1, 'reply', 'Hello.', 'Good day.')]
+    """
+    if isinstance(a, Evaluation) and isinstance(b, Evaluation):
+        if metrics is not None:
+            raise _no_metrics(metrics)
+        return compare_evaluations(a, b, samples=samples, seed=seed)
+    for side in (a, b):
+        if isinstance(side, RuleBook):
+            hint = "Write compare(lab.evaluate(a, runs), lab.evaluate(b, runs))."
+            raise NoeticConfigError("INVALID_RUN", "Rule books differ in what they do to runs.", given=side, hint=hint)
+    if not any(isinstance(side, Run | Evaluation) for side in (a, b)):
+        return compare_paired(a, b, metrics=metrics, samples=samples, seed=seed)
+    for run in (a, b):
+        if not isinstance(run, Run):
+            raise NoeticConfigError(
+                "INVALID_RUN",
+                "Two runs are compared, two lists of runs, or two evaluations.",
+                given=run,
+                hint="Use nn.record(harness), nn.load_run(path) or nn.import_run(path).",
+            )
+    if metrics is not None:
+        raise _no_metrics(metrics)
+    return Comparison(a, b, tuple(_rows(a, b)))
+
+
+def _no_metrics(given: object) -> NoeticConfigError:
+    hint = "Pass compare([a], [b], metrics=...)."
+    return NoeticConfigError("INVALID_METRIC", "Metrics are for lists of runs.", given=given, hint=hint)
+
+
+def _rows(a: Run, b: Run) -> Iterator[tuple[int, str, Any, Any]]:
+    requests = _requests(a), _requests(b)
+    for number, sides in enumerate(turn_pairs(a.turns, b.turns), 1):
+        for what, one, other in turn_rows(sides, requests):
+            yield number, what, one, other
+
+
+def turn_rows(
+    sides: tuple[TurnSummary | None, TurnSummary | None],
+    requests: tuple[Mapping[int, RecordedRequest], Mapping[int, RecordedRequest]],
+) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the compared values of a pair of turns, with both sides.
+
+    `requests` are those of both runs, by the ``id`` of their view.
+    """
+    yield "prompt", *_both(sides, lambda turn: redact_text(turn.query))
+    for what, parts in (
+        ("request", [_sent(turn, known) for turn, known in zip(sides, requests, strict=True)]),
+        ("decision", [_decisions(turn) for turn in sides]),
+        ("tool call", [_calls(turn) for turn in sides]),
+        ("tool result", [_results(turn) for turn in sides]),
+        ("regulator", [_regulated(turn) for turn in sides]),
+    ):
+        for one, other in _aligned(parts[0], parts[1]):
+            yield what, one, other
+    for name, number_of in _NUMBERS.items():
+        yield name, *_both(sides, number_of)
+    yield "reply", *_both(sides, lambda turn: redact_text(turn.text))
+    yield "outcome", *_both(sides, lambda turn: turn.outcome)
+
+
+def _both(sides: tuple[TurnSummary | None, TurnSummary | None], read: Callable[[TurnSummary], Any]) -> tuple[Any, Any]:
+    left, right = sides
+    return None if left is None else read(left), None if right is None else read(right)
+
+
+_NUMBERS: Final[Mapping[str, Callable[[TurnSummary], Any]]] = {
+    "tokens": tokens_of,
+    "sent tokens": lambda turn: sum([sent_tokens(view) for view in turn.views]) if turn.views else None,
+    "drops": lambda turn: sum([drops_of(view) for view in turn.views]) if turn.views else None,
+    "cost": lambda turn: turn.cost,
+    "model calls": lambda turn: len(turn.model_calls),
+}
+
+
+class TurnLike(Protocol):
+    """As much of a turn as it takes to find its counterpart."""
+
+    @property
+    def where(self) -> Where:
+        """Where it happened."""
+        ...
+
+    @property
+    def query(self) -> str:
+        """The text of the user."""
+        ...
+
+
+Turn = TypeVar("Turn", bound=TurnLike)
+
+
+def turn_pairs(a: Iterable[Turn], b: Iterable[Turn]) -> Iterator[tuple[Turn | None, Turn | None]]:
+    """Yield the turns that belong together, thread after thread; None where one side has no counterpart."""
+    threads: list[dict[str, list[Turn]]] = [{}, {}]
+    for place, turns in enumerate((a, b)):
+        for turn in turns:
+            threads[place].setdefault(turn.where.thread_id, []).append(turn)
+    shown = _shown_queries([turn for by_thread in threads for turns in by_thread.values() for turn in turns])
+    left, right = threads
+    waiting = iter([name for name in right if name not in left])
+    pairs = [(name, name if name in right else next(waiting, None)) for name in left]
+    for one, other in (*pairs, *[(None, name) for name in waiting]):
+        mine = left.get(one, []) if one is not None else []
+        others = right.get(other, []) if other is not None else []
+        yield from _aligned(mine, others, key=lambda turn: shown[id(turn)])
+
+
+def _shown_queries(turns: Sequence[TurnLike]) -> dict[int, str]:
+    """Return the user's texts without secrets, by the ``id`` of the turn; most hold no sign of a secret."""
+    shown: dict[int, str] = {}
+    for start in range(0, len(turns), _AT_ONCE):
+        some = turns[start : start + _AT_ONCE]
+        are_plain = Redaction().are_plain([turn.query for turn in some])
+        shown.update({id(turn): turn.query if are_plain else redact_text(turn.query) for turn in some})
+    return shown
+
+
+def _aligned(
+    a: Sequence[T],
+    b: Sequence[T],
+    *,
+    key: Callable[[Any], Hashable] = lambda each: each,
+) -> Iterator[tuple[T | None, T | None]]:
+    """Pair equal turns, in order; turns between pairs are matched by their order."""
+    old, new = [key(one) for one in a], [key(one) for one in b]
+    start = _alike(old, new)
+    stop = _alike(old[start:][::-1], new[start:][::-1])
+    yield from zip(a[:start], b[:start], strict=True)
+    left, right = old[start : len(old) - stop], new[start : len(new) - stop]
+    counts = Counter(right)
+    if sum([counts[name] for name in left]) > _MOST_ALIKE:
+        codes = [("replace", 0, len(left), 0, len(right))]
+    else:
+        codes = list(difflib.SequenceMatcher(None, left, right, autojunk=False).get_opcodes())
+    for _, begin, end, first, last in codes:
+        for at in range(max(end - begin, last - first)):
+            one = a[start + begin + at] if begin + at < end else None
+            yield one, b[start + first + at] if first + at < last else None
+    yield from zip(a[len(old) - stop :], b[len(new) - stop :], strict=True)
+
+
+def _alike(a: Sequence[Any], b: Sequence[Any]) -> int:
+    return next((at for at, (one, other) in enumerate(zip(a, b, strict=False)) if one != other), min(len(a), len(b)))
+
+
+def _requests(run: Run) -> dict[int, RecordedRequest]:
+    """Return the requests of a run by the identity of their views."""
+    index = RequestIndex()
+    for event in run.events:
+        index.take(event)
+    return {id(request.view): request for request in index.requests if request.view is not None}
+
+
+def _sent(turn: TurnSummary | None, known: Mapping[int, RecordedRequest]) -> list[str]:
+    return [] if turn is None else [_request(view, known.get(id(view))) for view in turn.views]
+
+
+def _request(view: ViewAssembled, request: RecordedRequest | None) -> str:
+    text = f"{view.history_items + len(view.layer_items)} items, {sent_tokens(view)} tokens"
+    if request is None:
+        return text
+    # Contents without ids, which differ between any two runs.
+    contents = [redact_text(request.instructions or "")]
+    for sent in request.items:
+        item = sent.item
+        contents.append(
+            "?" if item is None else "\0".join([item["type"], str(item.get("role")), redact_text(item_text(item))])
+        )
+    return f"{text}, {hashlib.sha256(repr(contents).encode()).hexdigest()[:8]}"
+
+
+def _decisions(turn: TurnSummary | None) -> list[str]:
+    return [] if turn is None else [_decision(event) for event in turn.steering]
+
+
+def _decision(event: SteeringDecided) -> str:
+    about = "response" if event.tool_name is None else event.tool_name
+    rules = f" by {', '.join(event.rule_ids)}" if event.rule_ids else ""
+    return f"{event.action} {about}{rules}"
+
+
+def _calls(turn: TurnSummary | None) -> list[str]:
+    return [] if turn is None else [_call(event) for event in turn.tool_calls]
+
+
+def _call(event: ToolCalled) -> str:
+    given = redact(thaw(event.args or {}))
+    try:
+        args = compact_json(given)
+    except ValueError:  # a number that JSON lacks
+        args = repr(given)
+    return f"{event.name}({args}) {event.status}"
+
+
+def _results(turn: TurnSummary | None) -> list[str]:
+    return [] if turn is None else [redact_text(event.output) for event in turn.tool_calls]
+
+
+def _regulated(turn: TurnSummary | None) -> list[str]:
+    if turn is None:
+        return []
+    found = []
+    for event in turn.decisions:
+        reason = event.decision.get("reason")
+        kind = reason.get("kind") if isinstance(reason, Mapping) else None
+        found.append(f"{event.at}: {event.decision.get('kind')}{'' if kind is None else f' ({kind})'}")
+    return found

@@ -1,0 +1,312 @@
+"""The agent of a run with some parts exchanged, run on its tape."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from noetic_nb._core.arguments import closest
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.events import ItemsAppended, ModelCalled, QualityGiven, RegulatorSaw, TurnStarted
+from noetic_nb.ids import SYSTEM_IDS
+from noetic_nb.items import thaw
+from noetic_nb.lab._replaying.rebuilt_agent import rebuilt_agent
+from noetic_nb.lab._replaying.recorded_tape import is_native
+from noetic_nb.lab._replaying.rules_in_force import recorded_rules
+from noetic_nb.lab._replaying.tape_answers import Tape
+from noetic_nb.lab._rule_trial import as_snapshot
+from noetic_nb.layers import regulation
+from noetic_nb.layers._regulator_layer import regulator_of
+from noetic_nb.memory import MemoryLayer, ProjectionPolicy
+from noetic_nb.regulator import Regulator
+from noetic_nb.runs import Run, record
+from noetic_nb.runs._requests.recorded_counter import recorded_counter
+from noetic_nb.runtime import AgentConfig, AgentHarness
+from noetic_nb.steering import RuleBook, steering
+from noetic_nb.steering._layer import policy_of, rulebook_of
+from noetic_nb.steps import LLMStep, Step, Tool, ToolStep
+from noetic_nb.steps._function_tools import as_tools
+from noetic_nb.steps._traverse import rebuilt
+from noetic_nb.sync import awaited
+
+__all__ = ["RecordedAgent", "agent_of", "tools_by_name"]
+
+
+def agent_of(
+    run: Run, tools: Mapping[str, Tool], *, rules: Any = None, layers: Sequence[Any] | None = None
+) -> AgentConfig:
+    """Return the configuration of the agent that a run is of: as it is in this process, or made again from the run.
+
+    `rules` and `layers` take the place of recorded ones, which are not needed then.
+    """
+    if not is_native(run):
+        raise NoeticConfigError(
+            "OPEN_LOOP_ONLY",
+            "This run was made by another system: what it was sent, and why, is not in it, so that nobody can go on with it.",
+            given=run.meta.get("source"),
+            hint='Use mode="open".',
+        )
+    config = run.made_by
+    if isinstance(config, AgentConfig):
+        return config
+    return rebuilt_agent(run, tools, rules=rules, layers=layers)
+
+
+def tools_by_name(tools: Iterable[Any] | None) -> dict[str, Tool]:
+    """Return tools, or functions as tools, by their names."""
+    return {} if tools is None else {tool.name: tool for tool in _listed(tuple(tools))}
+
+
+def _listed(tools: object) -> tuple[Tool, ...]:
+    found: Any = as_tools(tools)
+    return found or ()
+
+
+class _Clock:
+    """The clock of the run: it shows the time of the event being replayed."""
+
+    def __init__(self) -> None:
+        self.t_ms = 0.0
+
+    def now_ms(self) -> float:
+        return self.t_ms
+
+    def monotonic_ms(self) -> float:
+        return self.t_ms
+
+
+# Where items come from that the runtime makes; an answer is also what a child handed back.
+_MADE_HERE: Final = frozenset({"tool", "guidance", "step", "model"})
+
+
+class _Ids:
+    """Ids of the run while there are any: they are sent as well, and count as tokens."""
+
+    def __init__(self, run: Run) -> None:
+        # What the user wrote is given again with its ids, and answers of the tape have theirs.
+        answered = {item.get("id") for event in run.select(ModelCalled) for item in event.items}
+        made = [
+            item["id"]
+            for event in run.select(ItemsAppended)
+            if event.origin in _MADE_HERE or (event.origin == "user" and event.where.depth)
+            for item in event.items
+            if "id" in item and item["id"] not in answered
+        ]
+        self._known = {"item": list(dict.fromkeys(made))}
+
+    def new(self, kind: str) -> str:
+        known = self._known.get(kind)
+        return known.pop(0) if known else SYSTEM_IDS.new(kind)
+
+
+class RecordedAgent:
+    """The agent of a run with some parts exchanged."""
+
+    def __init__(self, run: Run, config: AgentConfig, tape: Tape) -> None:
+        self.run, self.config, self.tape = run, config, tape
+        self.memory: list[MemoryLayer] = list(config.memory)
+        self.projection = config.projection
+        self.book: RuleBook | None = None
+        self.next_rules: Any = None
+
+    def lay(self, layers: Sequence[Any] | None, rules: Any, regulator: Regulator | None) -> None:
+        """Exchange layers: those named, rules, the regulator."""
+        known = {layer.id: layer for layer in self.config.memory}
+        own = {layer.id for layer in self.config.memory if rulebook_of(layer) is not None or _is_regulation(layer)}
+        if layers is not None:
+            for name in layers:
+                if isinstance(name, str) and name not in known:
+                    raise NoeticConfigError(
+                        "UNKNOWN_LAYER_REFERENCE",
+                        "The agent has no such layer.",
+                        given=name,
+                        hint=f"{closest(name, known)} It has {', '.join(map(repr, known)) or 'none'}.".strip(),
+                    )
+            chosen = [known[layer] if isinstance(layer, str) else layer for layer in layers]
+            ids = {layer.id for layer in chosen}
+            self.memory = [*chosen, *[known[layer_id] for layer_id in known if layer_id in own and layer_id not in ids]]
+        self._lay_rules(rules)
+        self._lay_regulator(regulator)
+
+    def _lay_rules(self, rules: Any) -> None:
+        found = recorded_rules(self.run)
+        before = next((at for at, layer in enumerate(self.memory) if rulebook_of(layer) is not None), None)
+        if before is None:
+            if rules is not None:
+                self.memory.append(steering(self._book(as_snapshot(rules))))
+            return
+        layer = self.memory[before]
+        if layer not in self.config.memory and rules is None:
+            self.book = rulebook_of(layer)
+            return
+        first = found.at(0) if found is not None else None
+        current = rulebook_of(layer)
+        assert current is not None
+        snapshot = as_snapshot(rules) if rules is not None else first or current.snapshot
+        policy = policy_of(layer)
+        assert policy is not None
+        self.memory[before] = steering(
+            self._book(snapshot),
+            scope=layer.scope,
+            on_error=policy.on_error,
+            on_unparseable=policy.on_unparseable,
+            max_retries=policy.max_retries,
+            timeouts=layer.timeouts,
+            late_verdicts=policy.late_verdicts,
+        )
+
+    def _book(self, rules: Iterable[Any]) -> RuleBook:
+        self.book = RuleBook(rules)
+        return self.book
+
+    def _lay_regulator(self, regulator: Regulator | None) -> None:
+        grades = [event.quality for event in self.run.select(QualityGiven) if event.source == "grader"]
+        grader = (lambda reply: grades.pop(0) if grades else None) if grades else None
+        before = next((at for at, layer in enumerate(self.memory) if _is_regulation(layer)), None)
+        if before is None:
+            if regulator is not None:
+                self.memory.append(regulation(regulator, grader=grader))
+            return
+        # Its layer has what it learned in the recorded run; the replay begins where that began.
+        layer = self.memory[before]
+        template = regulator or regulator_of(layer)
+        if template is not None:
+            self.memory[before] = regulation(template, grader=grader, id=layer.id, slot=layer.slot)
+
+    def switch_rules(self, rules: Any) -> None:
+        """Let other rules be in force from the forked call on."""
+        self.next_rules = as_snapshot(rules)
+        if self.book is None:
+            self.memory.append(steering(self._book(())))
+
+    def plan(self, budgets: Mapping[str, Any], policy: Mapping[str, Any]) -> None:
+        """Exchange budgets and the projection."""
+        pairs = {
+            layer_id: {"min": given[0], "max": given[1]} if isinstance(given, tuple | list) else given
+            for layer_id, given in budgets.items()
+        }
+        self.memory = [replace(layer, budget=pairs[layer.id]) if layer.id in pairs else layer for layer in self.memory]
+        if policy:
+            self.projection = ProjectionPolicy(**{**self.projection.model_dump(), **policy})
+
+    def _taped(self) -> AgentConfig:
+        tape = self.tape
+
+        def change(step: Step) -> dict[str, Any]:
+            match step:
+                case LLMStep(tools=tuple() as tools):
+                    return {"tools": tuple([tape.taped(tool) for tool in tools])}
+                case LLMStep(tools=chosen) if callable(chosen):
+
+                    async def choose(*args: Any) -> Any:
+                        found = await awaited(chosen(*args))
+                        return [tape.taped(tool) for tool in _listed(found)]
+
+                    return {"tools": choose}
+                case ToolStep():
+                    return {"tool": tape.taped(step.tool)}
+                case _:
+                    return {}
+
+        config = self.config
+        return config.model_copy(
+            update={
+                "step": None if config.step is None else rebuilt(config.step, change),
+                "tools": tuple([tape.taped(tool) for tool in config.tools]),
+                "memory": tuple(self.memory),
+                "projection": self.projection,
+            }
+        )
+
+    async def live(self, events: Sequence[Any], edited: tuple[int, str] | None = None) -> Run:
+        """Run the turns that begin in some events; `edited` is the place of one, and the text of its message instead."""
+        clock = _Clock()
+        counted = self.tape.tokenizer
+        if counted is None and self.config.tokenizer is None:
+            counted = recorded_counter(self.run.events)
+        harness = AgentHarness(
+            self._taped(),
+            model=_Switching(self, clock),
+            clock=clock,
+            ids=_Ids(self.run),
+            tokenizer=counted,
+            approve=self.tape.approve,
+        )
+        again = record(harness, run=Run(f"{self.run.run_id}-replay", meta={**self.run.meta, "source": "replay"}))
+        for place, event in enumerate(events):
+            if self.tape.stopped is not None:
+                break
+            clock.t_ms = max(clock.t_ms, event.t_ms)
+            thread_id = event.where.thread_id
+            with contextlib.suppress(NoeticError):  # a turn that failed is in the run
+                match event:
+                    case ItemsAppended(origin="seed"):
+                        harness.append(thread_id, [thaw(item) for item in event.items])
+                    case TurnStarted():
+                        self.tape.begin_turn(thread_id, event.where.turn)
+                        items = _message(self.run.events, event)
+                        if edited is not None and place == edited[0]:
+                            items = _with_text(items, edited[1])
+                        await harness.execute(items, thread_id=thread_id, resource_id=event.resource_id)
+                    case QualityGiven(source=source) if source != "grader":
+                        await harness.feedback(thread_id, quality=event.quality, source=source)
+                    case RegulatorSaw(event={"kind": "user_correction", "text": str() as said}):
+                        await harness.correct(thread_id, said)
+                    case _:
+                        continue
+        again.stop_recording()
+        for thread_id, waiting in self.tape.left().items():
+            if self.tape.until is None and self.tape.stopped is None:
+                self.tape.diverged.setdefault(thread_id, f"the run ended before call {waiting}")
+        return again
+
+
+def _is_regulation(layer: MemoryLayer) -> bool:
+    return regulator_of(layer) is not None
+
+
+def _message(events: Sequence[Any], started: TurnStarted) -> list[dict[str, Any]]:
+    """Return the user's message that began a turn."""
+    found: list[dict[str, Any]] = []
+    for event in events:
+        if not isinstance(event, ItemsAppended):
+            continue
+        if event.where.thread_id != started.where.thread_id or event.where.depth:
+            continue
+        for at, item in enumerate(event.items, event.start):
+            if started.start <= at < started.stop:
+                found.append(thaw(item))
+    return found or [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": started.query}]}]
+
+
+def _with_text(items: list[dict[str, Any]], text: str) -> list[dict[str, Any]]:
+    for at in range(len(items) - 1, -1, -1):
+        if items[at].get("role") == "user":
+            content = [{"type": "input_text", "text": text}]
+            return [*items[:at], {**items[at], "content": content}, *items[at + 1 :]]
+    raise NoeticConfigError(
+        "INVALID_EDIT",
+        "The turn of this call has no message of the user.",
+        given=text,
+        hint="Pass a function of items.",
+    )
+
+
+class _Switching:
+    """The tape as a model client, which lets other rules be in force once the forked call is reached."""
+
+    def __init__(self, agent: RecordedAgent, clock: _Clock) -> None:
+        self._agent, self._clock = agent, clock
+
+    async def complete(self, request: Any) -> Any:
+        agent = self._agent
+        rules = agent.next_rules
+        if rules is not None and agent.book is not None and agent.tape.reaches(request.thread_id):
+            agent.next_rules = None
+            for rule in tuple(agent.book):
+                agent.book.remove(rule.id)
+            for rule in rules:
+                agent.book.put(rule)
+        return await agent.tape.complete(request)

@@ -1,0 +1,217 @@
+"""The recorded answers of models and results of tools, given again until the run differs from the recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextvars import copy_context
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from noetic_nb._core.worker_threads import ON_THE_SPOT, leaves_loop
+from noetic_nb.errors import NoeticError
+from noetic_nb.events import ModelCalled, SteeringDecided, ToolCalled
+from noetic_nb.items import Item, item_text, thaw
+from noetic_nb.items._json_form import json_form
+from noetic_nb.items._json_text import compact_json
+from noetic_nb.models._client import ModelRequest, ModelResponse, TokenLogprob, Usage
+from noetic_nb.runs import Run
+from noetic_nb.runs._requests.recorded_requests import RequestIndex
+from noetic_nb.runs._requests.sent_request import RecordedRequest
+from noetic_nb.runtime._execution.approval import RESPONSE
+from noetic_nb.steps import Tool
+from noetic_nb.sync import awaited
+from noetic_nb.tokens import Tokenizer
+
+__all__ = ["Tape", "contents"]
+
+_RETURNED = frozenset({"ok", "error", "invalid_result"})
+
+
+def contents(items: Iterable[Item | None], instructions: str | None) -> tuple[Any, ...]:
+    """Return the contents of a request without ids, which differ between two runs of one agent."""
+    said: list[Any] = [instructions or ""]
+    for item in items:
+        if item is not None:
+            said.append((item["type"], item.get("role"), item.get("name"), item.get("arguments"), item_text(item)))
+    return tuple(said)
+
+
+@dataclass
+class Tape:
+    """Answers of a run, in their order.
+
+    Parameters
+    ----------
+    run : Run
+        What was recorded.
+    model : ModelClient or mapping, optional
+        Answers what the tape does not.
+    tools : mapping of str to Tool
+        Run what the tape does not have.
+    until : RecordedRequest, optional
+        A fork: up to this call the tape answers whatever is asked, from it on never.
+    tokenizer : callable, optional
+        What the run was counted with, where it was not the default.
+    """
+
+    run: Run
+    model: Any = None
+    tools: Mapping[str, Tool] = field(default_factory=dict)
+    until: RecordedRequest | None = None
+    tokenizer: Tokenizer | None = None
+    diverged: dict[str, str] = field(default_factory=dict)
+    """By thread, where it is no longer the recorded one."""
+    stopped: str | None = None
+    forked: bool = False
+
+    def __post_init__(self) -> None:
+        index = RequestIndex(self.tokenizer)
+        self._others: dict[tuple[str, str], list[ModelCalled]] = {}
+        self._results: dict[tuple[str, str], list[ToolCalled]] = {}
+        # What people answered who were asked to approve: True, or why not.
+        self._asked: dict[tuple[str, str], list[bool | str]] = {}
+        for event in self.run.events:
+            index.take(event)
+            if isinstance(event, ModelCalled) and event.purpose != "agent":
+                self._others.setdefault((event.purpose, event.model), []).append(event)
+            elif isinstance(event, SteeringDecided) and event.layer_id == "approval":
+                answer = True if event.action == "allow" else event.guidance or False
+                # The text of a response that was to be approved is not in the row.
+                about = "" if event.tool_name is None else _arguments(thaw(event.args or {}))
+                self._asked.setdefault((event.tool_name or RESPONSE, about), []).append(answer)
+            elif isinstance(event, ToolCalled) and event.status in _RETURNED:
+                self._results.setdefault((event.name, _arguments(thaw(event.args or {}))), []).append(event)
+        self._waiting: dict[str, list[RecordedRequest]] = {}
+        for request in index.requests:
+            if request.called is not None:
+                self._waiting.setdefault(request.where.thread_id, []).append(request)
+
+    def begin_turn(self, thread_id: str, turn: int) -> None:
+        """Note that a turn begins; calls of earlier turns that nobody made are where the run went another way."""
+        waiting = self._waiting.get(thread_id, [])
+        if waiting and waiting[0].where.turn < turn:
+            self._leave(thread_id, f"turn {waiting[0].where.turn} ended before call {waiting[0].place}")
+
+    def left(self) -> dict[str, int | None]:
+        """Return, by thread, the first recorded call that nobody made."""
+        return {thread_id: waiting[0].place for thread_id, waiting in self._waiting.items() if waiting}
+
+    def _leave(self, thread_id: str, why: str) -> None:
+        self.diverged.setdefault(thread_id, why)
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """Answer from the tape, or else from the model."""
+        if self.stopped is not None:
+            raise self._stop(self.stopped)
+        if request.purpose != "agent":
+            known = self._others.get((request.purpose, request.model), [])
+            if known and not self.diverged and not self.forked:
+                return _response(known.pop(0))
+            return await self._live(request, f"a request of purpose {request.purpose!r} to {request.model!r}")
+        thread_id = request.thread_id
+        recorded = None if thread_id in self.diverged or self.forked else self._next(request)
+        if recorded is None:
+            return await self._live(request, self.diverged.get(thread_id, "the call that was forked"))
+        assert recorded.called is not None
+        return _response(recorded.called)
+
+    def reaches(self, thread_id: str) -> bool:
+        """Tell whether the next call of a thread is the one that is forked, or behind it."""
+        if self.until is None or self.forked:
+            return self.forked
+        waiting = self._waiting.get(thread_id, [])
+        return bool(waiting) and waiting[0].seq == self.until.seq
+
+    def _next(self, request: ModelRequest) -> RecordedRequest | None:
+        thread_id = request.thread_id
+        if self.reaches(thread_id):
+            self.forked = True
+            return None
+        waiting = self._waiting.get(thread_id, [])
+        if self.until is not None:
+            return waiting.pop(0) if waiting else None
+        asked = contents(request.items, request.instructions)
+        # Children that run side by side may ask in another order, but within one turn.
+        for at, recorded in enumerate(waiting):
+            if recorded.where.turn != waiting[0].where.turn:
+                break
+            if contents([sent.item for sent in recorded.items], recorded.instructions) == asked:
+                return waiting.pop(at)
+        what = f"call {waiting[0].place} was sent another request" if waiting else "there was one call more"
+        self._leave(thread_id, f"{what} in thread {thread_id!r}")
+        return None
+
+    async def _live(self, request: ModelRequest, why: str) -> ModelResponse:
+        client = self.model.get(request.model) if isinstance(self.model, Mapping) else self.model
+        if client is None:
+            self.stopped = f"no model for {request.model!r}: {why}"
+            raise self._stop(self.stopped)
+        return await awaited(client.complete(request))  # type: ignore[no-any-return]
+
+    def _stop(self, why: str) -> NoeticError:
+        return NoeticError("llm_failed", f"The replay stopped: {why}", hint="Pass model=.")
+
+    def approve(self, name: str, args: Mapping[str, Any]) -> bool | str:
+        """Answer as the user answered about this call; a call without a question is answered by whether it was made."""
+        key = name, "" if name == RESPONSE else _arguments(thaw(args))
+        asked = self._asked.get(key)
+        return asked.pop(0) if asked else bool(self._results.get(key))
+
+    def taped(self, tool: Tool) -> Tool:
+        """Return a tool that gives recorded results, and runs nothing unless it is one of `tools` and the run has diverged."""
+
+        async def execute(ctx: Any, **args: Any) -> Any:
+            return await self._result(tool.name, args, ctx)
+
+        return replace(tool, execute=execute, wants_context=True, streams=False, output=_ANY)
+
+    async def _result(self, name: str, args: dict[str, Any], ctx: Any) -> Any:
+        live = self.tools.get(name)
+        is_past = not (self.forked or ctx.thread_id in self.diverged)
+        known = self._results.get((name, _arguments(args)), [])
+        if known and (is_past or live is None):
+            # The last one again where the call is made more often than it was.
+            event = known.pop(0) if len(known) > 1 else known[0]
+            if event.status == "ok":
+                return event.output
+            raise type(event.error_type or "Exception", (Exception,), {})(event.error or event.output)
+        if live is not None:
+            given = {**args, "ctx": ctx} if live.wants_context else args
+            worker = ON_THE_SPOT if live.inline or live.wants_context or not leaves_loop() else ctx.tree.worker
+            await worker.acquire()
+            try:
+                return await awaited(await worker.call(copy_context().run, partial(live.execute, **given)))
+            finally:
+                worker.release()
+        self.stopped = f"tool {name!r} was not called so in the recorded run, and is not among tools="
+        raise RuntimeError(f"not run: {self.stopped}")
+
+
+def _arguments(args: Mapping[str, Any]) -> str:
+    try:
+        return compact_json(thaw(json_form(args)))
+    except (TypeError, ValueError):
+        return repr(args)
+
+
+def _any() -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Any)
+
+
+_ANY = _any()
+
+
+def _response(event: ModelCalled) -> ModelResponse:
+    if event.status != "ok":
+        raise NoeticError("llm_failed", event.error or f"The recorded call was {event.status}.")
+    return ModelResponse(
+        event.items,
+        Usage(event.input_tokens, event.output_tokens, event.cached_tokens),
+        event.cost,
+        tuple([TokenLogprob(token, logprob) for token, logprob in event.logprobs]),
+        event.model,
+        event.finish_reason,
+    )

@@ -1,0 +1,227 @@
+"""The effect of rules on everything recorded so far: a diff of decisions, without a model and without a tool.
+
+The past stands as it was. A call that a candidate denies is still in the history of the calls after it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from noetic_nb._core.long_work import Work
+from noetic_nb.items import thaw
+from noetic_nb.lab._recorded_calls import RecordedCall, calls_of
+from noetic_nb.lab._rule_trial import (
+    OnUnknown,
+    TrialResult,
+    as_snapshot,
+    candidate_snapshot,
+    check_order,
+    check_targets,
+    try_rules,
+)
+from noetic_nb.memory._steering_decision import SteeringAction
+from noetic_nb.memory.params import BeforeToolCallParams
+from noetic_nb.models._client import ModelClient
+from noetic_nb.redact import redact, redact_text
+from noetic_nb.runs import Run
+from noetic_nb.steering._evaluation.evaluate import OnError, OnUnparseable, Policy
+from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["CHANGES", "Change", "Trials", "backtest"]
+
+_Content: TypeAlias = tuple[str | None, Any, str | None]
+Change: TypeAlias = Literal["newly_denied", "newly_allowed", "guided", "asked", "unchanged", "errored"]
+CHANGES: Final[tuple[Change, ...]] = ("newly_denied", "newly_allowed", "guided", "asked", "unchanged", "errored")
+"""How a decision may differ, the gravest first."""
+
+_NEW: Final[dict[SteeringAction, Change]] = {
+    SteeringAction.DENY: "newly_denied",
+    SteeringAction.ALLOW: "newly_allowed",
+    SteeringAction.GUIDE: "guided",
+    SteeringAction.ASK: "asked",
+}
+
+_COLUMNS: Final = (
+    *("run_id", "thread_id", "execution_id", "turn", "seq", "t_ms", "hook", "tool_name", "args", "text"),
+    *("before", "after", "change", "guidance", "rules_before", "rules_after", "error", "skipped"),
+)
+
+
+def _change(before: TrialResult, after: TrialResult) -> Change:
+    # A rule that failed before in the same way is no news.
+    if after.error is not None and after.error != before.error:
+        return "errored"
+    if before.decision.action is after.decision.action:
+        return "unchanged"
+    return _NEW[after.decision.action]
+
+
+class Trials:
+    """Recorded calls, ready for one candidate after another, such as the drafts of an editor.
+
+    Parameters
+    ----------
+    runs : Run or iterable of Run
+        What was recorded.
+    on_error, on_unparseable, max_retries
+        As for `noetic_nb.steering.steering`.
+    judge : ModelClient, optional
+        Answers for judges, such as a `CassetteModel`; without it they are skipped.
+
+    Examples
+    --------
+    >>> from noetic_nb.lab import datasets
+    >>> from noetic_nb.steering import RuleBook
+    >>> trials = Trials(datasets.airline())
+    >>> rules = RuleBook()
+    >>> _ = rules.at_most(0, "transfer_to_human_agents", id="no_transfer")
+    >>> trials.diff((), rules).change.value_counts().to_dict()
+    {'unchanged': 474, 'newly_denied': 6}
+    """
+
+    def __init__(
+        self,
+        runs: Run | Iterable[Run],
+        *,
+        on_error: OnError = "deny",
+        on_unparseable: OnUnparseable = "allow",
+        max_retries: int = 1,
+        judge: ModelClient | None = None,
+    ) -> None:
+        self.calls = calls_of(runs)
+        # A rule that raises is a row of the table, whatever the policy.
+        self._policy = Policy("deny" if on_error == "raise" else on_error, on_unparseable, max_retries)
+        self._judge = judge
+        self._before: tuple[RuleSnapshot, list[TrialResult]] | None = None
+        self._contents: list[_Content] | None = None
+
+    def results(
+        self, rules: Any, *, stop: Callable[[], bool] | None = None, work: Work | None = None
+    ) -> list[TrialResult]:
+        """Return the decisions of rules on each call, or on the first ones if the work was interrupted."""
+        snapshot = as_snapshot(rules)
+        return try_rules(snapshot, self.calls, policy=self._policy, judge=self._judge, stop=stop, work=work)
+
+    def diff(self, rules: Any, candidate: Any, *, stop: Callable[[], bool] | None = None) -> pandas.DataFrame:
+        """Return the changes of a candidate; see `backtest`."""
+        snapshot = as_snapshot(rules)
+        other = candidate_snapshot(snapshot, candidate)
+        # The rules in force are evaluated once; while someone types only the candidate changes.
+        if self._before is None or self._before[0] is not snapshot:
+            self._before = (snapshot, self.results(snapshot, stop=stop))
+        after = self.results(other, stop=stop)
+        if self._contents is None:  # the same under every candidate
+            self._contents = [_content(call) for call in self.calls]
+        return _frame(self.calls, self._contents, self._before[1], after)
+
+
+def _frame(
+    calls: tuple[RecordedCall, ...], contents: list[_Content], before: list[TrialResult], after: list[TrialResult]
+) -> pandas.DataFrame:
+    import pandas
+
+    rows = [_row(*each) for each in zip(calls, contents, before, after, strict=True)]
+    columns = list(zip(*rows, strict=True)) or [()] * len(_COLUMNS)
+    numbers = {"turn": "int64", "seq": "int64", "t_ms": "float64"}
+    frame = pandas.DataFrame(
+        {
+            name: pandas.Series(list(values), dtype=numbers.get(name, "object"))
+            for name, values in zip(_COLUMNS, columns, strict=True)
+        }
+    )
+    # All changes in their order, zeros too: a summary that lacks one cannot be compared.
+    counts = Counter(frame["change"])
+    frame.attrs["summary"] = {change: counts.get(change, 0) for change in CHANGES}
+    frame.attrs["skipped"] = sorted({rule_id for names in frame["skipped"] for rule_id in names})
+    return frame
+
+
+def _content(call: RecordedCall) -> _Content:
+    """Return the tool, its arguments and the text of a call, without secrets."""
+    params = call.params
+    if isinstance(params, BeforeToolCallParams):
+        return params.tool_name, redact(thaw(params.tool_args)), None
+    return None, None, redact_text(params.text)
+
+
+def _shown(text: str | None) -> str | None:
+    return None if text is None else redact_text(text)
+
+
+def _row(call: RecordedCall, content: _Content, before: TrialResult, after: TrialResult) -> tuple[Any, ...]:
+    where = call.where
+    return (
+        *(call.run_id, where.thread_id, where.execution_id, where.turn, call.seq, call.t_ms, call.point),
+        *content,
+        *(before.decision.action.value, after.decision.action.value, _change(before, after)),
+        *(_shown(after.decision.guidance), before.decision.rule_ids, after.decision.rule_ids),
+        *(_shown(after.error), after.skipped),
+    )
+
+
+def backtest(
+    rules: Any,
+    runs: Run | Iterable[Run],
+    *,
+    candidate: Any = None,
+    judge: ModelClient | None = None,
+    on_error: OnError = "deny",
+    on_unparseable: OnUnparseable = "allow",
+    max_retries: int = 1,
+    on_unknown: OnUnknown = "error",
+) -> pandas.DataFrame:
+    """Evaluate rules on every recorded call and response, and return the changes of a candidate.
+
+    Parameters
+    ----------
+    rules : RuleBook, RuleSnapshot or iterable of rules
+        The rules in force. Without a candidate they are compared with no rules at all.
+    runs : Run or iterable of Run
+        What was recorded.
+    candidate : SteeringRule, mapping, function, RuleBook or iterable of rules, optional
+        One rule takes the place of the one with its id, or comes last; a function takes the place of the predicate of the
+        rule with its name; a book or a list stands instead of all rules.
+    judge : ModelClient, optional
+        Answers for judges, such as a `CassetteModel`. Judges without it, and requests that the cassette does not hold, are
+        skipped and named in the column ``skipped`` and in ``attrs["skipped"]``. Asynchronous judges never change a
+        decision and are not called.
+    on_error, on_unparseable, max_retries
+        As for `noetic_nb.steering.steering`. A rule that raises never raises here: it is a row that is ``errored``.
+    on_unknown : {"error", "warn"}
+        What it means that a rule names a tool or an argument that none of the runs has.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row for each call at which rules are evaluated, with ``run_id``, ``thread_id``, ``execution_id``, ``turn``, ``seq``
+        (the place of the event in its run), ``t_ms``, ``hook``, ``tool_name`` and ``args`` or ``text``; ``before`` and
+        ``after`` (actions), ``change`` (one of `CHANGES`), ``guidance``, ``rules_before``, ``rules_after``, ``error`` and
+        ``skipped``. ``attrs["summary"]`` counts the changes. Secrets are replaced.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_RULE``, ``RULE_DOES_NOT_COMPILE``, ``UNKNOWN_RULE``, ``UNKNOWN_TOOL``, ``UNKNOWN_ARGUMENT``,
+        ``SWAPPED_ARGUMENTS`` or ``INVALID_RUN``.
+
+    Examples
+    --------
+    >>> from noetic_nb.lab import datasets
+    >>> from noetic_nb.steering import SteeringRule
+    >>> certificates = SteeringRule(id="gifts", applies_to="before_tool_call", tools="send_certificate", when="true")
+    >>> table = backtest([], datasets.airline(), candidate=certificates)
+    >>> table[table.change == "newly_denied"].tool_name.unique().tolist()
+    ['send_certificate']
+    """
+    check_order("backtest", rules, runs)
+    runs = [runs] if isinstance(runs, Run) else tuple(runs)
+    trials = Trials(runs, on_error=on_error, on_unparseable=on_unparseable, max_retries=max_retries, judge=judge)
+    tried = as_snapshot(rules)
+    others = () if candidate is None else candidate_snapshot(tried, candidate)
+    check_targets([*tried, *[rule for rule in others if rule not in tried.rules]], runs, on_unknown)
+    return trials.diff((), rules) if candidate is None else trials.diff(rules, candidate)

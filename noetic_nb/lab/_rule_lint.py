@@ -1,0 +1,341 @@
+"""Check rules: conditions that never or always hold, misspelt names, and conflicts between two rules.
+
+Some findings come from the text of the rules, some from evaluating them on recorded runs. What follows from data holds for
+that data: a rule that never fires on it may be the one that is needed tomorrow.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from noetic_nb._core.names import looks_alike, skeleton
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.lab._recorded_calls import RecordedCall, calls_of, tools_of
+from noetic_nb.lab._rule_trial import TrialResult, as_snapshot, check_order, try_rules
+from noetic_nb.memory._steering_decision import SteeringAction
+from noetic_nb.runs import Run
+from noetic_nb.steering import SequenceRule, SteeringRule
+from noetic_nb.steering._evaluation.evaluate import Policy
+from noetic_nb.steering._evaluation.rule_reading import StaticFacts, read_rule
+from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
+from noetic_nb.steering._evaluation.rule_targets import KnownTools, unknown_targets
+from noetic_nb.steering._rules.rule import CelCondition
+from noetic_nb.steps._function_tools import make_tool
+
+__all__ = ["LintCode", "LintFinding", "lint"]
+
+# Fewer calls than these are an accident rather than a pattern.
+ENOUGH: Final = 5
+# A response takes seconds; what a rule adds to each call should not be felt. Mean over the data, milliseconds.
+SLOW_MS: Final = 5.0
+
+LintCode: TypeAlias = Literal[
+    "never_fires",
+    "always_fires",
+    "shadowed",
+    "missing_guidance",
+    "unknown_tool",
+    "unknown_argument",
+    "contradiction",
+    "impure",
+    "slow",
+    "raises",
+]
+_OF_TEXT: Final = frozenset({"missing_guidance", "unknown_tool", "unknown_argument", "impure"})
+"""Findings for which no rule is evaluated."""
+
+
+@dataclass(frozen=True, slots=True)
+class LintFinding:
+    """A rule, its problem, the reason, and the remedy.
+
+    Examples
+    --------
+    >>> print(LintFinding("large", "never_fires", "It denies no call.", "Look at its condition."))
+    large: never_fires: It denies no call. Look at its condition.
+    """
+
+    rule_id: str
+    code: LintCode
+    why: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.rule_id}: {self.code}: {self.why} {self.fix}"
+
+
+def _known(tools: Any) -> dict[str, Any]:
+    """Return the schemas of tools given as functions, records, specs, schemas by name, or names."""
+    if isinstance(tools, Mapping):
+        return {str(name): _schema(schema) for name, schema in tools.items()}
+    found: dict[str, Any] = {}
+    for tool in [tools] if isinstance(tools, str) or callable(tools) else tools:
+        if isinstance(tool, str):
+            found[tool] = None
+            continue
+        spec = getattr(tool, "spec", tool)
+        if not isinstance(getattr(spec, "name", None), str):
+            spec = make_tool(tool).spec if callable(tool) else spec
+        if not isinstance(getattr(spec, "name", None), str):
+            raise NoeticConfigError(
+                "INVALID_TOOL",
+                "This is no tool.",
+                given=tool,
+                hint="Pass functions, what nn.tool makes of them, names, or a mapping of names to JSON Schemas.",
+            )
+        found[spec.name] = _schema(getattr(spec, "parameters", None))
+    return found
+
+
+def _schema(given: Any) -> Any:
+    """Return a JSON Schema, also of arguments that are only listed."""
+    return given if given is None or isinstance(given, Mapping) else {"properties": {str(name): {} for name in given}}
+
+
+@dataclass(slots=True)
+class _RuleResults:
+    """One rule evaluated alone: the recorded calls it matched, and its decisions."""
+
+    rule: SteeringRule
+    places: Sequence[int]
+    results: Sequence[TrialResult]
+    mean_ms: float
+    fired: frozenset[int] = field(init=False)
+    denied: frozenset[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        actions = [(at, found.decision.action) for at, found in zip(self.places, self.results, strict=True)]
+        self.fired = frozenset([at for at, action in actions if action is not SteeringAction.ALLOW])
+        denies = self.rule.action != "allow"
+        self.denied = frozenset([at for at, action in actions if denies and action is SteeringAction.DENY])
+
+
+def _evaluate_alone(rule: SteeringRule, calls: Sequence[RecordedCall], policy: Policy) -> _RuleResults:
+    """Evaluate one rule alone, on every call to which it applies."""
+    # Where a rule allows can only be seen by letting it deny.
+    denying = rule.model_copy(update={"action": "deny"}) if rule.action == "allow" else rule
+    snapshot = RuleSnapshot(0, (denying,))
+    places = [
+        place
+        for place, call in enumerate(calls)
+        if snapshot.applicable(call.point, getattr(call.params, "tool_name", None))
+    ]
+    start = time.perf_counter()
+    results = try_rules(snapshot, [calls[place] for place in places], policy=policy)
+    spent = (time.perf_counter() - start) * 1e3
+    return _RuleResults(rule, places, results, spent / len(places) if places else 0.0)
+
+
+def _data_findings(results: _RuleResults) -> Iterator[LintFinding]:
+    rule, count = results.rule, len(results.places)
+    errors = [found.error for found in results.results if found.error is not None]
+    if errors:
+        why = f"It fails on {len(errors)} of {count} recorded calls: {errors[0]}"
+        yield LintFinding(rule.id, "raises", why, "Correct it.")
+        return
+    if rule.llm_eval is not None:
+        return  # without its judge it decides nothing here
+    fired = len(results.fired)
+    if not count:
+        tools = ", ".join(rule.tools or ("any tool",))
+        why = f"Nothing that it applies to was recorded ({tools})."
+        yield LintFinding(rule.id, "never_fires", why, "Look at its tools, or record runs with them.")
+    elif fired == 0:
+        why = (
+            f"It denies none of {count} recorded calls."
+            if rule.action != "allow"
+            else f"Its condition is true of none of {count} recorded calls."
+        )
+        fix = "Look at its condition, or record a run that it is meant for."
+        yield LintFinding(rule.id, "never_fires", why, fix)
+    elif fired == count >= ENOUGH and not _is_ban(rule) and rule.action != "allow":
+        yield LintFinding(
+            rule.id,
+            "always_fires",
+            f"It fires on all of {fired} recorded calls.",
+            "Look at its condition; to forbid a tool, write rules.at_most(0, tool).",
+        )
+    if results.mean_ms > SLOW_MS:
+        yield LintFinding(
+            rule.id,
+            "slow",
+            f"It takes {results.mean_ms:.1f} ms a call, during which nothing else can run.",
+            "Do the work once, outside of the rule.",
+        )
+
+
+def _is_ban(rule: SteeringRule) -> bool:
+    match rule.decider:
+        case SequenceRule(kind="at_most", count=0):
+            return True
+    return False
+
+
+def _text_findings(rule: SteeringRule, facts: StaticFacts, tools: KnownTools) -> Iterator[LintFinding]:
+    if facts.silent:
+        yield LintFinding(
+            rule.id,
+            "missing_guidance",
+            "It keeps something from happening and gives no reason.",
+            "Give it guidance: the model will otherwise try again.",
+        )
+    for what in dict.fromkeys(facts.impure):
+        yield LintFinding(
+            rule.id,
+            "impure",
+            f"It does more than decide: {what}.",
+            "Decide from the call and its history only; time is in call.ctx.clock, the past in call.history.",
+        )
+    for target in unknown_targets([rule], tools, guesses=True) if tools else ():
+        yield LintFinding(rule.id, target.code, target.why, target.fix)
+    for name in sorted({*(rule.tools or ()), *facts.tools} - tools.keys()):
+        if (twin := looks_alike(name, tools)) is not None:
+            yield LintFinding(
+                rule.id, "unknown_tool", f"{name!r} only looks like the tool {twin!r}.", f"Write {twin!r}."
+            )
+
+
+def _tools(rule: SteeringRule) -> frozenset[str] | None:
+    return None if rule.tools is None else frozenset(map(skeleton, rule.tools))
+
+
+def _covers(one: SteeringRule, other: SteeringRule) -> bool:
+    """Return whether a rule is evaluated wherever another one is."""
+    mine, theirs = _tools(one), _tools(other)
+    return set(other.applies_to) <= set(one.applies_to) and (mine is None or (theirs is not None and theirs <= mine))
+
+
+def _denies_all(rule: SteeringRule) -> bool:
+    if rule.action not in (None, "deny") or rule.llm_eval is not None:
+        return False
+    match rule.decider:
+        case CelCondition(text):
+            return text.strip() == "true"
+    return _is_ban(rule)
+
+
+_Pair: TypeAlias = tuple[_RuleResults, _RuleResults]
+
+
+def _shadows(earlier: SteeringRule, later: SteeringRule, on_data: _Pair | None) -> bool:
+    if _denies_all(earlier) and _covers(earlier, later):
+        return True
+    if on_data is None:
+        return False
+    first, second = on_data
+    # One call on which both fire is an accident, unless the same thing decides both.
+    enough = 1 if earlier.decider == later.decider else 2
+    return later.action != "allow" and len(second.fired) >= enough and second.fired <= first.denied
+
+
+def _opposed(one: SteeringRule, other: SteeringRule) -> str | None:
+    """Return why no call can satisfy two sequence rules, or one of them and a ban."""
+    first, second = one.decider, other.decider
+    if not isinstance(first, SequenceRule) or not isinstance(second, SequenceRule):
+        return None
+    mine, theirs = _tools(one) or frozenset(), _tools(other) or frozenset()
+    before = frozenset(map(skeleton, first.others))
+    if first.kind == "only_after" and second.kind == "never_after" and mine & theirs:
+        both = before & frozenset(map(skeleton, second.others))
+        return f"one requires {', '.join(sorted(both))} first, and the other forbids it" if both else None
+    if first.kind == "only_after" and _denies_all(other) and before & theirs:
+        return f"one requires {', '.join(sorted(before & theirs))} first, which the other never allows"
+    if first.kind == "only_after" and second.kind == "only_after" and mine & frozenset(map(skeleton, second.others)):
+        return "each waits for the other" if theirs & before else None
+    return None
+
+
+def _contradicts(one: SteeringRule, other: SteeringRule, on_data: _Pair | None) -> str | None:
+    why = _opposed(one, other) or _opposed(other, one)
+    if why is not None or on_data is None:
+        return why
+    first, second = on_data
+    if one.action == "allow" or other.action == "allow":
+        allowed, denied = (first.fired, second.denied) if one.action == "allow" else (second.fired, first.denied)
+        return "one allows it, the other denies it, and a deny always wins" if allowed & denied else None
+    shared = frozenset(first.places) & frozenset(second.places)
+    if len(shared) < ENOUGH or not first.denied or not second.denied:
+        return None
+    parts = first.denied & shared, second.denied & shared
+    if parts[0] and parts[1] and parts[0] | parts[1] == shared and not parts[0] & parts[1]:
+        return f"between them nothing passes: each of {len(shared)} recorded calls is denied by exactly one of them"
+    return None
+
+
+def _pair_findings(rules: Sequence[SteeringRule], alone: Sequence[_RuleResults]) -> Iterator[LintFinding]:
+    """Yield the problems between rules; a shadowed rule is not reported as a contradiction as well."""
+    for place, later in enumerate(rules):
+        shadowed = False
+        for before, earlier in enumerate(rules[:place]):
+            pair = (alone[before], alone[place]) if alone else None
+            if not shadowed and _shadows(earlier, later, pair):
+                shadowed = True
+                yield LintFinding(
+                    later.id,
+                    "shadowed",
+                    f"Whatever it would deny is denied by {earlier.id!r} first.",
+                    f"Remove it, or move it before {earlier.id!r}.",
+                )
+                continue
+            why = _contradicts(earlier, later, pair)
+            if why is not None:
+                yield LintFinding(
+                    later.id, "contradiction", f"It contradicts {earlier.id!r}: {why}.", "Decide which one is meant."
+                )
+
+
+def lint(
+    rules: Any,
+    runs: Run | Iterable[Run] = (),
+    *,
+    tools: Any = (),
+    only: Iterable[LintCode] | None = None,
+) -> tuple[LintFinding, ...]:
+    """Check rules for mistakes.
+
+    Parameters
+    ----------
+    rules : RuleBook or iterable of rules
+        Disabled rules are left out.
+    runs : Run or iterable of Run, optional
+        Recorded runs; without them only what can be read from the rules is found.
+    tools : iterable of callable, Tool, ToolSpec or str, or mapping of str to JSON Schema, optional
+        What the agent has. Without them, the tools that the runs say were offered; else those of the agent in which the rule
+        book was used last.
+    only : iterable of str, optional
+        Only findings with these codes; rules are evaluated on the runs only where one of them asks for it.
+
+    Returns
+    -------
+    tuple of LintFinding
+        In the order of the rules, each with the rule, the reason, and what to do.
+
+    Examples
+    --------
+    >>> from noetic_nb.steering import RuleBook
+    >>> rules = RuleBook()
+    >>> _ = rules.when("tool.args.amont > 3", id="large", tools="pay", guidance="Too much.")
+    >>> [str(finding) for finding in lint(rules, tools={"pay": {"properties": {"amount": {}}}})]
+    ["large: unknown_argument: 'amont' is no argument of pay. Did you mean 'amount'?"]
+    """
+    check_order("lint", rules, runs)
+    enabled = [rule for rule in as_snapshot(rules) if rule.enabled]
+    runs = [runs] if isinstance(runs, Run) else tuple(runs)
+    calls = calls_of(runs)
+    known = _known(tools) or tools_of(runs, called=False) or getattr(rules, "known_tools", {})
+    wanted = None if only is None else frozenset(only)
+    found: list[LintFinding] = []
+    for rule in enabled:
+        found += _text_findings(rule, read_rule(rule), known)
+    if wanted is None or not wanted <= _OF_TEXT:
+        # Failures are allowed to pass: a failing rule must not look like one that denies.
+        alone = [_evaluate_alone(rule, calls, Policy(on_error="allow")) for rule in enabled] if calls else []
+        for results in alone:
+            found += _data_findings(results)
+        found += _pair_findings(enabled, alone)
+    order = {rule.id: place for place, rule in enumerate(enabled)}
+    kept = [finding for finding in found if wanted is None or finding.code in wanted]
+    return tuple(sorted(kept, key=lambda finding: order[finding.rule_id]))

@@ -1,0 +1,292 @@
+"""Simple rules that recorded calls suggest: one tool, one condition, each readable as one sentence.
+
+Names, values and limits are taken from the calls of the runs to fit on; which calls a rule denies is said of all. The conditions
+are computed here and not by the engine of rules, a hundred times as fast: names are compared as they are, where rules also hold
+tools that look alike. What is chosen is evaluated again, by the engine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import isfinite
+from typing import Any, Final, NamedTuple, TypeGuard
+
+from noetic_nb.events import ToolCalled
+from noetic_nb.items import thaw
+from noetic_nb.items._origins import Origin
+from noetic_nb.lab._recorded_calls import calls_of
+from noetic_nb.memory.params import BeforeToolCallParams
+from noetic_nb.runs import Run
+from noetic_nb.steering._predicates.sequence_rules import describe_sequence, sequence_rule
+from noetic_nb.steering._rules.rule import SteeringRule
+
+__all__ = ["Candidate", "TriedCall", "describe_rule", "rule_candidates", "tried_calls"]
+
+MAX_COUNT: Final = 10
+MAX_VALUES: Final = 8
+MIN_TASKS: Final = 2
+MAX_VALUE_LENGTH: Final = 40
+LIMITS: Final = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+# How a call ends that was never made, as in sequence rules.
+_NOT_MADE: Final = frozenset({"denied", "guided", "invalid_args", "unknown"})
+
+
+class TriedCall(NamedTuple):
+    """One recorded tool call, with the values that candidates ask of it."""
+
+    run: int
+    """The place of its run."""
+    params: BeforeToolCallParams
+    args: Mapping[str, Any]
+    made: Mapping[str, int]
+    """How often each tool had been called before."""
+    succeeded: frozenset[str]
+    previous: str | None
+    is_ok: bool
+    """Whether the call succeeded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A rule, and the places of the calls that it denies."""
+
+    rule: SteeringRule
+    denied: frozenset[int]
+
+
+def tried_calls(runs: Sequence[Run]) -> list[TriedCall]:
+    """Return the tool calls of some runs at which rules are evaluated, in order."""
+    found = []
+    for place, run in enumerate(runs):
+        events = run.events
+        for call in calls_of(run):
+            params = call.params
+            if not isinstance(params, BeforeToolCallParams):
+                continue
+            history = params.history
+            event = events[call.seq]
+            found.append(
+                TriedCall(
+                    place,
+                    params,
+                    thaw(params.tool_args),
+                    Counter([past.name for past in history if past.status not in _NOT_MADE]),
+                    frozenset([past.name for past in history if past.status == "ok"]),
+                    history[-1].name if history else None,
+                    isinstance(event, ToolCalled) and event.status == "ok",
+                )
+            )
+    return found
+
+
+def describe_rule(rule: SteeringRule) -> str:
+    """Return a candidate's rule as a sentence."""
+    return describe_sequence(rule, rule.sequence) if rule.sequence is not None else str(rule.guidance)
+
+
+def rule_candidates(
+    calls: Sequence[TriedCall], tasks: Sequence[Hashable], fitted: Container[int], good: Container[int]
+) -> Iterator[Candidate]:
+    """Yield simple rules, those that leave a tool the most uses first.
+
+    Parameters
+    ----------
+    calls : sequence of TriedCall
+        Of all runs.
+    tasks : sequence of hashable
+        The task of each run.
+    fitted : container of int
+        The runs from which names, values and limits are taken.
+    good : container of int
+        Those of them that went well: what they did is what is allowed.
+    """
+    places: defaultdict[str, list[int]] = defaultdict(list)
+    for place, call in enumerate(calls):
+        places[call.params.tool_name].append(place)
+    found: list[tuple[str, SteeringRule, _Test]] = []
+    for tool, own in sorted(places.items()):
+        seen = [calls[place] for place in own if calls[place].run in fitted]
+        if seen:
+            usual = [call for call in seen if call.run in good]
+            found += [(tool, *rule) for rule in _rules_of(tool, seen, usual, tasks)]
+    # A ban says least about what went wrong: where another rule denies as much, that one is chosen.
+    for tool, rule, violates in sorted(found, key=lambda each: _is_ban(each[1])):
+        yield Candidate(rule, frozenset([place for place in places[tool] if violates(calls[place])]))
+
+
+_Test = Callable[[TriedCall], bool]
+
+
+def _is_ban(rule: SteeringRule) -> bool:
+    return rule.sequence is not None and rule.sequence.count == 0
+
+
+def _rules_of(
+    tool: str, seen: Sequence[TriedCall], usual: Sequence[TriedCall], tasks: Sequence[Hashable]
+) -> Iterator[tuple[SteeringRule, _Test]]:
+    """Yield rules about one tool: its arguments, then the calls before."""
+    for arg in sorted({name for call in seen for name in call.args}):
+        yield from _writers(tool, arg, usual)
+        values = [value for call in seen if (value := call.args.get(arg)) is not None]
+        if values and all(map(_is_number, values)):
+            yield from _ranges(tool, arg, values)
+        if values and all(map(_is_plain, values)):
+            yield from _sets(tool, arg, values, usual, tasks)
+    yield from _orders(tool, seen)
+
+
+def _orders(tool: str, seen: Sequence[TriedCall]) -> Iterator[tuple[SteeringRule, _Test]]:
+    """Yield rules about the calls before: how many, which ones, which one last."""
+    before = sorted({name for call in seen for name in call.made} - {tool})
+    for other in before:
+        yield sequence_rule("never_after", tool, others=other), partial(_is_after, other)
+    for other in before:
+        yield sequence_rule("only_after", tool, others=other), partial(_is_not_after, other)
+    for other in sorted({call.previous for call in seen if call.previous is not None}):
+        when = f"size(history) > 0 && history[size(history) - 1].name == {json.dumps(other)}"
+        rule = _condition(tool, f"{tool}-right-after-{other}", when, f"must not be called right after {other}.")
+        yield rule, partial(_is_right_after, other)
+    for count in range(min(MAX_COUNT, max(call.made.get(tool, 0) for call in seen)) + 1):
+        yield sequence_rule("at_most", tool, count=count), partial(_is_beyond, tool, count)
+
+
+def _writers(tool: str, arg: str, usual: Sequence[TriedCall]) -> Iterator[tuple[SteeringRule, _Test]]:
+    """Yield rules about the author of an argument; trusted are the fields of results that good runs took it from."""
+    title = f"only-from-user-{arg}-of-{tool}"
+    fields: Counter[str] = Counter()
+    for call in usual:
+        if arg in call.args and _is_untrusted(arg, ("user",), call):
+            fields.update({name for origin in call.params.origins(call.args[arg]) if (name := _trust(origin))})
+    often = tuple(sorted(name for name, count in fields.items() if count > 1))
+    for suffix, trust in (("", ()), ("-or-often-from", often), ("-or-from", tuple(sorted(fields)))):
+        if not suffix or trust:
+            rule = sequence_rule("only_from_user", tool, args=[arg], trust=trust, id=title + suffix)
+            yield rule, partial(_is_untrusted, arg, ("user", *trust))
+    origin = f"{json.dumps(arg)} in tool.args && origin({_reference(arg)})"
+    title, words = f"{arg}-of-{tool}", f"must not be called with the {arg} that"
+    rule = _condition(tool, f"{title}-from-no-tool", f'{origin}.startsWith("tool:")', f"{words} a tool's result gave.")
+    yield rule, partial(_is_by, arg, "tool")
+    rule = _condition(tool, f"{title}-not-made-up", f'{origin} == "model"', f"{words} nobody gave.")
+    yield rule, partial(_is_by, arg, "model")
+
+
+def _trust(origin: Origin) -> str | None:
+    """Return whom to trust with a value of this origin, None where that would be anybody."""
+    match origin.kind:
+        case "tool":
+            return None if origin.field is None else f"{origin.name}.{origin.field}"
+        case "system" | "layer":
+            return str(origin)
+    return None
+
+
+def _ranges(tool: str, arg: str, values: Iterable[float]) -> Iterator[tuple[SteeringRule, _Test]]:
+    """Yield rules about the largest and the smallest value."""
+    ordered = sorted(values)
+    reference = _reference(arg)
+    number = f"{json.dumps(arg)} in tool.args && type({reference}) in [int, double] && {reference}"
+    limits = {ordered[int(share * (len(ordered) - 1))] for share in LIMITS}
+    for limit in sorted(int(each) if each == int(each) else each for each in limits):
+        title, text = f"{arg}-of-{tool}", json.dumps(limit)
+        words = f"must not be called with {arg}"
+        rule = _condition(tool, f"{title}-at-most-{text}", f"{number} > {text}", f"{words} above {text}.")
+        yield rule, partial(_is_above, arg, limit)
+        rule = _condition(tool, f"{title}-at-least-{text}", f"{number} < {text}", f"{words} below {text}.")
+        yield rule, partial(_is_under, arg, limit)
+
+
+def _sets(
+    tool: str, arg: str, values: Iterable[Any], usual: Iterable[TriedCall], tasks: Sequence[Hashable]
+) -> Iterator[tuple[SteeringRule, _Test]]:
+    """Yield rules about a value that is one of a few: only those of good runs, and all but one."""
+    known = {_key(value): json.dumps(value) for value in values}
+    allowed: defaultdict[tuple[str, Any], set[Hashable]] = defaultdict(set)
+    for call in usual:
+        if call.args.get(arg) is not None:
+            allowed[_key(call.args[arg])].add(tasks[call.run])
+    # A value that belongs to one task is a name or a number of something, and the next task has another.
+    if len(known) > MAX_VALUES or not allowed or min(map(len, allowed.values())) < MIN_TASKS:
+        return
+    title = f"{arg}-of-{tool}"
+    reference = _reference(arg)
+    given = f"{json.dumps(arg)} in tool.args && {reference} != null"
+    if allowed.keys() < known.keys():
+        names = ", ".join(sorted(known[key] for key in allowed))
+        words = f"may be called only with {arg} out of {names}."
+        rule = _condition(tool, f"{title}-is-known", f"{given} && !({reference} in [{names}])", words)
+        yield rule, partial(_is_unknown, arg, frozenset(allowed))
+    for key, text in sorted(known.items(), key=lambda pair: pair[1]):
+        words = f"must not be called with {arg} {text}."
+        name = f"{title}-is-not-{key[1]!s}"
+        yield _condition(tool, name, f"{given} && {reference} == {text}", words), partial(_is_value, arg, key)
+
+
+def _condition(tool: str, name: str, when: str, words: str) -> SteeringRule:
+    # Braces in a guidance are places to fill in.
+    guidance = f"{tool} {words}".replace("{", "(").replace("}", ")")
+    return SteeringRule(id=name, applies_to="before_tool_call", tools=tool, when=when, guidance=guidance)
+
+
+def _reference(arg: str) -> str:
+    return f"tool.args[{json.dumps(arg)}]"
+
+
+def _is_after(other: str, call: TriedCall) -> bool:
+    return other in call.made
+
+
+def _is_not_after(other: str, call: TriedCall) -> bool:
+    return other not in call.succeeded
+
+
+def _is_right_after(other: str, call: TriedCall) -> bool:
+    return call.previous == other
+
+
+def _is_beyond(tool: str, count: int, call: TriedCall) -> bool:
+    return call.made.get(tool, 0) >= count
+
+
+def _is_untrusted(arg: str, trusted: Sequence[str], call: TriedCall) -> bool:
+    return not call.params.is_vouched(call.args.get(arg), trusted)
+
+
+def _is_by(arg: str, kind: str, call: TriedCall) -> bool:
+    return arg in call.args and call.params.origin(call.args[arg]).kind == kind
+
+
+def _is_above(arg: str, limit: float, call: TriedCall) -> bool:
+    value = call.args.get(arg)
+    return _is_number(value) and value > limit
+
+
+def _is_under(arg: str, limit: float, call: TriedCall) -> bool:
+    value = call.args.get(arg)
+    return _is_number(value) and value < limit
+
+
+def _is_unknown(arg: str, allowed: frozenset[tuple[str, Any]], call: TriedCall) -> bool:
+    return call.args.get(arg) is not None and _key(call.args[arg]) not in allowed
+
+
+def _is_value(arg: str, key: tuple[str, Any], call: TriedCall) -> bool:
+    return call.args.get(arg) is not None and _key(call.args[arg]) == key
+
+
+def _is_number(value: Any) -> TypeGuard[int | float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, bool) or _is_number(value) or (isinstance(value, str) and len(value) <= MAX_VALUE_LENGTH)
+
+
+def _key(value: Any) -> tuple[str, Any]:
+    """Return the key by which values are equal in a condition: True is not 1, and 1 is 1.0."""
+    if _is_number(value):
+        return ("number", value)
+    return (type(value).__name__, value if isinstance(value, str | bool) else repr(value))

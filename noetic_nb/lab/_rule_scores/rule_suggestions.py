@@ -1,0 +1,441 @@
+"""Rules that recorded runs suggest: chosen on one half of the tasks, scored on the other, never applied.
+
+A rule that is found by looking through hundreds fits its runs by luck. So every figure is of tasks that it was not chosen on, and
+the test counts tasks, as runs of one task resemble each other.
+
+References
+----------
+.. [1] Cox, D. R. (1975). A note on data-splitting for the evaluation of significance levels. Biometrika 62, 441-444.
+.. [2] Holm, S. (1979). A simple sequentially rejective multiple test procedure. Scandinavian Journal of Statistics 6, 65-70.
+.. [3] Phipson, B., and Smyth, G. K. (2010). Permutation p-values should never be zero. Statistical Applications in Genetics and
+   Molecular Biology 9, 39.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from math import nan
+from typing import TYPE_CHECKING, Any, Final
+
+from noetic_nb._core.cards import Card, Table, with_card
+from noetic_nb._core.long_work import Progress, Work
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.lab._rule_scores.evaluation import Evaluation, Evaluator, kind_of
+from noetic_nb.lab._rule_scores.rule_candidates import Candidate, TriedCall, describe_rule, rule_candidates, tried_calls
+from noetic_nb.lab._statistics.intervals import Count
+from noetic_nb.lab._statistics.labels import By, Outcome, groups_of, labels_of, runs_in
+from noetic_nb.runs import Run
+from noetic_nb.runs._plain_text import plain_line
+from noetic_nb.steering._rules.rule import SteeringRule
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["Suggestion", "Suggestions", "suggest"]
+
+ALPHA: Final = 0.05
+PERMUTATIONS: Final = 9_999
+# Of a table of drawn labels, 16 MB.
+MAX_CELLS: Final = 2_000_000
+# A rule that catches a single run, or runs of a single task, is an accident.
+MIN_GAIN: Final = 2
+MAX_SCORED: Final = 8
+
+
+@with_card(shown="as HTML")
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A rule and its effect on runs of tasks that it was not chosen on.
+
+    Attributes
+    ----------
+    rule : SteeringRule
+        To be read, and put into a rule book by a person.
+    caught : Count
+        Runs stopped of those with a successful attack; of the failed runs where none was attacked.
+    blocked : Count
+        Runs stopped of those that were solved and not attacked.
+    false_rejections : Count
+        Calls denied of those that had succeeded in these runs.
+    p : float
+        Chance of as large a difference between the two without any, corrected for the rules that were scored.
+    runs : tuple of str
+        Ids of all runs that it would have stopped.
+    text : str
+        The rule and its figures in a sentence.
+    """
+
+    rule: SteeringRule
+    caught: Count
+    blocked: Count
+    false_rejections: Count
+    p: float
+    runs: tuple[str, ...]
+    text: str
+
+    def __repr__(self) -> str:
+        return plain_line(self.text, 300)
+
+    def _card(self) -> Card:
+        names = ("caught", "blocked", "false_rejections", "p")
+        return Card("Suggestion", self.rule.id, [("", self.text), *[(name, getattr(self, name)) for name in names]])
+
+
+@with_card(shown="as HTML")
+class Suggestions(tuple[Suggestion, ...]):
+    """The suggestions, best first; empty where none was found.
+
+    Attributes
+    ----------
+    tried : int
+        Rules that were looked at on the first half of the tasks.
+    fitted : int
+        Of those, the rules that caught more than chance would there, within the bound.
+    refuted : tuple of Suggestion
+        Rules chosen on the first half that failed on the other.
+    reason : str
+        Why nothing was found; empty where something was.
+    """
+
+    tried: int
+    fitted: int
+    refuted: tuple[Suggestion, ...]
+    reason: str
+
+    def __new__(
+        cls,
+        found: Iterable[Suggestion] = (),
+        *,
+        tried: int = 0,
+        fitted: int = 0,
+        refuted: tuple[Suggestion, ...] = (),
+        reason: str = "",
+    ) -> Suggestions:
+        """Return a tuple with the counts of the search."""
+        self = super().__new__(cls, found)
+        self.tried, self.fitted, self.refuted, self.reason = tried, fitted, refuted, reason
+        return self
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return one row for each rule that was scored, also those that failed.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``rule, found, p``, and for ``caught``, ``blocked`` and ``false_rejections`` the count, ``_of``, ``_rate``, ``_low``
+            and ``_high``; ``text``.
+        """
+        import pandas
+
+        names = ("caught", "blocked", "false_rejections")
+        parts = ("of", "rate", "low", "high")
+        columns = [
+            "rule",
+            "found",
+            "p",
+            *[c for name in names for c in (name, *[f"{name}_{p}" for p in parts])],
+            "text",
+        ]
+        rows = []
+        for each, found in [*((one, True) for one in self), *((one, False) for one in self.refuted)]:
+            row: dict[str, Any] = {"rule": each.rule.id, "found": found, "p": each.p, "text": each.text}
+            for name in names:
+                count: Count = getattr(each, name)
+                row |= {name: count.n, **{f"{name}_{part}": getattr(count, part) for part in parts}}
+            rows.append(row)
+        return pandas.DataFrame(rows, columns=columns)
+
+    def __repr__(self) -> str:
+        return "\n".join([self._title(), *[f"  {each!r}" for each in self]])
+
+    def _title(self) -> str:
+        scored = len(self) + len(self.refuted)
+        search = f"{self.tried} rules tried on half of the tasks, {scored} scored on the other half"
+        return f"{len(self)} found: {search}." if self else f"None found: {search}. {self.reason}"
+
+    def _card(self) -> Card:
+        rows = [
+            (each.rule.id, repr(each.caught), repr(each.blocked), repr(each.false_rejections), each.p, each.text)
+            for each in self
+        ]
+        columns = ("rule", "caught", "solved runs stopped", "calls denied that had succeeded", "p", "text")
+        return Card("Suggestions", facts=[("", self._title())], table=Table(columns, rows, empty=""))
+
+
+@dataclass(frozen=True, slots=True)
+class _Half:
+    """Runs to be told apart, by task: a row a task and class, with its share of the others."""
+
+    bad: frozenset[int]
+    good: frozenset[int]
+    groups: Sequence[Hashable]
+    strata: Sequence[Hashable]
+    units: list[tuple[Hashable, bool]] = field(default_factory=list)
+    members: dict[tuple[Hashable, bool], list[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for place in sorted(self.bad | self.good):
+            self.members.setdefault((self.groups[place], place in self.bad), []).append(place)
+        self.units.extend(self.members)
+
+    def shares(self, stopped: frozenset[int]) -> list[float]:
+        """Return the share of the runs that are stopped, for each task and class."""
+        return [sum(place in stopped for place in runs) / len(runs) for runs in self.members.values()]
+
+    def chances(self, stopped: Sequence[frozenset[int]], seed: int) -> list[float]:
+        """Return for each rule how often labels drawn within strata separate its stopped runs as well as the true ones [3]_."""
+        import numpy as np
+
+        if not stopped:
+            return []
+        rng = np.random.default_rng(seed)
+        is_bad = np.asarray([bad for _, bad in self.units], dtype=float)
+        by_stratum: defaultdict[Hashable, list[int]] = defaultdict(list)
+        for at, runs in enumerate(self.members.values()):
+            by_stratum[self.strata[runs[0]]].append(at)
+        shares = np.asarray([self.shares(each) for each in stopped]).T
+        # Sums of the same shares in another order differ by rounding.
+        observed = is_bad @ shares - 1e-9
+        as_good = np.ones(len(stopped))
+        for drawn in _batches(PERMUTATIONS, MAX_CELLS // len(self.units)):
+            labels = np.tile(is_bad, (drawn, 1))
+            for places in by_stratum.values():
+                labels[:, places] = rng.permuted(labels[:, places], axis=1)
+            as_good += (labels @ shares >= observed).sum(axis=0)
+        return [float(count) / (PERMUTATIONS + 1) for count in as_good]
+
+
+def _batches(count: int, size: int) -> Iterator[int]:
+    while count > 0:
+        yield min(count, max(1, size))
+        count -= max(1, size)
+
+
+def suggest(
+    runs: Run | Iterable[Run],
+    *,
+    outcome: Outcome = "outcome",
+    max_false_rejections: float = 0.01,
+    by: By = "task",
+    seed: int = 0,
+    progress: Progress = True,
+) -> Suggestions:
+    """Return simple rules that would have stopped attacks, or failed runs, and spared the runs that went well.
+
+    Tried are, for each tool, how often and after what it may be called, who may have written an argument, and its value or range.
+
+    Parameters
+    ----------
+    runs : Run or iterable of Run
+        What was recorded. Where attacks succeeded (``meta["attack_succeeded"]``) they are what is to be caught, else failed runs.
+    outcome : str or callable
+        A key of ``run.meta`` or a function of a run: True good, False failed, None unknown.
+    max_false_rejections : float, share
+        Most of the calls that had succeeded in solved runs without an attack that one rule may deny; of each rule alone.
+    by : str or callable
+        ``"task"``, or a function of a run that names what it belongs to: what the halves are made of.
+    seed : int
+        Of the split and of the test.
+    progress : bool or callable
+        Called with how many rules are tried, of how many (None: unknown), and then with how many are scored; by default a line of
+        text in a terminal or notebook if it takes long. False shows nothing.
+
+    Returns
+    -------
+    Suggestions
+        A tuple of `Suggestion`; empty, with a `reason`, where nothing was found. Nothing is applied.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_BOUND``, ``INVALID_RUN``, ``NO_RUNS``, ``NO_LABELS``, ``ONE_CLASS``, ``INVALID_OUTCOME``, ``NO_TASK``,
+        ``INVALID_GROUP``, ``TOO_FEW_TASKS`` or ``NO_CALLS``; ``MISSING_PACKAGE`` without the extra ``rules``.
+
+    Warns
+    -----
+    Interrupted
+        If it is interrupted while it scores the rules that it chose: the others are left out.
+
+    References
+    ----------
+    .. [1] docs/behaviour/lab.md, "Suggested rules".
+
+    Examples
+    --------
+    >>> from noetic_nb.lab import datasets
+    >>> found = suggest(datasets.agentdojo("banking"))
+    >>> found[1].text[:65], found[1].caught.n, found[1].blocked.n
+    ('update_password may be called only with the password that the use', 10, 0)
+    """
+    if (
+        not isinstance(max_false_rejections, int | float)
+        or isinstance(max_false_rejections, bool)
+        or not 0 <= max_false_rejections <= 1
+    ):
+        raise NoeticConfigError(
+            "INVALID_BOUND", "A bound is a share.", given=max_false_rejections, hint="Pass a number from 0 to 1."
+        )
+    found = runs_in(runs)
+    labels = labels_of(found, outcome)
+    bad, good = _classes(found, labels)
+    groups = groups_of(found, by)
+    calls = tried_calls(found)
+    if not calls:
+        hint = "Rules are about tool calls; lab.calibrate looks for thresholds of other things."
+        raise NoeticConfigError("NO_CALLS", "None of the runs has a tool call.", given=len(found), hint=hint)
+    strata = [tuple(run.meta.get(name) for name in ("source", "domain", "suite")) for run in found]
+    first = _first_half(groups, strata, bad, good, seed)
+    fit = _Half(bad & first, good & first, groups, strata)
+    other = frozenset(range(len(found))) - first
+    rest = _Half(bad & other, good & other, groups, strata)
+    with Work("suggest", "rules tried", progress, keeps=False) as work:
+        candidates = list(work.each(rule_candidates(calls, groups, first, fit.good)))
+    if not (fit.bad and fit.good and rest.bad and rest.good):
+        return Suggestions(tried=len(candidates), reason="One half of the tasks has no good or no failed run.")
+    useful = _useful(candidates, calls, fit, max_false_rejections, seed)
+    chosen = _chosen(useful, calls, fit)
+    if not chosen:
+        return Suggestions(tried=len(candidates), reason="No rule of the first half caught more than chance would.")
+    scored = _scored([each.rule for each in chosen], found, labels, other, rest, seed, progress)
+    kept = [
+        one
+        for one in scored
+        if one.p <= ALPHA and one.false_rejections.n <= max_false_rejections * one.false_rejections.of
+    ]
+    refuted = tuple([one for one in scored if one not in kept])
+    reason = "" if kept else "What was chosen on the first half did not hold on the other."
+    kept.sort(key=lambda one: -one.caught.n)
+    return Suggestions(kept, tried=len(candidates), fitted=len(useful), refuted=refuted, reason=reason)
+
+
+def _classes(runs: Sequence[Run], labels: Sequence[bool | None]) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the places of the runs to catch and of those to spare."""
+    kinds = [kind_of(run, label) for run, label in zip(runs, labels, strict=True)]
+    caught = "caught" if "caught" in kinds else "failed"
+    bad = frozenset([place for place, kind in enumerate(kinds) if kind == caught])
+    good = frozenset([place for place, kind in enumerate(kinds) if kind == "blocked"])
+    if not bad or not good:
+        raise NoeticConfigError(
+            "ONE_CLASS",
+            f"{len(bad)} runs failed or were attacked with success, {len(good)} were solved without an attack.",
+            given={"runs": len(runs), "to catch": len(bad), "to spare": len(good)},
+            hint="A rule tells the two apart: add runs of the other kind.",
+        )
+    return bad, good
+
+
+def _first_half(
+    groups: Sequence[Hashable],
+    strata: Sequence[Hashable],
+    bad: frozenset[int],
+    good: frozenset[int],
+    seed: int,
+) -> frozenset[int]:
+    """Return the places of the runs of half of the tasks."""
+    if len(set(groups)) < 2:
+        raise NoeticConfigError(
+            "TOO_FEW_TASKS",
+            "Rules are chosen on some tasks and scored on others; these runs are of one.",
+            given=groups[0],
+            hint="Add runs of other tasks, or say what a task is: by=lambda run: ...",
+        )
+    from noetic_nb.lab._detection.fitting import folds_of  # loads numpy
+
+    solved = {groups[place] for place in good}
+    kinds = [(stratum, group in solved) for stratum, group in zip(strata, groups, strict=True)]
+    folds = folds_of(groups, kinds, [place in bad for place in range(len(groups))], 2, seed)
+    return frozenset([place for place, fold in enumerate(folds) if fold == 0])
+
+
+def _useful(
+    candidates: Sequence[Candidate], calls: Sequence[TriedCall], half: _Half, bound: float, seed: int
+) -> list[Candidate]:
+    """Return the candidates that catch more than chance on a half, within the bound; of equal ones the first."""
+    succeeded = frozenset([place for place, call in enumerate(calls) if call.is_ok and call.run in half.good])
+    seen: set[frozenset[int]] = set()
+    within: list[tuple[Candidate, frozenset[int]]] = []
+    for each in candidates:
+        stopped = _stopped(each, calls)
+        hits = stopped & half.bad
+        if len({half.groups[place] for place in hits}) < MIN_GAIN or len(each.denied & succeeded) > bound * len(
+            succeeded
+        ):
+            continue
+        if each.denied not in seen:
+            seen.add(each.denied)
+            within.append((each, stopped))
+    chances = half.chances([stopped for _, stopped in within], seed)
+    return [each for (each, _), chance in zip(within, chances, strict=True) if chance <= ALPHA]
+
+
+def _stopped(candidate: Candidate, calls: Sequence[TriedCall]) -> frozenset[int]:
+    return frozenset([calls[place].run for place in candidate.denied])
+
+
+def _chosen(useful: Sequence[Candidate], calls: Sequence[TriedCall], half: _Half) -> list[Candidate]:
+    """Return the candidates with the best ratio of caught to stopped runs, in order, as long as they catch something new."""
+    stopped = {id(each): _stopped(each, calls) for each in useful}
+    chosen: list[Candidate] = []
+    caught: frozenset[int] = frozenset()
+    lost: frozenset[int] = frozenset()
+
+    def worth(each: Candidate) -> float:
+        return len((stopped[id(each)] & half.bad) - caught) / (1 + len((stopped[id(each)] & half.good) - lost))
+
+    while len(chosen) < MAX_SCORED:
+        left = [each for each in useful if len((stopped[id(each)] & half.bad) - caught) >= MIN_GAIN]
+        if not left:
+            break
+        best = max(left, key=worth)
+        chosen.append(best)
+        caught |= stopped[id(best)] & half.bad
+        lost |= stopped[id(best)] & half.good
+    return chosen
+
+
+def _scored(
+    rules: Sequence[SteeringRule],
+    runs: Sequence[Run],
+    labels: Sequence[bool | None],
+    places: frozenset[int],
+    half: _Half,
+    seed: int,
+    progress: Progress,
+) -> list[Suggestion]:
+    """Score rules on the runs at some places with the engine that enforces them."""
+    kept = sorted(places)
+    by_run = {id(runs[place]): labels[place] for place in kept}
+    evaluator = Evaluator([runs[place] for place in kept], outcome=lambda run: by_run[id(run)])
+    evaluations: list[Evaluation] = []
+    with Work("suggest", "rules scored", progress, of=len(rules)) as work:
+        for rule in work.each(rules):
+            evaluations.append(evaluator.evaluate([rule]))
+    stopped = [frozenset([place for place, hit in zip(kept, each.stops(), strict=True) if hit]) for each in evaluations]
+    chances = _holm(half.chances(stopped, seed + 1), len(rules))
+    attacked = any(runs[place].meta.get("attack_succeeded") for place in half.bad)
+    return [
+        Suggestion(
+            rule, each.caught, each.blocked, each.false_rejections, p, each.stopped(), _text(rule, each, p, attacked)
+        )
+        for rule, each, p in zip(rules[: len(evaluations)], evaluations, chances, strict=True)
+    ]
+
+
+def _holm(chances: Sequence[float], of: int) -> list[float]:
+    """Correct chances for how many rules were chosen [2]_, also where only some of them were scored."""
+    corrected, highest = [nan] * len(chances), 0.0
+    for rank, place in enumerate(sorted(range(len(chances)), key=chances.__getitem__)):
+        highest = max(highest, min(1.0, (of - rank) * chances[place]))
+        corrected[place] = highest
+    return corrected
+
+
+def _text(rule: SteeringRule, evaluation: Any, p: float, attacked: bool) -> str:
+    what = "successful attacks" if attacked else "failed runs"
+    return (
+        f"{describe_rule(rule).removesuffix('.')}: of tasks that it was not chosen on this stops {evaluation.caught} {what} and "
+        f"{evaluation.blocked} solved runs, and denies {evaluation.false_rejections} calls that had succeeded in these "
+        f"(corrected p = {p:.2g})."
+    )

@@ -1,0 +1,286 @@
+"""Evaluate rules on recorded calls, without a tool and, unless one is given, without a model."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal, Protocol, TypeAlias
+
+from noetic_nb._core.long_work import Work
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.lab._recorded_calls import RecordedCall, tools_of
+from noetic_nb.memory._execution_context import HookModelRequest
+from noetic_nb.models._client import ModelClient, ModelRequest
+from noetic_nb.runs import Run
+from noetic_nb.steering import RuleBook, SteeringDecision, SteeringRule, allow, deny
+from noetic_nb.steering._evaluation.evaluate import Evaluation, Policy, evaluate
+from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
+from noetic_nb.steering._evaluation.rule_targets import unknown_targets
+from noetic_nb.steering._layer import TIMEOUTS_MS
+from noetic_nb.steering._predicates.judge import call_judge
+from noetic_nb.steering._rules.rule import LLMEval, as_rule
+from noetic_nb.sync import run_sync
+
+__all__ = ["OnUnknown", "TrialResult", "as_snapshot", "candidate_snapshot", "check_targets", "try_rules"]
+
+OnUnknown: TypeAlias = Literal["error", "warn"]
+"""What it means that a rule names a tool or an argument that no run has."""
+
+# The limits of the layer's hooks: what is too slow live is too slow here.
+LIMITS_S: Final = {point: milliseconds / 1_000 for point, milliseconds in TIMEOUTS_MS.items()}
+
+
+@dataclass(slots=True)
+class TrialResult:
+    """The decision of rules on one recorded call."""
+
+    decision: SteeringDecision
+    error: str | None = None
+    skipped: tuple[str, ...] = ()
+    """Rules whose judge was not consulted."""
+
+
+class Written(Protocol):
+    """A ledger that grows with each decision, as rules read it in ``call.state``."""
+
+    def given(self, call: RecordedCall) -> RecordedCall:
+        """Return a call with the ledger as it is now."""
+        ...
+
+    def took(self, call: RecordedCall, decision: SteeringDecision) -> None:
+        """Write a decision to the ledger."""
+        ...
+
+
+def as_snapshot(rules: Any) -> RuleSnapshot:
+    """Return the rules of a book as they are now, or those that are listed.
+
+    Raises `NoeticConfigError` ``INVALID_RULE``, ``RULE_DOES_NOT_COMPILE``, ``DUPLICATE_RULE_ID``.
+    """
+    if isinstance(rules, RuleSnapshot):
+        return rules
+    if isinstance(rules, RuleBook):
+        rules.mark_used()
+        return rules.snapshot
+    if isinstance(rules, SteeringRule | Mapping):
+        rules = [rules]
+    if not isinstance(rules, Iterable) or isinstance(rules, str):
+        raise NoeticConfigError(
+            "INVALID_RULE", "Rules are a rule book, or a list of rules.", given=rules, hint="Pass the RuleBook."
+        )
+    return RuleBook(rules).snapshot
+
+
+def check_targets(rules: Iterable[SteeringRule], runs: Iterable[Run], on_unknown: OnUnknown) -> None:
+    """Refuse rules that name a tool or an argument that no run has, or warn of them: their figures would be those of no rule.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``UNKNOWN_TOOL``, ``UNKNOWN_ARGUMENT``, or ``INVALID_OPTION``.
+    """
+    if on_unknown not in ("error", "warn"):
+        raise NoeticConfigError(
+            "INVALID_OPTION", "on_unknown is 'error' or 'warn'.", given=on_unknown, hint="Leave it out for 'error'."
+        )
+    known = tools_of(runs)
+    for target in unknown_targets(rules, known) if known else ():
+        if on_unknown == "error":
+            raise NoeticConfigError(
+                target.code.upper(),
+                f"Rule {target.rule_id!r} names what none of the runs has. {target.why}",
+                given=target.name,
+                hint=f"{target.fix} To evaluate the rules all the same, pass on_unknown='warn'.",
+                rule_id=target.rule_id,
+            )
+        warnings.warn(target, stacklevel=3)
+
+
+def check_order(function: str, rules: Any, runs: Any) -> None:
+    """Refuse rules and runs in each other's place.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``SWAPPED_ARGUMENTS``.
+    """
+    first = next(iter(rules), None) if isinstance(rules, list | tuple) else rules
+    if isinstance(first, Run) or isinstance(runs, RuleBook | RuleSnapshot | SteeringRule):
+        raise NoeticConfigError(
+            "SWAPPED_ARGUMENTS",
+            f"{function} takes the rules first, then the runs.",
+            given=f"{type(rules).__name__}, {type(runs).__name__}",
+            hint=f"Write lab.{function}(rules, runs).",
+        )
+
+
+def candidate_snapshot(rules: RuleSnapshot, candidate: Any) -> RuleSnapshot:
+    """Return the rules with a candidate among them, or instead of them.
+
+    One rule takes the place of the one with its id, or comes last; a function takes the place of the predicate of the
+    rule with its name; a book or a list stands instead of all.
+    """
+    if callable(candidate) and not isinstance(candidate, SteeringRule):
+        name = getattr(candidate, "__name__", repr(candidate))
+        old = next((rule for rule in rules if rule.id == name), None)
+        if old is None:
+            raise NoeticConfigError(
+                "UNKNOWN_RULE",
+                "A function can be tried in place of the rule with its name, and there is none.",
+                given=name,
+                hint=f"Pass SteeringRule(id=..., applies_to=..., predicate=...); there are {[rule.id for rule in rules]}.",
+            )
+        candidate = old.model_copy(update={"predicate": candidate, "when": None, "sequence": None, "source": None})
+    if not isinstance(candidate, SteeringRule | Mapping):
+        return as_snapshot(candidate)
+    new = as_rule(candidate)
+    # In its old place: the order decides which deny is the first.
+    known = any(rule.id == new.id for rule in rules)
+    return RuleBook([*(new if rule.id == new.id else rule for rule in rules), *([] if known else [new])]).snapshot
+
+
+class _Trial:
+    """One set of rules, and its evaluable parts."""
+
+    def __init__(self, rules: RuleSnapshot, policy: Policy, judge: ModelClient | None) -> None:
+        self.judge = judge
+        self.policy = policy
+        self.rules = rules
+        self.without_judge: frozenset[str] = frozenset()
+        # A cassette may hold some verdicts only; then what is missing is found call by call.
+        if judge is None:
+            self.without_judge = frozenset(rule.id for rule in rules if rule.enabled and rule.llm_eval is not None)
+            self.rules = RuleSnapshot(rules.version, tuple([_without_judge(rule) for rule in rules]))
+        self.needs_loop = any(rule.enabled and _needs_loop(rule, judge) for rule in rules)
+
+    def skipped(self, call: RecordedCall) -> tuple[str, ...]:
+        if not self.without_judge:
+            return ()
+        tool = getattr(call.params, "tool_name", None)
+        return tuple([rule.id for rule in self.rules.applicable(call.point, tool) if rule.id in self.without_judge])
+
+    async def evaluate(self, call: RecordedCall) -> TrialResult:
+        missing: list[str] = []
+
+        async def judge_now(rule: SteeringRule, judge: LLMEval, params: Any, _: Any) -> SteeringDecision | None:
+            try:
+                decision, _ = await call_judge(judge, params, max_retries=self.policy.max_retries)
+            except NoeticError as exc:
+                # The cassette does not hold this request: the verdict is not known, which is no fault of the rule.
+                if exc.kind != "tape_missing":
+                    raise
+                missing.append(rule.id)
+                return allow()
+            return decision
+
+        params = call.params
+        if self.judge is not None:
+            params = params._replace(ctx=replace(params.ctx, call_model=self._call_model))
+        result = await evaluate(
+            self.rules, call.point, params, self.policy, judge_now=judge_now, judge_later=_never_decides
+        )
+        return TrialResult(result.decision, _error_text(result), (*self.skipped(call), *missing))
+
+    async def _call_model(self, request: HookModelRequest) -> Any:
+        assert self.judge is not None
+        return await self.judge.complete(
+            ModelRequest(request.model, request.items, request.instructions, purpose=request.purpose)
+        )
+
+    async def evaluate_in_time(self, call: RecordedCall) -> TrialResult:
+        seconds = LIMITS_S[call.point]
+        try:
+            async with asyncio.timeout(seconds):
+                return await self.evaluate(call)
+        except TimeoutError:
+            return TrialResult(deny(), f"TimeoutError: no answer in {seconds:g} s")
+
+
+def _without_judge(rule: SteeringRule) -> SteeringRule:
+    if rule.llm_eval is None:
+        return rule
+    # The judge's verdict is not known: the rule stays in its place and has no opinion.
+    return rule.model_copy(update={"llm_eval": None, "when": None})
+
+
+def _needs_loop(rule: SteeringRule, judge: ModelClient | None) -> bool:
+    judged = judge is not None and rule.llm_eval is not None
+    return judged or rule.isolate is not None or inspect.iscoroutinefunction(rule.predicate)
+
+
+def _never_decides(rule: SteeringRule, judge: LLMEval, params: Any, result: Any) -> None:
+    """Leave an asynchronous judge out: it never changes a decision."""
+
+
+def _error_text(result: Evaluation) -> str | None:
+    if not result.faults:
+        return None
+    fault = result.faults[0]
+    what = "unreadable verdict" if fault.error is None else f"{type(fault.error).__name__}: {fault.error}"
+    return f"{fault.rule_id}: {what}"[:500]
+
+
+def try_rules(
+    rules: RuleSnapshot,
+    calls: Sequence[RecordedCall],
+    *,
+    policy: Policy,
+    judge: ModelClient | None = None,
+    stop: Callable[[], bool] | None = None,
+    ledger: Callable[[], Written] | None = None,
+    work: Work | None = None,
+) -> list[TrialResult]:
+    """Return the decisions of rules on each recorded call.
+
+    Without a `judge`, such as a cassette, the rules that need one are skipped. `stop` is checked between calls: True
+    ends the work with `asyncio.CancelledError`. `ledger` makes what rules find in ``call.state``. `work` counts the calls; if it
+    is interrupted, the results are those of the first ones.
+    """
+    trial = _Trial(rules, policy, judge)
+    results: list[TrialResult] = []
+    work = Work("try_rules", "calls", False, keeps=False) if work is None else work
+    with work:
+        if not trial.needs_loop:
+            written = None if ledger is None else ledger()
+            for call in work.each(_in_turn(calls, stop, written)):
+                # Rules that await nothing finish in one step: no loop is needed, which makes a trial several times faster.
+                coroutine = trial.evaluate(call)
+                try:
+                    coroutine.send(None)
+                except StopIteration as done:
+                    results.append(done.value)
+                    if written is not None:
+                        written.took(call, done.value.decision)
+                else:
+                    # A plain function returned something to await, which only a loop can do.
+                    coroutine.close()
+                    break
+            else:
+                return results
+            results.clear()
+            work.done = 0
+        written = None if ledger is None else ledger()
+        run_sync(_try_in_loop(trial, work.each(_in_turn(calls, stop, written)), written, results))
+    return results
+
+
+async def _try_in_loop(
+    trial: _Trial, calls: Iterable[RecordedCall], written: Written | None, results: list[TrialResult]
+) -> None:
+    for call in calls:
+        results.append(await trial.evaluate_in_time(call))
+        if written is not None:
+            written.took(call, results[-1].decision)
+
+
+def _in_turn(
+    calls: Sequence[RecordedCall], stop: Callable[[], bool] | None, written: Written | None
+) -> Iterator[RecordedCall]:
+    """Yield each call with the ledger that rules have written by then, until `stop` says so."""
+    for call in calls:
+        if stop is not None and stop():
+            raise asyncio.CancelledError
+        yield call if written is None else written.given(call)

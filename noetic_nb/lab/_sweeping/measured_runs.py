@@ -1,0 +1,171 @@
+"""Configurations measured on runs: the work of each worker, with runs that it reads once."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any
+
+from noetic_nb.lab._replaying.regulator_readings import RegulatorReadings
+from noetic_nb.lab._replaying.regulator_template import RegulatorTemplate
+from noetic_nb.lab._replaying.replays import replay
+from noetic_nb.lab._sweeping.ceiling import Ceiling
+from noetic_nb.lab._sweeping.space import Space, thresholds_in
+from noetic_nb.regulator import Regulator
+from noetic_nb.regulator._settings import Settings
+from noetic_nb.runs import Run
+from noetic_nb.runs._regulation.recorded_decisions import with_thresholds
+
+__all__ = ["Job", "Measured", "Measurements"]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Everything that a worker needs, sent once."""
+
+    digest: str
+    space: Space
+    runs: tuple[Run, ...]
+    metrics: Mapping[str, Callable[[Run], Any]]
+    fixed: Mapping[str, Any]
+    """Arguments of `replay`, or of `apply`, that are the same in every configuration."""
+    apply: Callable[..., Run] | None = None
+    ceiling: Ceiling | None = None
+    """What a live model may cost; None without one."""
+
+
+@dataclass(slots=True)
+class Measured:
+    """One configuration: by metric its value on each run, None where it has none or failed."""
+
+    place: int
+    values: dict[str, list[float | None]]
+    failures: list[tuple[int, str | None, str]] = field(default_factory=list)
+    """Place of the run, metric (None where the run could not be made) and what went wrong."""
+    is_cut: bool = False
+    """Whether the ceiling was reached before it was finished, so that it does not count."""
+
+
+class Measurements:
+    """The runs of a job, each read once for all configurations that differ in their regulator only."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        # By the place of a run, what it was last read with: other rules, budgets and so on are another reading.
+        self._readings: dict[int, tuple[tuple[int, ...], RegulatorReadings | Exception]] = {}
+        self._templates = _Templates()
+
+    def at(self, place: int) -> Measured:
+        """Measure one configuration on every run; an exception on a run is kept as its failure."""
+        job = self._job
+        found = Measured(place, {name: [] for name in job.metrics})
+        for at in range(len(job.runs)):
+            if job.ceiling is not None and job.ceiling.reached:
+                break
+            try:
+                run = self._made(place, at)
+            except Exception as exc:
+                found.failures.append((at, None, _words(exc)))
+                for values in found.values.values():
+                    values.append(None)
+                continue
+            for name, metric in job.metrics.items():
+                try:
+                    value = _number(metric(run))
+                except Exception as exc:
+                    found.failures.append((at, name, _words(exc)))
+                    value = None
+                found.values[name].append(value)
+        found.is_cut = job.ceiling is not None and job.ceiling.reached
+        return found
+
+    def _made(self, place: int, at: int) -> Run:
+        job, run = self._job, self._job.runs[at]
+        configuration = job.space.at(place)
+        if job.apply is not None:
+            made = job.apply(run, **self._fixed(), **configuration)
+            if not isinstance(made, Run):
+                raise TypeError(f"apply= returned {type(made).__name__}, not a Run")
+            return made
+        thresholds, rest = thresholds_in(configuration)
+        regulator = rest.pop("regulator", job.fixed.get("regulator"))
+        if job.fixed.get("mode") == "closed":
+            if thresholds:
+                base = self._read(at, {}).recorded if regulator is None else regulator
+                regulator = self._templates.under(base, thresholds, place).regulator()
+            return replay(run, **{**self._fixed(), **rest, "regulator": regulator})
+        readings = self._read(at, rest)
+        if not thresholds:
+            return readings.replay(None if regulator is None else self._templates.under(regulator, {}, place))
+        base = readings.recorded if regulator is None else regulator
+        return readings.replay(self._templates.under(base, thresholds, place))
+
+    def _fixed(self) -> dict[str, Any]:
+        given = dict(self._job.fixed)
+        if given.get("model") is not None and self._job.ceiling is None:
+            # A script is used up by reading it: each run has a fresh one.
+            given["model"] = copy.deepcopy(given["model"])
+        return given
+
+    def _read(self, at: int, rest: Mapping[str, Any]) -> RegulatorReadings:
+        key = tuple([id(value) for value in rest.values()])
+        known = self._readings.get(at)
+        if known is None or known[0] != key:
+            # One reading a run: thresholds vary fastest where memory matters.
+            given = {name: value for name, value in self._fixed().items() if name == "model"}
+            try:
+                known = key, RegulatorReadings(self._job.runs[at], **given, **rest)
+            except Exception as exc:
+                known = key, exc
+            self._readings[at] = known
+        if isinstance(known[1], Exception):
+            raise known[1]
+        return known[1]
+
+
+class _Templates:
+    """Regulators of one configuration: those of most runs are the same."""
+
+    def __init__(self) -> None:
+        self._place = -1
+        self._known: dict[int, tuple[Regulator, RegulatorTemplate]] = {}
+        self._made: list[tuple[Settings, RegulatorTemplate]] = []
+
+    def under(self, base: Regulator, thresholds: Mapping[str, Any], place: int) -> RegulatorTemplate:
+        """Return a regulator with the thresholds of the configuration at a place."""
+        if place != self._place:
+            self._place, self._made = place, []
+        template = self._of(base)
+        if not thresholds:
+            return template
+        for settings, made in self._made:
+            if settings is template.settings or settings == template.settings:
+                return template.with_numbers_of(made)
+        made = template.with_settings(with_thresholds(template.settings, thresholds))
+        self._made.append((template.settings, made))
+        return made
+
+    def _of(self, base: Regulator) -> RegulatorTemplate:
+        known = self._known.get(id(base))
+        if known is None:  # kept beside its template, as its id may not become another's
+            known = self._known[id(base)] = base, RegulatorTemplate.of(base)
+        return known[1]
+
+
+def _number(value: Any) -> float | None:
+    if value is None:
+        return None
+    if hasattr(value, "item") and not isinstance(value, Real):
+        value = value.item()  # of numpy
+    if not isinstance(value, Real):
+        raise TypeError(f"a metric returns a number or None, and not {type(value).__name__}")
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def _words(exc: Exception) -> str:
+    text = str(exc)
+    return f"{type(exc).__name__}: {text}" if text else type(exc).__name__

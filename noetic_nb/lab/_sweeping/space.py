@@ -1,0 +1,256 @@
+"""The configurations to try: every combination of some values, or a random sample of them."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, Final
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.lab._rule_trial import as_snapshot
+from noetic_nb.lab._sweeping.value_labels import labels_in
+from noetic_nb.regulator import Regulator
+from noetic_nb.runs._regulation.recorded_decisions import with_thresholds
+from noetic_nb.steering import RuleBook
+
+__all__ = ["REPLAYED", "Space", "configurations", "thresholds_in"]
+
+REPLAYED: Final = ("rules", "budgets", "projection", "layers", "regulator")
+"""Names that are arguments of `replay`."""
+
+# A grid of more is a mistake, or wants a sample.
+MAX_CONFIGURATIONS: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Configurations in their order, with the labels that a table has for them."""
+
+    names: tuple[str, ...]
+    values: tuple[tuple[Any, ...], ...]
+    labels: tuple[tuple[Any, ...], ...]
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def at(self, place: int) -> dict[str, Any]:
+        """Return one configuration."""
+        return dict(zip(self.names, self.values[place], strict=True))
+
+
+def _wrong(what: str, given: Any, hint: str, code: str = "INVALID_SPACE") -> NoeticConfigError:
+    return NoeticConfigError(code, what, given=given, hint=hint)
+
+
+def configurations(
+    space: Any, *, n: int | None = None, seed: int = 0, regulator: Regulator | None = None, free: bool = False
+) -> Space:
+    """Return the configurations of a space.
+
+    Parameters
+    ----------
+    space : mapping of str to values
+        Lists; with `n` also a distribution with ``rvs`` or a range ``{"low": number, "high": number}``, whole where both are.
+    n : int, optional
+        How many to draw, without repeating one of a grid; all of them by default.
+    seed : int
+        Of the draws.
+    regulator : Regulator, optional
+        Whose thresholds dotted names mean where the space has no regulator.
+    free : bool
+        Whether any name is allowed.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_SPACE``, ``UNKNOWN_NAME``, ``INVALID_N``, and for thresholds ``UNKNOWN_PREDICATE``, ``UNKNOWN_THRESHOLD`` or
+        ``INVALID_THRESHOLD``.
+
+    Examples
+    --------
+    >>> configurations({"cost_cap.tokens_out": [500, 900], "scope_drift.threshold": [0.5, 0.7]}).labels[1]
+    (500, 0.7)
+    """
+    hint = 'Such as {"cost_cap.tokens_out": [500, 1_000]}.'
+    if not isinstance(space, Mapping):
+        raise _wrong("A space is a mapping of names to values.", space, hint)
+    if not space:
+        raise _wrong("The space is empty: there is nothing to try.", space, hint)
+    names = tuple(space)
+    for name in names:
+        _check_name(name, free)
+    # A book may be edited while the sweep runs; its rules as they are now also reach other processes.
+    given = {name: _rules_now(values) if name == "rules" and not free else values for name, values in space.items()}
+    kinds = [_values(name, given[name], n) for name in names]
+    if any(isinstance(one, _Drawn) for one in kinds):
+        assert n is not None
+        rows = _drawn(kinds, _count(n, None), seed)
+    else:
+        rows = _grid([one.values for one in kinds if isinstance(one, _Listed)], n, seed)
+    if not free:
+        _check_thresholds(names, rows, regulator)
+    columns = []
+    for at, kind in enumerate(kinds):
+        if isinstance(kind, _Listed):
+            labels = labels_in(kind.values)
+            known = {id(value): label for value, label in zip(kind.values, labels, strict=True)}
+            columns.append([known[id(row[at])] for row in rows])
+        else:
+            columns.append([row[at] for row in rows])
+    return Space(names, tuple(map(tuple, rows)), tuple(zip(*columns, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    values: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    low: Any = None
+    high: Any = None
+    distribution: Any = None
+
+    def draw(self, rng: random.Random) -> Any:
+        if self.distribution is not None:
+            from numpy.random import default_rng
+
+            value = self.distribution.rvs(random_state=default_rng(rng.getrandbits(64)))
+            return value.item() if hasattr(value, "item") else value
+        if isinstance(self.low, int) and isinstance(self.high, int):
+            return rng.randint(self.low, self.high)
+        return rng.uniform(self.low, self.high)
+
+
+def _rules_now(books: Any) -> Any:
+    if isinstance(books, list | tuple):
+        return [as_snapshot(book) if isinstance(book, RuleBook) else book for book in books]
+    return books
+
+
+def _check_name(name: Any, free: bool) -> None:
+    is_dotted = isinstance(name, str) and all(name.partition("."))
+    if isinstance(name, str) and (free or name in REPLAYED or is_dotted):
+        return
+    raise _wrong(
+        "A sweep cannot vary this.",
+        name,
+        f"There are {', '.join(REPLAYED)}, thresholds of the regulator such as cost_cap.tokens_out, and with apply= any name.",
+        "UNKNOWN_NAME",
+    )
+
+
+def _values(name: str, values: Any, n: int | None) -> _Listed | _Drawn:
+    drawn: _Drawn | None = None
+    if hasattr(values, "rvs"):
+        drawn = _Drawn(distribution=values)
+    elif isinstance(values, Mapping) and set(values) == {"low", "high"}:
+        low, high = values["low"], values["high"]
+        if not _is_finite(low) or not _is_finite(high) or low > high:
+            raise _wrong(f"The range of {name} is none.", values, 'Give two numbers: {"low": 0.1, "high": 0.9}.')
+        if isinstance(low, Integral) and isinstance(high, Integral):
+            drawn = _Drawn(int(low), int(high))
+        else:
+            drawn = _Drawn(float(low), float(high))
+    if drawn is not None:
+        if n is None:
+            raise _wrong(
+                f"{name} has no list of values that a grid could be made of.", values, "Say how many to draw: n=50."
+            )
+        return drawn
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise _wrong(f"The values of {name} are not a list.", values, f'Such as {{"{name}": [value, another]}}.')
+    listed = [one.item() if hasattr(one, "item") and not hasattr(one, "__len__") else one for one in values]
+    if not listed:
+        raise _wrong(f"{name} has no value: there is nothing to try.", values, "Give one value at least.")
+    for at, one in enumerate(listed):
+        if isinstance(one, float) and math.isnan(one):
+            raise _wrong(
+                f"A value of {name} is not a number.", values, "Leave it out, or use None where that means none."
+            )
+        if any(other is one or (type(other) is type(one) and _equal(other, one, name)) for other in listed[:at]):
+            raise _wrong(f"{name} has a value twice.", values, "Give each value once.")
+    return _Listed(listed)
+
+
+def _equal(one: Any, other: Any, name: str) -> bool:
+    try:
+        return bool(one == other)
+    except Exception as exc:
+        raise _wrong(
+            f"Values of {name} cannot be compared: {exc}", [one, other], "Give values of which == says True or False."
+        ) from exc
+
+
+def _is_finite(number: Any) -> bool:
+    return not isinstance(number, bool) and isinstance(number, Real) and math.isfinite(float(number))
+
+
+def _count(n: Any, most: int | None) -> int:
+    hint = "Give a whole number of 1 or more"
+    if isinstance(n, bool) or not isinstance(n, Integral) or int(n) < 1:
+        raise _wrong("n is how many configurations to draw.", n, f"{hint}.", "INVALID_N")
+    if most is not None and int(n) > most:
+        raise _wrong(
+            f"The grid has {most} configurations, and none is drawn twice.", n, f"{hint}, {most} at most.", "INVALID_N"
+        )
+    return int(n)
+
+
+def _grid(lists: list[list[Any]], n: int | None, seed: int) -> list[list[Any]]:
+    total = math.prod(map(len, lists))
+    if n is None and total > MAX_CONFIGURATIONS:
+        raise _wrong(
+            f"The grid has {total} configurations.", [len(one) for one in lists], "Draw some of them: n=1_000."
+        )
+    places = range(total) if n is None else sorted(random.Random(seed).sample(range(total), _count(n, total)))
+    return [_at(lists, place) for place in places]
+
+
+def _at(lists: list[list[Any]], place: int) -> list[Any]:
+    # The last name changes first, as in nested loops.
+    row = []
+    for values in reversed(lists):
+        place, at = divmod(place, len(values))
+        row.append(values[at])
+    return row[::-1]
+
+
+def _drawn(kinds: list[Any], n: int, seed: int) -> list[list[Any]]:
+    rng = random.Random(seed)
+    return [
+        [rng.choice(kind.values) if isinstance(kind, _Listed) else kind.draw(rng) for kind in kinds] for _ in range(n)
+    ]
+
+
+def _check_thresholds(names: tuple[str, ...], rows: list[list[Any]], regulator: Regulator | None) -> None:
+    dotted = [at for at, name in enumerate(names) if name not in REPLAYED]
+    place = names.index("regulator") if "regulator" in names else None
+    for row in rows:
+        known = regulator if place is None else row[place]
+        if known is not None and not isinstance(known, Regulator):
+            raise _wrong("That is no regulator.", known, "Use Regulator.for_user(name).", "INVALID_REGULATOR")
+        if known is not None and dotted:
+            with_thresholds(known.settings, thresholds_in({names[at]: row[at] for at in dotted})[0])
+
+
+def thresholds_in(configuration: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    """Return the thresholds of a configuration, by predicate, and the rest of it.
+
+    Examples
+    --------
+    >>> thresholds_in({"cost_cap.tokens_out": 500, "rules": []})
+    ({'cost_cap': {'tokens_out': 500}}, {'rules': []})
+    """
+    found: dict[str, dict[str, Any]] = {}
+    rest: dict[str, Any] = {}
+    for name, value in configuration.items():
+        if name in REPLAYED:
+            rest[name] = value
+        else:
+            predicate, _, number = name.partition(".")
+            found.setdefault(predicate, {})[number] = value
+    return found, rest

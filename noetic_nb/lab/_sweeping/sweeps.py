@@ -1,0 +1,379 @@
+"""Many configurations on many recorded runs, on as many processors as there are."""
+
+from __future__ import annotations
+
+import platform
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import closing
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+from noetic_nb._core.long_work import Progress, Work
+from noetic_nb._core.package_versions import version_of
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.lab._statistics.labels import By, groups_of, runs_in
+from noetic_nb.lab._sweeping.ceiling import Ceiling, is_live
+from noetic_nb.lab._sweeping.measured_runs import Job, Measured
+from noetic_nb.lab._sweeping.resume_file import ResumeFile
+from noetic_nb.lab._sweeping.space import REPLAYED, configurations
+from noetic_nb.lab._sweeping.value_labels import code_of, data_digest, digest_of, label_of
+from noetic_nb.lab._sweeping.workers import Workers
+from noetic_nb.models._client import check_clients
+from noetic_nb.regulator import Regulator
+from noetic_nb.runs import Run
+
+if TYPE_CHECKING:
+    import pandas
+import math
+from math import fsum, nan
+from typing import TYPE_CHECKING, Final
+
+from noetic_nb.lab._statistics.intervals import CONFIDENCE, resampled
+
+__all__ = ["SAMPLES", "columns_of", "sweep", "table"]
+
+SAMPLES: Final = 1_000
+"""As many as `noetic_nb.lab._statistics.intervals.interval` draws."""
+
+
+class _Intervals:
+    """Percentile intervals of means: the same samples of groups for every configuration, so that rows compare."""
+
+    def __init__(self, groups: Sequence[Hashable], seed: int) -> None:
+        import numpy
+
+        self._few = len(set(groups)) < 2
+        self._weights = numpy.zeros((SAMPLES, len(groups)))
+        if not self._few:
+            for row, sample in enumerate(resampled(groups, SAMPLES, seed)):
+                numpy.add.at(self._weights[row], sample, 1.0)
+
+    def of(self, values: Sequence[float | None]) -> tuple[float, float]:
+        import numpy
+
+        is_known = numpy.array([value is not None for value in values], dtype=float)
+        if self._few or not is_known.any():
+            return nan, nan
+        numbers = numpy.array([0.0 if value is None else value for value in values])
+        # Not a matrix product: what adds in another order on another number of processors gives other last digits.
+        total = numpy.einsum("ij,j->i", self._weights, numbers)
+        count = numpy.einsum("ij,j->i", self._weights, is_known)
+        means = (total[count > 0]) / count[count > 0]
+        if len(means) <= SAMPLES / 2:
+            return nan, nan
+        tail = 100 * (1 - CONFIDENCE) / 2
+        low, high = numpy.percentile(means, [tail, 100 - tail])
+        return float(low), float(high)
+
+
+def columns_of(metric: str, *, is_only: bool) -> tuple[str, str, str]:
+    """Return the columns of a metric: its mean and the ends of its interval."""
+    return (metric, "low", "high") if is_only else (metric, f"{metric}_low", f"{metric}_high")
+
+
+def table(job: Job, rows: Mapping[int, Measured], groups: Sequence[Hashable], seed: int) -> pandas.DataFrame:
+    """Return one row for each finished configuration, in the order of the space."""
+    import pandas
+
+    is_only = len(job.metrics) == 1
+    intervals = _Intervals(groups, seed)
+    names = [
+        *job.space.names,
+        *(column for metric in job.metrics for column in columns_of(metric, is_only=is_only)),
+        *(f"{metric}_n" for metric in job.metrics if not is_only),
+        *("n", "failed", "nan", "seed", "digest"),
+    ]
+    found = []
+    for place in sorted(rows):
+        row, labels = rows[place], job.space.labels[place]
+        cells: list[Any] = list(labels)
+        counts = []
+        for metric in job.metrics:
+            values = row.values[metric]
+            known = [value for value in values if value is not None]
+            cells += [_mean(known), *intervals.of(values)]
+            counts.append(len(known))
+        failed = {at for at, _, _ in row.failures}
+        whole = [all(values[at] is not None for values in row.values.values()) for at in range(len(job.runs))]
+        cells += [] if is_only else counts
+        missing = len(job.runs) - sum(whole) - len(failed)
+        cells += [sum(whole), len(failed), missing, seed, digest_of(job.digest, labels)]
+        found.append(cells)
+    frame = pandas.DataFrame(found, columns=names)
+    for column in names[len(job.space.names) : -5 - (0 if is_only else len(job.metrics))]:
+        frame[column] = frame[column].astype(float)
+    return frame
+
+
+def _mean(values: Sequence[float]) -> float:
+    # The exact sum, whatever the order.
+    return fsum(values) / len(values) if values else math.nan
+
+
+def sweep(
+    space: Mapping[str, Any],
+    runs: Run | Iterable[Run],
+    *,
+    metrics: Mapping[str, Callable[[Run], float | None]],
+    n: int | None = None,
+    n_jobs: int = -1,
+    seed: int = 0,
+    resume: str | PathLike[str] | None = None,
+    max_cost: float | Mapping[str, float] | None = None,
+    regulator: Regulator | None = None,
+    apply: Callable[..., Run] | None = None,
+    model: Any = None,
+    mode: str = "open",
+    by: By = "task",
+    progress: Progress = True,
+) -> pandas.DataFrame:
+    """Replay recorded runs under many configurations and measure each.
+
+    Parameters
+    ----------
+    space : mapping of str to values
+        By name a list of values: `rules`, `budgets`, `projection`, `layers`, `regulator` of `replay`, thresholds such as
+        ``"cost_cap.tokens_out"``, or with `apply` any names. Every combination is tried; see `n`.
+    runs : Run or iterable of Run
+        What was recorded.
+    metrics : mapping of str to callable
+        By name a function of a replayed run: a number, or None where it has none.
+    n : int, optional
+        Draw that many configurations, none of a grid twice. Then values may also be a distribution with ``rvs``, or a range
+        ``{"low": 0.1, "high": 0.9}``.
+    n_jobs : int
+        How many work at once, -1 for all processors. An active ``joblib.parallel_config`` says where: processes (the default),
+        threads, Dask or Ray.
+    seed : int
+        Of the draws and of the intervals.
+    resume : str or path, optional
+        A file that keeps finished rows; a sweep that was interrupted goes on with it.
+    max_cost : float or mapping, optional
+        What live models may cost: US dollars, or ``{"usd": 5.0, "tokens": 2_000_000}``.
+    regulator : Regulator, optional
+        Whose thresholds are varied, where the space has none; the recorded one by default.
+    apply : callable, optional
+        Makes a run from a run and a configuration in place of `replay`: ``apply(run, **configuration)``, with ``model=`` where
+        one is given.
+    model : ModelClient or mapping, optional
+        Of `replay` or `apply`; a live one needs `max_cost`, and is asked by threads of this process.
+    mode : {"open", "closed"}
+        Of `replay`.
+    by : "task" or callable
+        What runs are resampled by.
+    progress : bool or callable
+        Called with how many configurations are finished, of how many; by default a line of text in a terminal or notebook if it
+        takes long. False shows nothing.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a configuration: its values, for each metric the mean over runs and its 95 % interval (``low, high``; with
+        several metrics ``<metric>_low, <metric>_high, <metric>_n``), ``n`` runs of which every metric is a number, ``failed``
+        runs, ``nan`` runs without a number, ``seed``, ``digest``. ``attrs`` has ``seed``, ``space``, ``configurations``,
+        ``versions``, ``data``, ``backend``, ``interval``, ``failures`` (the first) and ``stopped`` (why rows are missing, or
+        None).
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_SPACE``, ``UNKNOWN_NAME``, ``INVALID_N``, ``NO_RUNS``, ``INVALID_RUN``, ``SWAPPED_ARGUMENTS``,
+        ``INVALID_METRICS``, ``INVALID_N_JOBS``, ``NOT_PICKLABLE``, ``COST_CEILING``, ``OTHER_SWEEP``, ``INVALID_GROUP``, and
+        what `replay` raises where it raises on every run of every configuration.
+    NoeticError
+        ``worker_died`` where workers die before one has finished anything, ``storage_failed``.
+
+    References
+    ----------
+    .. [1] docs/behaviour/lab.md, "Sweeps".
+
+    Examples
+    --------
+    >>> from noetic_nb.lab import datasets, first_stop
+    >>> stopped = lambda run: first_stop(run) is not None
+    >>> frame = sweep({"call_budget.total": [5, 20]}, datasets.airline(20), metrics={"stopped": stopped},
+    ...               regulator=Regulator.recommended("ann"), n_jobs=1)
+    >>> frame[["call_budget.total", "stopped", "n"]].values.tolist()
+    [[5.0, 0.7, 20.0], [20.0, 0.05, 20.0]]
+    """
+    if isinstance(runs, Mapping):
+        given = f"{type(space).__name__}, {type(runs).__name__}"
+        hint = 'Write lab.sweep({"call_budget.total": [5, 10]}, runs, ...).'
+        raise NoeticConfigError(
+            "SWAPPED_ARGUMENTS", "sweep takes the space first, then the runs.", given=given, hint=hint
+        )
+    found = runs_in(runs)
+    _check(metrics, apply, mode)
+    check_clients(model)
+    fixed: dict[str, Any] = {} if apply is not None else {"mode": mode}
+    if regulator is not None:
+        if not isinstance(regulator, Regulator):
+            raise NoeticConfigError(
+                "INVALID_REGULATOR", "That is no regulator.", given=regulator, hint="Use Regulator.for_user(name)."
+            )
+        fixed["regulator"] = regulator
+    points = configurations(space, n=n, seed=seed, regulator=regulator, free=apply is not None)
+    live = is_live(model)
+    ceiling = Ceiling(max_cost) if live or max_cost is not None else None
+    if model is not None:
+        fixed["model"] = ceiling.metered(model) if live and ceiling is not None else model
+    groups, grouped = _groups(found, by)
+    data = data_digest(found)
+    about = {name: _names(model) if name == "model" else label_of(value) for name, value in fixed.items()}
+    made_by = None if apply is None else code_of(apply)
+    measures = {name: code_of(metric) for name, metric in metrics.items()}
+    versions = {"python": platform.python_version()}
+    versions |= {name: version_of(name) for name in ("noetic_nb", "joblib", "numpy", "pandas")}
+    digest = digest_of(data, points.names, points.labels, about, made_by, measures, seed, versions["noetic_nb"])
+    job = Job(digest, points, found, dict(metrics), fixed, apply, ceiling if live else None)
+    workers = Workers(n_jobs, in_threads=live)
+    # It says itself what it has when it is interrupted, and how it goes on.
+    with Work("sweep", "configurations", progress, of=len(points), keeps=False) as work:
+        rows, stopped = _finished(job, workers, resume, ceiling, work)
+    _raise_where_all_failed(job, rows)
+    _raise_where_a_metric_failed(job, rows)
+    frame = table(job, rows, groups, seed)
+    failures = [(each.place, *failure) for each in rows.values() for failure in each.failures]
+    frame.attrs |= {
+        "seed": seed,
+        "space": list(points.names),
+        "configurations": len(points),
+        "versions": versions,
+        "data": data,
+        "backend": workers.name,
+        "interval": f"95 %, {SAMPLES} samples of {grouped}",
+        "failures": _first_failures(job, failures),
+        "stopped": stopped,
+    }
+    return frame
+
+
+def _check(metrics: Any, apply: Any, mode: Any) -> None:
+    named = isinstance(metrics, Mapping) and metrics and all(isinstance(name, str) and name for name in metrics)
+    if not named or not all(callable(metric) for metric in metrics.values()):
+        hint = 'Such as metrics={"stopped": lambda run: lab.first_stop(run) is not None}.'
+        raise NoeticConfigError("INVALID_METRICS", "Metrics are functions of a run by name.", given=metrics, hint=hint)
+    if apply is not None and not callable(apply):
+        hint = "It gets a run and a configuration: apply(run, **configuration)."
+        raise NoeticConfigError("INVALID_SPACE", "apply= is a function.", given=apply, hint=hint)
+    if mode not in ("open", "closed"):
+        hint = 'Use mode="open" or mode="closed".'
+        raise NoeticConfigError("INVALID_MODE", "A replay is open or closed.", given=mode, hint=hint)
+
+
+def _groups(runs: Sequence[Run], by: By) -> tuple[list[Hashable], str]:
+    try:
+        return groups_of(runs, by), "tasks" if by == "task" else "groups"
+    except NoeticConfigError as error:
+        if error.code != "NO_TASK":
+            raise
+    without = sum(run.meta.get("task_id") is None for run in runs)
+    return list(range(len(runs))), f"runs, as {without} of {len(runs)} have no task id"
+
+
+def _finished(
+    job: Job, workers: Workers, resume: Any, ceiling: Ceiling | None, work: Work
+) -> tuple[dict[int, Measured], str | None]:
+    rows: dict[int, Measured] = {}
+    if resume is None:
+        return rows, _fill(rows, job, workers, None, ceiling, work)
+    with ResumeFile(resume, job.digest, len(job.runs)) as file:
+        rows |= file.rows
+        return rows, _fill(rows, job, workers, file, ceiling, work)
+
+
+def _fill(
+    rows: dict[int, Measured],
+    job: Job,
+    workers: Workers,
+    file: ResumeFile | None,
+    ceiling: Ceiling | None,
+    work: Work,
+) -> str | None:
+    """Add the missing values; return why some are still missing."""
+    # Configurations that differ in their regulator only stand together, as they share one reading of a run.
+    rest = [at for at, name in enumerate(job.space.names) if name in REPLAYED and name != "regulator"]
+    left = [place for place in range(len(job.space)) if place not in rows]
+    left.sort(key=lambda place: [str(job.space.labels[place][at]) for at in rest])
+    try:
+        with closing(workers.measured(job, left)) as chunks:
+            for chunk in chunks:
+                if ceiling is not None and ceiling.error is not None:
+                    raise ceiling.error
+                for row in chunk:
+                    if row.is_cut:
+                        continue
+                    rows[row.place] = row
+                    if file is not None:
+                        file.add(row)
+                work.at(len(rows))
+    except KeyboardInterrupt:
+        return _stopped(rows, job, file, "it was interrupted")
+    except NoeticError as error:
+        if error.kind != "worker_died" or not rows:
+            raise
+        return _stopped(rows, job, file, str(error))
+    if len(rows) < len(job.space):
+        return _stopped(rows, job, file, "the ceiling of max_cost was reached")
+    return None
+
+
+def _names(model: Any) -> Any:
+    """Return which kinds of models answer: their state changes with every answer."""
+    return (
+        {name: _names(one) for name, one in model.items()} if isinstance(model, Mapping) else type(model).__qualname__
+    )
+
+
+def _stopped(rows: Mapping[int, Measured], job: Job, file: ResumeFile | None, why: str) -> str:
+    how = "with resume=<a path> it would go on" if file is None else f"resume={str(file.path)!r} goes on"
+    text = f"The sweep has {len(rows)} of {len(job.space)} configurations: {why}; {how}"
+    warnings.warn(text, RuntimeWarning, stacklevel=5)
+    return text
+
+
+def _raise_where_all_failed(job: Job, rows: Mapping[int, Measured]) -> None:
+    lost = [sum(metric is None for _, metric, _ in row.failures) for row in rows.values()]
+    if not lost or min(lost) < len(job.runs):
+        return
+    first = rows[min(rows)].failures[0]
+    raise NoeticConfigError(
+        "NOTHING_REPLAYED",
+        f"No run could be replayed under any configuration: {first[2]}",
+        given=job.runs[first[0]].run_id,
+        hint="Try one: lab.replay(run, ...), or apply(run, ...).",
+    )
+
+
+def _raise_where_a_metric_failed(job: Job, rows: Mapping[int, Measured]) -> None:
+    """Refuse a table in which a metric is nothing but failures."""
+    failures = [failure for row in rows.values() for failure in row.failures]
+    made = len(rows) * len(job.runs) - sum([metric is None for _, metric, _ in failures])
+    for name in job.metrics:
+        lost = [(at, what) for at, metric, what in failures if metric == name]
+        if lost and len(lost) >= made:
+            raise NoeticConfigError(
+                "METRIC_FAILED",
+                f"Metric {name!r} failed on every run: {lost[0][1]}",
+                given=job.runs[lost[0][0]].run_id,
+                hint="Try it on one run: it returns a number, or None where it is not known.",
+            )
+
+
+def _first_failures(job: Job, failures: Sequence[tuple[int, int, str | None, str]]) -> list[dict[str, Any]]:
+    """Return the first failure of each metric, and of replays, with how many there were."""
+    first: dict[str | None, dict[str, Any]] = {}
+    for place, at, metric, what in sorted(failures, key=lambda one: one[:2]):
+        known = first.setdefault(
+            metric,
+            {
+                "metric": metric,
+                "run_id": job.runs[at].run_id,
+                "configuration": dict(zip(job.space.names, job.space.labels[place], strict=True)),
+                "error": what,
+                "count": 0,
+            },
+        )
+        known["count"] += 1
+    return list(first.values())

@@ -1,0 +1,168 @@
+"""Chunks of configurations on several processors, through joblib: processes, threads, Dask or Ray."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Generator, Iterator, Sequence
+from math import ceil
+from typing import Any, Final
+
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.lab._sweeping.measured_runs import Job, Measured, Measurements
+
+__all__ = ["Workers"]
+
+# Chunks a worker: enough that none waits long for the last, and that an interrupt loses little.
+CHUNKS: Final = 4
+# A chunk is not longer than this, as finished work is kept chunk by chunk.
+LONGEST: Final = 32
+# What joblib raises where a worker dies: of processes, of Dask (also where it had the runs), of Ray.
+_DIED: Final = frozenset({"BrokenExecutor", "KilledWorker", "FutureCancelledError", "RayActorError"})
+
+# What the worker of a thread has read, so that the next chunk needs no second reading; of one sweep at a time.
+_own: Final = threading.local()
+
+
+def _work(payload: Any, digest: str, places: Sequence[int]) -> list[Measured]:
+    known: tuple[str, Measurements] | None = getattr(_own, "known", None)
+    if known is None or known[0] != digest:
+        job = payload if isinstance(payload, Job) else _unpacked(payload)
+        known = _own.known = digest, Measurements(job)
+    return [known[1].at(place) for place in places]
+
+
+def _packed(job: Job) -> Any:
+    import cloudpickle
+    import numpy
+
+    try:
+        # A run alone leaves behind what it was made with, by which its rules are decided again and its agent runs again.
+        made = [(run.made_by, run.bundle if run.made_by is None else None) for run in job.runs]
+        data = cloudpickle.dumps((job, made))
+    except Exception as exc:
+        raise NoeticConfigError(
+            "NOT_PICKLABLE",
+            f"The sweep cannot be sent to other processes: {type(exc).__name__}: {exc}",
+            given=sorted(job.metrics),
+            hint='Use n_jobs=1, or joblib.parallel_config("threading").',
+        ) from exc
+    # joblib shares an array as a file between processes, and Dask sends it to each worker once.
+    return numpy.frombuffer(data, dtype="uint8")
+
+
+def _unpacked(payload: Any) -> Job:
+    import cloudpickle
+
+    if not hasattr(payload, "tobytes"):  # a reference of Ray
+        import ray
+
+        payload = ray.get(payload)
+    job: Job
+    job, made = cloudpickle.loads(payload.tobytes())
+    for run, (config, bundle) in zip(job.runs, made, strict=True):
+        run.made_with(config)
+        run.bundle = bundle
+    return job
+
+
+class Workers:
+    """The active backend of joblib, or processes.
+
+    Parameters
+    ----------
+    n_jobs : int
+        As in joblib; an active ``joblib.parallel_config`` that says how many counts before -1.
+    in_threads : bool
+        Work in this process whatever is active, so that all share one count of what a model costs.
+    """
+
+    def __init__(self, n_jobs: int, *, in_threads: bool = False) -> None:
+        import joblib
+        from joblib.parallel import get_active_backend
+
+        if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0:
+            raise NoeticConfigError(
+                "INVALID_N_JOBS", "n_jobs is how many work at once.", given=n_jobs, hint="Use -1 for all processors."
+            )
+        active, configured = get_active_backend()
+        self.n_jobs = configured if n_jobs == -1 and configured is not None else n_jobs
+        self._backend = "threading" if in_threads else None
+        if in_threads:
+            with joblib.parallel_config("threading"):
+                self.count = joblib.effective_n_jobs(self.n_jobs)
+        else:
+            self.count = joblib.effective_n_jobs(self.n_jobs)
+        self._shares = in_threads or self.count == 1 or bool(getattr(active, "supports_sharedmem", False))
+        self._hands_over = in_threads or bool(getattr(active, "supports_return_generator", False))
+        kind = "threading" if in_threads else type(active).__name__.removesuffix("Backend").lower()
+        self.name = "sequential" if self.count == 1 and not kind.startswith("dask") else kind
+
+    def measured(self, job: Job, places: Sequence[int]) -> Generator[list[Measured], None, None]:
+        """Yield the configurations at some places, chunk by chunk as they are finished.
+
+        Raises
+        ------
+        NoeticError
+            ``worker_died`` where workers die before one of them has finished a chunk.
+        """
+        left = list(places)
+        if not left:
+            return
+        if self.count == 1 and self._shares:
+            own = Measurements(job)
+            for place in left:
+                yield [own.at(place)]
+            return
+        payload = job if self._shares else self._sent(_packed(job))
+        while left:
+            before = len(left)
+            try:
+                for chunk in self._chunks(payload, job.digest, left):
+                    done = {each.place for each in chunk}
+                    left = [place for place in left if place not in done]
+                    yield chunk
+            except Exception as exc:
+                if _DIED.isdisjoint([cls.__name__ for cls in type(exc).__mro__]):
+                    raise
+                # Others may have taken its memory or its machine; whoever dies at once does so of the work itself.
+                if len(left) == before:
+                    raise NoeticError(
+                        "worker_died",
+                        f"Workers died with {len(left)} configurations left",
+                        given=self.name,
+                        hint="Look for too little memory or a crash in a metric; with resume=<a path> finished rows are kept. "
+                        "n_jobs=1 shows where it crashes.",
+                    ) from exc
+
+    def _sent(self, packed: Any) -> Any:
+        if self.name != "ray":
+            return packed
+        import ray  # which would otherwise send it with every chunk
+
+        return ray.put(packed)
+
+    def _chunks(self, payload: Any, digest: str, places: Sequence[int]) -> Iterator[list[Measured]]:
+        from joblib import Parallel, delayed
+
+        # What a live model was paid for is kept at once.
+        longest = 1 if self._backend is not None else LONGEST
+        size = min(longest, max(1, ceil(len(places) / (CHUNKS * self.count))))
+        work = [delayed(_work)(payload, digest, places[at : at + size]) for at in range(0, len(places), size)]
+        options = {"n_jobs": self.n_jobs, "backend": self._backend, "batch_size": 1, "max_nbytes": "100K"}
+        if self._hands_over:
+            done = Parallel(return_as="generator_unordered", **options)(work)
+            try:
+                # Not `yield from`, which would close it outside of what follows.
+                while (chunk := next(done, None)) is not None:
+                    yield chunk
+            finally:
+                # Who ends a sweep early knows that some of it is not done.
+                with warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", message=r"\d+ tasks (which were still|have been successfully)")
+                    done.close()
+            return
+        # Some backends give nothing back before all is done: then a round at a time, by the same workers.
+        with Parallel(**options) as parallel:
+            for at in range(0, len(work), self.count):
+                yield from parallel(work[at : at + self.count])

@@ -1,0 +1,319 @@
+"""Entity memory: facts about named people, places and things, shown when their names come up."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from noetic_nb._core.arguments import explained
+from noetic_nb.layers._helpers.blocks import fitting_lines, tagged
+from noetic_nb.layers._helpers.collaborators import check_function, check_whole
+from noetic_nb.layers._helpers.considered import consider, plain_hits
+from noetic_nb.layers._helpers.gathering import GATHERING_TIMEOUTS_MS, gathering_hooks
+from noetic_nb.layers._helpers.schemas import Arguments, StoredState, option_error
+from noetic_nb.layers.handles import EntityHandle
+from noetic_nb.memory import (
+    BudgetConfig,
+    ExecutionContext,
+    MemoryLayer,
+    MemoryScope,
+    RecallParams,
+    Slot,
+    layer_data,
+    layer_fn,
+)
+from noetic_nb.memory._built_in import built_in
+from noetic_nb.sync import awaited
+
+__all__ = ["Contradicts", "ExtractEntities", "entity_memory"]
+
+Told: TypeAlias = "str | tuple[str, str]"
+"""A fact: a sentence, or what it is about and the sentence, ``("city", "lives in Rome")``."""
+
+ExtractEntities = Callable[[str], "Mapping[str, Sequence[Told]] | Awaitable[Mapping[str, Sequence[Told]]]"]
+"""Reads a text and returns facts by the name of what they are about."""
+
+Contradicts = Callable[[str, str], "bool | Awaitable[bool]"]
+"""Tells whether an old fact no longer holds once a new one is told."""
+
+DEFAULT_BUDGET: Final = {"min": 0, "max": 1000}
+TAG: Final = "entities"
+# A fact is a sentence; a longer one is a document that belongs elsewhere.
+LONGEST: Final = 1_000
+# Times at which a fact was told that are kept: at a half-life of a month, those before hardly count.
+MAX_TIMES: Final = 10
+# What a fact counts for at least, to be shown: that of one that was told once, three half-lives ago.
+FAINTEST: Final = 0.125
+_DAY_MS: Final = 86_400_000.0
+
+
+class _Past(StoredState):
+    fact: str
+    until: float
+    by: str
+
+
+class _Entity(StoredState):
+    facts: list[str]
+    seen: float
+    about: dict[str, str] = {}
+    """What a fact is about, by the fact."""
+    told: dict[str, list[float]] = {}
+    """When a fact was told, by the fact; without times it counts as told when the entity was seen last."""
+    past: list[_Past] = []
+    """Facts that others took the place of, oldest first."""
+
+
+class _State(StoredState):
+    entities: dict[str, _Entity]
+
+
+class _Remember(Arguments):
+    name: str
+    """The person, place or thing."""
+    fact: str
+    """One short sentence about it."""
+    about: str | None = None
+    """What the fact is about where only one can hold at a time, such as city: it takes the place of an earlier one."""
+
+
+class _Forget(Arguments):
+    name: str
+    """The person, place or thing of which nothing shall be remembered."""
+
+
+_EMPTY: Final[dict[str, Any]] = {"entities": {}}
+
+
+@built_in
+@explained()
+def entity_memory(
+    extract: ExtractEntities | None = None,
+    *,
+    contradicts: Contradicts | None = None,
+    half_life_days: float | None = None,
+    id: str = "entity-memory",
+    scope: MemoryScope = "resource",
+    max_entities: int = 200,
+    max_facts: int = 20,
+    budget: BudgetConfig = None,
+    slot: float = Slot.ENTITY,
+) -> MemoryLayer[EntityHandle]:
+    """Make a layer that keeps facts by the name of their subject.
+
+    Parameters
+    ----------
+    extract : callable, optional
+        ``extract(text)`` returns facts by name, sync or async; it reads every message. Without it only the agent
+        itself keeps facts, by calling ``<id>/remember``.
+    contradicts : callable, optional
+        ``contradicts(old, new)`` tells, sync or async, whether an older fact of the same entity no longer holds once a new one
+        is told. Facts that say what they are about need none: of two about the same, the newer one holds.
+    half_life_days : float, optional
+        A fact counts 1 when it is told, and half as much after each so many days; what it was told again adds up. Those that
+        count more are shown first, and those that count less than 1/8 not at all, though they are kept. 30 suits what people
+        say of themselves. Without it the newest are shown first.
+    max_entities, max_facts : int
+        The entities seen last, and the newest facts of each, are kept.
+
+    Returns
+    -------
+    MemoryLayer
+        With functions ``remember`` and ``forget`` and data ``entities`` and ``superseded``. Entities named in the query are shown
+        first, then those seen last.
+
+    References
+    ----------
+    .. [1] docs/behaviour/layers.md, "Entity memory".
+
+    Examples
+    --------
+    >>> sorted(entity_memory().provides)
+    ['entities', 'forget', 'remember', 'superseded']
+    """
+    check_function(extract, "extract", "a text")
+    check_function(contradicts, "contradicts", "an old and a new fact", 2)
+    if half_life_days is not None and not _is_positive(half_life_days):
+        raise option_error("A half-life is a number of days above 0.", half_life_days, "Use 30, or leave it out.")
+    check_whole(max_entities=max_entities, max_facts=max_facts)
+    if max_entities < 1 or max_facts < 1:
+        raise option_error("At least one entity and one fact are kept.", (max_entities, max_facts), "Raise it.")
+
+    keep = _Keeping(contradicts, half_life_days is not None, max_entities, max_facts)
+
+    async def add(state: Any, texts: Sequence[str], ctx: ExecutionContext, hook: str) -> dict[str, Any] | None:
+        if extract is None:
+            return None
+        for text in texts:
+            if text.strip():
+                found = await awaited(extract(text))
+                if found:
+                    state = await keep.with_facts(state, found, ctx.clock.now_ms())
+        return {"state": state}
+
+    async def remember(args: _Remember, state: Any, ctx: ExecutionContext) -> dict[str, Any]:
+        fact: Told = args.fact if args.about is None else (args.about, args.fact)
+        return {"result": None, "state": await keep.with_facts(state, {args.name: [fact]}, ctx.clock.now_ms())}
+
+    def recall(p: RecallParams) -> str | None:
+        lines = _lines((p.state or _EMPTY)["entities"], p.query, half_life_days, p.ctx)
+        consider(id, TAG, lambda: plain_hits(lines))
+        kept = fitting_lines(TAG, lines, p.budget, p.ctx.tokenize)
+        return tagged(TAG, "\n".join(kept)) if kept else None
+
+    return MemoryLayer(
+        id=id,
+        slot=slot,
+        scope=scope,
+        budget=DEFAULT_BUDGET if budget is None else budget,
+        timeouts=GATHERING_TIMEOUTS_MS,
+        hooks=gathering_hooks(add, recall=recall, shape=_State, empty=_EMPTY, layer_id=id),
+        provides={
+            "entities": layer_data(_facts_by_name),
+            "superseded": layer_data(_past_by_name),
+            "remember": layer_fn(
+                description="Remember a fact about a person, place or thing.",
+                input=_Remember,
+                output=None,
+                execute=remember,
+            ),
+            "forget": layer_fn(
+                description="Forget all that is known of a person, place or thing.",
+                input=_Forget,
+                output=str,
+                execute=_forget,
+            ),
+        },
+    )
+
+
+def _is_positive(value: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and math.isfinite(value) and value > 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Keeping:
+    """How new facts change a state."""
+
+    contradicts: Contradicts | None
+    keeps_times: bool
+    max_entities: int
+    max_facts: int
+
+    async def with_facts(self, state: Any, facts: Mapping[str, Sequence[Told]], now_ms: float) -> dict[str, Any]:
+        """Return a state with more facts, the newest of each entity and the entities seen last.
+
+        Raises `TypeError` if facts are not lists of texts, or of pairs of texts, by name.
+        """
+        entities = copy.deepcopy((state or _EMPTY)["entities"])
+        for name, given in facts.items():
+            told = _told(name, given)
+            key = _key(entities, name)
+            entity = entities.get(key, {"facts": [], "seen": now_ms})
+            for about, fact in told:
+                entity = await self.with_fact(entity, about, fact, now_ms)
+            entities[key] = entity | {"seen": now_ms}
+        # Chosen by when they were seen, but kept in the order in which they came: a stored state changes little.
+        newest = sorted(entities, key=lambda name: entities[name]["seen"])[-self.max_entities :]
+        return {"entities": {name: entities[name] for name in entities if name in newest}}
+
+    async def with_fact(self, entity: dict[str, Any], about: str, fact: str, now_ms: float) -> dict[str, Any]:
+        """Return an entity with one more fact, without those that it takes the place of."""
+        abouts: dict[str, str] = dict(entity.get("about", {}))
+        past: list[dict[str, Any]] = list(entity.get("past", []))
+        left: list[str] = []
+        for old in entity["facts"]:
+            if old == fact:
+                continue  # a fact that is learned again moves to the end, so that it is kept as long as a new one
+            is_over = bool(about) and abouts.get(old) == about
+            if not is_over and self.contradicts is not None:
+                is_over = bool(await awaited(self.contradicts(old, fact)))
+            if is_over:
+                past.append({"fact": old, "until": now_ms, "by": fact})
+            else:
+                left.append(old)
+        kept = [*left, fact][-self.max_facts :]
+        if about:
+            abouts[fact] = about
+        times = dict(entity.get("told", {}))
+        if self.keeps_times:
+            # Known before times were kept: as old as the entity was then.
+            times = {old: times.get(old, [entity["seen"]]) for old in left} | {fact: times.get(fact, [])}
+            times[fact] = [*times[fact], now_ms][-MAX_TIMES:]
+        more = {
+            "about": {one: abouts[one] for one in kept if one in abouts},
+            "told": {one: times[one] for one in kept if one in times},
+            "past": past[-self.max_facts :],
+        }
+        # Only what there is: the state of a layer that does without stays as it was.
+        return {"facts": kept, "seen": entity["seen"]} | {name: value for name, value in more.items() if value}
+
+
+def _told(name: Any, given: Any) -> list[tuple[str, str]]:
+    """Return facts as pairs: the subject of each, empty where it has none, and the fact."""
+    told: list[tuple[str, str]] = []
+    for one in (None,) if isinstance(given, str) else given:
+        pair: Any = ("", one) if isinstance(one, str) else one
+        is_pair = isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(part, str) for part in pair)
+        if not is_pair or not isinstance(name, str):
+            raise TypeError(f"Facts are lists of texts, or of pairs of texts, by name, not {name!r}: {given!r:.80}.")
+        if pair[1].strip():
+            told.append((" ".join(pair[0].casefold().split()), pair[1].strip()[:LONGEST]))
+    return told
+
+
+def strength(times: Sequence[float], now_ms: float, half_life_days: float) -> float:
+    """Return the weight of a fact: the sum of ``0.5 ** (age / half-life)`` over the times at which it was stated.
+
+    A time that is still to come, after a clock was set back, counts as now.
+
+    Examples
+    --------
+    >>> strength([0.0, 0.0], 30 * 86_400_000, 30)
+    1.0
+    """
+    return math.fsum([math.pow(0.5, max(0.0, now_ms - time) / (half_life_days * _DAY_MS)) for time in times])
+
+
+def _lines(entities: Mapping[str, Any], query: str, half_life_days: float | None, ctx: ExecutionContext) -> list[str]:
+    asked = query.casefold()
+    order = sorted(entities, key=lambda name: (name.casefold() not in asked, -entities[name]["seen"]))
+    if half_life_days is None:
+        return [f"- {name}: {fact}" for name in order for fact in reversed(entities[name]["facts"])]
+    now_ms, lines = ctx.clock.now_ms(), []
+    for name in order:
+        entity = entities[name]
+        times = entity.get("told", {})
+        counts = {fact: strength(times.get(fact, [entity["seen"]]), now_ms, half_life_days) for fact in entity["facts"]}
+        strong = [fact for fact in reversed(entity["facts"]) if counts[fact] >= FAINTEST]
+        lines += [f"- {name}: {fact}" for fact in sorted(strong, key=lambda fact: -counts[fact])]
+    return lines
+
+
+def _forget(args: _Forget, state: Any, ctx: object) -> dict[str, Any]:
+    entities = (state or _EMPTY)["entities"]
+    key = _key(entities, args.name)
+    if key not in entities:
+        return {"result": f"Nothing is known of {args.name}."}
+    left = {name: entity for name, entity in entities.items() if name != key}
+    return {"result": f"{key} is forgotten.", "state": {"entities": left}}
+
+
+def _facts_by_name(state: Any) -> dict[str, tuple[str, ...]]:
+    return {name: tuple(known["facts"]) for name, known in (state or _EMPTY)["entities"].items()}
+
+
+def _past_by_name(state: Any) -> dict[str, tuple[dict[str, Any], ...]]:
+    entities = (state or _EMPTY)["entities"]
+    return {name: tuple(copy.deepcopy(known["past"])) for name, known in entities.items() if known.get("past")}
+
+
+def _key(entities: Mapping[str, Any], name: str) -> str:
+    """Return the spelling under which an entity is known already, or the name itself."""
+    plain = " ".join(name.split())
+    # Models vary upper and lower case, and one person would have two records.
+    return next((known for known in entities if known.casefold() == plain.casefold()), plain)

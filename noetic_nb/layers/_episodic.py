@@ -1,0 +1,203 @@
+"""Episodic memory: the outcomes of past executions, one summary each."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, get_args
+
+from noetic_nb._core.arguments import explained
+from noetic_nb.items import Item, assistant_text, input_message, item_text
+from noetic_nb.layers._helpers.blocks import fitting_lines, tagged
+from noetic_nb.layers._helpers.callbacks import model_text
+from noetic_nb.layers._helpers.collaborators import (
+    Embed,
+    as_embedder,
+    check_function,
+    check_model_name,
+    check_whole,
+    embed,
+)
+from noetic_nb.layers._helpers.considered import consider, plain_hits
+from noetic_nb.layers._helpers.embedding import Embedder, EmbedTexts, cosine
+from noetic_nb.layers._helpers.schemas import StoredState, init_hook, option_error
+from noetic_nb.layers.handles import NothingProvided
+from noetic_nb.memory import (
+    BudgetConfig,
+    CompleteParams,
+    MemoryHooks,
+    MemoryLayer,
+    MemoryScope,
+    RecallParams,
+    Slot,
+)
+from noetic_nb.memory._built_in import built_in
+from noetic_nb.sync import awaited
+
+__all__ = ["Retrieval", "Summarise", "episodic_memory"]
+
+Summarise = Callable[[Sequence[Item]], "str | Awaitable[str]"]
+"""Reads the items of an execution and returns in a few sentences what became of it."""
+
+Retrieval = Literal["recency", "similarity", "both"]
+
+DEFAULT_BUDGET: Final = {"min": 0, "max": 2000}
+TAG: Final = "past_experiences"
+# Without a model an episode is what was asked and how it ended, each cut to about two sentences.
+CUT: Final = 240
+
+_INSTRUCTIONS: Final = (
+    "Summarise the conversation above in at most three sentences for an assistant that will meet the same person again: what was "
+    "asked, what was done, how it ended. Answer with the summary only."
+)
+
+
+class _Episode(StoredState):
+    id: str
+    summary: str
+    timestamp: float
+    outcome: Literal["success", "failure", "aborted"]
+    tokenCount: int
+
+
+class _State(StoredState):
+    episodes: list[_Episode]
+
+
+_EMPTY: Final[dict[str, Any]] = {"episodes": []}
+
+
+@built_in
+@explained()
+def episodic_memory(
+    summarise: Summarise | None = None,
+    *,
+    model: str | None = None,
+    retrieval: Retrieval = "recency",
+    embedder: Embedder | EmbedTexts | None = None,
+    id: str = "episodic-memory",
+    scope: MemoryScope = "resource",
+    max_episodes: int = 20,
+    budget: BudgetConfig = None,
+    slot: float = Slot.EPISODIC,
+) -> MemoryLayer[NothingProvided]:
+    """Make a layer that remembers past executions.
+
+    Parameters
+    ----------
+    summarise : callable, optional
+        ``summarise(items)`` returns what became of an execution, sync or async.
+    model : str, optional
+        Asked to summarise where there is no function. With neither, an episode is the question and the last answer, cut.
+    retrieval : {"recency", "similarity", "both"}
+        Which episodes come first where not all fit: the newest, those nearest to the query, or in turn one of each.
+    embedder : Embedder or callable, optional
+        A function of a list of texts, sync or async, or an object whose ``embed`` is one. Tried once with two words.
+        Says what is near; `HashingEmbedder` by default.
+    max_episodes : int
+        The newest so many are kept.
+
+    References
+    ----------
+    .. [1] docs/behaviour/layers.md, "Episodic memory".
+
+    Examples
+    --------
+    >>> episodic_memory(retrieval="both").hooks.names()
+    ('init', 'recall', 'on_complete')
+    """
+    if retrieval not in get_args(Retrieval):
+        raise option_error("There is no such retrieval.", retrieval, f"Use one of {', '.join(get_args(Retrieval))}.")
+    check_whole(max_episodes=max_episodes)
+    if max_episodes < 1:
+        raise option_error("At least one episode is kept.", max_episodes, "Use 20.")
+    check_function(summarise, "summarise", "the items of an execution")
+    check_model_name(model)
+    nearness = as_embedder(embedder)
+
+    async def recall(p: RecallParams) -> str | None:
+        episodes: list[dict[str, Any]] = (p.state or _EMPTY)["episodes"]
+        if not episodes:
+            return None
+        order = await _ranked(episodes, p.query, retrieval, nearness)
+        lines = [_line(episodes[position]) for position in order]
+        consider(id, TAG, lambda: plain_hits(lines))
+        chosen = order[: len(fitting_lines(TAG, lines, p.budget, p.ctx.tokenize))]
+        # Whatever chose them, they are shown in the order in which they happened.
+        return tagged(TAG, "\n".join(_line(episodes[position]) for position in sorted(chosen))) if chosen else None
+
+    async def on_complete(p: CompleteParams) -> dict[str, Any] | None:
+        # Nothing was said, so there is nothing to remember, however it ended.
+        if not any(item["type"] == "message" for item in p.log):
+            return None
+        summary = (await _summary(p, summarise, model)).strip()
+        if not summary:
+            return None
+        # A task that is run again and again would otherwise fill the memory with one sentence.
+        before = [known for known in (p.state or _EMPTY)["episodes"] if known["summary"] != summary]
+        return {"state": {"episodes": [*before, _episode(p, summary)][-max_episodes:]}}
+
+    return MemoryLayer(
+        id=id,
+        slot=slot,
+        scope=scope,
+        budget=DEFAULT_BUDGET if budget is None else budget,
+        hooks=MemoryHooks(init=init_hook(_State, _EMPTY, layer_id=id), recall=recall, on_complete=on_complete),
+    )
+
+
+def _episode(p: CompleteParams, summary: str) -> dict[str, Any]:
+    return {
+        "id": p.ctx.execution_id,
+        "summary": summary,
+        "timestamp": p.ctx.clock.now_ms(),
+        "outcome": p.outcome,
+        "tokenCount": p.ctx.tokenize(summary),
+    }
+
+
+def _line(episode: dict[str, Any]) -> str:
+    moment = datetime.fromtimestamp(episode["timestamp"] / 1000, UTC).isoformat(timespec="seconds")
+    return f"[{moment.replace('+00:00', 'Z')}] {episode['summary']}"
+
+
+async def _ranked(episodes: Sequence[dict[str, Any]], query: str, retrieval: str, embedder: Embed) -> list[int]:
+    newest = list(range(len(episodes) - 1, -1, -1))
+    if retrieval == "recency" or not query.strip():
+        return newest
+    wanted, *known = await embed(embedder, [query, *(episode["summary"] for episode in episodes)])
+    # From the newest on, so that of two that are equally near the newer one comes first.
+    nearest = sorted(newest, key=lambda position: -cosine(wanted, known[position]))
+    if retrieval == "similarity":
+        return nearest
+    # Neither ranking can crowd out the other, however small the budget is.
+    in_turn = [position for pair in zip(nearest, newest, strict=True) for position in pair]
+    return list(dict.fromkeys(in_turn))
+
+
+async def _summary(p: CompleteParams, summarise: Summarise | None, model: str | None) -> str:
+    turn = _of_this_execution(p.log)
+    if summarise is not None:
+        return str(await awaited(summarise(turn)))
+    if model is not None:
+        transcript = "\n".join(f"{item.role or item['type']}: {item_text(item)}" for item in turn)
+        # A transcript in one message: given the items themselves, a model would rather go on with them.
+        items = [input_message(text, ids=p.ctx.ids) for text in (transcript, _INSTRUCTIONS)]
+        return await model_text(p.ctx, model, items, purpose="summarise")
+    question = next((item_text(item) for item in turn if item.get("role") == "user"), "")
+    answer = assistant_text(turn)
+    ending = "" if p.outcome == "success" else f" ({p.outcome})"
+    return f"Asked: {_cut(question)} Answered: {_cut(answer) or 'nothing'}{ending}" if question or answer else ""
+
+
+def _of_this_execution(log: Sequence[Item]) -> list[Item]:
+    """Return the items from the last user message on, which began this execution, or all where there is none."""
+    for position in range(len(log) - 1, -1, -1):
+        if log[position].get("role") == "user" and log[position]["type"] == "message":
+            return list(log[position:])
+    return list(log)
+
+
+def _cut(text: str) -> str:
+    flat = " ".join(text.split())
+    return flat if len(flat) <= CUT else f"{flat[:CUT].rstrip()}…"

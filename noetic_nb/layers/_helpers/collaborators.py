@@ -1,0 +1,211 @@
+"""Check the arguments of a layer when they are given: functions for their parameters, embedders also for their return values.
+
+An embedder is called once with two words. An async one is run as far as it comes without an event loop: what needs a
+network stops there before it begins, and is checked at its first use.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, TypeAlias
+
+from noetic_nb._core.worker_threads import has_threads
+from noetic_nb.errors import NoeticError
+from noetic_nb.layers._helpers.embedding import Embedder, EmbedTexts, HashingEmbedder
+from noetic_nb.layers._helpers.schemas import option_error
+from noetic_nb.sync import awaited
+
+__all__ = ["Embed", "as_embedder", "check_function", "check_model_name", "check_whole", "embed", "embed_function"]
+
+Embed: TypeAlias = Callable[[Sequence[str]], Any]  # what it returns is checked at every call
+
+CODE: Final = "INVALID_LAYER_OPTION"
+# Two, as a function of one text, or one that returns a single vector, would pass with one.
+_PROBE: Final = ("one", "two")
+_HINT: Final = (
+    "An embedder is a function of a list of texts, sync or async, or an object whose `embed` is one; it returns one list of "
+    "numbers for each text."
+)
+# What a wrong function raises; anything else, such as no network, may be gone when the embedder is used.
+_MISTAKES: Final = (TypeError, ValueError, AttributeError, LookupError, NameError)
+
+
+def check_function(given: Any, option: str, takes: str, count: int = 1, *, code: str = CODE) -> None:
+    """Check that an option is a function of so many arguments, None where it is left out; `takes` names the arguments."""
+    if given is None:
+        return
+    if not callable(given):
+        hint = "Pass the function itself, without calling it."
+        raise option_error(f"`{option}` is a function of {takes}.", given, hint, code=code)
+    problem = _unfit(given, count)
+    if problem:
+        hint = "Give it these parameters; wrap what has others in a lambda."
+        raise option_error(f"`{option}` is called with {takes} only: {problem}.", given, hint, code=code)
+
+
+def check_whole(**options: Any) -> None:
+    """Check that options are whole numbers."""
+    for option, given in options.items():
+        if isinstance(given, bool) or not isinstance(given, int):
+            raise option_error(f"`{option}` is a whole number.", given, f"Write {option}=3, without quotes.")
+
+
+def check_model_name(given: Any, option: str = "model") -> None:
+    """Check that an option is the name of a model, not its client."""
+    if given is not None and not isinstance(given, str):
+        hint = 'Clients belong to the harness: AgentHarness(config, model={"name": client}), and the layer gets "name".'
+        raise option_error(f"`{option}` is the name of a model.", given, hint)
+
+
+def _unfit(function: Any, count: int = 1) -> str | None:
+    """Return why a function cannot be called with so many arguments, None where it can or nobody knows."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some functions written in C have none
+        return None
+    try:
+        signature.bind(*[None] * count)
+    except TypeError as exc:
+        return f"its parameters are {signature}, {exc}"
+    return None
+
+
+def as_embedder(given: Embedder | EmbedTexts | None) -> Embed:
+    """Return an embedder as a function of texts; `HashingEmbedder` for None.
+
+    Raises `NoeticConfigError` ``INVALID_LAYER_OPTION`` for what is none, or does not return vectors.
+    """
+    if given is None:
+        return HashingEmbedder().embed
+    function = embed_function(given)
+    try:
+        found = _first_answer(function)
+    except _MISTAKES as exc:
+        raise option_error(f"The embedder fails for two words: {type(exc).__name__}: {exc}.", given, _HINT) from exc
+    except Exception:
+        return function
+    if found is not _UNKNOWN:
+        try:
+            _vectors(found, len(_PROBE))
+        except TypeError as exc:
+            raise option_error(f"The embedder was tried with two words: {exc}", given, _HINT) from exc
+    return function
+
+
+def embed_function(given: Embedder | EmbedTexts) -> Embed:
+    """Return an embedder as a function of texts, without trying it.
+
+    Raises `NoeticConfigError` ``INVALID_LAYER_OPTION`` for what is none.
+    """
+    if inspect.isclass(given):
+        raise option_error("An embedder is given as its class.", given, f"Make one: {given.__name__}(...).")
+    method: Any = getattr(given, "embed", None)
+    candidate: Any = method if callable(method) else given
+    if not callable(candidate):
+        also = " Pass its method: model.encode." if hasattr(given, "encode") else ""
+        raise option_error("This is no embedder: it has no `embed` and is no function.", given, _HINT + also)
+    problem = _unfit(candidate)
+    if problem:
+        raise option_error(f"An embedder is called with a list of texts only: {problem}.", given, _HINT)
+    function: Embed = candidate
+    return function
+
+
+_UNKNOWN: Final = object()
+
+
+def _first_answer(function: Embed) -> Any:
+    """Return the answer of an embedder, `_UNKNOWN` where that takes an event loop."""
+    found = function(list(_PROBE))
+    if not hasattr(found, "__await__"):
+        return found
+    if not inspect.iscoroutine(found):
+        return _UNKNOWN
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return _without_loop(found)
+    if not has_threads():
+        found.close()
+        return _UNKNOWN
+    # Beside the loop that is running here: what is begun on it would be left half done.
+    result: list[Any] = []
+    thread = threading.Thread(target=lambda: result.append(_outcome(found)))
+    thread.start()
+    thread.join()
+    if isinstance(result[0], BaseException):
+        raise result[0]
+    return result[0]
+
+
+def _outcome(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    try:
+        return _without_loop(coroutine)
+    except Exception as exc:
+        return exc
+
+
+def _without_loop(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return end.value
+    coroutine.close()
+    return _UNKNOWN
+
+
+def _vectors(found: Any, count: int) -> list[list[float]]:
+    """Return vectors as lists of floats; raises `TypeError` where they are not `count` of one length, all finite."""
+    wanted = f"it must return {count} lists of numbers, all of one length"
+    if isinstance(found, str | bytes | dict) or not hasattr(found, "__iter__"):
+        raise TypeError(f"{wanted}, not {type(found).__name__}: {found!r:.80}.")
+    rows = list(found)
+    if len(rows) != count:
+        raise TypeError(f"{wanted}, one for each text, and returned {len(rows)}.")
+    vectors: list[list[float]] = []
+    for row in rows:
+        if isinstance(row, str | bytes | dict) or not hasattr(row, "__iter__"):
+            raise TypeError(f"{wanted}, and one of them is {type(row).__name__}: {row!r:.80}.")
+        try:
+            vectors.append([float(x) for x in row])
+        except (TypeError, ValueError) as exc:
+            raise TypeError(f"{wanted}, and one of them holds something else: {exc}.") from exc
+    lengths = sorted({len(vector) for vector in vectors})
+    if len(lengths) > 1 or lengths == [0]:
+        raise TypeError(f"{wanted}, and theirs are {', '.join(map(str, lengths))}.")
+    if not all(math.isfinite(x) for vector in vectors for x in vector):
+        raise TypeError(f"{wanted}, and one of them is not finite.")
+    return vectors
+
+
+async def embed(embedder: Embed, texts: Sequence[str]) -> list[list[float]]:
+    """Call an embedder and check its vectors.
+
+    Raises `NoeticError` ``tool_failed`` where it fails, or the result is not one vector of finite numbers per text.
+    """
+    if not texts:
+        return []
+    try:
+        found = await awaited(embedder(texts))
+    except NoeticError:  # says what happened already
+        raise
+    except Exception as exc:
+        raise NoeticError(
+            "tool_failed",
+            f"The embedder failed for {len(texts)} texts: {type(exc).__name__}: {exc}",
+            given=getattr(embedder, "__qualname__", type(embedder).__name__),
+            hint="Nothing was embedded; what is not yet remembered is tried again with the next message.",
+        ) from exc
+    try:
+        return _vectors(found, len(texts))
+    except TypeError as exc:
+        raise NoeticError(
+            "tool_failed",
+            f"The embedder was called with {len(texts)} texts: {exc}",
+            given=getattr(embedder, "__qualname__", type(embedder).__name__),
+            hint="Return one vector of finite numbers for each text.",
+        ) from exc

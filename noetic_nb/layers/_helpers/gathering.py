@@ -1,0 +1,117 @@
+"""Layers that learn from the conversation: every message reaches one function, or waits in a buffer until there is enough.
+
+The buffer is part of the layer's state, so nothing is lost between executions. It holds texts, not items: what is kept must
+not grow with what providers put around a message.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from noetic_nb.items import assistant_text
+from noetic_nb.items._build import input_texts
+from noetic_nb.layers._helpers.schemas import StoredState, copy_to_child, init_hook
+from noetic_nb.memory import ExecutionContext, MemoryHooks, OnItemAppendParams, RecallParams, StoreParams
+
+__all__ = ["GATHERING_TIMEOUTS_MS", "MAX_THRESHOLDS", "AddTexts", "BufferedState", "TextBuffer", "gathering_hooks"]
+
+AddTexts: TypeAlias = Callable[
+    [Any, Sequence[str], ExecutionContext, str], Coroutine[Any, Any, "dict[str, Any] | None"]
+]
+"""``await add(state, texts, ctx, hook)`` returns the result of the hook: ``{"state": ...}``, or None where nothing changes."""
+
+# An extractor is usually a model call, which may take a minute.
+GATHERING_TIMEOUTS_MS: Final[Mapping[str, float]] = {"store": 60_000, "on_item_append": 60_000}
+# An extractor that always fails must not let the buffer grow for ever: from here on the layer gives up a part of it.
+MAX_THRESHOLDS: Final = 4
+
+
+def gathering_hooks(
+    add: AddTexts,
+    *,
+    recall: Callable[[RecallParams], Any],
+    shape: type[StoredState],
+    empty: Mapping[str, Any],
+    layer_id: str,
+) -> MemoryHooks:
+    """Return the hooks of a layer that reads every message.
+
+    `add` takes the texts of new input and of each answer, as soon as they are there. A stored state has the form
+    `shape`; the first one is `empty`.
+    """
+
+    def store(p: StoreParams) -> Awaitable[dict[str, Any] | None]:
+        return add(p.state, [assistant_text(p.new_items)], p.ctx, "store")
+
+    def on_item_append(p: OnItemAppendParams) -> Awaitable[dict[str, Any] | None]:
+        return add(p.state, input_texts(p.items), p.ctx, "on_item_append")
+
+    return MemoryHooks(
+        init=init_hook(shape, empty, layer_id=layer_id),
+        recall=recall,
+        store=store,
+        on_item_append=on_item_append,
+        on_spawn=copy_to_child,
+    )
+
+
+class BufferedState(StoredState):
+    """The part of a stored state that a `TextBuffer` keeps."""
+
+    buffer: list[str]
+    bufferTokens: int
+    version: int
+
+
+def emptied(state: dict[str, Any]) -> dict[str, Any]:
+    """Return a state with an empty buffer and the next version."""
+    return state | {"buffer": [], "bufferTokens": 0, "version": state["version"] + 1}
+
+
+@dataclass(frozen=True, slots=True)
+class TextBuffer:
+    """Texts wait in a layer's state until they are enough to be distilled.
+
+    Parameters
+    ----------
+    layer_id : str
+        For diagnostics.
+    empty : mapping
+        The state to begin with; has the fields of `BufferedState`.
+    threshold : int, tokens
+        How much must have been gathered.
+    distil : callable
+        ``await distil(state, ctx)`` returns the fields that replace those of the state; the buffer is emptied then. Where it
+        raises, the texts stay and are tried again with the next ones.
+    give_up : callable
+        ``give_up(state, ctx)`` returns the state to go on with where `distil` failed on `MAX_THRESHOLDS` times the threshold.
+    """
+
+    layer_id: str
+    empty: Mapping[str, Any]
+    threshold: int
+    distil: Callable[[dict[str, Any], ExecutionContext], Awaitable[Mapping[str, Any]]]
+    give_up: Callable[[dict[str, Any], ExecutionContext], dict[str, Any]]
+
+    async def add(self, state: Any, texts: Sequence[str], ctx: ExecutionContext, hook: str) -> dict[str, Any] | None:
+        """Gather texts, and distil them all once they are enough; an `AddTexts`."""
+        texts = [text for text in texts if text.strip()]
+        if not texts:
+            return None
+        # A copy, because the state of `on_item_append` is passed by reference and this may yet fail.
+        new: dict[str, Any] = copy.deepcopy(dict(state or self.empty))
+        new["buffer"] += texts
+        new["bufferTokens"] += sum(ctx.tokenize(text) for text in texts)
+        if new["bufferTokens"] < self.threshold:
+            return {"state": new}
+        try:
+            distilled = await self.distil(new, ctx)
+        except Exception as exc:
+            ctx.diagnostic(self.layer_id, hook, exc)
+            is_full = new["bufferTokens"] >= MAX_THRESHOLDS * self.threshold
+            return {"state": self.give_up(new, ctx) if is_full else new}
+        # Emptied in one write with what was distilled: a crash leaves the texts or their result, never both or neither.
+        return {"state": emptied({**new, **distilled})}

@@ -1,0 +1,384 @@
+"""The layer that feeds the lifecycle of an agent to a regulator as events, and turns circuit breaks into stops.
+
+What a regulator counts belongs to a task, that is a thread; what it learns belongs to a person, that is a resource. The
+regulator that is passed in is a template: it is forked for each thread and never changes itself.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any, Final
+
+from noetic_nb._core.arguments import explained
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import QualityGiven, RegulatorDecided, RegulatorSaw
+from noetic_nb.items import assistant_text, freeze
+from noetic_nb.items._frozen import FrozenDict
+from noetic_nb.items._json_text import compact_json
+from noetic_nb.layers._helpers.collaborators import check_function
+from noetic_nb.memory import (
+    BeforeToolCallParams,
+    CompleteParams,
+    DisposeParams,
+    ExecutionContext,
+    Feedback,
+    InitParams,
+    MemoryHooks,
+    MemoryLayer,
+    RecallParams,
+    SteeringAction,
+    SteeringDecision,
+    Stop,
+    StoreParams,
+    ToolOutcome,
+    resolve_scope_key,
+)
+from noetic_nb.memory._built_in import built_in
+from noetic_nb.memory.params import ModelOutcome, SpawnParams
+from noetic_nb.models._client import ModelResponse
+from noetic_nb.regulator import Regulator, decisions, events
+from noetic_nb.regulator._person import Person
+from noetic_nb.regulator._settings import Settings
+from noetic_nb.regulator.events import accepted_text
+from noetic_nb.sync import awaited
+
+__all__ = ["Grader", "RegulatedReply", "regulation", "regulator_of"]
+
+LAYER_ID: Final = "regulation"
+# Last at every hook: it must see only what all other layers let pass.
+SLOT: Final = 1_000
+# The prelude is a header and at most three corrections.
+BUDGET: Final = {"min": 0, "max": 600}
+
+
+@dataclass(frozen=True, slots=True)
+class RegulatedReply:
+    """A final response as a grader sees it."""
+
+    text: str
+    response: ModelResponse
+    thread_id: str
+    query: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+Grader = Callable[[RegulatedReply], "float | Awaitable[float | None] | None"]
+"""Grades a reply from 0 to 1; None gives no grade."""
+
+
+@built_in
+@explained(regulator="Pass one: regulation(nn.Regulator.for_user('ann')).")
+def regulation(
+    regulator: Regulator,
+    *,
+    grader: Grader | None = None,
+    id: str = LAYER_ID,
+    slot: float = SLOT,
+) -> MemoryLayer:
+    """Make the layer that feeds a regulator and stops the turn when it breaks the circuit.
+
+    Parameters
+    ----------
+    regulator : Regulator
+        The template: its configuration counts, its person memory is where every new person starts.
+    grader : callable, optional
+        ``grader(reply)`` grades a final response from 0 to 1; sync or async. Without one, quality comes from
+        ``harness.feedback``.
+
+    Returns
+    -------
+    MemoryLayer
+        The first recall of an execution is its ``TurnStart``; each model call a ``Cost`` and its ``Token`` events; each
+        allowed tool call a ``ToolCall`` and a ``ToolResult``; the final response a ``TurnComplete``. Calls of models and
+        tools by children count as the turn's own. Corrections of the
+        person on the topic at hand are recalled before the model answers. A circuit break stops the turn with its
+        suggestion, and every later turn of the thread before its model call, until ``harness.reset_task``.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_REGULATION``.
+
+    Examples
+    --------
+    >>> regulation(Regulator.for_user("ann").with_cost_cap(2_000)).id
+    'regulation'
+    """
+    if not isinstance(regulator, Regulator):
+        raise NoeticConfigError(
+            "INVALID_REGULATION",
+            "regulation needs a regulator.",
+            given=regulator,
+            hint="Use nn.Regulator.for_user('name').",
+        )
+    check_function(grader, "grader", "the reply", code="INVALID_REGULATION")
+    layer = _Regulation(regulator, grader, id)
+    return MemoryLayer(
+        id=id,
+        slot=slot,
+        scope="resource",
+        budget=BUDGET,
+        hooks=MemoryHooks(
+            init=layer.init,
+            recall=layer.recall,
+            store=layer.store,
+            before_tool_call=layer.before_tool_call,
+            on_tool_outcome=layer.on_tool_outcome,
+            on_model_outcome=layer.on_model_outcome,
+            on_feedback=layer.on_feedback,
+            on_complete=layer.on_complete,
+            on_edit=layer.on_edit,
+            on_spawn=layer.on_spawn,
+            dispose=layer.dispose,
+        ),
+    )
+
+
+def regulator_of(layer: MemoryLayer) -> Regulator | None:
+    """Return the template of a layer of `regulation`; None for any other layer.
+
+    Examples
+    --------
+    >>> regulator_of(regulation(Regulator.for_user("ann"))) is not None
+    True
+    """
+    owner = getattr(layer.hooks.recall, "__self__", None)
+    return owner.template if isinstance(owner, _Regulation) else None
+
+
+@dataclass(slots=True)
+class _Execution:
+    """The state of the execution that is a thread's turn while it runs."""
+
+    id: str
+    started: bool = False
+    query: str = ""
+
+
+@dataclass(slots=True)
+class _Regulation:
+    """The hooks, and the live regulators: one per thread, people shared between the threads of a resource."""
+
+    template: Regulator
+    grader: Grader | None
+    layer_id: str
+    tasks: dict[str, Regulator] = field(default_factory=dict)
+    people: dict[str, Person] = field(default_factory=dict)
+    latched: dict[str, Stop] = field(default_factory=dict)
+    executions: dict[str, _Execution] = field(default_factory=dict)
+    known_thresholds: tuple[Settings, FrozenDict] | None = None
+
+    def thresholds(self, regulator: Regulator) -> FrozenDict:
+        """Return the numbers in force, one object for as long as nothing changes: there is an event per decision."""
+        if self.known_thresholds is None or self.known_thresholds[0] is not regulator.settings:
+            self.known_thresholds = regulator.settings, freeze(regulator.thresholds)
+        return self.known_thresholds[1]
+
+    def task(self, ctx: ExecutionContext) -> Regulator:
+        """Return the regulator of a thread, forked from the template where there is none yet."""
+        # By thread: what is counted belongs to a task, and a task is a thread.
+        found = self.tasks.get(ctx.thread_id)
+        if found is None:
+            found = self.template.fork(person=self.people.get(resolve_scope_key("resource", ctx)))
+            # The first thread of a person makes the record that all later ones share.
+            self.people.setdefault(resolve_scope_key("resource", ctx), found.person)
+            self.tasks[ctx.thread_id] = found
+        return found
+
+    async def load_person(self, ctx: ExecutionContext, stored: Any) -> None:
+        """Load the knowledge about a person, once per process."""
+        key = resolve_scope_key("resource", ctx)
+        if key in self.people or stored is None:
+            return
+        restored = Regulator.from_json(compact_json(stored))
+        self.people[key] = restored.person
+
+    async def init(self, p: InitParams) -> Mapping[str, Any]:
+        await self.load_person(p.ctx, await p.storage.get("state"))
+        self.executions[p.ctx.thread_id] = _Execution(p.ctx.execution_id)
+        return {"state": _snapshot(self.task(p.ctx))}
+
+    def recall(self, p: RecallParams) -> Mapping[str, Any] | None:
+        run = self.executions.setdefault(p.ctx.thread_id, _Execution(p.ctx.execution_id))
+        regulator = self.task(p.ctx)
+        stop = None
+        # Later recalls of a turn, be they of a child, follow its rounds of tools: they begin no turn.
+        if not run.started:
+            run.started, run.query = True, p.query
+            self.feed(p.ctx, regulator, events.TurnStart(accepted_text(p.query)))
+            stop = self.decide(p.ctx, regulator, "turn_start", held=self.latched.get(p.ctx.thread_id))
+        if run.id != p.ctx.execution_id:  # corrections are of the person, to whom a child does not speak
+            return None if stop is None else {"items": [], "stop": stop}
+        prelude = regulator.corrections_prelude()
+        if prelude is None:
+            return None if stop is None else {"items": [], "stop": stop}
+        item = {
+            "id": p.ctx.ids.new("item"),
+            "status": "completed",
+            "type": "message",
+            "role": "developer",
+            "content": [{"type": "input_text", "text": prelude}],
+        }
+        return {"items": [item], "stop": stop}
+
+    def on_model_outcome(self, p: ModelOutcome) -> None:
+        regulator = self.task(p.ctx)
+        # In the order in which it happened: tokens arrive before the call is paid for.
+        for index, token in enumerate(p.logprobs):
+            self.feed(p.ctx, regulator, events.Token(accepted_text(token.token), token.logprob, index), record=False)
+        usage = p.usage
+        cost = events.Cost(
+            # The counts of the regulator are 32 bits wide.
+            min(usage.input_tokens, 2**32 - 1),
+            min(usage.output_tokens, 2**32 - 1),
+            max(0, round(p.duration_ms)),
+            p.model,
+            # None where nobody knows the price; a client of one's own may say anything.
+            p.cost if p.cost is not None and 0 <= p.cost < math.inf else None,
+        )
+        self.feed(p.ctx, regulator, cost)
+
+    def before_tool_call(self, p: BeforeToolCallParams) -> Mapping[str, Any] | None:
+        if p.so_far.action is not SteeringAction.ALLOW:
+            return None  # it will not be made
+        regulator = self.task(p.ctx)
+        self.feed(
+            p.ctx, regulator, events.ToolCall(accepted_text(p.tool_name), accepted_text(compact_json(p.tool_args)))
+        )
+        stop = self.decide(p.ctx, regulator, "tool_call")
+        if stop is None:
+            return None
+        return {"decision": SteeringDecision(SteeringAction.DENY, stop.suggestion), "stop": stop}
+
+    def on_tool_outcome(self, p: ToolOutcome) -> None:
+        error = None if p.error is None else accepted_text(p.error)
+        output = None if p.output is None else accepted_text(p.output)
+        result = events.ToolResult(accepted_text(p.name), p.success, max(0, round(p.duration_ms)), error, output)
+        self.feed(p.ctx, self.task(p.ctx), result)
+
+    async def store(self, p: StoreParams) -> Mapping[str, Any] | None:
+        run = self.executions.setdefault(p.ctx.thread_id, _Execution(p.ctx.execution_id))
+        # Not final: there will be another model call, or the parent of this child goes on.
+        if run.id != p.ctx.execution_id or any(item["type"] == "function_call" for item in p.new_items):
+            return None
+        regulator = self.task(p.ctx)
+        text = assistant_text(p.new_items)
+        self.feed(p.ctx, regulator, events.TurnComplete(accepted_text(text)))
+        stop = self.decide(p.ctx, regulator, "turn_complete")
+        if self.grader is not None:
+            try:
+                grade = _checked(
+                    await awaited(self.grader(RegulatedReply(text, p.response, p.ctx.thread_id, run.query)))
+                )
+            except Exception as exc:  # a reply without a grade; the decision above stands all the same
+                p.ctx.diagnostic(self.layer_id, "grader", exc)
+                grade = None
+            if grade is not None:
+                if p.ctx.sink is not None:
+                    p.ctx.sink.emit(QualityGiven(p.ctx.where, p.ctx.clock.now_ms(), grade, "grader"))
+                self.feed(p.ctx, regulator, events.QualityFeedback(grade))
+                stop = self.decide(p.ctx, regulator, "quality_feedback") or stop
+        return None if stop is None else {"stop": stop}
+
+    async def on_feedback(self, p: Feedback) -> None:
+        await self.load_person(p.ctx, await p.storage.get("state"))
+        regulator = self.task(p.ctx)
+        if p.kind == "reset_task":
+            regulator.reset_task()
+            self.latched.pop(p.ctx.thread_id, None)
+            return
+        if p.kind == "quality":
+            self.feed(p.ctx, regulator, events.QualityFeedback(p.value))
+        else:
+            self.feed(p.ctx, regulator, events.UserCorrection(accepted_text(p.value), True))
+        self.decide(p.ctx, regulator, p.kind, between_turns=True)
+        # No execution may be live that would write it later.
+        await p.storage.set("state", _snapshot(regulator))
+
+    def on_edit(self, ctx: ExecutionContext, state: Any) -> Callable[[], None]:
+        """Replace the knowledge of a person's regulators, in every thread, by an edited state."""
+        edited = None if state is None else Regulator.from_json(compact_json(state)).person
+        known = self.people.get(resolve_scope_key("resource", ctx))
+
+        def take_over() -> None:
+            if known is not None:  # else the first turn will load what was written
+                # In place, as the regulators of all threads of the person hold this object.
+                known.replace(self.template.fork(person=edited).person)
+
+        return take_over
+
+    def on_spawn(self, p: SpawnParams) -> Mapping[str, Any]:
+        return {"child_state": p.parent_state}
+
+    def on_complete(self, p: CompleteParams) -> Mapping[str, Any]:
+        return {"state": _snapshot(self.task(p.ctx))}
+
+    def dispose(self, p: DisposeParams) -> None:
+        run = self.executions.get(p.ctx.thread_id)
+        if run is not None and run.id == p.ctx.execution_id:
+            del self.executions[p.ctx.thread_id]
+
+    def feed(self, ctx: ExecutionContext, regulator: Regulator, event: events.Event, *, record: bool = True) -> None:
+        """Feed one event; tokens are not recorded one by one, the model call has them."""
+        regulator.on_event(event)
+        if ctx.sink is not None and record:
+            ctx.sink.emit(RegulatorSaw(ctx.where, ctx.clock.now_ms(), self.layer_id, events.to_dict(event)))
+
+    def decide(
+        self,
+        ctx: ExecutionContext,
+        regulator: Regulator,
+        at: str,
+        *,
+        held: Stop | None = None,
+        between_turns: bool = False,
+    ) -> Stop | None:
+        """Let the regulator decide; a circuit break becomes a stop and stays one until the task is reset.
+
+        A break of an earlier turn, `held`, stands whatever is decided now. `between_turns` there is no turn to stop;
+        the next one will be.
+        """
+        decision = regulator.decide()
+        stop = held
+        if stop is None and isinstance(decision, decisions.CircuitBreak):
+            stop = Stop(decisions.to_dict(decision), decision.suggestion)
+            self.latched[ctx.thread_id] = stop
+        if ctx.sink is not None:
+            ctx.sink.emit(
+                RegulatorDecided(
+                    ctx.where,
+                    ctx.clock.now_ms(),
+                    self.layer_id,
+                    at,
+                    decisions.to_dict(decision) if stop is None else stop.decision,
+                    None if stop is None else stop.suggestion,
+                    regulator.confidence(),
+                    regulator.total_tokens_out(),
+                    regulator.cost_cap_tokens(),
+                    stop is not None and not between_turns,
+                    self.thresholds(regulator),
+                )
+            )
+        return stop
+
+
+def _checked(grade: Any) -> float | None:
+    """Return a grade as a number; raises `TypeError` for text, be it that of a number."""
+    if grade is None:
+        return None
+    if isinstance(grade, bool) or not isinstance(grade, Real) or not math.isfinite(grade):
+        raise TypeError(
+            f"A grader returns a finite number from 0 to 1, or None, not {type(grade).__name__}: {grade!r:.80}."
+        )
+    return float(grade)
+
+
+def _snapshot(regulator: Regulator) -> Any:
+    """Return the knowledge about the person, as JSON data."""
+    return json.loads(regulator.export_json())

@@ -1,0 +1,443 @@
+"""Semantic recall: every message is kept, and those near to the query are brought back.
+
+Messages are kept in storage one by one, not in the layer's state, which holds a count: neither a turn nor a run grows
+with what is remembered.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from noetic_nb._core.arguments import explained
+from noetic_nb.errors import NoeticError
+from noetic_nb.items import Item
+from noetic_nb.items._build import input_texts, output_texts
+from noetic_nb.layers._helpers.blocks import fitting_lines, tagged
+from noetic_nb.layers._helpers.collaborators import Embed, as_embedder, check_whole, embed
+from noetic_nb.layers._helpers.considered import Hit, consider
+from noetic_nb.layers._helpers.embedding import Embedder, EmbedTexts
+from noetic_nb.layers._helpers.keywords import KeywordIndex
+from noetic_nb.layers._helpers.schemas import Arguments, StoredState, load_state, option_error
+from noetic_nb.layers.handles import SemanticHandle
+from noetic_nb.memory import (
+    BudgetConfig,
+    DisposeParams,
+    ExecutionContext,
+    InitParams,
+    MemoryHooks,
+    MemoryLayer,
+    MemoryScope,
+    RecallParams,
+    Slot,
+    StoreParams,
+    layer_data,
+    layer_fn,
+)
+from noetic_nb.memory._built_in import built_in
+from noetic_nb.storage import ScopedStorage
+
+__all__ = ["MessageIndex", "MessageRecall", "recalling", "semantic_recall"]
+
+DEFAULT_BUDGET: Final = {"min": 0, "max": 4000}
+TAG: Final = "semantic_recall"
+# Under this key in storage, followed by a number that keeps the order of the messages.
+PREFIX: Final = "said/"
+# Characters kept of one message; a longer one is more than a prompt can use.
+LONGEST: Final = 8_000
+# Scopes whose index is kept in memory between executions.
+MAX_INDEXES: Final = 64
+_DIGITS: Final = 10
+
+
+class _State(StoredState):
+    count: int
+
+
+class _Search(Arguments):
+    query: str
+    """What to look for in all messages there ever were."""
+
+
+class OtherVectors(Warning):
+    """Stored messages cannot be compared: their vectors were made by another embedder."""
+
+    def __init__(self, count: int, total: int) -> None:
+        super().__init__(
+            f"{count} of {total} stored messages are not compared by nearness: their vectors have another length than "
+            "those of the embedder. Use the embedder they were stored with, or another id for this layer."
+        )
+
+
+@dataclass(slots=True)
+class _Message:
+    """One message, and its vector."""
+
+    key: str
+    id: str
+    role: str
+    text: str
+    vector: Sequence[float]
+    length: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.length = math.sqrt(sum([x * x for x in self.vector]))
+
+
+@dataclass(slots=True)
+class MessageIndex:
+    """All messages of one scope, oldest first."""
+
+    storage: ScopedStorage | None
+    messages: list[_Message] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
+    # Storage keys of messages that are on their way into storage.
+    writing: set[str] = field(default_factory=set)
+    words: KeywordIndex = field(default_factory=KeywordIndex)
+    """Their words, where a layer looks for those; brought up to date with each look."""
+    # Of the last query: all that could be compared with it, with their cosines.
+    scored: list[tuple[float, int]] = field(default_factory=list)
+    # Of the last query: what shares words with it, best first, where a layer looks for words.
+    worded: list[int] = field(default_factory=list)
+    other: int = 0
+    """How many of them could not be compared with the last query, as their vectors are of another length."""
+
+    def lines(self, positions: Sequence[int]) -> list[str]:
+        """Return messages as they are shown."""
+        return [f"{self.messages[n].role}: {self.messages[n].text}" for n in positions]
+
+
+@built_in
+@explained()
+def semantic_recall(
+    embedder: Embedder | EmbedTexts | None = None,
+    *,
+    id: str = "semantic-recall",
+    scope: MemoryScope = "resource",
+    top_k: int = 10,
+    min_score: float = 0.1,
+    neighbours: int = 0,
+    skip_recent: int = 6,
+    max_entries: int = 2_000,
+    budget: BudgetConfig = None,
+    slot: float = Slot.SEMANTIC_RECALL,
+) -> MemoryLayer[SemanticHandle]:
+    """Make a layer that brings back messages near to the query.
+
+    Parameters
+    ----------
+    embedder : Embedder or callable, optional
+        A function of a list of texts, sync or async, or an object whose ``embed`` is one. Tried once with two words.
+        Makes the vectors; `HashingEmbedder`, which needs no network, by default.
+    top_k : int
+        How many messages are brought back at most.
+    min_score : float
+        Cosine from which on a message counts as near, from -1 to 1.
+    neighbours : int
+        So many messages before and after each hit come along.
+    skip_recent : int
+        The newest messages of the conversation are not brought back: they are in the history anyway.
+    max_entries : int
+        The newest so many messages are kept.
+
+    Returns
+    -------
+    MemoryLayer
+        With function ``search`` and data ``count``.
+
+    References
+    ----------
+    .. [1] docs/behaviour/layers.md, "Semantic recall".
+
+    Examples
+    --------
+    >>> semantic_recall(top_k=3).id
+    'semantic-recall'
+    """
+    return recalling(
+        MessageRecall,
+        embedder,
+        tag=TAG,
+        id=id,
+        scope=scope,
+        top_k=top_k,
+        min_score=min_score,
+        neighbours=neighbours,
+        skip_recent=skip_recent,
+        max_entries=max_entries,
+        budget=budget,
+        slot=slot,
+    )
+
+
+def recalling(
+    kind: type[MessageRecall],
+    embedder: Embedder | EmbedTexts | None,
+    *,
+    tag: str,
+    id: str,
+    scope: MemoryScope,
+    top_k: int,
+    min_score: float,
+    neighbours: int,
+    skip_recent: int,
+    max_entries: int,
+    budget: BudgetConfig,
+    slot: float,
+) -> MemoryLayer[SemanticHandle]:
+    """Make a layer that brings back messages, in the way of a class of hooks."""
+    check_whole(top_k=top_k, neighbours=neighbours, skip_recent=skip_recent, max_entries=max_entries)
+    if top_k < 1 or neighbours < 0 or skip_recent < 0 or max_entries < 1 or not -1 <= min_score <= 1:
+        raise option_error(
+            "An option of recall is out of range.",
+            {"top_k": top_k, "neighbours": neighbours, "skip_recent": skip_recent, "min_score": min_score},
+            "top_k and max_entries are at least 1, min_score is from -1 to 1, the others at least 0.",
+        )
+    nearness = as_embedder(embedder)
+    layer = kind(id, tag, scope, nearness, top_k, min_score, neighbours, skip_recent, max_entries)
+    return MemoryLayer(
+        id=id,
+        slot=slot,
+        placement="suffix",  # it changes with every question, or with time
+        scope=scope,
+        budget=DEFAULT_BUDGET if budget is None else budget,
+        hooks=MemoryHooks(init=layer.init, recall=layer.recall, store=layer.store, dispose=layer.dispose),
+        provides={
+            "count": layer_data(lambda state: (state or {"count": 0})["count"]),
+            "search": layer_fn(
+                description="Search everything that was ever said for what is near to a query.",
+                input=_Search,
+                output=list[str],
+                execute=layer.search,
+            ),
+        },
+    )
+
+
+def _unknown(log: Sequence[Item], index: MessageIndex, thread_id: str) -> list[Item]:
+    """Return the end of a log that is not indexed yet; an indexed item ends the search, so this is O(new items)."""
+    found: list[Item] = []
+    for position in range(len(log) - 1, -1, -1):
+        if any(key in index.ids for key, _, _ in _messages(log[position : position + 1], thread_id)):
+            break
+        found.append(log[position])
+    return found[::-1]
+
+
+def _messages(items: Sequence[Item], thread_id: str) -> Iterator[tuple[str, str, str]]:
+    """Yield key, role and text of the messages of people and agents.
+
+    The key holds a checksum beside the ids: ids that are seeded or missing repeat from thread to thread.
+    """
+    for item in items:
+        role = str(item.get("role") or "")
+        if item["type"] != "message" or role not in ("user", "assistant"):
+            continue
+        text = "".join(output_texts([item]) if role == "assistant" else input_texts([item])).strip()[:LONGEST]
+        if text:
+            checksum = zlib.crc32(text.encode("utf-8", "surrogatepass"))
+            yield f"{thread_id}:{item.get('id') or ''}:{checksum:08x}", role, text
+
+
+def _key_behind(index: MessageIndex, item_key: str) -> str:
+    """Return the storage key of the next message.
+
+    It sorts behind all others; the checksum keeps two processes that write at once from writing over each other.
+    """
+    number = int(index.messages[-1].key.removeprefix(PREFIX)[:_DIGITS]) + 1 if index.messages else 0
+    return f"{PREFIX}{number:0{_DIGITS}}-{zlib.crc32(item_key.encode('utf-8', 'surrogatepass')):08x}"
+
+
+def _read(layer_id: str, key: str, entry: Any) -> _Message:
+    """Return a stored message; raises `NoeticError` ``storage_failed`` where it is damaged."""
+    try:
+        vector = [float(x) for x in entry["vector"]]
+        return _Message(key, str(entry["id"]), str(entry["role"]), str(entry["text"]), vector)
+    except (KeyError, TypeError, ValueError) as exc:
+        raise NoeticError(
+            "storage_failed",
+            f"What layer {layer_id!r} stored under {key!r} is damaged: {type(exc).__name__}: {exc}",
+            given=entry,
+            hint="Delete this key; nothing was changed.",
+            layer_id=layer_id,
+            key=key,
+        ) from exc
+
+
+@dataclass(slots=True)
+class MessageRecall:
+    """The hooks of one layer, and its indexes: one per scope, shared by the executions that are live on it."""
+
+    layer_id: str
+    tag: str
+    scope: MemoryScope
+    embedder: Embed
+    top_k: int
+    min_score: float
+    neighbours: int
+    skip_recent: int
+    max_entries: int
+    live: dict[str, MessageIndex] = field(default_factory=dict)
+    # Indexes of scopes that were used before: at the next execution only what others have written since is read.
+    known: OrderedDict[tuple[int, str], MessageIndex] = field(default_factory=OrderedDict)
+
+    async def init(self, p: InitParams) -> dict[str, Any]:
+        """Load the stored state."""
+        await load_state(p, _State, {"count": 0}, layer_id=self.layer_id)
+        return {"state": {"count": await self.open(p)}}
+
+    async def recall(self, p: RecallParams) -> str | None:
+        """Show the messages that answer the query best."""
+        index = self.live.get(p.ctx.execution_id)
+        if index is None or not p.query.strip() or not index.messages:
+            return None
+        recent: Sequence[Item] = ()
+        if self.skip_recent:
+            # Calls and outputs stand between messages; four items to a message is more than enough to look through.
+            recent = [item for item in p.log[-4 * self.skip_recent :] if item["type"] == "message"]
+        hidden = {key for key, _, _ in _messages(recent[-self.skip_recent :], p.ctx.thread_id)}
+        order = await self.ranked(index, p.query, hidden, p.ctx)
+        self.report(index, order, hidden)
+        hits = self.chosen(index, order, hidden)
+        if index.other:
+            p.ctx.diagnostic(self.layer_id, "recall", OtherVectors(index.other, len(index.messages)))
+        lines = index.lines(hits)
+        # Chosen by nearness, shown in the order in which they were said.
+        chosen = sorted(hits[: len(fitting_lines(self.tag, lines, p.budget, p.ctx.tokenize))])
+        return tagged(self.tag, "\n".join(index.lines(chosen))) if chosen else None
+
+    async def store(self, p: StoreParams) -> dict[str, Any] | None:
+        """Index the new messages."""
+        index = self.live.get(p.ctx.execution_id)
+        if index is None:
+            return None
+        added = await self.add(index, [*_unknown(p.log, index, p.ctx.thread_id), *p.new_items], p.ctx.thread_id)
+        return {"state": {"count": len(index.messages)}} if added else None
+
+    def dispose(self, p: DisposeParams) -> None:
+        """Forget the execution."""
+        self.live.pop(p.ctx.execution_id, None)
+
+    async def search(self, args: _Search, state: Any, ctx: Any) -> dict[str, Any]:
+        """Answer a call of the function ``search``."""
+        index = self.live.get(ctx.execution_id)
+        found = [] if index is None else index.lines(sorted(await self.nearest(index, args.query, set(), ctx)))
+        return {"result": found}
+
+    async def open(self, p: InitParams) -> int:
+        """Bring the index of a scope up to the stored state; returns its length."""
+        if self.scope == "execution":
+            self.live[p.ctx.execution_id] = MessageIndex(None)
+            return 0
+        place = (id(p.storage.storage), p.storage.prefix)  # the index holds the storage, so its identity stays its own
+        index = self.known.setdefault(place, MessageIndex(p.storage))
+        self.known.move_to_end(place)
+        while len(self.known) > MAX_INDEXES:
+            self.known.popitem(last=False)
+        # Of these, what storage does not list was deleted by another process; what is added while we read it was not.
+        stored = {message.key for message in index.messages} - index.writing
+        keys = await p.storage.list(PREFIX)
+        known = {message.key for message in index.messages}
+        found = await p.storage.get_many([key for key in keys if key not in known])
+        fresh = {key: _read(self.layer_id, key, entry) for key, entry in found.items()}
+        gone = stored.difference(keys)
+        kept = {message.key: message for message in index.messages if message.key not in gone}
+        index.messages = [message for _, message in sorted((fresh | kept).items())]  # the order of storage
+        index.ids = {message.id for message in index.messages}
+        self.live[p.ctx.execution_id] = index
+        return len(index.messages)
+
+    async def add(self, index: MessageIndex, items: Sequence[Item], thread_id: str) -> int:
+        """Index the messages among some items that are not known yet; returns how many there were."""
+        fresh: dict[str, tuple[str, str]] = {}
+        for key, role, text in _messages(items, thread_id):
+            if key not in index.ids:
+                fresh[key] = (role, text)
+        vectors = await embed(self.embedder, [text for _, text in fresh.values()])
+        for (key, (role, text)), vector in zip(fresh.items(), vectors, strict=True):
+            # Another execution that is live on the same scope may have indexed it while we were waiting.
+            if key in index.ids:
+                continue
+            # Six digits are more than a cosine needs, and less than half the text in storage.
+            rounded = [round(x, 6) for x in vector]
+            message = _Message(_key_behind(index, key), key, role, text, rounded)
+            index.messages.append(message)
+            index.ids.add(key)
+            if index.storage is not None:
+                index.writing.add(message.key)
+                try:
+                    await index.storage.set(message.key, {"id": key, "role": role, "text": text, "vector": rounded})
+                finally:
+                    index.writing.discard(message.key)
+        while len(index.messages) > self.max_entries:
+            gone = index.messages.pop(0)
+            index.ids.discard(gone.id)
+            if index.storage is not None:
+                await index.storage.delete(gone.key)
+        return len(fresh)
+
+    async def nearest(self, index: MessageIndex, query: str, hidden: set[str], ctx: ExecutionContext) -> list[int]:
+        """Return positions of the best answers to a query, best first, each hit followed by its neighbours."""
+        return self.chosen(index, await self.ranked(index, query, hidden, ctx), hidden)
+
+    def chosen(self, index: MessageIndex, order: Sequence[int], hidden: set[str]) -> list[int]:
+        """Return the first of a ranking, each followed by its neighbours."""
+        first = order[: self.top_k]
+        return list(dict.fromkeys([near for position in first for near in self.along(index, position, hidden)]))
+
+    def along(self, index: MessageIndex, position: int, hidden: set[str]) -> list[int]:
+        """Return the position of a hit and those of its neighbours, nearest first."""
+        around = [position]
+        for step in range(1, self.neighbours + 1):
+            around += [
+                near
+                for near in (position - step, position + step)
+                if 0 <= near < len(index.messages) and index.messages[near].id not in hidden
+            ]
+        return around
+
+    def hit(self, index: MessageIndex, position: int, hidden: set[str], score: float | None) -> Hit:
+        """Return a hit as a listener of candidates gets it."""
+        at = self.along(index, position, hidden)
+        return Hit(tuple(zip(at, index.lines(at), strict=True)), score)
+
+    def report(self, index: MessageIndex, order: Sequence[int], hidden: set[str]) -> None:
+        """Report the candidates: every message with its score."""
+        consider(
+            self.layer_id,
+            self.tag,
+            lambda: [
+                self.hit(index, position, hidden, score) for score, position in sorted(index.scored, reverse=True)
+            ],
+            top_k=self.top_k,
+            min_score=self.min_score,
+        )
+
+    async def ranked(self, index: MessageIndex, query: str, hidden: set[str], ctx: ExecutionContext) -> list[int]:
+        """Return positions of the messages near a query, nearest first."""
+        (wanted,) = await embed(self.embedder, [query])
+        # Hashed words leave most places empty, so only those of the query are looked at: thousands of messages in a few
+        # milliseconds, without a numerical library.
+        places = [(place, x) for place, x in enumerate(wanted) if x]
+        size = math.sqrt(sum([x * x for _, x in places]))
+        if not size:
+            index.scored = []
+            return []
+        scored = index.scored = [
+            (sum([x * message.vector[place] for place, x in places]) / (size * message.length), position)
+            for position, message in enumerate(index.messages)
+            # Vectors of an embedder that was used before may have another length: they are passed over, not lost.
+            if message.id not in hidden and message.length and len(message.vector) == len(wanted)
+        ]
+        index.other = 0
+        if len(scored) + len(hidden & index.ids) < len(index.messages):
+            index.other = sum(
+                [bool(message.length) and len(message.vector) != len(wanted) for message in index.messages]
+            )
+        return [
+            position for _, position in sorted((pair for pair in scored if pair[0] >= self.min_score), reverse=True)
+        ]

@@ -1,0 +1,221 @@
+"""Temporal memory: the current date, and facts that hold at a time."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from noetic_nb._core.arguments import explained
+from noetic_nb.layers._helpers.blocks import fitting_lines, tagged
+from noetic_nb.layers._helpers.collaborators import check_function, check_whole
+from noetic_nb.layers._helpers.considered import consider, plain_hits
+from noetic_nb.layers._helpers.gathering import GATHERING_TIMEOUTS_MS, BufferedState, TextBuffer, gathering_hooks
+from noetic_nb.layers._helpers.schemas import Arguments, option_error
+from noetic_nb.layers.handles import TemporalHandle
+from noetic_nb.memory import (
+    BudgetConfig,
+    ExecutionContext,
+    MemoryLayer,
+    MemoryScope,
+    RecallParams,
+    Slot,
+    layer_data,
+    layer_fn,
+)
+from noetic_nb.memory._built_in import built_in
+from noetic_nb.sync import awaited
+
+__all__ = ["Extract", "SearchFacts", "temporal_memory"]
+
+Facts = Mapping[str, Sequence[str]]
+
+Extract = Callable[[Sequence[str], datetime], "Facts | Awaitable[Facts]"]
+"""Reads texts and the time they were written at, and returns facts by the ISO time they hold at."""
+
+SearchFacts = Callable[[str, Facts], "Facts | Awaitable[Facts]"]
+"""Returns those of the facts that answer a query."""
+
+BUDGET: Final = {"min": 0, "max": 200}
+LEDGER_BUDGET: Final = {"min": 0, "max": 800}
+NOW_TAG: Final = "current_datetime"
+FACTS_TAG: Final = "remembered_facts"
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")  # strftime would follow the locale
+_ADVICE: Final = (
+    "Resolve relative dates such as 'yesterday', 'last week' or 'in two days' against this moment before you answer, "
+    "store or pass them on, and write dates out in full."
+)
+
+
+class _State(BufferedState):
+    facts: dict[str, list[str]]
+
+
+class _Query(Arguments):
+    query: str
+    """What to look for among remembered facts."""
+
+
+_EMPTY: Final[dict[str, Any]] = {"facts": {}, "buffer": [], "bufferTokens": 0, "version": 0}
+
+
+@built_in
+@explained()
+def temporal_memory(
+    *,
+    now: Callable[[], datetime] | None = None,
+    extract: Extract | None = None,
+    search: SearchFacts | None = None,
+    buffer_threshold: int = 2_000,
+    max_facts: int = 200,
+    ground_date_time: bool = True,
+    inject_ledger: bool = False,
+    id: str = "temporal",
+    scope: MemoryScope = "resource",
+    budget: BudgetConfig = None,
+    slot: float = Slot.REMINDER,
+) -> MemoryLayer[TemporalHandle]:
+    """Make a layer that recalls the time, and facts with the time they hold at.
+
+    Parameters
+    ----------
+    now : callable, optional
+        The local time; the execution's clock in the machine's time zone by default.
+    extract : callable, optional
+        ``extract(texts, now)`` returns facts by ISO time, sync or async. Without it nothing is gathered.
+    search : callable, optional
+        ``search(query, facts)``; without it the function ``search_memory`` returns facts that share a word with the query, or
+        all of them.
+    buffer_threshold : int, tokens
+        How much must have been gathered before it is searched for facts.
+    max_facts : int
+        The newest so many are kept.
+    ground_date_time, inject_ledger : bool
+        Recall the time; recall the facts.
+
+    References
+    ----------
+    .. [1] docs/behaviour/layers.md, "Temporal memory".
+
+    Examples
+    --------
+    >>> temporal_memory(inject_ledger=True).budget
+    {'min': 0, 'max': 800}
+    """
+    check_function(now, "now", "nothing", 0)
+    check_function(extract, "extract", "texts and a time", 2)
+    check_function(search, "search", "a query and facts", 2)
+    check_whole(buffer_threshold=buffer_threshold, max_facts=max_facts)
+    if buffer_threshold < 1 or max_facts < 1:
+        raise option_error(
+            "A threshold and a number of facts are at least 1.", (buffer_threshold, max_facts), "Raise it."
+        )
+
+    def moment(ctx: ExecutionContext) -> datetime:
+        return datetime.fromtimestamp(ctx.clock.now_ms() / 1000) if now is None else now()
+
+    def recall(p: RecallParams) -> str | None:
+        return _shown(id, p, moment(p.ctx) if ground_date_time else None, inject_ledger=inject_ledger)
+
+    async def distil(state: dict[str, Any], ctx: ExecutionContext) -> dict[str, Any]:
+        assert extract is not None
+        found = await awaited(extract(tuple(state["buffer"]), moment(ctx)))
+        return {"facts": _merged(state["facts"], found, max_facts)}
+
+    buffer = TextBuffer(id, _EMPTY, buffer_threshold, distil, _without_older_half)
+
+    async def add(state: Any, texts: Sequence[str], ctx: ExecutionContext, hook: str) -> dict[str, Any] | None:
+        return None if extract is None else await buffer.add(state, texts, ctx, hook)
+
+    async def search_memory(args: _Query, state: Any, ctx: Any) -> dict[str, Any]:
+        facts = (state or _EMPTY)["facts"]
+        if search is None:
+            return {"result": _sharing_a_word(args.query, _lines(facts))}
+        return {"result": _lines(await awaited(search(args.query, copy.deepcopy(facts))))}
+
+    # The moment alone takes a few lines; facts beside it need room of their own.
+    default = LEDGER_BUDGET if inject_ledger else BUDGET
+    return MemoryLayer(
+        id=id,
+        slot=slot,
+        placement="suffix",  # it changes with every question, or with time
+        scope=scope,
+        budget=default if budget is None else budget,
+        timeouts=GATHERING_TIMEOUTS_MS,
+        hooks=gathering_hooks(add, recall=recall, shape=_State, empty=_EMPTY, layer_id=id),
+        provides={
+            "facts": layer_data(lambda state: copy.deepcopy((state or _EMPTY)["facts"])),
+            "search_memory": layer_fn(
+                description="Look for remembered facts and when they hold.",
+                input=_Query,
+                output=list[str],
+                execute=search_memory,
+            ),
+        },
+    )
+
+
+def _shown(layer_id: str, p: RecallParams, now: datetime | None, *, inject_ledger: bool) -> str | None:
+    """Return the time, where there is one to show, and as many facts as fit beside it."""
+    parts: list[str] = []
+    left = p.budget
+    block = ""
+    if now is not None:
+        # One token in hand: the pieces are counted apart and rounded up, their sum may be one more.
+        block = tagged(NOW_TAG, f"Now: {now:%Y/%m/%d} ({_DAYS[now.weekday()]}) {now:%H:%M}\n{_ADVICE}")
+        if p.ctx.tokenize(block) <= left:
+            parts.append(block)
+            left -= p.ctx.tokenize(block) + 1
+    if inject_ledger:
+        newest = _lines((p.state or _EMPTY)["facts"])
+        consider(
+            layer_id,
+            FACTS_TAG,
+            lambda: plain_hits(newest),
+            beside=lambda: p.ctx.tokenize(block) + 1 if block else 0,
+        )
+        lines = fitting_lines(FACTS_TAG, newest, left, p.ctx.tokenize)
+        if lines:
+            parts.append(tagged(FACTS_TAG, "\n".join(lines)))
+    return "\n".join(parts) or None
+
+
+def _sharing_a_word(query: str, lines: Sequence[str]) -> list[str]:
+    """Return the lines that share a word with a query, all of them where none does."""
+    words = set(query.casefold().split())
+    # All rather than none: a model that finds nothing concludes that there is nothing.
+    return [line for line in lines if words & set(line.casefold().split())] or list(lines)
+
+
+def _without_older_half(state: dict[str, Any], ctx: ExecutionContext) -> dict[str, Any]:
+    """Return a state whose buffer lost its older half: texts are no facts, so they are not kept in their place."""
+    texts = state["buffer"][len(state["buffer"]) // 2 + 1 :]
+    return {**state, "buffer": texts, "bufferTokens": sum(ctx.tokenize(text) for text in texts)}
+
+
+def _lines(facts: Facts) -> list[str]:
+    """Return facts as lines, newest first."""
+    return [f"- [{when}] {fact}" for when in sorted(facts, reverse=True) for fact in facts[when]]
+
+
+def _merged(old: Mapping[str, list[str]], found: Any, max_facts: int) -> dict[str, list[str]]:
+    """Return old and new facts together, without repeats, the newest by time.
+
+    Raises `TypeError` if what an extractor found is not texts by time.
+    """
+    if not isinstance(found, Mapping):
+        raise TypeError(f"An extractor returns texts by ISO time, not {type(found).__name__}: {found!r:.80}.")
+    merged = {when: list(facts) for when, facts in old.items()}
+    for when, facts in found.items():
+        # A text is a sequence of texts as well: each of its letters would be a fact.
+        if not isinstance(when, str) or isinstance(facts, str) or not all(isinstance(fact, str) for fact in facts):
+            raise TypeError(f"An extractor returns lists of texts by ISO time, not {when!r}: {facts!r:.80}.")
+        merged[when] = list(dict.fromkeys([*merged.get(when, []), *facts]))
+    # ISO times sort as text, also where facts hold at a day and not at a moment.
+    newest = [(when, fact) for when in sorted(merged, reverse=True) for fact in merged[when]][:max_facts]
+    kept: dict[str, list[str]] = {}
+    for when, fact in reversed(newest):
+        # This goes backwards through the facts of a moment, so each is put before those that follow it.
+        kept.setdefault(when, []).insert(0, fact)
+    return kept

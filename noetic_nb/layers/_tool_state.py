@@ -1,0 +1,118 @@
+"""Tool memory: state that tools of one id share within an execution, and that the model is shown."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from noetic_nb._core.arguments import explained
+from noetic_nb.layers._helpers.collaborators import check_function
+from noetic_nb.layers._helpers.schemas import Arguments
+from noetic_nb.layers.handles import ToolStateHandle
+from noetic_nb.memory import (
+    BudgetConfig,
+    InitParams,
+    MemoryHooks,
+    MemoryLayer,
+    MemoryScope,
+    RecallParams,
+    layer_data,
+    layer_fn,
+)
+from noetic_nb.memory._built_in import built_in
+from noetic_nb.sync import awaited
+
+__all__ = ["tool_memory"]
+
+SLOT: Final = 110
+# What is stored of a state that was set to None: without it the next execution would begin with `initial` again.
+NOTHING: Final = {"__none__": True}
+
+
+class _Set(Arguments):
+    value: Any
+    """The new state, JSON data where it outlives the execution."""
+
+
+@built_in
+@explained(id="Name the state: tool_memory('cart').")
+def tool_memory(
+    id: str,
+    *,
+    initial: Any | Callable[[], Any | Awaitable[Any]] = None,
+    show: Callable[[Any], str | None] | None = None,
+    scope: MemoryScope = "execution",
+    budget: BudgetConfig = "auto",
+    slot: float = SLOT,
+) -> MemoryLayer[ToolStateHandle]:
+    """Make the layer that tools reach by ``ctx.memory[id]``.
+
+    Parameters
+    ----------
+    id : str
+        Tools that name the same id share the state.
+    initial : object or callable, optional
+        The first state, or a function that makes it, sync or async.
+    show : callable, optional
+        From the state to what the model reads of it; None shows nothing.
+    scope : {"execution", "thread", "resource", "global"}
+        How long the state lives.
+
+    Returns
+    -------
+    MemoryLayer
+        With data ``value`` and, for code only, function ``set``.
+
+    References
+    ----------
+    .. [1] docs/behaviour/layers.md, "Tool memory".
+
+    Examples
+    --------
+    A tool writes ``await ctx.memory["cart"].set(value={"items": [...]})`` and reads ``ctx.memory["cart"].value``.
+
+    >>> tool_memory("cart", initial={"items": []}).scope
+    'execution'
+    """
+    check_function(show, "show", "the state")
+
+    async def init(p: InitParams) -> dict[str, Any]:
+        # State of an execution is never written, so looking for it would only cost a read.
+        stored = None if scope == "execution" else await p.storage.get("state")
+        if stored is not None:
+            return {"state": stored}
+        # A copy: each execution begins with what was passed, not with what the ones before made of it.
+        first = initial() if callable(initial) else copy.deepcopy(initial)
+        return {"state": await awaited(first)}
+
+    def recall(p: RecallParams) -> str | None:
+        value = _value(p.state)
+        return None if show is None or value is None else show(value)
+
+    def set_value(args: _Set, state: Any, ctx: object) -> dict[str, Any]:
+        keeps_nothing = args.value is None and scope != "execution" and initial is not None
+        return {"state": dict(NOTHING) if keeps_nothing else args.value}
+
+    return MemoryLayer(
+        id=id,
+        slot=slot,
+        scope=scope,
+        budget=budget,
+        hooks=MemoryHooks(init=init, recall=recall),
+        provides={
+            "value": layer_data(lambda state: copy.deepcopy(_value(state))),
+            "set": layer_fn(
+                description="Replace the state.",
+                input=_Set,
+                output=None,
+                execute=set_value,
+                # The state belongs to the tools; a model that wrote it would break what they rely on.
+                for_model=False,
+            ),
+        },
+    )
+
+
+def _value(state: Any) -> Any:
+    return None if state == NOTHING else state

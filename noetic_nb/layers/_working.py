@@ -1,0 +1,262 @@
+"""Working memory: a small record the agent keeps about the conversation and rewrites itself."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from noetic_nb._core.arguments import explained
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.items import Item
+from noetic_nb.layers._helpers.blocks import cut_block
+from noetic_nb.layers.handles import WorkingMemoryHandle
+from noetic_nb.memory import (
+    BudgetConfig,
+    InitParams,
+    MemoryHooks,
+    MemoryLayer,
+    MemoryScope,
+    RecallParams,
+    Slot,
+    SpawnParams,
+    StoreParams,
+    layer_data,
+    layer_fn,
+)
+from noetic_nb.memory._built_in import built_in
+
+__all__ = ["deep_merge", "working_memory"]
+
+DEFAULT_BUDGET: Final = {"min": 200, "max": 1500}
+MAX_MERGE_DEPTH: Final = 32
+# Where notes go that no longer fit the schema.
+REJECTED_KEY: Final = "rejected"
+# What earlier prompts taught models to call: still understood, no longer offered.
+LEGACY_CALL: Final = "updateWorkingMemory"
+# Keys that would reach into objects of other languages when a state is shared.
+FORBIDDEN_KEYS: Final = frozenset({"__proto__", "constructor"})
+
+
+Check: TypeAlias = Callable[[Any], object]
+"""Raises `ValueError` for notes that do not fit."""
+
+
+@runtime_checkable
+class Schema(Protocol):
+    """A validator of values that is not a type."""
+
+    def check(self, value: Any) -> object:
+        """Return a value that fits; raises `ValueError`."""
+        ...
+
+
+def deep_merge(old: Mapping[str, Any], new: Mapping[str, Any], *, depth: int = 0) -> dict[str, Any]:
+    """Merge two records: objects merge, lists and scalars replace.
+
+    Raises `NoeticError` ``tool_failed`` where objects are nested more than 32 deep.
+
+    References
+    ----------
+    .. [1] docs/behaviour/layers.md, "Working memory".
+
+    Examples
+    --------
+    >>> deep_merge({"a": {"c": 2}, "d": [1]}, {"a": {"b": 1}})
+    {'a': {'c': 2, 'b': 1}, 'd': [1]}
+    """
+    if depth > MAX_MERGE_DEPTH:
+        raise NoeticError(
+            "tool_failed", f"working memory is nested more than {MAX_MERGE_DEPTH} deep", hint="Keep it flat."
+        )
+    merged = dict(old)
+    for key, value in new.items():
+        if key in FORBIDDEN_KEYS:
+            continue
+        before = merged.get(key)
+        if isinstance(value, Mapping):
+            # Merged into nothing rather than copied, so that forbidden keys and the depth are looked at all the way
+            # down.
+            merged[key] = deep_merge(before if isinstance(before, Mapping) else {}, value, depth=depth + 1)
+        else:
+            merged[key] = copy.deepcopy(value)
+    return merged
+
+
+@built_in
+@explained()
+def working_memory(
+    *,
+    id: str = "working-memory",
+    scope: MemoryScope = "thread",
+    schema: type[BaseModel] | Schema | None = None,
+    read_only: bool = False,
+    initial: str | Mapping[str, Any] | None = None,
+    budget: BudgetConfig = None,
+    slot: float = Slot.WORKING_MEMORY,
+) -> MemoryLayer[WorkingMemoryHandle]:
+    """Make a layer in which the agent keeps notes, by calling ``<id>/update``.
+
+    Parameters
+    ----------
+    scope : {"thread", "resource", "execution", "global"}
+        How long the notes live.
+    schema : pydantic model or object with ``check``, optional
+        What the notes must look like after every update; an update that does not fit changes nothing. ``check(notes)`` raises
+        `ValueError`, as that of `noetic_nb.steps._schema.OutputSchema` does.
+    read_only : bool, default False
+        Show the notes without giving the agent a way to change them.
+    initial : str or mapping, optional
+        The first notes.
+    budget : optional
+        Tokens; 200 to 1 500 by default.
+
+    Returns
+    -------
+    MemoryLayer
+        With data ``snapshot`` and, unless read-only, function ``update``.
+
+    Examples
+    --------
+    >>> working_memory().id
+    'working-memory'
+    """
+    if isinstance(schema, Mapping):
+        raise NoeticConfigError(
+            "INVALID_LAYER_OPTION",
+            "`schema` is a type, not a JSON Schema.",
+            given=schema,
+            hint="Write class Notes(BaseModel): ..., and schema=Notes.",
+        )
+    check = None if schema is None else _check_of(schema)
+    first: Any = initial if initial is not None else ("" if check is None else {})
+    if check is not None and isinstance(first, str):
+        raise NoeticConfigError("INVALID_LAYER_OPTION", "Notes with a schema are an object.", given=initial)
+
+    async def init(p: InitParams) -> dict[str, Any]:
+        stored = await p.storage.get("state")
+        # A copy, because every execution that begins anew is given this object.
+        if stored is None:
+            return {"state": copy.deepcopy(first)}
+        if not _fits(stored, check):
+            # Never silently empty: the old notes stay in storage beside the new ones, and the diagnostic reports it.
+            await p.storage.set(REJECTED_KEY, stored)
+            p.ctx.diagnostic(id, "init", _rejected(id, stored, p.storage.prefix))
+            return {"state": {}}
+        return {"state": stored}
+
+    def recall(p: RecallParams) -> str | None:
+        if not p.state:
+            return None
+        text = p.state if isinstance(p.state, str) else json.dumps(p.state, indent=2, ensure_ascii=False)
+        return cut_block("working_memory", text, p.budget, p.ctx.tokenize)
+
+    def on_spawn(p: SpawnParams) -> dict[str, Any] | None:
+        return {"child_state": copy.deepcopy(p.parent_state)} if scope == "resource" else None
+
+    def update(args: dict[str, Any], state: Any, ctx: object) -> dict[str, Any]:
+        return {"result": None, "state": _updated(args, state, check)}
+
+    def store(p: StoreParams) -> dict[str, Any] | None:
+        args = None if read_only else _legacy_update(p.new_items)
+        return None if args is None else {"state": _updated(args, p.state, check)}
+
+    provides: dict[str, Any] = {"snapshot": layer_data(copy.deepcopy)}
+    if not read_only:
+        provides["update"] = layer_fn(
+            description=(
+                "Update the working memory. Pass only what changes: objects are merged, lists and values replaced."
+            ),
+            input=dict[str, Any],
+            output=None,
+            execute=update,
+        )
+    return MemoryLayer(
+        id=id,
+        slot=slot,
+        scope=scope,
+        budget=DEFAULT_BUDGET if budget is None else budget,
+        hooks=MemoryHooks(init=init, recall=recall, store=store, on_spawn=on_spawn),
+        provides=provides,
+    )
+
+
+def _updated(args: Mapping[str, Any], state: Any, check: Check | None) -> dict[str, Any]:
+    """Return the notes with an update merged in.
+
+    Raises `NoeticError` ``tool_failed`` where they would no longer fit the schema.
+    """
+    # Text cannot be merged with an object, and must not be lost.
+    if isinstance(state, str):
+        state = {"_previous": state} if state else {}
+    merged = deep_merge(state or {}, args)
+    if check is not None:
+        try:
+            check(merged)
+        except ValueError as exc:
+            raise NoeticError(
+                "tool_failed",
+                f"the notes would no longer fit their schema: {_problem(exc)}",
+                given=args,
+                reason="invalid",
+            ) from exc
+    return merged
+
+
+def _legacy_update(items: Iterable[Item]) -> dict[str, Any] | None:
+    """Return the arguments of the first call of the legacy function that has an object for them."""
+    for item in items:
+        if item["type"] == "function_call" and item.get("name") == LEGACY_CALL:
+            try:
+                args = json.loads(item.get("arguments") or "")
+            except ValueError:
+                continue
+            if isinstance(args, dict):
+                return args
+    return None
+
+
+def _fits(stored: Any, check: Check | None) -> bool:
+    """Tell whether stored notes fit the schema.
+
+    Raises `NoeticError` ``storage_failed`` if they are neither text nor an object: something else wrote them.
+    """
+    if not isinstance(stored, str | dict):
+        raise NoeticError(
+            "storage_failed",
+            f"Stored working memory is text or an object, not {type(stored).__name__}",
+            given=stored,
+            hint="Delete the key; nothing was changed.",
+        )
+    if check is None:
+        return True
+    try:
+        check(stored)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_of(schema: type[BaseModel] | Schema) -> Check:
+    return schema.check if isinstance(schema, Schema) else TypeAdapter(schema).validate_python
+
+
+def _problem(error: ValueError) -> str:
+    """Return where notes do not fit, and why."""
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def _rejected(layer_id: str, stored: Any, prefix: str) -> NoeticError:
+    return NoeticError(
+        "storage_failed",
+        f"The stored notes of layer {layer_id!r} do not fit its schema; it begins with empty ones",
+        given=stored,
+        hint=f"The old notes are kept under {prefix + REJECTED_KEY!r}.",
+        layer_id=layer_id,
+    )

@@ -1,0 +1,174 @@
+"""A table of a class: every notebook of a folder, run again, and its answers checked.
+
+The answers are looked up by name after the notebook has run and are checked once more, so a saved output or a `check` of the
+notebook's own counts for nothing. A notebook is a program all the same, and runs with the rights of whoever grades: grade the
+work of strangers in a container.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from noetic_nb._core.long_work import Progress, Work
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.lessons._verdicts import EXERCISES, examined
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["asked_in", "grade", "graded"]
+
+TIMEOUT_S: Final = 120
+"""For one cell. A whole lesson takes less than a minute; what takes longer hangs."""
+
+_ASKED: Final = re.compile(r"\bcheck\(\s*[\"'](\d+\.\d+)[\"']")
+_MIME: Final = "application/json"
+_NO_PYTHON: Final = frozenset({"SyntaxError", "IndentationError", "TabError"})
+
+
+def graded(answers: Mapping[str, Any], exercises: Sequence[str]) -> dict[str, str]:
+    """Return ``"right"``, ``"not yet"`` or ``"missing"`` for each exercise, from the names of a notebook.
+
+    Examples
+    --------
+    >>> graded({"sent": lambda sizes, room: []}, ["1.1", "1.2"])
+    {'1.1': 'not yet', '1.2': 'missing'}
+    """
+    return {
+        each: "missing"
+        if EXERCISES[each].answer not in answers
+        else "right"
+        if examined(EXERCISES[each], answers[EXERCISES[each].answer]) is None
+        else "not yet"
+        for each in exercises
+    }
+
+
+def grade(folder: str | Path, *, timeout_s: float = TIMEOUT_S, progress: Progress = True) -> pandas.DataFrame:
+    """Run every notebook of a folder and check its answers.
+
+    Parameters
+    ----------
+    folder : str or path
+        With one notebook (``.ipynb``) for each submission. Nothing is written there.
+    timeout_s : float, seconds
+        For one cell; one that takes longer is interrupted, and the notebook goes on.
+    progress : bool or callable
+        Called with how many notebooks are graded, of how many; by default a line of text in a terminal or notebook. False shows
+        nothing.
+
+    Returns
+    -------
+    pandas.DataFrame
+        A row for each notebook, by the name of its file: a column for each exercise that any of them asks, with ``"right"``,
+        ``"not yet"`` or ``"missing"``; how many are ``right``; and the ``error`` of a notebook that cannot be read or run to
+        its end, or has a cell that is no Python, empty where there is none. Cells that raise do not end a notebook.
+        ``attrs["stopped"]`` says why rows are missing, or is None.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``NO_SUBMISSIONS`` for a folder without notebooks, ``MISSING_PACKAGE`` where notebooks cannot be run.
+
+    Warns
+    -----
+    Interrupted
+        If it is interrupted: the table has the notebooks that were graded.
+    """
+    import pandas
+
+    try:
+        import nbclient
+        import nbformat
+    except ImportError as exc:
+        raise NoeticConfigError(
+            "MISSING_PACKAGE", "Notebooks cannot be run here.", given="nbclient", hint="pip install 'noetic_nb[lab]'"
+        ) from exc
+    del nbclient, nbformat
+    paths = sorted(Path(folder).glob("*.ipynb"))
+    if not paths:
+        raise NoeticConfigError(
+            "NO_SUBMISSIONS",
+            "There is no notebook.",
+            given=str(folder),
+            hint="Put the .ipynb files right into the folder.",
+        )
+    asked = {path: asked_in(path) for path in paths}
+    exercises = sorted({each for found in asked.values() for each in found})
+    rows = []
+    with Work("grade", "notebooks", progress, of=len(paths)) as work:
+        for path in work.each(paths):
+            verdicts, error = _answers(path, exercises, timeout_s)
+            rows.append(
+                {"submission": path.stem, **verdicts, "right": list(verdicts.values()).count("right"), "error": error}
+            )
+    table = pandas.DataFrame(rows).set_index("submission")
+    table.attrs["stopped"] = work.cut
+    return table
+
+
+def asked_in(path: Path) -> set[str]:
+    """Return the ids of the exercises that a notebook asks."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return set()
+    return {each for each in _ASKED.findall(text.replace('\\"', '"')) if each in EXERCISES}
+
+
+def _answers(path: Path, exercises: Sequence[str], timeout_s: float) -> tuple[dict[str, str], str]:
+    """Run one notebook and one more cell that grades it."""
+    import nbformat
+    from nbclient import NotebookClient
+    from nbclient.exceptions import DeadKernelError
+
+    missing = dict.fromkeys(exercises, "missing")
+    try:
+        notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
+        nbformat.validate(notebook)
+    except Exception as error:  # whatever was handed in under that name
+        return missing, f"not a notebook: {type(error).__name__}"
+    last = nbformat.v4.new_code_cell(  # type: ignore[no-untyped-call]
+        "from noetic_nb.lessons._grading import graded as _graded\nfrom IPython.display import display as _display\n"
+        f"_display({{{_MIME!r}: _graded(globals(), {list(exercises)!r})}}, raw=True)"
+    )
+    wrong = ""
+    with tempfile.TemporaryDirectory() as place:
+        client = NotebookClient(
+            notebook,
+            timeout=int(timeout_s),
+            kernel_name="python3",
+            allow_errors=True,
+            interrupt_on_timeout=True,
+            store_widget_state=False,
+            resources={"metadata": {"path": place}},
+        )
+        try:
+            # It would print that others on this machine may listen, once a notebook, and how it was interrupted.
+            with client.setup_kernel(stderr=subprocess.DEVNULL):
+                for index, cell in enumerate(notebook.cells):
+                    if cell.cell_type == "code":
+                        client.execute_cell(cell, index)
+                        raised = {output.get("ename"): output.get("evalue") for output in cell.outputs}
+                        if "KeyboardInterrupt" in raised:
+                            wrong = f"a cell took longer than {timeout_s:g} s"
+                        for kind in _NO_PYTHON & raised.keys():  # the answer in it is missing, and this is why
+                            what = re.sub(r"\(\d+\.py, (line \d+)\)", r"(\1)", str(raised[kind]))
+                            wrong = wrong or f"cell {index + 1} is no Python: {what}"
+                notebook.cells.append(last)
+                client.timeout = TIMEOUT_S
+                client.execute_cell(last, len(notebook.cells) - 1)
+        except DeadKernelError:
+            wrong = "the kernel died"
+    for output in last.outputs:
+        found = output.get("data", {}).get(_MIME)
+        if found is not None:
+            found = json.loads(found) if isinstance(found, str) else found
+            return {each: str(found.get(each, "missing")) for each in exercises}, wrong
+    return missing, wrong or "the answers could not be checked"

@@ -1,0 +1,131 @@
+"""Exercises on memory and budgets: which items are sent, and a layer that keeps a fact in little room."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from noetic_nb.events import ViewAssembled
+from noetic_nb.items import item_text
+from noetic_nb.lessons._exercise import Exercise
+from noetic_nb.memory import ProjectionPolicy
+from noetic_nb.models import ScriptedModel
+from noetic_nb.runs import record
+from noetic_nb.runtime import AgentConfig, AgentHarness
+from noetic_nb.steps import react
+
+__all__ = ["LIMIT", "MEMORY", "sent_positions"]
+
+# Sizes of items, oldest first, and the room for them. Sizes differ: with equal ones a wrong rule can be right. Exact fits, an old
+# item that is small enough although a newer one is not, nothing, and all.
+_WINDOWS: Final[tuple[tuple[tuple[int, ...], int], ...]] = (
+    ((40, 10, 30, 20), 60),
+    ((40, 10, 30, 20), 59),
+    ((5, 50, 10, 10), 30),
+    ((10, 10, 10), 30),
+    ((10, 10, 10), 9),
+    ((7, 90, 3), 200),
+    ((), 50),
+    ((12, 12, 12, 12, 12), 37),
+)
+
+LIMIT: Final = 60
+"""Tokens that the layers of exercise 1.2 may be allocated together."""
+
+_TRIPS: Final = ("Oslo", "Lima", "Rome", "Kyoto", "Cairo", "Quito", "Perth", "Delhi", "Tunis")
+
+
+def sent_positions(sizes: Sequence[int], room: int) -> list[int]:
+    """Return the positions that are sent where the oldest items are dropped until the rest fits.
+
+    Parameters
+    ----------
+    sizes : sequence of int, tokens
+        Of each item, oldest first.
+    room : int, tokens
+        For all of them together.
+
+    References
+    ----------
+    .. [1] docs/behaviour/memory.md, "Projection" (`truncate`).
+
+    Examples
+    --------
+    >>> sent_positions([40, 10, 30, 20], 60)
+    [1, 2, 3]
+    """
+    first = 0
+    while sum(sizes[first:]) > room:
+        first += 1
+    return list(range(first, len(sizes)))
+
+
+def _sent(answer: Any) -> str | None:
+    for sizes, room in _WINDOWS:
+        expected, given = sent_positions(sizes, room), answer(list(sizes), room)
+        if not isinstance(given, list | tuple) or list(given) != expected:
+            shown = ", ".join(map(str, sizes)) or "no"
+            return f"Items of {shown} tokens and room for {room}: {expected} are sent, your answer is {given!r}."
+    return None
+
+
+def _clerk(request: Any) -> str:
+    *before, question = request.items
+    if "Which seat" not in item_text(question):
+        return "Noted."
+    found = re.search(r"I always want an? (\w+) seat", " ".join(map(item_text, before)))
+    return f"The {found[1]} seat." if found else "I do not know."
+
+
+async def _conversation(memory: Any, seat: str, trips: Sequence[str]) -> tuple[str, float]:
+    """Return the last answer, and the most that the layers were allocated together in one call."""
+    config = AgentConfig(
+        name="clerk",
+        step=react(model="scripted"),
+        memory=memory,
+        projection=ProjectionPolicy(token_budget=500, response_reserve=100, overflow="truncate"),
+    )
+    harness = AgentHarness(config, model=ScriptedModel(_clerk))
+    run = record(harness)
+    for text in [f"I always want {seat} seat.", *[f"My trip to {city} was long and expensive." for city in trips]]:
+        await harness.execute(text)
+    reply = await harness.execute("Which seat do I like?")
+    views = run.select(ViewAssembled)
+    return reply.text, max((sum(layer.allocated for layer in view.layers) for view in views), default=0.0)
+
+
+async def _keeps(answer: Any) -> str | None:
+    for seat, trips in (("a window", _TRIPS), ("an aisle", _TRIPS), ("a middle", tuple(reversed(_TRIPS)))):
+        text, most = await _conversation(answer(), seat, trips)
+        if most > LIMIT:
+            return f"The layers were allocated {most:.0f} tokens in one call; {LIMIT} are allowed."
+        if seat.split()[1] not in text:
+            return (
+                f"Somebody said {f'I always want {seat} seat.'!r}, and after {len(trips)} trips the agent says {text!r}"
+            )
+    return None
+
+
+MEMORY: Final = (
+    Exercise(
+        "1.1",
+        "sent",
+        _sent,
+        (
+            "The newest items are sent. Start at the end of the list.",
+            "Once an item does not fit, everything older is left out too, even what is small enough.",
+            "Add up sizes from the newest backwards; stop before the sum exceeds the room. A sum equal to the room still fits.",
+        ),
+    ),
+    Exercise(
+        "1.2",
+        "layers",
+        _keeps,
+        (
+            "Return a list with one layer. It has to read what is said: a text that you write into it knows one passenger only.",
+            "nn.semantic_recall stores what is said. Look at how many tokens it *used* in section 3.",
+            "Give it budget={'min': 0, 'max': ...}, not more than the limit and not less than what it used.",
+        ),
+    ),
+)

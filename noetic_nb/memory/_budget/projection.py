@@ -1,0 +1,290 @@
+"""Which items are sent: system items always, then layers' items, then as much of the newest history as fits.
+
+Every item that is left out has a reason. A call and its output are never parted, and the latest user message always stays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic.alias_generators import to_camel
+
+from noetic_nb._core.arguments import explained
+from noetic_nb._core.cards import with_card
+from noetic_nb._core.record_type import RecordType
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import ItemFate
+from noetic_nb.items import Item, item_tokens, parse_item
+from noetic_nb.items._build import unresolved_positions
+from noetic_nb.items._log import ItemView
+from noetic_nb.tokens import Tokenizer, estimate_tokens
+
+__all__ = ["Order", "Overflow", "ProjectedHistory", "ProjectionPolicy", "assemble_view", "project_tail"]
+
+Overflow: TypeAlias = Literal["truncate", "sliding_window", "summarize"]
+Order: TypeAlias = Literal["slot", "cache"]
+
+
+@with_card
+class ProjectionPolicy(BaseModel, metaclass=RecordType):
+    """How much may be sent, and the handling of items that do not fit.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_PROJECTION``: an unknown key or strategy, a budget that is no number, a window where it has no meaning.
+
+    Examples
+    --------
+    >>> ProjectionPolicy(token_budget=8_000, response_reserve=1_000, overflow="truncate").view_budget(500)
+    6500.0
+    >>> ProjectionPolicy(overflow="truncate", window_size=5)
+    Traceback (most recent call last):
+    ...
+    noetic_nb.errors.NoeticConfigError: [INVALID_PROJECTION] window_size has no meaning under 'truncate'...
+    """
+
+    model_config = ConfigDict(
+        defer_build=True,  # schemas are built when first used, not at import
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+    )
+
+    token_budget: Annotated[float, Field(ge=0, allow_inf_nan=True)] = 128_000
+    """Tokens of the whole request, answer included."""
+    response_reserve: Annotated[float, Field(ge=0, allow_inf_nan=True)] = 4_000
+    """Tokens kept free for the answer."""
+    overflow: Overflow = "sliding_window"
+    """``truncate`` drops the oldest history; ``sliding_window`` first keeps the last `window_size` items; ``summarize``
+    replaces what is dropped by a summary."""
+    overflow_model: str | None = None
+    """Model that writes summaries; the step's own where it is None."""
+    window_size: Annotated[int, Field(ge=0)] | None = None
+    """Items kept under ``sliding_window`` (0 and None mean all), never summarised under ``summarize``."""
+
+    order: Order = "slot"
+    """Where layers stand: ``slot`` puts all of them before the history, by slot; ``cache`` puts those with
+    ``placement="suffix"`` before the latest user message, so that what changes does not break the cached beginning. The same
+    items are sent either way."""
+
+    @field_validator("token_budget", "response_reserve", "window_size", mode="before")
+    @classmethod
+    def _is_a_number(cls, value: object) -> object:
+        if isinstance(value, bool):  # which pydantic takes for 1 or 0
+            raise ValueError(f"a number is wanted, not {value}")
+        return value
+
+    @explained(positional="Write ProjectionPolicy(token_budget=4_000).")
+    def __init__(self, **data: Any) -> None:
+        try:
+            super().__init__(**data)
+        except ValidationError as exc:
+            first = exc.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "policy"
+            raise NoeticConfigError(
+                "INVALID_PROJECTION",
+                f"{where}: {first['msg']}",
+                given=first.get("input"),
+                hint=f"Fields are {', '.join(ProjectionPolicy.model_fields)}.",
+                field=where,
+            ) from exc
+
+    def model_post_init(self, context: object) -> None:
+        """Check that the fields fit together."""
+        if math.isnan(self.token_budget) or math.isnan(self.response_reserve):
+            raise NoeticConfigError("INVALID_PROJECTION", "A token budget is not a number.", given=math.nan)
+        if self.window_size is not None and self.overflow == "truncate":
+            raise NoeticConfigError(
+                "INVALID_PROJECTION",
+                "window_size has no meaning under 'truncate'",
+                given=self.window_size,
+                hint="Use overflow='sliding_window', or leave window_size out.",
+                field="window_size",
+            )
+
+    def view_budget(self, fixed_tokens: float) -> float:
+        """Return the tokens left for items once fixed parts and the reserve are taken off.
+
+        Parameters
+        ----------
+        fixed_tokens : float
+            Tokens of instructions and tools.
+        """
+        left = self.token_budget - fixed_tokens
+        left = (left if left > 0 else 0.0) - self.response_reserve
+        return left if left > 0 else 0.0
+
+
+class ProjectedHistory(NamedTuple):
+    """The part of a history that is sent: a window and the positions left out of it.
+
+    What lies below `floor` is outside of the item window; from there to `start` it is over budget.
+    """
+
+    start: int
+    stop: int
+    dropped: frozenset[int]
+    tokens: int
+    fates: tuple[ItemFate, ...]
+    forced: int | None = None
+    floor: int = 0
+
+    def positions(self) -> list[int]:
+        """Return the positions that are sent, in order."""
+        kept = [p for p in range(self.start, self.stop) if p not in self.dropped]
+        return kept if self.forced is None or self.forced >= self.start else [self.forced, *kept]
+
+
+def latest_user(history: Sequence[Item]) -> int | None:
+    """Return where the newest user message of a history is, None where there is none."""
+    if isinstance(history, ItemView):
+        return history.latest_user()
+    for position in range(len(history) - 1, -1, -1):
+        item = history[position]
+        if item.get("role") == "user" and item.get("type") == "message":
+            return position
+    return None
+
+
+def project_tail(
+    history: Sequence[Item], budget: float, *, window: int | None = None, tokenizer: Tokenizer = estimate_tokens
+) -> ProjectedHistory:
+    """Choose the newest stretch of a history that fits.
+
+    Parameters
+    ----------
+    history : sequence of Item, length n
+        Oldest first; a view of an `ItemLog` is searched by its running sums, in O(log n).
+    budget : float
+        Tokens.
+    window : int, optional
+        At most so many of the newest items.
+    tokenizer : callable, optional
+        Counts items of a history that is no view.
+
+    Returns
+    -------
+    ProjectedHistory
+        A tail without calls or outputs that lost their other half. The latest user message is always kept: where it is
+        older than the tail it takes the place of the tail's oldest items, and stays even where it alone is too much
+        (fate ``forced``).
+    """
+    size = len(history)
+    floor = max(0, size - window) if window else 0
+    if floor == 0 and isinstance(history, ItemView) and history.tokenizer is tokenizer and history.tokens <= budget:
+        lost = history.unresolved()
+        if not lost:  # all of it, as it is: by far the most common case
+            return ProjectedHistory(0, size, frozenset(), history.tokens, ())
+    counts = _counts(history, tokenizer)
+    start = _tail_start(history, budget, floor, counts, tokenizer)
+    user = latest_user(history)
+    forced = user if user is not None and user < start else None
+    if forced is not None:  # it takes its room from the oldest of the tail
+        start = max(start, _tail_start(history, max(0.0, budget - counts(forced)), floor, counts, tokenizer))
+    # Judged within the tail: a call whose output was cut off would be refused by every provider.
+    tail = history[start:]
+    lost = tail.unresolved() if isinstance(tail, ItemView) else unresolved_positions(tail)
+    dropped = frozenset(start + position for position in lost)
+    tokens = (
+        tail.tokens
+        if isinstance(tail, ItemView) and tail.tokenizer is tokenizer
+        else sum(counts(position) for position in range(start, size))
+    )
+    tokens -= sum(counts(position) for position in dropped)
+    fates = [ItemFate("history", p, counts(p), "unresolved_call") for p in sorted(dropped)]
+    if forced is not None:
+        tokens += counts(forced)
+        fates.append(ItemFate("history", forced, counts(forced), "forced"))
+    return ProjectedHistory(start, size, dropped, tokens, tuple(fates), forced, floor)
+
+
+def _tail_start(
+    history: Sequence[Item], budget: float, floor: int, counts: Callable[[int], int], tokenizer: Tokenizer
+) -> int:
+    """Return where the longest tail begins that fits and does not reach below `floor`."""
+    if isinstance(history, ItemView) and history.tokenizer is tokenizer:
+        return max(floor, history.tail_start(budget))
+    start, left = len(history), budget
+    while start > floor and counts(start - 1) <= left:
+        start -= 1
+        left -= counts(start)
+    return start
+
+
+def must_send(history: Sequence[Item], tokenizer: Tokenizer = estimate_tokens) -> int:
+    """Return the tokens of the latest user message, which no layer's item may take; 0 where there is none."""
+    user = latest_user(history)
+    return 0 if user is None else _counts(history, tokenizer)(user)
+
+
+def _counts(history: Sequence[Item], tokenizer: Tokenizer) -> Callable[[int], int]:
+    if isinstance(history, ItemView) and history.tokenizer is tokenizer:
+        return history.token_count
+    return lambda position: item_tokens(history[position], tokenizer)
+
+
+def assemble_view(
+    system_prompt_items: Sequence[Mapping[str, Any]],
+    layer_output_items: Sequence[Mapping[str, Any]],
+    history_items: Sequence[Mapping[str, Any]],
+    policy: ProjectionPolicy | None = None,
+    *,
+    tokenizer: Tokenizer = estimate_tokens,
+) -> list[Item]:
+    """Choose the items to send, in order: system items, layers' items, history.
+
+    Parameters
+    ----------
+    system_prompt_items : sequence of item
+        Always kept, even over budget.
+    layer_output_items : sequence of item
+        In slot order; one that does not fit is skipped, later and smaller ones may still fit.
+    history_items : sequence of item
+        Oldest first.
+    policy : ProjectionPolicy, optional
+        None joins the three lists as they are.
+    tokenizer : callable, optional
+        From text to tokens.
+
+    Returns
+    -------
+    list of Item
+        What is kept. Under ``summarize`` this is what ``truncate`` keeps; the summary is added by the harness.
+
+    References
+    ----------
+    .. [1] docs/behaviour/memory.md, "Projection".
+
+    Examples
+    --------
+    >>> from noetic_nb.items import input_message
+    >>> talk = [input_message("x" * 100, item_id=f"m{n}") for n in range(5)]
+    >>> policy = ProjectionPolicy(token_budget=200, response_reserve=0, overflow="truncate")
+    >>> [item.id for item in assemble_view([], [], talk, policy)]
+    ['m2', 'm3', 'm4']
+    """
+    system = [parse_item(item) for item in system_prompt_items]
+    layers = [parse_item(item) for item in layer_output_items]
+    history: Sequence[Item] = (
+        history_items if isinstance(history_items, ItemView) else [parse_item(item) for item in history_items]
+    )
+    if policy is None:
+        return [*system, *layers, *history]
+    left = policy.view_budget(0) - sum(item_tokens(item, tokenizer) for item in system)
+    kept = []
+    must = must_send(history, tokenizer)
+    for item in layers:
+        tokens = item_tokens(item, tokenizer)
+        # The latest user message has its room first, or a model would answer a question that it was not sent.
+        if tokens <= left - must:
+            kept.append(item)
+            left -= tokens
+    window = policy.window_size if policy.overflow == "sliding_window" else None
+    projected = project_tail(history, left, window=window, tokenizer=tokenizer)
+    return [*system, *kept, *(history[position] for position in projected.positions())]

@@ -1,0 +1,167 @@
+"""Layers collected for an agent, and their data and functions for code: by the layer itself, which is typed, or by its id."""
+
+from __future__ import annotations
+
+import inspect
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar, overload
+
+from noetic_nb._core.cards import Card, with_card
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.memory._layer import MemoryLayer
+
+__all__ = ["MemoryConfig", "TypedMemory", "check_layers", "id_of", "memory"]
+
+H = TypeVar("H")
+
+
+class TypedMemory(Mapping[str, Any]):
+    """The data and functions of layers within an execution.
+
+    ``memory[notes]`` has the type that the layer ``notes`` was declared with, ``memory["notes"]`` is anything.
+    """
+
+    __slots__ = ()
+
+    @overload
+    def __getitem__(self, layer: MemoryLayer[H], /) -> H: ...
+    @overload
+    def __getitem__(self, layer: str, /) -> Any: ...
+    @abstractmethod
+    def __getitem__(self, layer: Any, /) -> Any:
+        """Return the handle of a layer: data as attributes, functions as async methods."""
+
+    def __contains__(self, layer: object) -> bool:
+        return id_of(layer) in tuple(self)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        return list(self)
+
+
+class HasMemory(Protocol):
+    """A `Context`, as far as its layers go."""
+
+    @property
+    def memory(self) -> TypedMemory:
+        """The data and functions of layers."""
+        ...
+
+
+def id_of(layer: object) -> object:
+    """Return the id of a layer that is given itself or by its id; anything else as it is."""
+    return layer.id if isinstance(layer, MemoryLayer) else layer
+
+
+class _Declared(TypedMemory):
+    """The part of an execution's memory that some layers provide."""
+
+    __slots__ = ("_ids", "_memory")
+
+    def __init__(self, ids: tuple[str, ...], memory: TypedMemory) -> None:
+        self._ids, self._memory = ids, memory
+
+    def __getitem__(self, layer: Any, /) -> Any:
+        layer_id = id_of(layer)
+        if layer_id not in self._ids:
+            known = ", ".join(map(repr, self._ids)) or "none"
+            raise NoeticConfigError(
+                "UNKNOWN_LAYER_REFERENCE", "No such layer was declared.", given=layer_id, hint=f"There is {known}."
+            )
+        return self._memory[layer]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._ids)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def __repr__(self) -> str:
+        return f"TypedMemory({', '.join(self)})"
+
+
+def _no_layer(given: Any) -> NoeticConfigError:
+    hint = "Use MemoryLayer(...), or a layer that is built in, such as working_memory()."
+    if type(given).__name__ == "Regulator":  # which nothing here may import
+        hint = "Make it a layer: memory=[nn.regulation(regulator)]."
+    elif inspect.isfunction(given):
+        hint = (
+            f"If {given.__name__} makes layers, call it: memory=[{given.__name__}()]; a function that recalls is a hook: "
+            f"MemoryLayer(..., hooks=MemoryHooks(recall={given.__name__}))."
+        )
+    return NoeticConfigError("INVALID_LAYER", "Memory is a list of layers.", given=given, hint=hint)
+
+
+def check_layers(layers: Iterable[MemoryLayer]) -> tuple[MemoryLayer, ...]:
+    """Return the layers as a tuple.
+
+    Raises `NoeticConfigError` ``DUPLICATE_LAYER_ID`` if two share an id, ``INVALID_LAYER`` for what is no layer.
+    """
+    found: dict[str, MemoryLayer] = {}
+    # Any: what can make a layer of itself, such as a rule book, stands above this module; alone, it need not be in a list.
+    given: Any = layers
+    if isinstance(given, str | Mapping) or not (
+        isinstance(given, Iterable | MemoryLayer) or hasattr(given, "as_layer")
+    ):
+        raise _no_layer(given)
+    for layer in [given] if isinstance(given, MemoryLayer) or hasattr(given, "as_layer") else given:
+        if hasattr(layer, "as_layer"):
+            layer = layer.as_layer()
+        if not isinstance(layer, MemoryLayer):
+            raise _no_layer(layer)
+        if layer.id in found:
+            raise NoeticConfigError(
+                "DUPLICATE_LAYER_ID", "Two layers share an id.", given=layer.id, hint="Give one of them another id."
+            )
+        found[layer.id] = layer
+    return tuple(found.values())
+
+
+@with_card
+@dataclass(frozen=True, slots=True)
+class MemoryConfig:
+    """An ordered set of layers with distinct ids."""
+
+    layers: tuple[MemoryLayer, ...]
+
+    def _card(self) -> Card:
+        return Card("MemoryConfig", parts=[("", layer) for layer in self.layers])
+
+    def __iter__(self) -> Iterator[MemoryLayer]:
+        return iter(self.layers)
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def view(self, ctx: HasMemory) -> TypedMemory:
+        """Return the handles of these layers within an execution, typed: ``view(ctx)[notes].update(...)`` for ``notes`` of them.
+
+        Parameters
+        ----------
+        ctx : Context
+            Of a step or a tool.
+
+        Returns
+        -------
+        TypedMemory
+            By layer or id; others of the agent's layers are not in it.
+        """
+        return _Declared(tuple([layer.id for layer in self.layers]), ctx.memory)
+
+
+def memory(layers: Iterable[MemoryLayer]) -> MemoryConfig:
+    """Collect layers for an agent or a spawn; `MemoryConfig.view` reads their data and functions.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``DUPLICATE_LAYER_ID``.
+
+    Examples
+    --------
+    >>> from noetic_nb.memory import MemoryLayer
+    >>> len(memory([MemoryLayer(id="a", slot=1, scope="thread"), MemoryLayer(id="b", slot=2, scope="thread")]))
+    2
+    """
+    return MemoryConfig(check_layers(layers))

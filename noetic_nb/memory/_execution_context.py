@@ -1,0 +1,234 @@
+"""The execution as a hook sees it. Read-only: a layer changes the world through its results."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, Literal, TypeAlias
+
+from noetic_nb._core.shell import Shell
+from noetic_nb.clock import SYSTEM_CLOCK, Clock
+from noetic_nb.events import EventSink, Where
+from noetic_nb.ids import SYSTEM_IDS, Ids
+from noetic_nb.items import Item
+from noetic_nb.items._registry import ANY_ITEMS
+from noetic_nb.memory._trace import TRACE, Trace
+from noetic_nb.models._client import NO_USAGE, ModelResponse, Usage, finish_reason_of
+from noetic_nb.redact import safe_logger
+from noetic_nb.tokens import Tokenizer, estimate_tokens
+
+__all__ = [
+    "CallModel",
+    "Diagnostic",
+    "ExecutionContext",
+    "HookModelRequest",
+    "as_response",
+    "log_diagnostic",
+]
+
+Diagnostic: TypeAlias = Callable[[str, str, BaseException], None]
+"""Is called with an error that does not fail the run: ``diagnostic(layer_id, hook, error)``."""
+
+_log: Final = safe_logger("noetic_nb")
+
+
+def log_diagnostic(layer_id: str, hook: str, error: BaseException) -> None:
+    """Write a warning: the default diagnostic."""
+    _log.warning("Layer %r, hook %r: %s: %s", layer_id, hook, type(error).__name__, error)
+
+
+@dataclass(frozen=True, slots=True)
+class HookModelRequest:
+    """A layer's request to a model: the narrow form for hooks and judges. Fields can be read like keys, too."""
+
+    model: str
+    items: Sequence[Item]
+    instructions: str | None = None
+    purpose: Literal["judge", "layer", "summary"] = "layer"
+
+    def __getitem__(self, key: str) -> Any:
+        if key in ("model", "items", "instructions"):
+            return getattr(self, key)
+        raise KeyError(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return a field, or a default where there is no such field."""
+        return getattr(self, key) if key in ("model", "items", "instructions") else default
+
+
+CallModel: TypeAlias = Callable[[HookModelRequest], Awaitable[Any]]
+"""Calls a model on behalf of a layer; returns a `ModelResponse` or its wire form."""
+
+
+def _read_layer_state(layer_id: str) -> Any:
+    return None
+
+
+def _no_warning(layer_id: str, hook: str, error: BaseException) -> None:
+    return None
+
+
+def _known_tools(is_over: bool) -> None:
+    return None
+
+
+_new: Final = object.__new__
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutionContext:
+    """The execution as hooks see it.
+
+    Parameters
+    ----------
+    execution_id, thread_id : str
+        Whose hooks run.
+    resource_id : str, optional
+        The person, tenant or project.
+    depth : int
+        0 for a root execution, one more for each spawn or fork.
+    step_number : int
+        Steps dispatched so far.
+    call_model : callable, optional
+        ``await call_model(HookModelRequest(...))``; None where no model is configured.
+    token_usage : Usage
+        Tokens spent so far in this execution.
+    cost : float
+        US dollars spent so far.
+    tokenize : callable
+        From text to tokens.
+    read_layer_state : callable
+        A copy of the current state of another layer, by its id; None where it has none.
+    turn : int
+        Number of the turn in its thread, 1 for the first; 0 outside of turns.
+    clock, ids : Clock, Ids
+        The sources of time and identity.
+    diagnostic : callable
+        Called with errors that do not fail the run, such as those of background work.
+    warn : callable
+        The same for a mistake that is no error: it is in the warnings of the reply, and not in the diagnostic.
+    sink : EventSink, optional
+        Where a layer may record what it did.
+    fs : fsspec filesystem, folder or URL, optional
+        The agent's files: ``fs.cat_file("a.md")``, ``fs.ls("")``; None where the harness was given none.
+    shell : Shell, optional
+        Runs commands: ``await shell.run("ls")``; None where the harness was given none.
+    past_calls : callable
+        The tool calls of the whole execution tree so far, as `PastCall`.
+    known_tools : callable
+        The JSON Schemas of the tools that the agent may be offered, by name, as `known_tools(is_over)`; None where functions
+        choose them and none has been offered yet. At the end of an execution, `is_over`, those that were offered count.
+
+    Examples
+    --------
+    >>> ExecutionContext(execution_id="e1", thread_id="t1").tokenize("eight ch")
+    2
+    """
+
+    execution_id: str
+    thread_id: str
+    resource_id: str | None = None
+    depth: int = 0
+    step_number: int = 0
+    call_model: CallModel | None = None
+    token_usage: Usage = NO_USAGE
+    cost: float = 0.0
+    tokenize: Tokenizer = estimate_tokens
+    read_layer_state: Callable[[str], Any] = field(default=_read_layer_state)
+    turn: int = 0
+    clock: Clock = SYSTEM_CLOCK
+    ids: Ids = SYSTEM_IDS
+    diagnostic: Diagnostic = log_diagnostic
+    warn: Diagnostic = field(default=_no_warning)
+    sink: EventSink | None = None
+    fs: Any = None  # of a library without types
+    shell: Shell | None = None
+    past_calls: Callable[[], Sequence[Any]] = tuple  # of PastCall, which knows this class
+    known_tools: Callable[[bool], Mapping[str, Mapping[str, Any] | None] | None] = field(default=_known_tools)
+
+    def __post_init__(self) -> None:
+        """Make a filesystem of a folder or a URL, which a test may give; a harness gives a filesystem."""
+        if self.fs is not None and isinstance(self.fs, str | os.PathLike):
+            from noetic_nb._core.filesystem import as_filesystem  # and with it fsspec, which most agents do without
+
+            object.__setattr__(self, "fs", as_filesystem(self.fs))
+
+    @classmethod
+    def of(cls, facts: dict[str, Any]) -> ExecutionContext:
+        """Return the execution with all of its fields and properties as they are given: for callers that begin many.
+
+        Examples
+        --------
+        >>> facts = vars(ExecutionContext(execution_id="e1", thread_id="t1"))
+        >>> ExecutionContext.of({**facts}) == ExecutionContext(**facts)
+        True
+        """
+        made = _new(cls)
+        _set_facts(made, facts)
+        return made
+
+    def further(self, *, step_number: int, token_usage: Usage, cost: float) -> ExecutionContext:
+        """Return the same execution further on.
+
+        Examples
+        --------
+        >>> begun = ExecutionContext(execution_id="e1", thread_id="t1")
+        >>> begun.further(step_number=2, token_usage=Usage(40, 2), cost=0.01).step_number, begun.step_number
+        (2, 0)
+        """
+        # Several are made in each turn: all other fields are taken over in one go.
+        made = _new(ExecutionContext)
+        facts = self.__dict__.copy()
+        facts["step_number"], facts["token_usage"], facts["cost"] = step_number, token_usage, cost
+        _set_facts(made, facts)
+        return made
+
+    @property
+    def trace(self) -> Trace:
+        """The trace of a hook: ``trace.set_attribute(key, value)``, ``trace.add_event(name, attributes)``."""
+        return TRACE
+
+    # Kept on the object, and so on those that are made further on: several are wanted for each hook.
+    @cached_property
+    def where(self) -> Where:
+        """The place of this execution in a run's events."""
+        return Where(self.thread_id, self.execution_id, self.turn, self.depth)
+
+
+# What it is made of is set without being looked up by name, which a frozen record refuses.
+_set_facts: Final = vars(ExecutionContext)["__dict__"].__set__
+
+
+def as_response(value: Any) -> ModelResponse:
+    """Read a model's response given as a record or in its wire form, ``{"items": [...], "usage": {...}}``.
+
+    Raises `TypeError` if it has no items.
+
+    Examples
+    --------
+    >>> as_response({"items": [], "usage": {"inputTokens": 3, "outputTokens": 1}}).usage.input_tokens
+    3
+    """
+    if isinstance(value, ModelResponse):
+        return value
+    if not isinstance(value, Mapping):
+        # `items` of a mapping is a method, of a record the items themselves.
+        found = getattr(value, "items", None)
+        if found is None or callable(found):
+            raise TypeError(f"A model response has items and usage, not {type(value).__name__}: {value!r}.")
+        value = {"items": found} | {name: getattr(value, name, None) for name in ("usage", "cost", "finish_reason")}
+    items = value.get("items")
+    if not isinstance(items, Sequence) or isinstance(items, str | bytes):
+        raise TypeError(f"The items of a model response are a list, not {type(items).__name__}: {items!r}.")
+    usage = value.get("usage") or {}
+    if not isinstance(usage, Usage):
+        usage = Usage(
+            *(int(usage.get(camel, usage.get(snake, 0)) or 0)
+              for camel, snake in (("inputTokens", "input_tokens"), ("outputTokens", "output_tokens"),
+                                   ("cachedTokens", "cached_tokens")))
+        )  # fmt: skip
+    reason = finish_reason_of(value.get("finishReason", value.get("finish_reason")))
+    parsed = tuple([ANY_ITEMS.parse(item) for item in items])
+    return ModelResponse(parsed, usage, value.get("cost"), finish_reason=reason)

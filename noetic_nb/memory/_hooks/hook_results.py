@@ -1,0 +1,197 @@
+"""Read the result of a hook: None, a mapping with camelCase or snake_case keys, or a record with those attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, Literal, NamedTuple
+
+from noetic_nb._core.arguments import closest
+from noetic_nb.memory._layer import MemoryLayer
+from noetic_nb.memory._steering_decision import SteeringDecision
+
+__all__ = ["UNSET", "MisnamedResult", "RerenderRequest", "field_of", "misnamed", "rerender_request", "state_of"]
+
+
+class _Unset:
+    """The absence of a field, which differs from a field that is None."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+UNSET: Final = _Unset()
+
+_CAMEL: Final = {
+    "state": "state",
+    "items": "items",
+    "token_count": "tokenCount",
+    "child_state": "childState",
+    "parent_state": "parentState",
+    "result": "result",
+    "decision": "decision",
+    "rerender": "rerender",
+    "timing": "timing",
+    "scope": "scope",
+    "stop": "stop",
+    "outcome": "outcome",
+    "faults": "faults",
+    "rule_ids": "ruleIds",
+}
+
+
+_DECIDED: Final = (
+    "decision",
+    "state",
+    "stop",
+    "outcome",
+    "faults",
+    "rules_ms",
+    "action",
+    "guidance",
+    "rule_ids",
+    "matched",
+)
+_APPENDED: Final = ("items", "state", "rerender", "timing", "scope", "stop")
+FIELDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "init": ("state", "stop"),
+    "recall": ("items", "token_count", "state", "rerender", "timing", "scope", "stop"),
+    "store": ("state", "stop"),
+    "on_spawn": ("child_state", "items", "stop"),
+    "on_return": ("parent_state", "result", "stop"),
+    "on_complete": ("state", "stop"),
+    "on_item_append": _APPENDED,
+    "project_history": ("items", "stop"),
+    "on_tool_outcome": ("state", "stop"),
+    "on_model_outcome": ("state", "stop"),
+    "on_hook_failure": ("state", "rule_ids", "stop"),
+    "before_tool_call": _DECIDED,
+    "after_model_call": _DECIDED,
+    "function": ("result", "state"),
+}
+"""The fields of what hooks, and functions of layers, return; those that are not here return nothing."""
+_SPELLINGS: Final = {
+    hook: frozenset([*names, *[_CAMEL.get(name, name) for name in names]]) for hook, names in FIELDS.items()
+}
+
+
+_TIMINGS: Final = ("immediate", "batched")
+_SCOPES: Final = ("self", "slot-after", "all")
+
+
+def field_of(result: Any, name: str, *, hook: str) -> Any:
+    """Return a field of a hook's result, or `UNSET` where it has none.
+
+    Raises `TypeError` if the result cannot have fields at all.
+
+    Examples
+    --------
+    >>> field_of({"tokenCount": 3}, "token_count", hook="recall"), field_of(None, "state", hook="store")
+    (3, UNSET)
+    """
+    if result is None:
+        return UNSET
+    if type(result) is dict or isinstance(result, Mapping):  # the abstract check costs ten times as much
+        # The wire's name first: mappings mostly come from JSON.
+        wire = _CAMEL[name]
+        if wire in result:
+            return result[wire]
+        return result.get(name, UNSET)
+    # A bare value would have no fields and be taken for "nothing to change", which hides a mistake.
+    if isinstance(result, str | bytes | int | float | bool | list | tuple | set) and not hasattr(result, "_fields"):
+        raise TypeError(
+            f"The hook {hook!r} returned {type(result).__name__} {result!r:.80}; return None, a mapping or a record "
+            f"with the fields of this hook."
+        )
+    return getattr(result, name, UNSET)
+
+
+def state_of(result: Any, *, hook: str) -> Any:
+    """Return the state in a hook's result, or `UNSET`: `field_of` for the field that nearly every result has.
+
+    Examples
+    --------
+    >>> state_of({"state": 1}, hook="store"), state_of(None, hook="store")
+    (1, UNSET)
+    """
+    return result.get("state", UNSET) if type(result) is dict else field_of(result, "state", hook=hook)
+
+
+class MisnamedResult(Warning):
+    """A hook or a function of a layer returned something under a name that nobody reads."""
+
+    warning_code: ClassVar[str] = "layer_result"
+
+
+def misnamed(result: Any, hook: str, source: str) -> MisnamedResult | None:
+    """Return a warning about keys of a result that are no field of it, None where it has no such names.
+
+    `hook` is one of `FIELDS`, `source` says whose result it is. Of a record only that it has no field at all can be a mistake.
+
+    Examples
+    --------
+    >>> print(misnamed({"stat": 1}, "store", "`store` of layer 'notes'"))
+    `store` of layer 'notes' returned 'stat', which is not read. Did you mean 'state'? Its fields are 'state' and 'stop'.
+    >>> misnamed({"state": 1}, "store", "`store` of layer 'notes'")
+    """
+    spellings = _SPELLINGS.get(hook)
+    if spellings is None or result is None or isinstance(result, str | SteeringDecision):
+        return None
+    if isinstance(result, Mapping):
+        found = [] if result.keys() <= spellings else [name for name in result if name not in spellings]
+    elif any(hasattr(result, name) for name in spellings):
+        return None
+    else:
+        kind = type(result)
+        named = (
+            getattr(kind, "_fields", None)
+            or getattr(kind, "__dataclass_fields__", None)
+            or getattr(result, "__dict__", {})
+        )
+        found = [name for name in named if not name.startswith("_")]
+    if not found:
+        return None
+    known = FIELDS[hook]
+    hints = [hint for name in found if (hint := closest(name, known))]
+    fields = f"{', '.join(map(repr, known[:-1]))} and {known[-1]!r}"
+    said = " ".join([*hints, f"Its fields are {fields}."])
+    return MisnamedResult(f"{source} returned {', '.join(map(repr, found))}, which is not read. {said}")
+
+
+class RerenderRequest(NamedTuple):
+    """A request of a layer to run recall again: for itself, for its slot and later ones, or for all.
+
+    ``immediate`` means before the next model call, even inside a tool loop; ``batched`` means with the next step.
+    """
+
+    layer_id: str
+    slot: float
+    timing: Literal["immediate", "batched"]
+    scope: Literal["self", "slot-after", "all"]
+
+
+def _one_of(value: Any, known: tuple[str, ...], default: str, name: str) -> Any:
+    if value is UNSET or value is None:
+        return default
+    if value not in known:
+        raise ValueError(f"`{name}` is one of {', '.join(map(repr, known))}, not {value!r}.")
+    return value
+
+
+def rerender_request(value: Any, layer: MemoryLayer, *, hook: str) -> RerenderRequest | None:
+    """Return the request in a hook's result, None where it makes none.
+
+    Raises `ValueError` for a timing or a scope that does not exist.
+    """
+    if not field_of(value, "rerender", hook=hook):
+        return None
+    return RerenderRequest(
+        layer.id,
+        layer.slot,
+        _one_of(field_of(value, "timing", hook=hook), _TIMINGS, layer.rerender_timing, "timing"),
+        _one_of(field_of(value, "scope", hook=hook), _SCOPES, "slot-after", "scope"),
+    )

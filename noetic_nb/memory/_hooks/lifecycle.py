@@ -1,0 +1,336 @@
+"""The hooks at the edges of an execution: its beginning, its child executions, later reports, and its end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar, Final, Literal, TypeAlias
+
+from noetic_nb.errors import NoeticError
+from noetic_nb.events import ErrorRaised
+from noetic_nb.items import Item
+from noetic_nb.memory._execution_context import ExecutionContext
+from noetic_nb.memory._hook_timeout import call_hook
+from noetic_nb.memory._hooks.eventual_recall import EventualRecalls
+from noetic_nb.memory._hooks.hook_results import UNSET, field_of, state_of
+from noetic_nb.memory._hooks.hook_runner import HookRunner, Outcome
+from noetic_nb.memory._hooks.layer_order import NO_SOURCES
+from noetic_nb.memory._layer import MemoryLayer
+from noetic_nb.memory._state.state_copy import StateNotCopied
+from noetic_nb.memory._state.write_behind import Target, counts_of
+from noetic_nb.memory.params import (
+    CompleteParams,
+    DisposeParams,
+    ExecutionOutcome,
+    Feedback,
+    InitParams,
+    ReturnParams,
+    SpawnParams,
+)
+from noetic_nb.memory.scope import resolve_scope_key
+from noetic_nb.storage import ScopedStorage, StorageAdapter
+from noetic_nb.storage._adapter import layer_prefix
+from noetic_nb.sync import Steps
+
+__all__ = [
+    "ChildState",
+    "completing",
+    "disposing",
+    "forget",
+    "init_layers",
+    "merge_state",
+    "notify_outcome",
+    "run_feedback_hooks",
+    "spawn_state",
+]
+
+ChildState: TypeAlias = tuple[str, Any, tuple[Item, ...]]
+"""Layer id, the child's state, and items for the child's log."""
+
+
+# A record of all its fields, in half the time of a call of its class: these are made in each turn.
+_record: Final = tuple.__new__
+_READ_INIT: Final = partial(state_of, hook="init")
+_READ_COMPLETE: Final = partial(state_of, hook="on_complete")
+
+
+class LayerIdle(Warning):
+    """A layer takes no part in an execution, as its ``init`` returned no state."""
+
+    warning_code: ClassVar[str] = "layer_idle"
+
+
+async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: ExecutionContext) -> None:
+    """Begin every layer in the order of the layers, then register where later writes are mirrored to.
+
+    A layer begins with the state its ``init`` returns; without an ``init``, or where it returns none, with what is stored.
+
+    Raises
+    ------
+    Exception
+        What an ``init`` or the storage raised, unless the layer is to be disabled then.
+    """
+    targets: dict[str, Target] = {}
+    counts: dict[str, int] | None = None
+    for layer in runner.order.layers:
+        if layer.scope != "execution":
+            if counts is None:  # once for all layers: it is found by a weak reference, which takes its time
+                counts = counts_of(storage)
+            # Versions are read before any `init`: a write of another execution in between is then a conflict, not missed.
+            target = targets[layer.id] = _target(runner, storage, layer, ctx, counts)
+            if layer.hooks.init is not None:  # else its state is loaded below, and the version with it
+                start = runner.storage_began()
+                await _look(runner, layer, target, ctx)
+                runner.storage_ended(ctx, start)
+    states, read_ms = runner.state, 0.0
+    for layer in runner.order.layers:
+        error, state, held = None, UNSET, None
+        has_init = layer.hooks.init is not None
+        if has_init:
+            scope_key = resolve_scope_key(layer.scope, ctx)
+            params = _record(InitParams, (ScopedStorage(storage, layer.id, scope_key), scope_key, ctx))
+            outcome = runner.begin(layer, "init", params, ctx, read=_READ_INIT)
+            if not isinstance(outcome, Outcome):
+                outcome = await outcome
+            error, state = outcome.error, outcome.value
+        source = targets.get(layer.id)
+        if source is not None and error is None and state is UNSET:
+            start = runner.storage_began()
+            if not source.is_immediate:
+                error, state = await _read_stored(runner, layer, source, ctx)
+            else:
+                try:
+                    state, held = source.load_now()
+                except Exception as exc:
+                    error, state = _not_read(runner, layer, ctx, exc)
+                if state is None:
+                    state = UNSET
+            if start is not None:
+                read_ms += runner.clock.monotonic_ms() - start
+        if error is None and state is not UNSET:
+            try:
+                states.set(ctx.execution_id, layer.id, state, hook="init", held=held)
+            except StateNotCopied as exc:
+                states.report(ctx.execution_id, layer.id, "init", exc)
+                error = exc
+        if error is None:
+            if has_init and not states.has(ctx.execution_id, layer.id):
+                hint = 'return {"state": ...} from it, or leave it out'
+                idle = LayerIdle(f"Layer {layer.id!r} takes no part: its `init` returned no state; {hint}.")
+                states.note(ctx.execution_id, layer.id, "init", idle)
+        elif layer.on_init_error == "disable":
+            states.disable(ctx.execution_id, layer.id)
+        else:
+            states.storage_time.add((ctx.thread_id, ctx.turn), read_ms)
+            raise error
+    if read_ms:
+        states.storage_time.add((ctx.thread_id, ctx.turn), read_ms)
+    # Only now, so that a state that was just loaded is not written back.
+    if targets:
+        states.register_targets(ctx.execution_id, targets)
+
+
+_Stored: TypeAlias = tuple[Exception | None, Any]
+
+
+async def _read_stored(runner: HookRunner, layer: MemoryLayer, target: Target, ctx: ExecutionContext) -> _Stored:
+    try:
+        # Under the limit of an `init`, in whose place it is: a store that hangs must not hold the execution.
+        limit = layer.timeout_ms("init")
+        found = await call_hook(lambda _: target.load(), None, layer_id=layer.id, name="init", timeout_ms=limit)
+    except Exception as exc:
+        return _not_read(runner, layer, ctx, exc)
+    return None, UNSET if found is None else found
+
+
+def _not_read(runner: HookRunner, layer: MemoryLayer, ctx: ExecutionContext, error: Exception) -> _Stored:
+    # To go on without it would replace what is stored with the first write.
+    runner.state.report(ctx.execution_id, layer.id, "init", error)
+    return error, UNSET
+
+
+def _target(
+    runner: HookRunner, storage: StorageAdapter, layer: MemoryLayer, ctx: ExecutionContext, counts: dict[str, int]
+) -> Target:
+    """Return where a layer's state is mirrored to."""
+
+    def on_problem(error: Exception) -> None:
+        runner.state.note(ctx.execution_id, layer.id, "persist", error)
+        if runner.traces.sink is not None:
+            kind = error.kind if isinstance(error, NoeticError) else type(error).__name__
+            runner.traces.sink.emit(ErrorRaised(ctx.where, ctx.clock.now_ms(), kind, str(error), layer.id))
+
+    scope_key = ctx.thread_id if layer.scope == "thread" else resolve_scope_key(layer.scope, ctx)
+    scoped = ScopedStorage(storage, layer.id, scope_key)
+    return Target(scoped, on_problem, counts, layer_prefix(layer.id, scope_key))
+
+
+async def _look(runner: HookRunner, layer: MemoryLayer, target: Target, ctx: ExecutionContext) -> None:
+    """Take the present state as known, for a layer that reads it itself."""
+    try:
+        await target.look()
+    except Exception as exc:  # the layer's own init meets the same store and decides what that means
+        runner.state.report(ctx.execution_id, layer.id, "persist", exc)
+
+
+async def spawn_state(
+    runner: HookRunner,
+    parent_ctx: ExecutionContext,
+    child_ctx: ExecutionContext,
+    *,
+    durable: bool,
+    sources: Mapping[str, str] = NO_SOURCES,
+) -> tuple[ChildState, ...]:
+    """Call every ``on_spawn`` in slot order; a layer that fails or returns None gives the child no state.
+
+    Parameters
+    ----------
+    sources : mapping of str to str
+        By the id of a layer in the child, its id in the parent, where the two differ.
+    """
+    spawned: list[ChildState] = []
+    for layer in runner.order.active("on_spawn", parent_ctx, sources):
+        registry = runner.order.registry(layer)
+
+        def read(value: Any, registry: Any = registry) -> tuple[Any, tuple[Item, ...]]:
+            items = field_of(value, "items", hook="on_spawn") or ()
+            return field_of(value, "child_state", hook="on_spawn"), tuple([registry.parse(item) for item in items])
+
+        source = sources.get(layer.id, layer.id)
+        params = SpawnParams(runner.state.get(parent_ctx.execution_id, source), child_ctx)
+        outcome = await runner.run(layer, "on_spawn", params, parent_ctx, read=read, count=lambda value: len(value[1]))
+        if outcome.error is not None:
+            continue
+        child_state, items = outcome.value
+        # No entry at all: a child layer with an `init` of its own must not pass for initialised.
+        if child_state is UNSET or child_state is None:
+            continue
+        if runner.put(child_ctx, layer, "on_spawn", child_state) is not None:
+            continue
+        # A layer of the child's own must not write where the one goes on that it shares its id with.
+        if durable and layer.id not in sources.values():
+            runner.state.share_durable(parent_ctx.execution_id, child_ctx.execution_id, layer.id, source)
+        spawned.append((layer.id, child_state, items))
+    return tuple(spawned)
+
+
+async def merge_state(
+    runner: HookRunner,
+    parent_ctx: ExecutionContext,
+    child_ctx: ExecutionContext,
+    *,
+    child_log: Sequence[Item],
+    result: Any,
+    sources: Mapping[str, str] = NO_SOURCES,
+) -> Any:
+    """Call every ``on_return`` in slot order, each with the result of the one before; returns the last result."""
+    for layer in runner.order.layers_with("on_return"):
+        child_state = runner.state.get(child_ctx.execution_id, layer.id)
+        if child_state is None:
+            continue
+        source = sources.get(layer.id, layer.id)
+        parent_state = runner.state.get(parent_ctx.execution_id, source)
+        params = ReturnParams(child_state, child_log, parent_state, result, child_ctx)
+        outcome = await runner.run(
+            layer,
+            "on_return",
+            params,
+            parent_ctx,
+            read=lambda value: (
+                field_of(value, "parent_state", hook="on_return"),
+                field_of(value, "result", hook="on_return"),
+            ),
+        )
+        if outcome.error is not None:
+            continue
+        new_state, new_result = outcome.value
+        if not runner.write(parent_ctx, layer, "on_return", new_state, source):
+            continue
+        if new_result is not UNSET and new_result is not None:
+            result = new_result
+    # A child's result counts once the parent has it, so nothing of it may be on its way to storage still.
+    await runner.flush(parent_ctx)
+    await runner.flush(child_ctx)
+    return result
+
+
+async def notify_outcome(
+    runner: HookRunner, hook: Literal["on_tool_outcome", "on_model_outcome"], ctx: ExecutionContext, make: Any
+) -> None:
+    """Call a hook of every layer that takes part, with ``make(state)``; a state it returns is written.
+
+    A layer that fails here is a diagnostic, and the next layer is called all the same.
+    """
+    for layer in runner.order.active(hook, ctx):
+        params = make(runner.state.get(ctx.execution_id, layer.id))
+        outcome = await runner.run(layer, hook, params, ctx, read=lambda value: field_of(value, "state", hook=hook))
+        if outcome.error is None:
+            runner.write(ctx, layer, hook, outcome.value)
+
+
+async def run_feedback_hooks(
+    runner: HookRunner,
+    storage: StorageAdapter,
+    ctx: ExecutionContext,
+    *,
+    kind: Literal["quality", "correction", "reset_task"],
+    value: Any,
+    source: str,
+) -> None:
+    """Call every ``on_feedback``. It works on storage itself, since no execution needs to be live."""
+    for layer in runner.order.layers_with("on_feedback"):
+        scope_key = resolve_scope_key(layer.scope, ctx)
+        scoped = ScopedStorage(storage, layer.id, scope_key)
+        await runner.run(layer, "on_feedback", Feedback(kind, value, scoped, ctx, source), ctx)
+        # What the hook wrote is no rival of an execution that happens to be live.
+        await runner.state.look_again(layer.id, scope_key)
+
+
+def completing(
+    runner: HookRunner, ctx: ExecutionContext, view: Sequence[Item], outcome: ExecutionOutcome
+) -> Steps[None]:
+    """Call every ``on_complete`` in the order of the layers; yields awaitables. Errors are diagnostics."""
+    states = runner.state
+    order = runner.order
+    for layer in order.layers_with("on_complete"):
+        if not order.runs(layer, ctx.execution_id):
+            runner.traces.skipped(layer, "on_complete", ctx)
+            continue
+        params = _record(CompleteParams, (view, ctx, states.get(ctx.execution_id, layer.id), outcome))
+        done = runner.begin(layer, "on_complete", params, ctx, read=_READ_COMPLETE)
+        ended = done if isinstance(done, Outcome) else (yield done)
+        # Wherever the result names a state, be it None: here, as for `store`, that clears it.
+        if ended.error is None and ended.value is not UNSET:
+            runner.put(ctx, layer, "on_complete", ended.value)
+    if not states.is_idle:
+        yield runner.flush(ctx)
+
+
+def disposing(runner: HookRunner, eventual: EventualRecalls[Any], ctx: ExecutionContext) -> Steps[dict[str, Exception]]:
+    """Call every ``dispose``, last layer first, write out and forget the execution; yields awaitables."""
+    states = runner.state
+    order = runner.order
+    for layer in order.layers_with("dispose"):
+        if not order.runs(layer, ctx.execution_id):
+            runner.traces.skipped(layer, "dispose", ctx)
+            continue
+        params = _record(DisposeParams, (states.get(ctx.execution_id, layer.id), ctx))
+        done = runner.begin(layer, "dispose", params, ctx)
+        if not isinstance(done, Outcome):
+            yield done
+    if eventual.refreshing:
+        yield eventual.settle()
+    # dispose may still write state, so the mirror is flushed after it and the state forgotten last.
+    if not states.is_idle:
+        yield runner.flush(ctx)
+    return forget(runner, eventual, ctx.execution_id)
+
+
+def forget(runner: HookRunner, eventual: EventualRecalls[Any], execution_id: str) -> dict[str, Exception]:
+    """Drop everything about an execution; returns the layers whose last state could not be written, and why."""
+    failed = runner.state.unsaved(execution_id)
+    runner.state.cleanup(execution_id)
+    if eventual.layers:
+        eventual.forget(execution_id)
+    runner.forget(execution_id)
+    return failed

@@ -1,0 +1,353 @@
+"""Call the layers' recall hooks for the next prompt, and hold each layer to its allocation.
+
+A layer's own count of its tokens is checked, never trusted. Eventual layers serve their last value.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Container, Coroutine, Iterable, Mapping, Sequence
+from math import inf
+from types import CoroutineType
+from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
+
+from noetic_nb.ids import SYSTEM_IDS, Ids
+from noetic_nb.items import Item, input_message
+from noetic_nb.items._build import content_tokens
+from noetic_nb.memory._execution_context import ExecutionContext
+from noetic_nb.memory._hook_timeout import Unfinished, begun
+from noetic_nb.memory._hooks.eventual_recall import EventualRecalls
+from noetic_nb.memory._hooks.hook_results import UNSET, RerenderRequest, field_of, rerender_request
+from noetic_nb.memory._hooks.hook_runner import HookRunner
+from noetic_nb.memory._hooks.hook_skips import IdleHook
+from noetic_nb.memory._layer import DEFAULT_TIMEOUTS_MS, MemoryLayer
+from noetic_nb.memory._state.state_store import LayerStateStore
+from noetic_nb.memory._trace import CURRENT_NOTES, HookNotes
+from noetic_nb.memory.params import RecallParams
+from noetic_nb.tokens import Tokenizer, most_that_fit
+
+__all__ = ["RecallEntry", "RecallMode", "Recaller"]
+
+RecallMode: TypeAlias = Literal["all", "cached", "atomic", "eventual"]
+
+# A layer that misjudges its own tokens by more than this is reported; below it, rounding explains the difference.
+COUNT_TOLERANCE: Final = 0.10
+# A record of all its fields, in half the time of a call of its class: several are made at every step.
+_record: Final = tuple.__new__
+_LIMIT: Final = DEFAULT_TIMEOUTS_MS["recall"]
+
+
+class RecallEntry(NamedTuple):
+    """The offer of one layer: its items and the tokens of their text.
+
+    `dropped` is what its budget had no room for, `places` where each of these stood among all that the layer returned.
+    """
+
+    layer_id: str
+    items: tuple[Item, ...]
+    token_count: int
+    dropped: tuple[Item, ...] = ()
+    places: tuple[int, ...] = ()
+    text: str | None = None
+    """All of the text, where the layer returned one; `items` has as much of it as fits."""
+
+
+def places_that_fit(counts: Iterable[int], budget: float) -> list[int]:
+    """Return which of several items a layer may offer: one behind another that does not fit may still fit.
+
+    Examples
+    --------
+    >>> places_that_fit([5, 9, 5], 10)
+    [0, 2]
+    """
+    # Items are not cut: half a call or half an image is worth nothing.
+    places: list[int] = []
+    used = 0
+    for place, count in enumerate(counts):
+        if used + count <= budget:
+            places.append(place)
+            used += count
+    return places
+
+
+def text_that_fits(text: str, budget: float, tokenize: Tokenizer) -> str:
+    """Return as much of a text as a layer may offer.
+
+    Examples
+    --------
+    >>> from noetic_nb.tokens import estimate_tokens
+    >>> text_that_fits("Blue is her colour.", 2, estimate_tokens)
+    'Blue is '
+    """
+    if tokenize(text) <= budget:
+        return text
+    return text[: most_that_fit(len(text), lambda size: tokenize(text[:size]) <= budget)]
+
+
+class BudgetOverrun(Warning):
+    """A layer offered more than its allocation; the rest was left out."""
+
+    warning_code: ClassVar[str] = "recall_cut"
+
+
+class MiscountedTokens(Warning):
+    """A layer reported another number of tokens than its items have; the real one is used."""
+
+    warning_code: ClassVar[str] = "tokens_miscounted"
+
+
+class _Recalled(NamedTuple):
+    entry: RecallEntry | None
+    state: Any
+    notes: tuple[Warning, ...]
+    request: RerenderRequest | None = None
+
+
+_NOTHING: Final = _Recalled(None, None, ())
+
+
+class Recaller:
+    """Runs the recall hooks of one agent's layers."""
+
+    def __init__(self, runner: HookRunner, *, ids: Ids = SYSTEM_IDS, force_atomic: bool = False) -> None:
+        self._runner = runner
+        self._ids = ids
+        self._requests: dict[str, list[RerenderRequest]] = {}
+        found = () if force_atomic else [layer for layer in runner.order.layers if layer.recall_mode == "eventual"]
+        self.eventual: Final[EventualRecalls[RecallEntry]] = EventualRecalls(runner, found)
+        """What eventual layers offered last."""
+        if self.eventual.layers:
+            _refresh_on_writes(runner.state, self)
+
+    async def recall(
+        self,
+        ctx: ExecutionContext,
+        *,
+        query: str,
+        log: Sequence[Item],
+        budgets: Mapping[str, float],
+        mode: RecallMode,
+        only: Iterable[str] | None = None,
+        with_empty: bool = False,
+    ) -> tuple[RecallEntry, ...]:
+        """Return the offers of the layers, in slot order; see `LayerStack.recall`."""
+        # An execution may recall without `init`, as in a test or where a single step is run.
+        served = self.eventual
+        if served.layers:
+            served.begin(ctx)
+        entries: list[RecallEntry] = []
+        runner, execution_id, is_again = self._runner, ctx.execution_id, only is not None
+        layers: Iterable[MemoryLayer] = runner.order.layers_with("recall")
+        # A re-render is a request for a fresh value, so it goes past the cache.
+        cached: Container[str] = () if is_again or mode == "all" else served.layers
+        if only is not None:
+            wanted = set(only)
+            layers = [layer for layer in layers if layer.id in wanted]
+        if mode == "atomic" or mode == "eventual":
+            layers = [layer for layer in layers if (layer.id in cached) is (mode == "eventual")]
+        states = runner.state
+        live = states.of(execution_id)
+        for layer in layers:
+            layer_id = layer.id
+            state = live.get(layer_id)
+            if (state is None or states.has_disabled) and not runner.order.runs(layer, execution_id):
+                runner.traces.skipped(layer, "recall", ctx)
+                continue
+            hook = layer.hooks.recall
+            if type(hook) is IdleHook:
+                start = 0.0 if runner.traces.sink is None else runner.clock.monotonic_ms()
+                if hook.is_idle(execution_id, states.get):
+                    if runner.traces.sink is not None:  # as if it had been called
+                        took = runner.clock.monotonic_ms() - start
+                        runner.traces.called([], layer, "recall", ctx, took, 0, budgets.get(layer_id, inf))
+                    continue
+            params = _record(RecallParams, (log, query, ctx, state, budgets.get(layer_id, inf)))
+            found: Any
+            if cached and layer_id in cached:
+                found = await served.serve(layer, params, self._call)
+            else:
+                found = self._begin(layer, params, is_again)
+                if type(found) is CoroutineType:
+                    found = await found
+            if found is not None and (with_empty or found.items or found.text is None):
+                entries.append(found)
+        return tuple(entries)
+
+    async def _call(self, layer: MemoryLayer, params: RecallParams) -> RecallEntry | None:
+        found = self._begin(layer, params, False)
+        return found if found is None or isinstance(found, RecallEntry) else await found
+
+    def _begin(
+        self, layer: MemoryLayer, params: RecallParams, again: bool
+    ) -> RecallEntry | Coroutine[Any, Any, RecallEntry | None] | None:
+        """Do the same as `HookRunner.begin`, with as little around the hook as possible: recall runs at every step."""
+        runner, token, start = self._runner, None, 0.0
+        notes: HookNotes | None = None
+        hook: Any = layer.hooks.recall
+        if runner.traces.sink is not None:
+            notes = []
+            token = CURRENT_NOTES.set(notes)
+            start = runner.clock.monotonic_ms()
+        found: RecallEntry | _Recalled
+        try:
+            value = hook(params)
+            if type(value) is CoroutineType and not layer.timeouts:  # what `begun` does with nearly every hook
+                try:
+                    waiting = Unfinished(value, value, value.send(None))
+                except StopIteration as done:
+                    value = done.value
+                else:
+                    return self._finish(waiting, _LIMIT, notes, start, layer, params, again)
+            elif type(value) is not str and value is not None:
+                limit = layer.timeouts.get("recall", _LIMIT)
+                value = begun(value, limit)
+                if type(value) is Unfinished:
+                    return self._finish(value, limit, notes, start, layer, params, again)
+            if type(value) is str and value and (count := params.ctx.tokenize(value)) <= params.budget:
+                # The result of most layers: nothing else to read in it.
+                message = input_message(value, "developer", ids=self._ids)
+                found = _record(RecallEntry, (layer.id, (message,), count, (), (), value))
+                if notes is None:
+                    return found
+            else:
+                found = _NOTHING if value is None else self._understood(layer, params, value)
+        except Exception as exc:
+            self._failed(exc, notes, start, layer, params)
+            return None
+        finally:
+            if token is not None:
+                # In any case: what runs later in this task must not write into the notes of this hook.
+                CURRENT_NOTES.reset(token)
+        if notes is not None:
+            self._trace(notes, start, layer, params, found)
+        return found if isinstance(found, RecallEntry) else self._take(layer, params, found, again)
+
+    async def _finish(
+        self,
+        waiting: Unfinished,
+        limit: float,
+        notes: HookNotes | None,
+        start: float,
+        layer: MemoryLayer,
+        params: RecallParams,
+        again: bool,
+    ) -> RecallEntry | None:
+        token = None if notes is None else CURRENT_NOTES.set(notes)
+        try:
+            found = self._understood(layer, params, await waiting.finish(layer.id, "recall", limit))
+        except Exception as exc:
+            self._failed(exc, notes, start, layer, params)
+            return None
+        finally:
+            if token is not None:
+                CURRENT_NOTES.reset(token)
+        if notes is not None:
+            self._trace(notes, start, layer, params, found)
+        return found if isinstance(found, RecallEntry) else self._take(layer, params, found, again)
+
+    def _trace(
+        self,
+        notes: HookNotes,
+        start: float,
+        layer: MemoryLayer,
+        params: RecallParams,
+        found: RecallEntry | _Recalled | None,
+    ) -> None:
+        runner = self._runner
+        duration = runner.clock.monotonic_ms() - start
+        entry = found.entry if isinstance(found, _Recalled) else found
+        used, count = (0, 0) if entry is None else (entry.token_count, len(entry.items))
+        runner.traces.called(notes, layer, "recall", params.ctx, duration, count, params.budget, used)
+
+    def _failed(
+        self, error: Exception, notes: HookNotes | None, start: float, layer: MemoryLayer, params: RecallParams
+    ) -> None:
+        runner = self._runner
+        runner.state.report(params.ctx.execution_id, layer.id, "recall", error)
+        if notes is not None:
+            duration = runner.clock.monotonic_ms() - start
+            runner.traces.failed(notes, layer, "recall", params.ctx, duration, error)
+
+    def _understood(self, layer: MemoryLayer, params: RecallParams, value: Any) -> _Recalled:
+        recalled = self._read(layer, params, value)
+        self._runner.collect_stop(value, params.ctx)
+        self._runner.check_names(value, layer, "recall", params.ctx)
+        return recalled
+
+    def _take(self, layer: MemoryLayer, params: RecallParams, recalled: _Recalled, again: bool) -> RecallEntry | None:
+        if recalled.notes:
+            for note in recalled.notes:
+                self._runner.state.report(params.ctx.execution_id, layer.id, "recall", note)
+        # Outside of a re-render a request has no meaning: recall is running already.
+        if again and recalled.request is not None:
+            self._requests.setdefault(params.ctx.execution_id, []).append(recalled.request)
+        kept = recalled.state is None or self._runner.write(params.ctx, layer, "recall", recalled.state)
+        return recalled.entry if kept else None
+
+    def _read(self, layer: MemoryLayer, params: RecallParams, value: Any) -> _Recalled:
+        tokenize = params.ctx.tokenize
+        if value is None or value == "":
+            return _NOTHING
+        if isinstance(value, str):
+            notes: tuple[Warning, ...] = ()
+            text, count = value, tokenize(value)
+            if count > params.budget:
+                notes = (_overrun(layer.id, count, params.budget),)
+                text = text_that_fits(value, params.budget, tokenize)
+                count = tokenize(text)
+            if not text:  # a plan says what there was no room for at all
+                whole = input_message(value, "developer", ids=self._ids)
+                return _Recalled(RecallEntry(layer.id, (), 0, (whole,), (0,), value), None, notes)
+            message = input_message(text, "developer", ids=self._ids)
+            return _Recalled(RecallEntry(layer.id, (message,), count, (), (), value), None, notes)
+        warnings: list[Warning] = []
+        new_state = field_of(value, "state", hook="recall")
+        state = None if new_state is UNSET else new_state
+        request = rerender_request(value, layer, hook="recall")
+        # Checked against the layer's own schemas: what it recalls is sent but never logged.
+        registry = self._runner.order.registry(layer)
+        given = field_of(value, "items", hook="recall")
+        has_other_fields = (
+            new_state is not UNSET or bool(request) or field_of(value, "stop", hook="recall") is not UNSET
+        )
+        if given is None or (given is UNSET and has_other_fields):
+            return _Recalled(None, state, (), request)
+        if not isinstance(given, Sequence) or isinstance(given, str):
+            raise TypeError(f"Recalled items are a list, not {type(given).__name__}: {given!r:.80}.")
+        items = [registry.parse(item) for item in given]
+        counts = [content_tokens(item, tokenize) for item in items]
+        reported = field_of(value, "token_count", hook="recall")
+        if isinstance(reported, int | float) and abs(reported - sum(counts)) > COUNT_TOLERANCE * sum(counts):
+            warnings.append(MiscountedTokens(f"Layer {layer.id!r} reported {reported} tokens; they are {sum(counts)}."))
+        kept = places_that_fit(counts, params.budget)
+        used = sum([counts[place] for place in kept])
+        entry = RecallEntry(layer.id, tuple([items[place] for place in kept]), used)
+        if len(kept) < len(items):
+            left = tuple(sorted({*range(len(items))}.difference(kept)))
+            entry = entry._replace(dropped=tuple([items[place] for place in left]), places=left)
+            warnings.append(_overrun(layer.id, sum(counts), params.budget))
+        return _Recalled(entry, state, tuple(warnings), request)
+
+    def take_requests(self, execution_id: str) -> tuple[RerenderRequest, ...]:
+        """Return the re-renders that layers requested while being re-rendered, once."""
+        return tuple(self._requests.pop(execution_id, ()))
+
+
+def _refresh_on_writes(state: LayerStateStore, recaller: Recaller) -> None:
+    """Pass every write to a recaller for as long as it lives: the state outlives the stacks that are made for children."""
+    ref = weakref.ref(recaller)
+
+    def on_write(execution_id: str, layer_id: str, value: Any, hook: str) -> None:
+        alive = ref()
+        if alive is None:
+            stop()
+        else:
+            alive.eventual.written(execution_id, layer_id, value, hook, alive._call)
+
+    stop = state.listen(on_write)
+
+
+def _overrun(layer_id: str, tokens: int, budget: float) -> BudgetOverrun:
+    return BudgetOverrun(
+        f"Layer {layer_id!r} offered {tokens} tokens for a budget of {round(budget, 1):g}; the rest was left out."
+    )

@@ -1,0 +1,119 @@
+"""The offers of a layer to code and model: data derived from its state, and functions that read and change it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from pydantic import TypeAdapter
+from pydantic.errors import PydanticSchemaGenerationError
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.items._json_form import without_json_form
+
+__all__ = ["LayerData", "LayerFunction", "LayerProvides", "checked_provides", "layer_data", "layer_fn"]
+
+
+@dataclass(frozen=True, slots=True)
+class LayerData:
+    """A value read from a layer's state."""
+
+    read: Callable[[Any], Any]
+    kind: Literal["data"] = "data"
+
+
+@dataclass(frozen=True, slots=True)
+class LayerFunction:
+    """A function over a layer's state, for code and, as a tool, for the model."""
+
+    description: str
+    input: TypeAdapter[Any]
+    output: TypeAdapter[Any]
+    execute: Callable[[Any, Any, Any], Awaitable[Any] | Any]
+    input_type: Any
+    for_model: bool = True
+    kind: Literal["function"] = "function"
+
+
+LayerProvides: TypeAlias = Mapping[str, LayerData | LayerFunction]
+
+
+def layer_data(read: Callable[[Any], Any]) -> LayerData:
+    """Declare data that is derived from the state on every access.
+
+    Examples
+    --------
+    >>> layer_data(lambda state: len(state or "")).read("abc")
+    3
+    """
+    if not callable(read):
+        raise NoeticConfigError("INVALID_PROVIDES", "layer_data needs a function of the state.", given=read)
+    return LayerData(read)
+
+
+def layer_fn(
+    *,
+    description: str,
+    input: Any,
+    output: Any,
+    execute: Callable[[Any, Any, Any], Awaitable[Any] | Any],
+    for_model: bool = True,
+) -> LayerFunction:
+    """Declare a function over the state.
+
+    Parameters
+    ----------
+    description : str
+        For the model.
+    input, output : type or pydantic model
+        Arguments and result are checked against these.
+    execute : callable
+        ``execute(args, state, ctx)``, sync or async, returns ``{"result": ..., "state": ...}``; a state of None clears the
+        state, as for ``store``; without ``state`` it stays as it is.
+    for_model : bool, default True
+        Offer it to the model as the tool ``<layer id>/<name>`` as well; code can always call it.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_PROVIDES`` or ``INVALID_TOOL``.
+
+    Examples
+    --------
+    >>> fn = layer_fn(description="Adds.", input=dict[str, int], output=int,
+    ...               execute=lambda args, state, ctx: {"result": state + args["n"]})
+    >>> fn.input.validate_python({"n": 2})
+    {'n': 2}
+    """
+    if not callable(execute):
+        raise NoeticConfigError("INVALID_PROVIDES", "layer_fn needs a function to execute.", given=execute)
+    try:
+        checked: TypeAdapter[Any] = TypeAdapter(input)
+        problem = without_json_form(checked.core_schema)
+    except PydanticSchemaGenerationError as exc:
+        problem = exc.message.splitlines()[0]
+    if problem is not None:
+        raise NoeticConfigError(
+            "INVALID_TOOL",
+            f"A layer's function has a parameter without a JSON form: {problem}",
+            hint="Use JSON types, dates, enumerations, dataclasses or pydantic models, which rules can judge.",
+        )
+    return LayerFunction(description, checked, TypeAdapter(output), execute, input, for_model)
+
+
+def checked_provides(provides: LayerProvides | None, *, layer_id: str) -> LayerProvides | None:
+    """Return the declarations, checked; raises `NoeticConfigError` ``INVALID_PROVIDES``."""
+    if provides is None:
+        return None
+    for name, declared in provides.items():
+        # Names become attributes of `ctx.memory[id]` and parts of tool names.
+        if not isinstance(declared, LayerData | LayerFunction) or not name.isidentifier():
+            raise NoeticConfigError(
+                "INVALID_PROVIDES",
+                f"Layer {layer_id!r} provides something that is neither data nor a function.",
+                given={name: declared},
+                hint="Use layer_data(...) or layer_fn(...) under a name that is an identifier.",
+            )
+    # A copy: the layer is frozen, so a change of the mapping it was made from must not reach it.
+    return dict(provides)

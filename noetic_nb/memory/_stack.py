@@ -1,0 +1,442 @@
+"""The layers of one agent and their lifecycle: every hook, in the right order, under its limit, with its error policy.
+
+A stack holds no conversation. The harness calls it at the moments of an execution; so can a test, a notebook or another
+runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, Literal
+
+from noetic_nb.clock import SYSTEM_CLOCK, Clock
+from noetic_nb.events import EventSink
+from noetic_nb.ids import SYSTEM_IDS, Ids
+from noetic_nb.items import Item, ItemLog, ItemRegistry, parse_item
+from noetic_nb.items._origins import Provenance
+from noetic_nb.items._registry import DEFAULT_REGISTRY
+from noetic_nb.memory._enforcement.enforcement import OnSteeringError, decide, lets_pass
+from noetic_nb.memory._execution_context import ExecutionContext, as_response
+from noetic_nb.memory._hooks.hook_results import RerenderRequest
+from noetic_nb.memory._hooks.hook_runner import HookRunner
+from noetic_nb.memory._hooks.item_hooks import AppendResult, append_items, project_items, rerender
+from noetic_nb.memory._hooks.layer_order import NO_SOURCES
+from noetic_nb.memory._hooks.lifecycle import (
+    ChildState,
+    completing,
+    disposing,
+    forget,
+    init_layers,
+    merge_state,
+    notify_outcome,
+    run_feedback_hooks,
+    spawn_state,
+)
+from noetic_nb.memory._hooks.recall import RecallEntry, Recaller, RecallMode
+from noetic_nb.memory._hooks.store_hooks import store_response
+from noetic_nb.memory._layer import MemoryLayer
+from noetic_nb.memory._state.state_store import LayerStateStore
+from noetic_nb.memory._steering_decision import SteeringDecision, Stop
+from noetic_nb.memory.params import (
+    ExecutionOutcome,
+    ModelOutcome,
+    PastCall,
+    ToolOutcome,
+)
+from noetic_nb.models._client import TokenLogprob, Usage
+from noetic_nb.storage import InMemoryStorage, StorageAdapter
+from noetic_nb.sync import Steps, stepped
+
+__all__ = ["LayerStack"]
+
+
+def _view(log: ItemLog | Iterable[Mapping[str, Any]]) -> Sequence[Item]:
+    if isinstance(log, ItemLog):
+        return log.items
+    if isinstance(log, Sequence):
+        return log
+    return tuple([parse_item(item) for item in log])
+
+
+_ENDING: Final = frozenset({"on_complete", "dispose"})
+
+
+class LayerStack:
+    """Layers with somewhere to keep their state.
+
+    Parameters
+    ----------
+    layers : iterable of MemoryLayer
+        With distinct ids.
+    storage : StorageAdapter, optional
+        Where state outlives the execution; in memory by default.
+    state : LayerStateStore, optional
+        Where state lives meanwhile; its `diagnostic` is called with errors that do not fail the run.
+    force_atomic_recall : bool, default False
+        Treat eventual layers as atomic.
+    on_steering_error : {"deny", "allow", "raise"}
+        What a failing enforcement hook means where its layer sets nothing.
+    sink : EventSink, optional
+        Is sent a `MemoryTraceSpan` for every hook.
+    clock, ids : optional
+        Sources of time and identity.
+    registry : ItemRegistry, optional
+        Which items are allowed, whatever the layers declare.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> from noetic_nb.memory import ExecutionContext, MemoryHooks, MemoryLayer
+    >>> hello = MemoryLayer(id="hello", slot=100, scope="thread", hooks=MemoryHooks(recall=lambda p: "be kind"))
+    >>> stack, ctx = LayerStack([hello]), ExecutionContext(execution_id="e1", thread_id="t1")
+    >>> asyncio.run(stack.init(ctx))
+    >>> [(entry.layer_id, entry.token_count) for entry in asyncio.run(stack.recall(ctx, budgets={"hello": 100}))]
+    [('hello', 2)]
+    """
+
+    def __init__(
+        self,
+        layers: Iterable[MemoryLayer],
+        *,
+        storage: StorageAdapter | None = None,
+        state: LayerStateStore | None = None,
+        force_atomic_recall: bool = False,
+        on_steering_error: OnSteeringError = "deny",
+        sink: EventSink | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        ids: Ids = SYSTEM_IDS,
+        registry: ItemRegistry = DEFAULT_REGISTRY,
+    ) -> None:
+        self.storage: StorageAdapter = InMemoryStorage() if storage is None else storage
+        self.state = LayerStateStore() if state is None else state
+        self._runner = HookRunner(layers, state=self.state, sink=sink, clock=clock, registry=registry)
+        self.layers: Final = self._runner.order.layers
+        """The layers, in the order in which they were given."""
+        # The hooks that at least one layer has: most agents have few, and calling the others would cost time for nothing.
+        self.hooks: Final = self._runner.order.hooks
+        self.is_idle: Final = self._runner.order.is_idle
+        """``is_idle(hook, execution_id)``: whether a hook would do nothing in any layer, so that it need not be called."""
+        self.lets_pass: Final = partial(lets_pass, self._runner)
+        """``lets_pass(execution_id, where, response)``: whether a response need not be judged by `after_model_call`."""
+        self._recaller = Recaller(self._runner, ids=ids, force_atomic=force_atomic_recall)
+        self._eventual = self._recaller.eventual
+        self._on_steering_error: OnSteeringError = on_steering_error
+
+    @property
+    def registry(self) -> ItemRegistry:
+        """Which items a log may hold that these layers write to."""
+        return self._runner.order.shared_registry()
+
+    @property
+    def sink(self) -> EventSink | None:
+        """Where hook traces go."""
+        return self._runner.traces.sink
+
+    @sink.setter
+    def sink(self, sink: EventSink | None) -> None:
+        self._runner.traces.sink = sink
+
+    @property
+    def writes_durably(self) -> bool:
+        """Whether any layer's state outlives its execution."""
+        return any(layer.scope != "execution" for layer in self.layers)
+
+    def reviews_responses(self) -> bool:
+        """Tell whether a layer may reject the next response, as things stand now."""
+        found = self._runner.order.layers_with("after_model_call")
+        return any(layer.reviews_responses is None or layer.reviews_responses() for layer in found)
+
+    def runs(self, layer: MemoryLayer, execution_id: str, layer_id: str | None = None) -> bool:
+        """Tell whether a layer takes part in an execution: initialised if it needs to be, and not disabled."""
+        return self._runner.order.runs(layer, execution_id, layer_id)
+
+    def init(self, ctx: ExecutionContext) -> Coroutine[Any, Any, None]:
+        """Begin an execution: load every layer's state, then mirror later writes.
+
+        Raises
+        ------
+        Exception
+            What an ``init`` raised, unless its layer is to be disabled then; `HookTimeout` where it ran out of time.
+        """
+        # Before `init`, whose writes refresh what eventual layers serve.
+        if self._eventual.layers:
+            self._eventual.begin(ctx)
+        return init_layers(self._runner, self.storage, ctx)
+
+    def recall(
+        self,
+        ctx: ExecutionContext,
+        *,
+        query: str = "",
+        log: ItemLog | Sequence[Item] = (),
+        budgets: Mapping[str, float],
+        mode: RecallMode = "all",
+        with_empty: bool = False,
+    ) -> Coroutine[Any, Any, tuple[RecallEntry, ...]]:
+        """Call the recall hooks: the offers of the layers for the next prompt.
+
+        Parameters
+        ----------
+        query : str
+            Text of the latest user message.
+        log : ItemLog or sequence of Item
+            The conversation so far.
+        budgets : mapping of str to float
+            Tokens by layer id; a layer that is not named is not limited.
+        mode : {"all", "cached", "atomic", "eventual"}
+            ``"all"`` runs every hook now. ``"cached"`` runs atomic layers and lets eventual ones serve their last value;
+            ``"atomic"`` and ``"eventual"`` are the two halves of that.
+        with_empty : bool
+            Also what a layer offered where its budget has no room for any of its text.
+
+        Returns
+        -------
+        tuple of RecallEntry
+            ``(layer_id, items, token_count)`` in slot order; each within its budget by our own count.
+        """
+        return self._recaller.recall(
+            ctx, query=query, log=_view(log), budgets=budgets, mode=mode, with_empty=with_empty
+        )
+
+    def store(
+        self, ctx: ExecutionContext, *, response: Any, log: ItemLog | Sequence[Item]
+    ) -> Coroutine[Any, Any, None]:
+        """Let every layer store its part of a response; all at once, each with a copy of its state."""
+        return store_response(self._runner, ctx, response, _view(log))
+
+    def before_tool_call(
+        self,
+        ctx: ExecutionContext,
+        *,
+        tool_name: str,
+        tool_args: Mapping[str, Any],
+        call_id: str = "",
+        history: Sequence[PastCall] = (),
+        raw_args: Any = None,
+        provenance: Callable[[], Provenance] | None = None,
+        tool_values: Mapping[str, Any] | None = None,
+    ) -> Coroutine[Any, Any, SteeringDecision]:
+        """Decide whether a tool may be called; see `noetic_nb.memory._enforcement.enforcement`."""
+        return decide(
+            self._runner,
+            "before_tool_call",
+            ctx,
+            default_on_error=self._on_steering_error,
+            tool_name=tool_name,
+            tool_args=tool_args,
+            call_id=call_id,
+            history=history,
+            raw_args=raw_args,
+            provenance=provenance,
+            tool_values=tool_values,
+        )
+
+    def after_model_call(
+        self, ctx: ExecutionContext, *, response: Any, history: Sequence[PastCall] = ()
+    ) -> Coroutine[Any, Any, SteeringDecision]:
+        """Decide whether a response may stand; see `noetic_nb.memory._enforcement.enforcement`."""
+        return decide(
+            self._runner,
+            "after_model_call",
+            ctx,
+            default_on_error=self._on_steering_error,
+            response=as_response(response),
+            history=history,
+        )
+
+    async def tool_outcome(
+        self,
+        ctx: ExecutionContext,
+        *,
+        name: str,
+        call_id: str,
+        success: bool,
+        duration_ms: float,
+        error: str | None,
+        output: str | None = None,
+        error_type: str | None = None,
+    ) -> None:
+        """Call ``on_tool_outcome``: how a tool call ended."""
+        await notify_outcome(
+            self._runner,
+            "on_tool_outcome",
+            ctx,
+            lambda state: ToolOutcome(name, call_id, success, duration_ms, error, ctx, state, output, error_type),
+        )
+
+    async def model_outcome(
+        self,
+        ctx: ExecutionContext,
+        *,
+        model: str,
+        usage: Usage,
+        cost: float | None,
+        duration_ms: float,
+        logprobs: Sequence[TokenLogprob] = (),
+        error: str | None = None,
+    ) -> None:
+        """Call ``on_model_outcome``: how a model call of the agent ended."""
+        await notify_outcome(
+            self._runner,
+            "on_model_outcome",
+            ctx,
+            lambda state: ModelOutcome(model, usage, cost, duration_ms, logprobs, error, ctx, state),
+        )
+
+    async def feedback(
+        self, ctx: ExecutionContext, *, kind: Literal["quality", "correction", "reset_task"], value: Any, source: str
+    ) -> None:
+        """Call ``on_feedback`` with a judgement of the thread, outside of any execution."""
+        await run_feedback_hooks(self._runner, self.storage, ctx, kind=kind, value=value, source=source)
+
+    @property
+    def has_stops(self) -> bool:
+        """Whether a hook of any execution wants its turn to stop."""
+        return self._runner.has_stops
+
+    def take_stop(self, ctx: ExecutionContext) -> Stop | None:
+        """Return the stop that a hook of this execution returned, once."""
+        return self._runner.take_stop(ctx.execution_id) if self._runner.has_stops else None
+
+    async def spawn(
+        self,
+        parent_ctx: ExecutionContext,
+        child_ctx: ExecutionContext,
+        *,
+        durable: bool = True,
+        sources: Mapping[str, str] = NO_SOURCES,
+    ) -> tuple[ChildState, ...]:
+        """Give a child execution its state, layer by layer in slot order.
+
+        Parameters
+        ----------
+        durable : bool, default True
+            Mirror what the child writes. Paths of a fork are not mirrored: only what is merged into the parent stands.
+        sources : mapping of str to str
+            By the id of a layer here, its id in the parent, where the two differ.
+
+        Returns
+        -------
+        tuple of (layer_id, child_state, items)
+            Of the layers that passed something on.
+        """
+        return await spawn_state(self._runner, parent_ctx, child_ctx, durable=durable, sources=sources)
+
+    async def return_(
+        self,
+        parent_ctx: ExecutionContext,
+        child_ctx: ExecutionContext,
+        *,
+        child_log: ItemLog | Sequence[Item],
+        result: Any,
+        sources: Mapping[str, str] = NO_SOURCES,
+    ) -> Any:
+        """Merge a child's knowledge into its parent, and pass its result through the layers in slot order."""
+        return await merge_state(
+            self._runner, parent_ctx, child_ctx, child_log=_view(child_log), result=result, sources=sources
+        )
+
+    async def project_history(self, ctx: ExecutionContext, items: Sequence[Item]) -> Sequence[Item]:
+        """Let the layers choose from the history that may be sent, in slot order; the log itself never changes."""
+        return await project_items(self._runner, ctx, items)
+
+    async def append(
+        self, ctx: ExecutionContext, items: Iterable[Mapping[str, Any]], *, log: ItemLog | Sequence[Item]
+    ) -> AppendResult:
+        """Pass new items through the layers before they are logged, in slot order."""
+        return await append_items(self._runner, ctx, items, _view(log))
+
+    async def rerender(
+        self,
+        ctx: ExecutionContext,
+        requests: Iterable[RerenderRequest | Mapping[str, Any]],
+        *,
+        current: Iterable[Any],
+        query: str,
+        log: ItemLog | Sequence[Item],
+        budgets: Mapping[str, float],
+        depth: int = 0,
+    ) -> tuple[RecallEntry, ...]:
+        """Recall again for the requests; results replace those of the same layer."""
+        return await rerender(
+            self._runner,
+            self._recaller,
+            ctx,
+            requests,
+            current=current,
+            query=query,
+            log=_view(log),
+            budgets=budgets,
+            depth=depth,
+        )
+
+    async def complete(
+        self, ctx: ExecutionContext, *, log: ItemLog | Sequence[Item], outcome: ExecutionOutcome
+    ) -> None:
+        """End an execution: every layer may keep a last thing. Errors are diagnostics."""
+        await stepped(completing(self._runner, ctx, _view(log), outcome))
+
+    async def dispose(self, ctx: ExecutionContext) -> dict[str, Exception]:
+        """Let every layer release its resources, last one first; then write out and forget the execution's state.
+
+        Returns
+        -------
+        dict of str to Exception
+            The layers whose last state could not be written to storage, and why.
+        """
+        return await stepped(disposing(self._runner, self._eventual, ctx))
+
+    def closing(
+        self,
+        ctx: ExecutionContext,
+        *,
+        log: ItemLog | Sequence[Item],
+        outcome: ExecutionOutcome,
+        ended: Callable[[Mapping[str, Exception], Stop | None], None],
+    ) -> Steps[None]:
+        """Do the same as `complete` and `dispose`, the second in every case; yields awaitables.
+
+        `ended` is called with what `dispose` returns, and with a stop that a layer asked for.
+        """
+        stop = None
+        try:
+            yield from completing(self._runner, ctx, _view(log), outcome)
+            stop = self.take_stop(ctx)
+        finally:
+            ended((yield from disposing(self._runner, self._eventual, ctx)), stop)
+
+    def end_now(self, execution_id: str) -> dict[str, Exception] | None:
+        """Do the same as `complete` and `dispose`, where no layer has work then and nothing is on its way to storage.
+
+        Returns
+        -------
+        dict of str to Exception, or None
+            As `dispose`; None where there is something to wait for, and nothing was done.
+        """
+        if (
+            not _ENDING.isdisjoint(self.hooks)
+            or self._runner.has_stops
+            or not self.state.is_idle
+            or self._eventual.refreshing
+        ):
+            return None
+        return forget(self._runner, self._eventual, execution_id)
+
+    def delivered(self, ctx: ExecutionContext, sent_item_ids: Iterable[str]) -> None:
+        """Call ``delivered``: which items were sent to the model."""
+        layers = self._runner.order.layers_with("delivered")
+        if not layers:
+            return
+        sent = frozenset(sent_item_ids)
+        for layer in layers:
+            if layer.hooks.delivered is not None and self._runner.order.runs(layer, ctx.execution_id):
+                layer.hooks.delivered(ctx, sent)
+
+    def forget_recalled(self, layer_id: str, scope_key: str) -> None:
+        """Let an eventual layer be recalled anew: its state was changed by hand."""
+        self._eventual.drop(layer_id, scope_key)
+
+    async def settle(self) -> None:
+        """Wait for background refreshes of eventual layers."""
+        await self._eventual.settle()

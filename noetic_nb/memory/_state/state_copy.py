@@ -1,0 +1,243 @@
+"""Copies of layer state: a later change of one of them, or of the layer's own, does not reach the other.
+
+The result is that of `copy.deepcopy`, which costs several times as much for the data that states are made of.
+"""
+
+from __future__ import annotations
+
+import copy
+from math import isfinite
+from typing import Any, Final, TypeAlias, TypeVar
+
+from noetic_nb.errors import NoeticError
+from noetic_nb.items._frozen import FrozenDict
+from noetic_nb.items._json_copy import frozen_data
+
+__all__ = [
+    "StateNotCopied",
+    "can_be_copied",
+    "deep_copy",
+    "flat_copy",
+    "frozen_state",
+    "is_same",
+    "nested_copy",
+    "snapshot_of",
+]
+
+T = TypeVar("T")
+
+# In a memo: JSON text would not give back what was copied.
+_IS_ODD: Final = "noetic_nb: is odd"
+_PLAIN: Final = frozenset({str, int, bool, type(None)})
+
+# A state that is nested deeper is not looked into for what cannot be copied: nobody would read the place.
+_DEEPEST: Final = 20
+
+# Of `copy.deepcopy`: what was copied already, by the id of the original; other keys are ours.
+_Memo: TypeAlias = dict[Any, Any]
+
+
+def deep_copy(state: T) -> T:
+    """Return a copy of a state, all the way down.
+
+    Raises whatever `copy.deepcopy` does for something that cannot be copied, such as a lock.
+
+    Examples
+    --------
+    >>> state = {"notes": [{"text": "a"}]}
+    >>> mine = deep_copy(state)
+    >>> mine["notes"][0]["text"] = "b"
+    >>> state
+    {'notes': [{'text': 'a'}]}
+    """
+    given: Any = state
+    flat: Any = flat_copy(given) if type(given) is dict else None
+    return nested_copy(state) if flat is None else flat
+
+
+def nested_copy(state: T) -> T:
+    """Do the same as `deep_copy` with a state of which `flat_copy` makes no copy, or that is no mapping.
+
+    Examples
+    --------
+    >>> nested_copy([{"text": "a"}])
+    [{'text': 'a'}]
+    """
+    return state if type(state) in _PLAIN else _copied(state, {})
+
+
+def can_be_copied(value: Any) -> bool:
+    """Tell whether Python can copy a value, all the way down: not so with a lock or a connection in it."""
+    try:
+        copy.deepcopy(value)
+    except Exception:
+        return False
+    return True
+
+
+class StateNotCopied(NoeticError):
+    """A layer has a state that cannot be copied, as storage, the history of changes, runs and `store` need it.
+
+    Parameters
+    ----------
+    hook : str
+        The hook or function that returned the state, or that was to have a copy of it.
+
+    Examples
+    --------
+    >>> error = StateNotCopied("notes", "store", {"seen": [compile]}, TypeError("cannot pickle it"))
+    >>> error.kind, error.layer_id, error.hook
+    ('layer_failed', 'notes', 'store')
+    """
+
+    def __init__(self, layer_id: str, hook: str, state: Any, cause: BaseException) -> None:
+        try:
+            reason = str(cause)
+        except Exception:  # of a class of the user's own
+            reason = ""
+        kind, place = _uncopied(state)
+        hint = (
+            "Keep what is alive, such as locks, files and connections, in a variable outside of the state, or give its "
+            "class a method snapshot() or __deepcopy__() that copies it."
+        )
+        if kind == "coroutine":
+            hint = f"An `await` is missing: write `async def` for {hook!r}, and `await` what is called there."
+        super().__init__(
+            "layer_failed",
+            f"The state of layer {layer_id!r} cannot be copied, so its {hook!r} changed nothing and the state from before "
+            f"stays: {type(cause).__name__}: {reason}".rstrip(": "),
+            given=f"{kind} at state{place}" if place else f"{kind} as the whole state",
+            hint=hint,
+            layer_id=layer_id,
+            hook=hook,
+        )
+        self.__cause__ = cause
+
+
+def _uncopied(value: Any, place: str = "", depth: int = 0) -> tuple[str, str]:
+    """Return the type of the value that cannot be copied in a state, and its place."""
+    inside: Any = value.items() if type(value) is dict else enumerate(value) if type(value) in (list, tuple) else ()
+    for key, inner in inside if depth < _DEEPEST else ():
+        try:
+            deep_copy(inner)
+        except Exception:
+            step = f".{key}" if type(key) is str else f"[{key}]" if type(key) is int else "[...]"
+            return _uncopied(inner, place + step, depth + 1)
+    return type(value).__name__, place
+
+
+def is_same(state: Any, other: Any) -> bool:
+    """Tell whether two states are equal; values that cannot be compared, such as arrays, are taken to differ.
+
+    Examples
+    --------
+    >>> is_same({"n": 1}, {"n": 1.0})
+    True
+    """
+    try:
+        return bool(state == other)
+    except Exception:
+        return False
+
+
+def snapshot_of(state: Any) -> tuple[Any, bool]:
+    """Return a copy of a state for all readers, which nobody changes; and whether its JSON text would be read as it is.
+
+    Who takes many tries `flat_copy` first, which is quicker. A class with a method ``snapshot()`` copies itself: parts that never
+    change in place may be shared then. Raises whatever the copying raises.
+
+    Examples
+    --------
+    >>> snapshot_of({"notes": ["a"]}), snapshot_of({"notes": ("a",)})
+    (({'notes': ['a']}, True), ({'notes': ('a',)}, False))
+    """
+    kind = type(state)
+    if kind is not dict and (own := getattr(kind, "snapshot", None)) is not None:
+        return own(state), False
+    memo: _Memo = {}
+    copied = _copied(state, memo)
+    return copied, _IS_ODD not in memo
+
+
+def frozen_state(state: Any) -> Any:
+    """Return a state for a run, as JSON data that cannot change; a class with a method ``frozen()`` makes it itself.
+
+    Examples
+    --------
+    >>> frozen_state({"notes": ["a"]})
+    {'notes': ('a',)}
+    """
+    own = None if type(state) is dict else getattr(type(state), "frozen", None)
+    return frozen_data(state) if own is None else own(state)
+
+
+def flat_copy(state: dict[Any, Any]) -> dict[Any, Any] | None:
+    """Return a copy of a mapping of texts, whole numbers and at most one list of these; None for all else.
+
+    Such as many states are: there is nothing in it that could be in two places, or that JSON would not give back.
+
+    Examples
+    --------
+    >>> flat_copy({"notes": ["a"], "n": 1}), flat_copy({"notes": [["a"]]})
+    ({'notes': ['a'], 'n': 1}, None)
+    """
+    made, has_list = state.copy(), False
+    for key, inner in state.items():
+        if type(key) is not str:
+            return None
+        if type(inner) is list:
+            if has_list or not _PLAIN.issuperset(map(type, inner)):
+                return None
+            made[key] = inner.copy()
+            has_list = True
+        elif type(inner) not in _PLAIN:
+            return None
+    return made
+
+
+def _copied(value: Any, memo: _Memo) -> Any:
+    kind = type(value)
+    if kind is dict:
+        place = id(value)
+        if place in memo:
+            memo[_IS_ODD] = True
+            return memo[place]
+        # Noted before it is filled: a state may hold itself, or the same list twice.
+        made = memo[place] = value.copy()
+        for key, inner in value.items():
+            if type(key) is not str:
+                del memo[place]
+                memo[_IS_ODD] = True
+                return copy.deepcopy(value, memo)
+            inner_kind = type(inner)
+            if inner_kind in _PLAIN:
+                continue
+            # Most of what states hold are lists of texts or numbers: no call for these.
+            if inner_kind is list and id(inner) not in memo and _PLAIN.issuperset(map(type, inner)):
+                made[key] = memo[id(inner)] = inner.copy()
+            else:
+                made[key] = _copied(inner, memo)
+        return made
+    if kind is list:
+        place = id(value)
+        if place in memo:
+            memo[_IS_ODD] = True
+            return memo[place]
+        rows = memo[place] = value.copy()
+        for at, inner in enumerate(value):
+            if type(inner) in _PLAIN:
+                continue
+            if type(inner) is not float:
+                rows[at] = _copied(inner, memo)
+            elif not isfinite(inner):
+                memo[_IS_ODD] = True
+        return rows
+    if kind in _PLAIN:
+        return value
+    if kind is float:
+        if not isfinite(value):
+            memo[_IS_ODD] = True
+        return value
+    memo[_IS_ODD] = True
+    # Everything else is told how to be copied; what it shares with the rest is in the memo.
+    return value if kind is FrozenDict else copy.deepcopy(value, memo)

@@ -1,0 +1,261 @@
+"""Layer state while it lives, and its mirror in storage.
+
+Reading and writing never wait. Each write to a registered (execution, layer) is mirrored behind: one write at a time per
+pair, the latest value wins, and `flush` waits until all is written. What is mirrored is a snapshot taken at the write, so
+a state that is changed in place later cannot reach storage half-changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol, TypeAlias
+
+from noetic_nb.memory._execution_context import Diagnostic, log_diagnostic
+from noetic_nb.memory._state.state_copy import StateNotCopied, deep_copy, flat_copy, snapshot_of
+from noetic_nb.memory._state.write_behind import Mirror, Target
+from noetic_nb.storage import ScopedStorage
+
+__all__ = ["LayerStateStore", "StateListener", "StorageTime"]
+
+_Turn: TypeAlias = tuple[str, int]
+"""A thread and the number of its turn: that of the children of an execution, too."""
+
+
+class StorageTime:
+    """Milliseconds by turn, kept until the turn is over.
+
+    Examples
+    --------
+    >>> spent = StorageTime()
+    >>> spent.add(("t1", 1), 2.5)
+    >>> spent.add(("t1", 1), 0.5)
+    >>> spent.take(("t1", 1)), spent.take(("t1", 1))
+    (3.0, 0.0)
+    """
+
+    __slots__ = ("_spent",)
+
+    def __init__(self) -> None:
+        self._spent: dict[_Turn, float] = {}
+
+    def add(self, turn: _Turn, ms: float) -> None:
+        """Count some time."""
+        self._spent[turn] = self._spent.get(turn, 0.0) + ms
+
+    def take(self, turn: _Turn) -> float:
+        """Return the storage time of a turn, and forget it."""
+        return self._spent.pop(turn, 0.0)
+
+
+StateListener: TypeAlias = Callable[[str, str, Any, str], None]
+"""Called at every write: ``listener(execution_id, layer_id, state, hook)``."""
+
+_NO_TARGETS: Final[Mapping[str, Target]] = {}
+
+
+class Remembers(Protocol):
+    """A history of states, which is called at every write before anything else."""
+
+    def is_as_left(self, execution_id: str, layer_id: str, state: Any) -> bool:
+        """Tell whether a state that was just loaded is the one that was written last."""
+
+    def note(self, execution_id: str, layer_id: str, kept: Any, hook: str) -> bool:
+        """Note a write, given a copy of the state that nobody writes into; returns whether it is in the run, too."""
+
+
+class LayerStateStore:
+    """State by (execution, layer).
+
+    Parameters
+    ----------
+    diagnostic : callable, optional
+        Called with mirror failures, with hook ``"persist"``; they never raise.
+
+    Examples
+    --------
+    >>> store = LayerStateStore()
+    >>> store.set("e1", "notes", None)
+    >>> store.get("e1", "notes"), store.has("e1", "notes"), store.has("e1", "other")
+    (None, True, False)
+    """
+
+    def __init__(self, diagnostic: Diagnostic = log_diagnostic) -> None:
+        self.diagnostic = diagnostic
+        # Called with the same beside it, and with the execution it happened in: what a reply says went wrong.
+        self.on_problem: Callable[[str, str, str, BaseException], None] | None = None
+        self.history: Remembers | None = None
+        # Called at every other write, with a copy of the state that nobody writes into, while someone follows the run.
+        self.tell: StateListener | None = None
+        # By execution, so that one of them is looked through, and forgotten, without the others.
+        self._states: dict[str, dict[str, Any]] = {}
+        self._mirror = Mirror(self.report)
+        self._targets = self._mirror.by_execution
+        self.storage_time = StorageTime()
+        self._disabled: dict[str, set[str]] = {}
+        self.has_disabled = False
+        """Whether any layer is out of action anywhere: asked before every hook, and nearly never so."""
+        self._listeners: list[StateListener] = []
+
+    def report(self, execution_id: str, layer_id: str, hook: str, error: BaseException) -> None:
+        """Report an error that does not fail the run, to the diagnostic and to the followers of the execution."""
+        self.note(execution_id, layer_id, hook, error)
+        # Looked up at each report: a user may put another diagnostic in place.
+        self.diagnostic(layer_id, hook, error)
+
+    def note(self, execution_id: str, layer_id: str, hook: str, error: BaseException) -> None:
+        """Report an error to the followers of the execution, and not to the diagnostic."""
+        if self.on_problem is not None:
+            self.on_problem(execution_id, layer_id, hook, error)
+
+    def get(self, execution_id: str, layer_id: str) -> Any:
+        """Return a layer's state, None where there is none."""
+        states = self._states.get(execution_id)
+        return None if states is None else states.get(layer_id)
+
+    def of(self, execution_id: str) -> Mapping[str, Any]:
+        """Return the states of an execution by layer id, as they are kept whenever they are looked at; for reading only."""
+        states = self._states.get(execution_id)
+        if states is None:
+            states = self._states[execution_id] = {}
+        return states
+
+    def has(self, execution_id: str, layer_id: str) -> bool:
+        """Tell whether there is an entry, be it None: a cleared state is not a missing one."""
+        return layer_id in self._states.get(execution_id, ())
+
+    def holds(self, execution_id: str, layer_id: str) -> bool:
+        """Tell whether a write here counts from now on: there is an entry, or there will be one in storage."""
+        return self.has(execution_id, layer_id) or self._mirror.target(execution_id, layer_id) is not None
+
+    def set(self, execution_id: str, layer_id: str, state: Any, *, hook: str = "set", held: Any = None) -> None:
+        """Write a state; it is mirrored if a target is registered. None deletes the durable key.
+
+        Parameters
+        ----------
+        hook : str, optional
+            What wrote it, for the listeners.
+        held : optional
+            The plain data that the state has just been copied from, and that nobody writes into.
+
+        Raises
+        ------
+        StateNotCopied
+            Where somebody remembers what was, or follows the run, and the state cannot be copied; the state from before stays,
+            and nobody is told. Where only storage wants the copy, that is reported like every other failure of the mirror.
+        """
+        targets, history, tell = self._targets.get(execution_id), self.history, self.tell
+        target = None if targets is None else targets.get(layer_id)
+        if (
+            hook == "init"
+            and history is not None
+            and history.is_as_left(execution_id, layer_id, state if held is None else held)
+        ):
+            history = None
+        kept, is_plain = held, True
+        if kept is None and (history is not None or target is not None or tell is not None):
+            # Before anything else: where it fails, nothing has happened.
+            try:
+                kept = flat_copy(state) if type(state) is dict else None  # as most are
+                if kept is None:
+                    kept, is_plain = snapshot_of(state)
+            except Exception as exc:
+                error = StateNotCopied(layer_id, hook, state, exc)
+                if history is not None or tell is not None or target is None:
+                    raise error from exc
+                # Nobody but storage wanted it, and what storage refuses is reported and stays.
+                target.failure, target = error, None
+                self.report(execution_id, layer_id, "persist", error)
+        states = self._states.get(execution_id)
+        if states is None:
+            states = self._states[execution_id] = {}
+        states[layer_id] = state
+        if target is not None:
+            if not target.is_immediate:
+                self._mirror.write((execution_id, layer_id), target, kept)
+            elif (problem := target.write_now(state, kept, is_plain)) is not None:
+                self._mirror.written_now((execution_id, layer_id), target, problem)
+        if (history is None or not history.note(execution_id, layer_id, kept, hook)) and tell is not None:
+            tell(execution_id, layer_id, kept, hook)
+        if self._listeners:
+            # A copy, because a listener may end itself while it is called.
+            for listener in tuple(self._listeners):
+                listener(execution_id, layer_id, state, hook)
+
+    def copy_of(self, execution_id: str, layer_id: str, hook: str) -> Any:
+        """Return a copy of a layer's state for a hook or function; raises `StateNotCopied`."""
+        state = self.get(execution_id, layer_id)
+        try:
+            return deep_copy(state)
+        except Exception as exc:  # a lock or a connection that the layer put into it in place
+            raise StateNotCopied(layer_id, hook, state, exc) from exc
+
+    def listen(self, listener: StateListener) -> Callable[[], None]:
+        """Call `listener` at every write; returns a function that ends this."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def register_durable(self, execution_id: str, layer_id: str, target: ScopedStorage | Target) -> None:
+        """Mirror later writes of this pair to `target`; the present state is not written."""
+        found = target if isinstance(target, Target) else Target(target)
+        self.register_targets(execution_id, {layer_id: found})
+
+    def register_targets(self, execution_id: str, targets: Mapping[str, Target]) -> None:
+        """Do the same for several layers of an execution."""
+        self._targets.setdefault(execution_id, {}).update(targets)
+
+    def share_durable(self, execution_id: str, child_id: str, layer_id: str, source: str | None = None) -> None:
+        """Mirror a child's writes to where its parent's go, under `source`: the two are one writer, not rivals."""
+        target = self._mirror.target(execution_id, source or layer_id)
+        if target is not None:
+            self.register_durable(child_id, layer_id, target)
+
+    def stop_durable(self, execution_id: str, layer_id: str) -> None:
+        """Mirror no later writes of this pair."""
+        self._mirror.drop(execution_id, layer_id)
+
+    async def look_again(self, layer_id: str, scope_key: str) -> None:
+        """Take the stored value under a layer's scope as known: it was written on purpose, outside of executions."""
+        for target in self._mirror.targets():
+            if (target.storage.layer_id, target.storage.scope_key) == (layer_id, scope_key):
+                await target.look()
+
+    def disable(self, execution_id: str, layer_id: str) -> None:
+        """Mark a layer as out of action for this execution."""
+        self._disabled.setdefault(execution_id, set()).add(layer_id)
+        self.has_disabled = True
+
+    def is_disabled(self, execution_id: str, layer_id: str) -> bool:
+        """Tell whether a layer is out of action for this execution."""
+        return layer_id in self._disabled.get(execution_id, ())
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing that was written is on its way to storage, so that there is nothing to flush."""
+        mirror = self._mirror  # asked several times a turn
+        return not mirror.pending and not mirror.writing
+
+    async def flush(self, execution_id: str) -> None:
+        """Wait until everything written so far for this execution is in storage, or was reported."""
+        if not self.is_idle:
+            await self._mirror.flush(execution_id)
+
+    def unsaved(self, execution_id: str) -> dict[str, Exception]:
+        """Return the layers of an execution whose last write to storage failed, and why."""
+        found: dict[str, Exception] = {}
+        for layer_id, target in self._targets.get(execution_id, _NO_TARGETS).items():
+            if target.failure is not None:
+                found[layer_id] = target.failure
+        return found
+
+    def cleanup(self, execution_id: str) -> None:
+        """Forget an execution: its state, targets and flags. Writes under way are finished."""
+        self._states.pop(execution_id, None)
+        self._mirror.drop(execution_id)
+        if self.has_disabled:
+            self._disabled.pop(execution_id, None)
+            self.has_disabled = bool(self._disabled)
+
+    def states(self, execution_id: str) -> dict[str, Any]:
+        """Return the states of an execution by layer id."""
+        states = self._states.get(execution_id, {})
+        return {layer_id: states[layer_id] for layer_id in sorted(states)}

@@ -1,0 +1,303 @@
+"""The mirror of layer state in storage: written behind, one write at a time per layer, the latest value wins.
+
+A mirror knows the version it last read or wrote. Where another execution has written since, the write still happens, but the
+conflict is reported with the value that was replaced, so that nothing is lost unnoticed. A store that keeps versions sees
+other processes too and reports to the diagnostic; elsewhere conflicts inside this process are found by counting, and
+reported as events of the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias
+from weakref import WeakKeyDictionary
+
+from noetic_nb.errors import NoeticError
+from noetic_nb.items._frozen import own_copy
+from noetic_nb.memory._hook_timeout import HookTimeout
+from noetic_nb.memory._state.state_copy import flat_copy
+from noetic_nb.storage import InMemoryStorage, ScopedStorage
+
+__all__ = ["STATE_KEY", "Mirror", "Target", "counts_of"]
+
+STATE_KEY: Final = "state"
+"""The user key under which a layer's state is kept."""
+
+OnProblem: TypeAlias = Callable[[Exception], None]
+"""Called when a state could not be written, or replaced what another execution had written."""
+
+_Key: TypeAlias = tuple[str, str]
+
+# How often a write is tried again when others keep writing in between, before it is given up and reported.
+MAX_ATTEMPTS: Final = 50
+
+# A store that hangs must not hold an execution for ever; the write itself is not cut short.
+FLUSH_LIMIT_MS: Final = 30_000
+
+# Stores without versions of their own are counted here, so that conflicts inside one process are noticed all the same.
+_WRITES: Final[WeakKeyDictionary[Any, dict[str, int]]] = WeakKeyDictionary()
+
+
+def counts_of(storage: Any) -> dict[str, int]:
+    """Return how often each key of a store was written to by this process."""
+    try:
+        return _WRITES.setdefault(storage, {})
+    except TypeError:  # cannot be referred to weakly: two harnesses on such a store do not see each other
+        return {}
+
+
+class Target:
+    """One place in storage, and its version as it was last seen."""
+
+    # On the class, as one is made for each layer of each turn: most need no lock, and nothing fails.
+    _lock: asyncio.Lock | None = None
+    failure: Exception | None = None
+    """Why the last write failed. Here and not by execution: a child writes where its parent does."""
+
+    def __init__(
+        self,
+        storage: ScopedStorage,
+        on_problem: OnProblem | None = None,
+        counts: dict[str, int] | None = None,
+        prefix: str | None = None,
+    ) -> None:
+        self.storage = storage
+        self.on_problem = on_problem
+        store = storage.storage
+        key = self._key = (storage.prefix if prefix is None else prefix) + STATE_KEY
+        counts = self._counts = counts_of(store) if counts is None else counts
+        self._seen: Any = counts.get(key, 0)
+        # Of this very class: one that is derived from it may have a `set` of its own.
+        self._memory = store if type(store) is InMemoryStorage else None
+        self.is_immediate = self._memory is not None
+        """Whether the store is memory of this process, so that nothing has to be waited for: `load_now`, `write_now`."""
+
+    @property
+    def is_versioned(self) -> bool:
+        """Whether the store keeps versions itself, so that other processes are seen, too."""
+        store = self.storage.storage
+        return hasattr(store, "get_versioned") and hasattr(store, "compare_and_set")
+
+    async def look(self) -> None:
+        """Take the stored value as known."""
+        read = getattr(self.storage.storage, "get_version", None)
+        if self.is_versioned and read is not None:
+            self._seen = await read(self._key)
+        elif self.is_versioned:
+            await self.load()
+        else:
+            self._seen = self._counts.get(self._key, 0)
+
+    async def load(self) -> Any:
+        """Return the stored value, None where there is none, and take it as known."""
+        if self._memory is not None:
+            return self.load_now()[0]
+        if self.is_versioned:
+            store: Any = self.storage.storage
+            found = await store.get_versioned(self._key)
+            self._seen = found.version
+            return found.value
+        # Before the value is read: a write in between is then a conflict, not missed.
+        self._seen = self._counts.get(self._key, 0)
+        return await self.storage.get(STATE_KEY)
+
+    def load_now(self) -> tuple[Any, Any]:
+        """Do the same as `load`, at once: for a store that `is_immediate`.
+
+        Returns the value, and what it is a copy of, where the store holds that as data that nobody writes into; else None.
+        """
+        memory, key = self._memory, self._key
+        assert memory is not None
+        self._seen = self._counts.get(key, 0)
+        held = memory.held_now(key)
+        if held is None:
+            return memory.get_now(key), None
+        copied = flat_copy(held) if type(held) is dict else None
+        return own_copy(held) if copied is None else copied, held
+
+    async def write(self, value: Any) -> NoeticError | None:
+        """Write a state, None deletes it; returns the conflict there was, if any."""
+        try:
+            if self._lock is None:
+                self._lock = asyncio.Lock()
+            async with self._lock:
+                conflict = await (self._compared(value) if self.is_versioned else self._counted(value))
+        except Exception as exc:
+            self.failure = exc
+            raise
+        self.failure = None
+        return conflict
+
+    def write_now(self, state: Any, kept: Any, is_plain: bool) -> Exception | None:
+        """Do the same as `write` with a state and a copy of it, at once: for a store that `is_immediate`.
+
+        Returns the conflict there was, or what it failed with, which is its `failure` then.
+        """
+        counts, key, conflict = self._counts, self._key, None
+        memory: Any = self._memory
+        found = counts.get(key, 0)
+        try:
+            is_own = is_plain and type(kept) is dict
+            value = kept if is_own else state
+            if found != self._seen:
+                conflict = self._conflict(memory.get_now(key), value)
+            memory.set_now(key, value, is_own=is_own)
+        except Exception as exc:
+            self.failure = exc
+            return exc
+        if self.failure is not None:
+            self.failure = None
+        self._seen = counts[key] = found + 1
+        return conflict
+
+    async def _counted(self, value: Any) -> NoeticError | None:
+        found = self._counts.get(self._key, 0)
+        conflict = None
+        if found != self._seen:
+            conflict = self._conflict(await self.storage.get(STATE_KEY), value)
+        await _put(self.storage, value)
+        self._seen = self._counts[self._key] = self._counts.get(self._key, 0) + 1
+        return conflict
+
+    async def _compared(self, value: Any) -> NoeticError | None:
+        store: Any = self.storage.storage
+        key = self._key
+        conflict = None
+        for _ in range(MAX_ATTEMPTS):
+            try:
+                if value is not None:
+                    self._seen = await store.compare_and_set(key, self._seen, value)
+                    return conflict
+                found = await store.get_versioned(key)
+                if found.version == self._seen:
+                    await store.delete(key)
+                    self._seen = None
+                    return conflict
+            except NoeticError as exc:
+                if exc.kind != "state_conflict":
+                    raise
+                found = await store.get_versioned(key)
+            conflict = self._conflict(found.value, value)
+            self._seen = found.version
+        raise NoeticError(
+            "state_conflict",
+            f"The state of layer {self.storage.layer_id!r} is being written by others without pause",
+            given=self.storage.scope_key,
+            hint="It was not written; give this execution a thread or resource of its own.",
+            layer_id=self.storage.layer_id,
+            replaced=None,
+            written=value,
+        )
+
+    def _conflict(self, replaced: Any, value: Any) -> NoeticError:
+        return NoeticError(
+            "state_conflict",
+            f"Another execution wrote the state of layer {self.storage.layer_id!r} after this one had read it; its "
+            f"value was replaced",
+            given=self.storage.scope_key,
+            hint="Look at `replaced` for what was lost, and run one execution at a time on this scope.",
+            layer_id=self.storage.layer_id,
+            scope_key=self.storage.scope_key,
+            replaced=replaced,
+            written=value,
+        )
+
+
+def _put(storage: ScopedStorage, value: Any) -> Awaitable[None]:
+    return storage.delete(STATE_KEY) if value is None else storage.set(STATE_KEY, value)
+
+
+class Mirror:
+    """Writes states behind; see the module."""
+
+    def __init__(self, report: Callable[[str, str, str, BaseException], None]) -> None:
+        self._report = report
+        self.by_execution: dict[str, dict[str, Target]] = {}
+        """Where each layer of each execution is mirrored to."""
+        self.pending: Final[dict[_Key, tuple[Any, Target]]] = {}
+        """What waits to be written, and where to."""
+        self.writing: Final[dict[_Key, asyncio.Task[None]]] = {}
+        """What is being written."""
+
+    def target(self, execution_id: str, layer_id: str) -> Target | None:
+        """Return where a layer of an execution is mirrored to."""
+        return self.by_execution.get(execution_id, {}).get(layer_id)
+
+    def targets(self) -> tuple[Target, ...]:
+        """Return every target there is now."""
+        return tuple([target for targets in self.by_execution.values() for target in targets.values()])
+
+    def written_now(self, key: _Key, target: Target, problem: Exception) -> None:
+        """Report the result of `Target.write_now`."""
+        if problem is target.failure:
+            self._failed(key, target, problem)
+        else:
+            self._replaced(key, target, problem)
+
+    def write(self, key: _Key, target: Target, kept: Any) -> None:
+        """Write a copy of a state, which nobody writes into, to where its key is mirrored, soon."""
+        self.pending[key] = kept, target
+        if key not in self.writing:
+            try:
+                asyncio.get_running_loop()
+            except RuntimeError:
+                return  # the next flush, or the next write on a loop, takes it along
+            self._start(key)
+
+    async def flush(self, execution_id: str) -> None:
+        """Wait until everything written so far for an execution is in storage, or was reported; at most 30 seconds."""
+        wanted = [key for key in (*self.pending, *self.writing) if key[0] == execution_id]
+        while True:
+            for key in wanted:
+                if key in self.pending and key not in self.writing:  # set where no loop was running
+                    self._start(key)
+            tasks = {self.writing[key]: key for key in wanted if key in self.writing}
+            if not tasks:
+                return
+            # Waiting does not own the tasks: neither its cancellation nor its end cuts a write short.
+            _, late = await asyncio.wait(tasks, timeout=FLUSH_LIMIT_MS / 1000)
+            for task in late:
+                error = HookTimeout(tasks[task][1], "persist", FLUSH_LIMIT_MS)
+                if (target := self.target(*tasks[task])) is not None:
+                    target.failure = error
+                self._report(*tasks[task], "persist", error)
+            if late:
+                return
+
+    def drop(self, execution_id: str, *layer_ids: str) -> None:
+        """Mirror no more of an execution, or of some layers of it; a write under way or waiting is finished."""
+        targets = self.by_execution.get(execution_id)
+        if targets is None:
+            return
+        for layer_id in layer_ids:
+            targets.pop(layer_id, None)
+        if not layer_ids or not targets:
+            del self.by_execution[execution_id]
+
+    def _start(self, key: _Key) -> None:
+        task = asyncio.get_running_loop().create_task(self._write(key))
+        self.writing[key] = task
+        task.add_done_callback(lambda _: self.writing.pop(key, None))
+
+    async def _write(self, key: _Key) -> None:
+        while key in self.pending:
+            value, target = self.pending.pop(key)
+            try:
+                conflict = await target.write(value)
+            except Exception as exc:
+                self._failed(key, target, exc)
+            else:
+                if conflict is not None:
+                    self._replaced(key, target, conflict)
+
+    def _failed(self, key: _Key, target: Target, error: Exception) -> None:
+        self._report(*key, "persist", error)
+        if target.on_problem is not None:
+            target.on_problem(error)
+
+    def _replaced(self, key: _Key, target: Target, conflict: Exception) -> None:
+        if target.is_versioned:
+            self._report(*key, "persist", conflict)
+        if target.on_problem is not None:
+            target.on_problem(conflict)

@@ -1,0 +1,231 @@
+"""The decisions of an enforcement point: allow, guide, ask, deny, or stop the turn. The most restrictive decision counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from noetic_nb._core.cards import with_card
+from noetic_nb.errors import NoeticError
+
+__all__ = [
+    "ALLOW",
+    "SteeringAction",
+    "SteeringDecision",
+    "Stop",
+    "allow",
+    "as_decision",
+    "ask",
+    "denied",
+    "deny",
+    "guide",
+    "most_restrictive",
+]
+
+
+# What a rule found in a response is shown to people: enough to find it there.
+MAX_MATCHED: Final = 200
+MAX_PARTS: Final = 8
+
+
+class SteeringAction(StrEnum):
+    """The action on a call or a response."""
+
+    ALLOW = "allow"
+    GUIDE = "guide"
+    DENY = "deny"
+    ASK = "ask"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Ends the turn: the reply is the suggestion, and `decision` is the reason as plain data with a ``kind``."""
+
+    decision: Mapping[str, Any]
+    suggestion: str
+
+
+@with_card(shown="in cells")
+@dataclass(frozen=True, slots=True)
+class SteeringDecision:
+    """The decision of a rule, a layer, or all of them together.
+
+    Parameters
+    ----------
+    action : SteeringAction or str
+        ``"allow"``, ``"guide"`` (do not do it, here is what to do instead), ``"deny"`` or ``"ask"`` a person.
+    guidance : str, optional
+        Text for the model.
+    rule_ids : tuple of str
+        The rules that made the decision what it is.
+    stop : Stop, optional
+        Ends the turn as well.
+    matched : tuple of str
+        The parts of a response that it is about.
+
+    Examples
+    --------
+    >>> SteeringDecision("deny", "Ask first.").action is SteeringAction.DENY
+    True
+    >>> SteeringDecision("perhaps")
+    Traceback (most recent call last):
+    ...
+    ValueError: 'perhaps' is not a valid SteeringAction
+    """
+
+    action: SteeringAction
+    guidance: str | None = None
+    rule_ids: tuple[str, ...] = ()
+    stop: Stop | None = field(default=None)
+    matched: tuple[str, ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        # Most decisions are made with the member itself, which needs no look-up.
+        if type(self.action) is not SteeringAction:
+            object.__setattr__(self, "action", SteeringAction(self.action))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the wire form: the action, and the guidance if there is any."""
+        return {"action": str(self.action)} | ({} if self.guidance is None else {"guidance": self.guidance})
+
+
+ALLOW: Final = SteeringDecision(SteeringAction.ALLOW)
+
+
+def allow() -> SteeringDecision:
+    """Let it pass; a judge of the same rule is then not consulted.
+
+    Examples
+    --------
+    >>> str(allow().action)
+    'allow'
+    """
+    return ALLOW
+
+
+def deny(guidance: str | None = None, *, matched: str | Iterable[str] = ()) -> SteeringDecision:
+    """Keep it from happening; the text gives the model the reason, `matched` shows readers the part of a response it is about.
+
+    Examples
+    --------
+    >>> deny("Only orders starting with A may be read.").guidance
+    'Only orders starting with A may be read.'
+    >>> deny("Promise nothing.", matched="guaranteed").matched
+    ('guaranteed',)
+    """
+    return SteeringDecision(SteeringAction.DENY, guidance, matched=_texts(matched))
+
+
+def ask(question: str | None = None, *, matched: str | Iterable[str] = ()) -> SteeringDecision:
+    """Let a person decide; where nobody can answer, it does not happen. `matched` is as for `deny`.
+
+    Examples
+    --------
+    >>> ask("Pay 120 EUR?").action.value
+    'ask'
+    """
+    return SteeringDecision(SteeringAction.ASK, question, matched=_texts(matched))
+
+
+def guide(guidance: str | None = None, *, matched: str | Iterable[str] = ()) -> SteeringDecision:
+    """Keep it from happening, and give the model something to do instead. `matched` is as for `deny`.
+
+    Examples
+    --------
+    >>> str(guide("Search first.").action)
+    'guide'
+    """
+    return SteeringDecision(SteeringAction.GUIDE, guidance, matched=_texts(matched))
+
+
+def _texts(matched: str | Iterable[str]) -> tuple[str, ...]:
+    # Cut: they are kept in every record of the decision.
+    texts = (matched,) if isinstance(matched, str) else matched
+    return tuple([text[:MAX_MATCHED] for text in texts if text][:MAX_PARTS])
+
+
+def as_decision(value: object) -> SteeringDecision:
+    """Read a decision given as a record or as a mapping.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is neither, or names an action that does not exist: a decision is never guessed.
+
+    Examples
+    --------
+    >>> as_decision({"action": "guide", "guidance": "Use search."}).guidance
+    'Use search.'
+    """
+    if isinstance(value, SteeringDecision):
+        return value
+    if isinstance(value, Mapping) and "action" in value:
+        guidance = value.get("guidance")
+        if guidance is not None and not isinstance(guidance, str):
+            raise TypeError(f"Guidance is text, not {type(guidance).__name__}: {guidance!r}.")
+        rule_ids = value.get("rule_ids", value.get("ruleIds", ()))
+        return SteeringDecision(SteeringAction(value["action"]), guidance, tuple(rule_ids), value.get("stop"))
+    raise TypeError(
+        f"A steering decision is deny(...), guide(...), allow() or a mapping with 'action', not {type(value).__name__}: "
+        f"{value!r}."
+    )
+
+
+def most_restrictive(decisions: Iterable[SteeringDecision | Mapping[str, Any]]) -> SteeringDecision:
+    r"""Fold several decisions into one: the first deny, else a question to a person, else guidance, else allow.
+
+    Parameters
+    ----------
+    decisions : iterable of SteeringDecision or mapping
+        In the order in which they were made.
+
+    Returns
+    -------
+    SteeringDecision
+        A deny keeps its own guidance only; the guidance of several guides is joined by newlines, empty ones left out.
+
+    References
+    ----------
+    .. [1] docs/behaviour/steering.md, "Decisions".
+
+    Examples
+    --------
+    >>> most_restrictive([SteeringDecision("guide", "one"), SteeringDecision("guide"), SteeringDecision("guide", "two")])
+    SteeringDecision(action=<SteeringAction.GUIDE: 'guide'>, guidance='one\ntwo', rule_ids=(), stop=None)
+    """
+    guides: list[SteeringDecision] = []
+    question: SteeringDecision | None = None
+    stop: Stop | None = None
+    for value in decisions:
+        decision = as_decision(value)
+        if decision.action is SteeringAction.DENY:
+            # With its own guidance only: that of others is about a call that will not be made.
+            return decision
+        if decision.action is SteeringAction.ASK:
+            question = question or decision
+        elif decision.action is SteeringAction.GUIDE:
+            guides.append(decision)
+        stop = stop or decision.stop
+    if question is not None:
+        return question
+    if guides:
+        texts = [each.guidance for each in guides if each.guidance]
+        rule_ids = tuple(rule_id for each in guides for rule_id in each.rule_ids)
+        matched = tuple(dict.fromkeys([part for each in guides for part in each.matched]))
+        return SteeringDecision(SteeringAction.GUIDE, "\n".join(texts) or None, rule_ids, stop, matched)
+    return ALLOW if stop is None else SteeringDecision(SteeringAction.ALLOW, stop=stop)
+
+
+def denied(decision: SteeringDecision, what: str, **facts: Any) -> NoeticError:
+    """Make the error that a denied call or response raises in code."""
+    return NoeticError(
+        "steering_denied",
+        what,
+        guidance=decision.guidance,
+        rule_ids=decision.rule_ids,
+        rule_id=decision.rule_ids[0] if decision.rule_ids else None,
+        action=str(decision.action),
+        **facts,
+    )

@@ -1,0 +1,256 @@
+"""The interface of a language model: one request, one response, nothing about providers.
+
+A response may hold a message, calls of tools, or both. Names of tools are canonical here (``plan/update``); a client
+that needs other names on the wire translates them both ways.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from noetic_nb._core.arguments import closest, explained
+from noetic_nb._core.cards import with_card
+from noetic_nb._core.record_type import RecordType
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.items import Item
+
+__all__ = [
+    "CUT_OFF",
+    "NO_USAGE",
+    "FinishReason",
+    "ModelClient",
+    "ModelDelta",
+    "ModelParams",
+    "ModelRequest",
+    "ModelResponse",
+    "StreamPart",
+    "StreamingModelClient",
+    "TokenLogprob",
+    "ToolSpec",
+    "Usage",
+    "check_clients",
+    "finish_reason_of",
+]
+
+
+class Usage(NamedTuple):
+    """Tokens of one or more model calls; `cached_tokens` are part of `input_tokens`.
+
+    Examples
+    --------
+    >>> (Usage(10, 2) + Usage(5, 1)).total_tokens
+    18
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        """Input and output together."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: Usage) -> Usage:  # type: ignore[override]
+        # The first addition of nearly every execution, and additions are made after each model call.
+        if self is NO_USAGE:
+            return other
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cached_tokens + other.cached_tokens,
+        )
+
+    def __sub__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens - other.input_tokens,
+            self.output_tokens - other.output_tokens,
+            self.cached_tokens - other.cached_tokens,
+        )
+
+
+NO_USAGE: Final = Usage()
+
+
+class TokenLogprob(NamedTuple):
+    """One generated token and its log-probability in nats; 0.0 means the provider gave none.
+
+    `alternatives` are the likeliest tokens at this place with their own log-probabilities, where they were asked for.
+    """
+
+    token: str
+    logprob: float
+    alternatives: tuple[tuple[str, float], ...] = ()
+
+
+@with_card
+class ModelParams(BaseModel, metaclass=RecordType):
+    """Sampling parameters; None leaves a parameter to the provider."""
+
+    # Unknown names are refused: a parameter with a slip of the pen would be ignored in silence. Built with the first
+    # use.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    temperature: float | None = Field(default=None, ge=0)
+    """Randomness; 0 is the most deterministic."""
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    """Nucleus sampling: the share of probability mass considered."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Upper limit of generated tokens."""
+    stop_sequences: tuple[str, ...] | None = None
+    """Texts at which generation ends."""
+
+    @explained(positional="Write ModelParams(temperature=0).")
+    def __init__(self, **data: Any) -> None:
+        try:
+            super().__init__(**data)
+        except ValidationError as exc:
+            first = exc.errors()[0]
+            field, known = ".".join(map(str, first["loc"])), ", ".join(ModelParams.model_fields)
+            is_unknown = first["type"] == "extra_forbidden"
+            what = f"There is no sampling parameter {field!r}" if is_unknown else f"{field}: {first['msg']}"
+            hint = f"{closest(field, ModelParams.model_fields) if is_unknown else ''} They are {known}.".strip()
+            raise NoeticConfigError("INVALID_MODEL_PARAMS", what, given=first.get("input"), hint=hint) from exc
+
+
+@with_card
+class ToolSpec(NamedTuple):
+    """A tool as the model sees it.
+
+    `parameters` is a JSON Schema of an object; `strict` asks a provider to enforce it.
+    """
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any]
+    strict: bool = False
+
+
+@with_card
+class ModelRequest(NamedTuple):
+    """One question to a model: the exact view that was planned."""
+
+    model: str
+    items: Sequence[Item]
+    instructions: str | None = None
+    tools: tuple[ToolSpec, ...] = ()
+    params: ModelParams | None = None
+    output_schema: Mapping[str, Any] | None = None
+    purpose: Literal["agent", "judge", "layer", "summary"] = "agent"
+    thread_id: str = ""
+
+
+FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter"]
+"""Why an answer ended: it was complete, it calls tools, the limit of generated tokens was reached, or a filter ended it."""
+
+CUT_OFF: Final = frozenset({"length", "content_filter"})
+"""Answers that ended early: what they call is not run."""
+
+# As servers that imitate the OpenAI API, and routers in front of other providers, name them.
+_REASONS: Final[Mapping[str, FinishReason]] = {
+    "stop": "stop",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "eos": "stop",
+    "tool_calls": "tool_calls",
+    "tool_use": "tool_calls",
+    "function_call": "tool_calls",
+    "length": "length",
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "model_length": "length",
+    "model_context_window_exceeded": "length",
+    "content_filter": "content_filter",
+    "content_filtered": "content_filter",
+    "safety": "content_filter",
+}
+
+
+def finish_reason_of(given: object) -> FinishReason | None:
+    """Return a provider's finish reason as one of ours; None for an empty one.
+
+    Examples
+    --------
+    >>> finish_reason_of("MAX_TOKENS"), finish_reason_of("stop"), finish_reason_of("gone fishing")
+    ('length', 'stop', None)
+    """
+    return _REASONS.get(given.lower()) if isinstance(given, str) else None
+
+
+@with_card
+class ModelResponse(NamedTuple):
+    """A model's answer. `cost` is in US dollars, None when unknown.
+
+    `finish_reason` says why it ended: ``"stop"``, ``"tool_calls"``, ``"length"``, ``"content_filter"``, or None where the
+    client does not know. What a client gives in other words is read by `finish_reason_of`.
+    """
+
+    items: tuple[Item, ...]
+    usage: Usage = NO_USAGE
+    cost: float | None = None
+    logprobs: tuple[TokenLogprob, ...] = ()
+    model: str | None = None
+    finish_reason: FinishReason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelDelta:
+    """A piece of an answer while it is being written."""
+
+    kind: Literal["text", "reasoning", "tool_call"]
+    text: str
+    index: int = 0
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+StreamPart: TypeAlias = ModelDelta | ModelResponse
+"""What a stream yields: any number of deltas, then exactly one response."""
+
+
+@runtime_checkable
+class ModelClient(Protocol):
+    """Anything that answers requests. Cancelling the awaiting task must stop the work behind it."""
+
+    async def complete(self, request: ModelRequest) -> ModelResponse:
+        """Answer one request.
+
+        Raises
+        ------
+        NoeticError
+            ``llm_rate_limit``, ``llm_refused`` or ``llm_failed``.
+        """
+        ...
+
+
+@runtime_checkable
+class StreamingModelClient(ModelClient, Protocol):
+    """A client that can also show its answer while it is being written."""
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
+        """Yield deltas, then the whole response as the last part."""
+        ...
+
+
+def check_clients(model: object) -> None:
+    """Refuse an object that answers no requests; raises `NoeticConfigError` ``INVALID_MODEL``."""
+    clients = model.values() if isinstance(model, Mapping) else [] if model is None else [model]
+    for client in clients:
+        if inspect.isclass(client):
+            raise NoeticConfigError(
+                "INVALID_MODEL",
+                "This is the class of a client.",
+                given=client,
+                hint=f"Make one: {client.__name__}(...).",
+            )
+        if not isinstance(client, ModelClient):
+            raise NoeticConfigError(
+                "INVALID_MODEL",
+                "A harness needs a model client, or a mapping of names to clients.",
+                given=client,
+                hint="Use nn.ScriptedModel([...]), nn.OpenAIModel('...'), or anything with `async complete(request)`.",
+            )

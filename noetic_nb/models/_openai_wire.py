@@ -1,0 +1,144 @@
+"""The shared parts of OpenAI's APIs on the wire: the options of a call, plain data out of SDK objects, schema rules.
+
+The SDK builds its objects without validating them, so whatever a server sends arrives; nothing here trusts a shape.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from noetic_nb.errors import NoeticError
+from noetic_nb.items import Item, item_text
+from noetic_nb.models._client import ModelRequest
+from noetic_nb.models._model_errors import failed
+from noetic_nb.models._tool_names import WireNames
+
+__all__ = [
+    "WireOptions",
+    "enforceable",
+    "garbage",
+    "is_official",
+    "names_of",
+    "plain",
+    "schema_name",
+    "system_text",
+]
+
+_NAME_CHARACTERS: Final = re.compile(r"[^A-Za-z0-9_-]+")
+_EXCERPT: Final = 160
+
+
+@dataclass(frozen=True, slots=True)
+class WireOptions:
+    """How to ask: the model's name on the wire, whether the endpoint is OpenAI's own, and which logprobs are wanted.
+
+    `logprobs` is None for none, else the number of alternatives per token.
+    """
+
+    model: str
+    official: bool
+    logprobs: int | None = None
+
+
+def is_official(base_url: str | None) -> bool:
+    """Tell whether an endpoint is OpenAI's own, which knows newer parameters than the servers that imitate it.
+
+    Examples
+    --------
+    >>> is_official(None), is_official("https://eu.api.openai.com/v1"), is_official("http://localhost:11434/v1")
+    (True, True, False)
+    """
+    if base_url is None:
+        return True
+    host = urlsplit(base_url).hostname or ""
+    # With the dot: "notopenai.com" is somebody else's.
+    return host == "openai.com" or host.endswith(".openai.com")
+
+
+def plain(value: Any) -> Any:
+    """Return an SDK object as plain data, only with the fields the server sent."""
+    dump = getattr(value, "model_dump", None)
+    # Only what was sent: a default of the package cannot be told from an answer. No warnings: servers that differ are
+    # usual.
+    return value if dump is None else dump(mode="json", exclude_unset=True, by_alias=True, warnings=False)
+
+
+def garbage(what: str, body: object) -> NoeticError:
+    """Make the error for a body that is no answer; only an excerpt of it is kept.
+
+    Examples
+    --------
+    >>> garbage("It has no `choices`", {"a": 1}).reason
+    'garbage'
+    """
+    text = body if isinstance(body, str) else repr(body)
+    excerpt = text if len(text) <= _EXCERPT else text[:_EXCERPT] + "…"
+    return failed(
+        f"The endpoint answered something that is not a response: {what}. It sent {excerpt}",
+        reason="garbage",
+        hint="Check `base_url` and `api`: a proxy, a login page or another API may be answering.",
+    )
+
+
+def names_of(request: ModelRequest) -> WireNames:
+    """Return the map of every tool name in a request, those in its history included."""
+    # A tool that is no longer offered may still have calls in the history, which need a legal name as well.
+    called = (item.get("name") for item in request.items if item["type"] == "function_call")
+    return WireNames([*(tool.name for tool in request.tools), *(name for name in called if isinstance(name, str))])
+
+
+def system_text(request: ModelRequest) -> tuple[str, list[Item]]:
+    """Return the instructions joined with every system message by blank lines, and the other items."""
+    texts = [request.instructions] if request.instructions else []
+    others = []
+    for item in request.items:
+        if item["type"] == "message" and item.get("role") == "system":
+            texts.append(item_text(item))
+        else:
+            others.append(item)
+    return "\n\n".join(text for text in texts if text), others
+
+
+def schema_name(schema: Mapping[str, Any]) -> str:
+    """Return a legal name for an output schema, from its title.
+
+    Examples
+    --------
+    >>> schema_name({"title": "Trip plan"}), schema_name({})
+    ('Trip_plan', 'output')
+    """
+    title = schema.get("title")
+    return _NAME_CHARACTERS.sub("_", title)[:64] if isinstance(title, str) and title else "output"
+
+
+def enforceable(schema: object) -> bool:
+    """Tell whether a provider can enforce a schema: every object in it is closed and requires all of its properties.
+
+    Others are sent as a wish, not a promise; the runtime validates the answer in either case.
+
+    References
+    ----------
+    .. [1] OpenAI, "Structured model outputs", section "Supported schemas".
+
+    Examples
+    --------
+    >>> enforceable({"type": "object", "properties": {"a": {}}, "required": ["a"], "additionalProperties": False})
+    True
+    >>> enforceable({"type": "object", "properties": {"a": {}}})
+    False
+    """
+    if isinstance(schema, Mapping):
+        if schema.get("type") == "object" or "properties" in schema:
+            properties = schema.get("properties")
+            if schema.get("additionalProperties") is not False or not isinstance(properties, Mapping):
+                return False
+            if set(schema.get("required") or ()) != set(properties):
+                return False
+        return all(enforceable(inner) for inner in schema.values())
+    if isinstance(schema, Sequence) and not isinstance(schema, str):
+        return all(enforceable(inner) for inner in schema)
+    return True

@@ -1,0 +1,92 @@
+"""The cost of a call, in US dollars: as the caller says, else as the provider says, else from a price list.
+
+The price list is the optional package ``genai-prices``. An unknown price is None, never 0: free and unknown differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final, TypeAlias
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.models._client import Usage
+
+__all__ = ["Price", "check_price", "cost_of"]
+
+Price: TypeAlias = tuple[float, float] | Callable[[str, Usage], float | None]
+"""US dollars per million (input, output) tokens, or a function of the model's name and the usage."""
+
+_PER_MILLION: Final = 1e-6
+
+
+def check_price(price: Price | None) -> None:
+    """Refuse a price that cannot be used; raises `NoeticConfigError` ``INVALID_PRICE``."""
+    if price is None or callable(price):
+        return
+    pair = price if isinstance(price, tuple | list) else ()
+    if len(pair) == 2 and all(isinstance(usd, int | float) and math.isfinite(usd) and usd >= 0 for usd in pair):
+        return
+    raise NoeticConfigError(
+        "INVALID_PRICE",
+        "The price of a model is not usable",
+        given=price,
+        hint="Pass (US dollars per million input tokens, per million output tokens) or a function (model, usage).",
+    )
+
+
+@cache
+def _price_list() -> Any | None:
+    try:
+        import genai_prices
+    except ImportError:
+        return None
+    return genai_prices
+
+
+def _listed(model: str, usage: Usage, base_url: str | None) -> float | None:
+    prices = _price_list()
+    if prices is None:
+        return None
+    counted = prices.Usage(
+        input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cache_read_tokens=usage.cached_tokens
+    )
+    place = {"provider_id": "openai"} if base_url is None else {"provider_api_url": base_url}
+    try:
+        return float(prices.calc_price(counted, model_ref=model, **place).total_price)
+    except (LookupError, ValueError):  # a model or a provider the list does not know, such as one on this machine
+        return None
+
+
+def cost_of(
+    usage: Usage,
+    *,
+    model: str,
+    price: Price | None = None,
+    reported: float | None = None,
+    base_url: str | None = None,
+) -> float | None:
+    """Return the cost of a call in US dollars, None when nobody knows.
+
+    The caller's own `price` wins over everything, then comes what the provider `reported` that it charged. The
+    provider is found in the price list by `base_url`; OpenAI's own when absent.
+
+    References
+    ----------
+    .. [1] docs/behaviour/models.md, "Prices".
+
+    Examples
+    --------
+    >>> round(cost_of(Usage(1_000_000, 500_000), model="m", price=(2.0, 8.0)), 6)
+    6.0
+    """
+    if price is not None:
+        if callable(price):
+            return price(model, usage)
+        return (usage.input_tokens * price[0] + usage.output_tokens * price[1]) * _PER_MILLION
+    if reported is not None:
+        return reported
+    if not usage.total_tokens:  # nothing was counted, which does not mean that nothing is charged
+        return None
+    return _listed(model, usage, base_url)

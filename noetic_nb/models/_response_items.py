@@ -1,0 +1,209 @@
+"""Turn an answer into items, from any provider: text, reasoning, calls of tools, a refusal.
+
+The order is fixed: reasoning, then the message, then the calls. What is empty makes no item.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from noetic_nb.ids import Ids
+from noetic_nb.items import Item, assistant_message, function_call
+from noetic_nb.items._frozen import FrozenDict
+from noetic_nb.models._client import (
+    CUT_OFF,
+    NO_USAGE,
+    ModelDelta,
+    ModelResponse,
+    TokenLogprob,
+    Usage,
+    finish_reason_of,
+)
+from noetic_nb.models._model_errors import failed, refused
+
+__all__ = ["Answer", "answer_items", "deltas_of", "settle", "text_item", "token_count", "token_logprobs"]
+
+# How an answer that is known already is cut: a word with the space behind it, about what a provider sends at a time.
+PIECE: Final = re.compile(r"\S+\s*|\s+")
+
+
+def text_item(text: str, item_id: str, status: Literal["completed", "incomplete"] = "completed") -> Item:
+    """Make an assistant message of one text part.
+
+    Examples
+    --------
+    >>> text_item("hello", "m1")["content"][0]["text"]
+    'hello'
+    """
+    if status == "completed":
+        return assistant_message(text, item_id=item_id)
+    return Item(
+        id=item_id,
+        status=status,
+        type="message",
+        role="assistant",
+        content=(FrozenDict(type="output_text", text=text, annotations=()),),
+    )
+
+
+def answer_items(
+    *,
+    text: str = "",
+    calls: Iterable[tuple[str, str, str]] = (),
+    reasoning: str = "",
+    refusal: str = "",
+    finish_reason: str | None = None,
+    ids: Ids,
+) -> tuple[Item, ...]:
+    """Make the items of one answer; `calls` are (call id, name, arguments), arguments as the model wrote them.
+
+    A `finish_reason` of ``"length"`` or ``"content_filter"`` makes the message and the calls ``incomplete``.
+
+    Examples
+    --------
+    >>> from noetic_nb.ids import SYSTEM_IDS
+    >>> [i.type for i in answer_items(text="One moment.", calls=[("c1", "lookup", "{}")], ids=SYSTEM_IDS)]
+    ['message', 'function_call']
+    """
+    items: list[Item] = []
+    if reasoning:
+        part = FrozenDict(type="reasoning_text", text=reasoning)
+        items.append(Item(id=ids.new("item"), type="reasoning", summary=(), content=(part,)))
+    status: Literal["completed", "incomplete"] = "incomplete" if finish_reason in CUT_OFF else "completed"
+    if refusal:
+        parts: tuple[FrozenDict, ...] = (FrozenDict(type="refusal", refusal=refusal),)
+        if text:
+            parts = (FrozenDict(type="output_text", text=text, annotations=()), *parts)
+        message: dict[str, Any] = {"status": status, "type": "message", "role": "assistant", "content": parts}
+        items.append(Item(id=ids.new("item"), **message))
+    elif text:
+        items.append(text_item(text, ids.new("item"), status))
+    for call_id, name, arguments in calls:
+        call = function_call(name, arguments, call_id, ids=ids)
+        items.append(call if status == "completed" else Item({**call, "status": status}))
+    return tuple(items)
+
+
+def deltas_of(items: Sequence[Item]) -> Iterator[ModelDelta]:
+    """Cut an answer that is known already into the deltas of a stream.
+
+    Examples
+    --------
+    >>> [delta.text for delta in deltas_of([text_item("one two", "m1")])]
+    ['one ', 'two']
+    """
+    for index, item in enumerate(items):
+        if item["type"] == "function_call":
+            facts = {"call_id": item["callId"], "name": item["name"]}
+            for piece in PIECE.findall(item["arguments"]) or [""]:
+                yield ModelDelta("tool_call", piece, index, facts)
+            continue
+        for part in (*(item.get("summary") or ()), *(item.get("content") or ())):
+            for piece in PIECE.findall(part.get("text") or ""):
+                yield ModelDelta("reasoning" if item["type"] == "reasoning" else "text", piece, index)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer of a provider, before it is known whether it is usable."""
+
+    items: tuple[Item, ...]
+    usage: Usage = NO_USAGE
+    cost: float | None = None
+    logprobs: tuple[TokenLogprob, ...] = ()
+    model: str | None = None
+    finish_reason: str | None = None
+    refusal: str = ""
+
+
+def settle(answer: Answer, cost: float | None) -> ModelResponse:
+    """Return an answer as a response.
+
+    Raises `NoeticError` ``llm_refused`` if all it holds is a refusal, ``llm_failed`` if it holds nothing but
+    thoughts. Both carry what was spent.
+
+    Examples
+    --------
+    >>> settle(Answer(items=(), finish_reason="stop"), None)
+    Traceback (most recent call last):
+    ...
+    noetic_nb.errors.NoeticError: The provider answered with neither a text nor a call of a tool...
+    """
+    # Thoughts alone answer nothing, and a loop that took them for an answer would end with an empty reply.
+    reason = finish_reason_of(answer.finish_reason)
+    has_content = any(item["type"] != "reasoning" and not _only_refuses(item) for item in answer.items)
+    if not has_content:
+        if answer.refusal:
+            raise refused(answer.refusal, usage=answer.usage, cost=cost)
+        # A filter's silence is a refusal: the same request would be filtered again.
+        if reason == "content_filter":
+            raise refused("The provider's content filter withheld the answer.", usage=answer.usage, cost=cost)
+        if reason == "length":
+            raise failed(
+                "The answer was cut off before it said anything: the limit of generated tokens was reached",
+                reason="truncated",
+                hint="Raise `max_tokens`; models that reason spend tokens before the first word.",
+                usage=answer.usage,
+                cost=cost,
+            )
+        raise failed(
+            "The provider answered with neither a text nor a call of a tool",
+            reason="empty",
+            hint="Ask again; if it persists, look at the model's chat template and its limits.",
+            usage=answer.usage,
+            cost=cost,
+        )
+    return ModelResponse(
+        items=answer.items,
+        usage=answer.usage,
+        cost=cost,
+        logprobs=answer.logprobs,
+        model=answer.model,
+        finish_reason=reason,
+    )
+
+
+def _only_refuses(item: Item) -> bool:
+    content = item.get("content") or ()
+    return bool(content) and all(part.get("type") == "refusal" for part in content)
+
+
+def token_count(usage: object, *names: str) -> int:
+    """Return the first count under these names in a provider's usage; 0 where there is none.
+
+    Examples
+    --------
+    >>> token_count({"prompt_tokens": 12}, "input_tokens", "prompt_tokens"), token_count(None, "input_tokens")
+    (12, 0)
+    """
+    if isinstance(usage, Mapping):
+        for name in names:
+            count = usage.get(name)
+            # Some servers count in floats.
+            if isinstance(count, int | float) and not isinstance(count, bool) and count >= 0:
+                return int(count)
+    return 0
+
+
+def token_logprobs(entries: object) -> tuple[TokenLogprob, ...]:
+    """Read a provider's list of ``{"token", "logprob", "top_logprobs"}``; entries of another shape are left out.
+
+    Examples
+    --------
+    >>> token_logprobs([{"token": "a", "logprob": -0.5, "top_logprobs": [{"token": "b", "logprob": -1}]}])
+    (TokenLogprob(token='a', logprob=-0.5, alternatives=(('b', -1.0),)),)
+    """
+    found = []
+    for entry in entries if isinstance(entries, list | tuple) else ():
+        if not (isinstance(entry, Mapping) and isinstance(entry.get("logprob"), int | float)):
+            continue
+        others = tuple(
+            (str(other["token"]), float(other["logprob"]))
+            for other in entry.get("top_logprobs") or ()
+            if isinstance(other, Mapping) and isinstance(other.get("logprob"), int | float) and "token" in other
+        )
+        found.append(TokenLogprob(str(entry.get("token", "")), float(entry["logprob"]), others))
+    return tuple(found)

@@ -1,0 +1,105 @@
+"""End a model's stream that sends nothing for too long.
+
+A client that has an idle limit of its own, as `OpenAIModel` has, sets an attribute ``watches_silence = True`` and is left to
+it, so that one silence is not two errors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any, Final, Self
+
+from noetic_nb.errors import NoeticError
+from noetic_nb.models._model_errors import failed
+
+__all__ = ["IDLE_TIMEOUT_MS", "IdleTimeout"]
+
+# Milliseconds; docs/behaviour/models.md, "Silence within a stream". 0 or less disables it.
+IDLE_TIMEOUT_MS: Final = 120_000
+
+
+class IdleTimeout:
+    """Cancels the code inside it when `note_activity` is not called for too long, and raises instead.
+
+    One timer for a whole stream: a part only notes the time, and the timer, when it fires, compares that note and sleeps on for
+    what is left. A timer set anew with every part would cost more than the part itself.
+
+    Parameters
+    ----------
+    limit_ms : float
+        Longest silence, milliseconds; 0, less or infinite for no limit.
+    model : str
+        Name of the model, for the error.
+
+    Raises
+    ------
+    NoeticError
+        ``llm_failed`` with reason ``"idle"``, from the block or from `note_activity`.
+
+    Examples
+    --------
+    >>> from noetic_nb.testing import drive_loop
+    >>> async def follow():
+    ...     with IdleTimeout(500, "m") as idle:
+    ...         idle.note_activity()
+    ...         await asyncio.Event().wait()
+    >>> drive_loop(follow())
+    Traceback (most recent call last):
+    ...
+    noetic_nb.errors.NoeticError: The stream of model 'm' was silent for 0.5 s. The conversation is kept; ask again, or raise
+    `stream_idle_timeout_ms` of the agent (0 for no limit).
+    """
+
+    __slots__ = ("_before", "_last_activity", "_limit_s", "_loop", "_model", "_task", "_timer", "expired")
+
+    def __init__(self, limit_ms: float, model: str) -> None:
+        self._limit_s = limit_ms / 1000
+        self._model = model
+        self._timer: asyncio.TimerHandle | None = None
+        self.expired = False
+
+    def note_activity(self) -> None:
+        """Note that a part of the stream arrived."""
+        self._last_activity = self._loop.time()
+        if self.expired:  # the client swallowed its cancellation and goes on
+            raise self._error()
+
+    def __enter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        if self._task is not None and 0 < self._limit_s < math.inf:
+            # Cancellations that were asked for before are not ours to take back.
+            self._before = self._task.cancelling()
+            self._last_activity = self._loop.time()
+            self._timer = self._loop.call_at(self._last_activity + self._limit_s, self._check)
+        return self
+
+    def _check(self) -> None:
+        due = self._last_activity + self._limit_s
+        if self._loop.time() < due:
+            self._timer = self._loop.call_at(due, self._check)
+            return
+        assert self._task is not None
+        self.expired = True
+        self._task.cancel()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self.expired or self._task is None:
+            return
+        # Somebody else may have cancelled it as well, and that goes first; so does the end of the interpreter.
+        is_ours = self._task.uncancel() <= self._before and kind is asyncio.CancelledError
+        if kind is not None and not is_ours and not issubclass(kind, Exception):
+            return
+        raise self._error() from None
+
+    def _error(self) -> NoeticError:
+        return failed(
+            f"The stream of model {self._model!r} was silent for {self._limit_s:g} s",
+            reason="idle",
+            hint="The conversation is kept; ask again, or raise `stream_idle_timeout_ms` of the agent (0 for no limit).",
+            model=self._model,
+            idle_timeout_ms=self._limit_s * 1000,
+        )

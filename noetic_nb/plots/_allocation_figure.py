@@ -1,0 +1,186 @@
+"""The tokens of one model call: sent, above planned."""
+
+from __future__ import annotations
+
+from textwrap import fill
+from typing import Any, Final
+
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import ViewAssembled
+from noetic_nb.plots._figure_style import (
+    LETTER,
+    USUAL_SHARE,
+    Look,
+    Theme,
+    as_figure,
+    axes_for,
+    named,
+    put_legend,
+    say_empty,
+)
+from noetic_nb.runs._palette import CATEGORY, ink_on, layer_colour
+from noetic_nb.runs._plain_text import clip, count
+from noetic_nb.runs._requests.model_calls import NO_PLANS, Calls, CallShare, Part
+from noetic_nb.runs._run_source import run_of
+
+__all__ = ["allocation"]
+
+# Two bars and their title, and room for each name below the picture, in inches.
+HEIGHT: Final = 3.8
+HEIGHT_A_LAYER: Final = 0.14
+# Of a long run nobody reads all turns.
+MOST_NAMES: Final = 6
+
+
+@as_figure
+def allocation(
+    run: Any,
+    turn: int | None = None,
+    *,
+    thread_id: str | None = None,
+    ax: Axes | None = None,
+    theme: Theme | None = None,
+) -> Axes:
+    """Draw where the tokens of the last model call of a turn went.
+
+    Parameters
+    ----------
+    run : Run or object with a ``run``
+        What to draw.
+    turn : int, optional
+        Which turn, 1 for the first; the last one by default.
+    thread_id : str, optional
+        Which thread; the one that called a model last by default.
+    ax : matplotlib Axes, optional
+        Where to draw; on a figure of their own by default.
+    theme : {"light", "dark"}, optional
+        By default inks follow the ground of the figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes. A part that is too narrow for its name has its number in the legend.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``NOT_A_RUN``, ``INVALID_AXES``, ``INVALID_THEME``, or ``UNKNOWN_TURN`` where that turn called no model.
+
+    Examples
+    --------
+    >>> from noetic_nb.runs import Run
+    >>> allocation(Run()).get_xlabel()
+    'tokens'
+    """
+    calls = Calls(turn=turn, thread_id=thread_id)
+    for event in run_of(run).events:
+        calls.take(event)
+    if not calls.all and not calls.lacks_plans and (turn is not None or thread_id is not None):
+        known = sorted(
+            {(each.where.thread_id, each.where.turn) for each in run_of(run).events if isinstance(each, ViewAssembled)}
+        )
+        names = ", ".join([f"turn {number} of thread {name!r}" for name, number in known[:MOST_NAMES]])
+        raise NoeticConfigError(
+            "UNKNOWN_TURN",
+            "No model was called there.",
+            given={"turn": turn, "thread_id": thread_id},
+            hint=f"There are {names}{' and more, see `run.turns`' if len(known) > MOST_NAMES else ''}."
+            if known
+            else "This run has no request of a model, as imported ones: their conversation is in `run.turns`.",
+        )
+    axes, look = axes_for(ax, theme, height=HEIGHT + HEIGHT_A_LAYER * len(calls.order))
+    axes.set_xlabel("tokens")
+    if calls.all:
+        _draw(axes, look, calls.all[-1], calls.order)
+    elif calls.lacks_plans:
+        say_empty(axes, look, fill(NO_PLANS, look.letters(look.text)))
+    else:
+        say_empty(axes, look, "No model call yet")
+    return axes
+
+
+def _draw(axes: Axes, look: Look, call: CallShare, order: dict[str, int]) -> None:
+    sent, planned = call.sent_parts(order), call.planned_parts(order)
+    scale = call.scale_of(sent, planned)
+    unplanned = scale - sum([part.tokens for part in planned])
+    if unplanned >= 1:  # history may not plan with all that is left: the rest stands where it would be
+        at = len(planned) - any(part.kind == "reserve" for part in planned)
+        planned = (*planned[:at], Part("free", "Not planned", unplanned), *planned[at:])
+    for y, height, parts in ((1.0, 0.62, sent), (0.25, 0.34, planned)):
+        left = 0.0
+        for number, part in enumerate(parts, 1):
+            axes.barh(y, part.tokens, left=left, height=height, **_fill(look, part))
+            if parts is sent or part.kind == "free":
+                _label(axes, look, part, number if parts is sent else None, left, y, scale)
+            left += part.tokens
+    axes.set_yticks([1.0, 0.25], ["sent", "planned"])
+    axes.set_ylim(-0.05, 1.45)
+    axes.set_xlim(0, scale)
+    axes.xaxis.set_major_formatter(lambda value, _: count(value))
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=8 if look.width > 5 else 4))
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    if call.total is not None and call.total < scale:
+        axes.axvline(call.total, color=look.ink, lw=look.line(2))
+    room = look.letters(look.text)
+    title = f"{clip(call.title, room)}\n{fill(call.headline, room)}"
+    axes.set_title(title, loc="left", size=look.text, color=look.ink, parse_math=False)
+    handles, names, weights = [], [], []
+    for number, part in enumerate(sent, 1):
+        given = next((layer for layer in call.layers if part.kind == "layer" and layer.name == part.label), None)
+        allocated = None if given is None else given.allocated
+        of = "" if allocated is None else f"/{count(allocated)}"
+        weights.append(max(part.tokens, allocated or 0.0))
+        handles.append(Patch(**_fill(look, part)))
+        names.append(f"{number} {named(part.label, 22 if look.width > 5 else 16)} {count(part.tokens)}{of}")
+    for part in planned:  # layers that got room and sent nothing
+        if part.kind == "yielded" and part.label not in {each.label for each in sent if each.kind == "layer"}:
+            weights.append(part.tokens)
+            handles.append(Patch(**_fill(look, part)))
+            names.append(f"{named(part.label, 22 if look.width > 5 else 16)} 0/{count(part.tokens)}")
+    if any(part.kind == "yielded" for part in planned):
+        weights.append(scale)
+        handles.append(Patch(facecolor=look.ground, edgecolor=look.muted, hatch="///"))
+        names.append("yielded to history")
+    put_legend(axes, look, handles, names, weights=weights)
+
+
+def _fill(look: Look, part: Part) -> dict[str, Any]:
+    edge = {"edgecolor": look.ground, "linewidth": look.line(1.0)}
+    match part.kind:
+        case "free":
+            return {"facecolor": "none", "edgecolor": look.muted, "linewidth": look.line(1.0), "linestyle": (0, (3, 3))}
+        case "reserve":
+            return {"facecolor": look.faint, "edgecolor": look.muted, "linewidth": look.line(1.0)}
+        case "yielded":
+            colour = layer_colour(part.layer or 0)
+            # The hatch is as dark as the outline.
+            return {
+                "facecolor": to_rgba(colour, 0.22),
+                "edgecolor": colour,
+                "linewidth": look.line(1.0),
+                "hatch": "///",
+            }
+        case "layer":
+            return {"facecolor": layer_colour(part.layer or 0), **edge}
+        case _:
+            return {"facecolor": CATEGORY[part.kind], **edge}
+
+
+def _label(axes: Axes, look: Look, part: Part, number: int | None, left: float, y: float, scale: float) -> None:
+    room = 72 * look.width * USUAL_SHARE * part.tokens / scale
+    label = next(
+        (text for text in (part.label, str(number or "")) if (len(text) + 1) * LETTER * look.small < room), None
+    )
+    if label is None:
+        return
+    fill_colour = layer_colour(part.layer) if part.layer is not None else CATEGORY.get(part.kind)
+    axes.text(
+        left + part.tokens / 2, y, label, ha="center", va="center", size=look.small, weight="bold",
+        color=look.ink if fill_colour is None else ink_on(fill_colour), parse_math=False, clip_on=True,
+    )  # fmt: skip

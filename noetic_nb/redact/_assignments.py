@@ -1,0 +1,178 @@
+"""What is assigned to a secret name inside text: in prose, in code and in JSON."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator, Iterator
+from typing import Final
+
+from noetic_nb.redact._marks import PLACEHOLDER, Span
+from noetic_nb.redact._secret_names import ALWAYS, SMALLEST_NUMBER, secret_word
+from noetic_nb.redact._shapes import longest_run
+
+__all__ = ["NAME_HINTS", "assigned", "is_value", "may_assign"]
+
+NAME_HINTS: Final = [
+    "pass",
+    "secret",
+    "token",
+    "key",
+    "cred",
+    "auth",
+    "cookie",
+    "session",
+    "dsn",
+    "pin",
+    "otp",
+    "webhook",
+    "pwd",
+    "bearer",
+    "connection",
+]
+_ASSIGNED: Final = re.compile(
+    # An option of a command line begins with dashes.
+    r"(?<![A-Za-z0-9_])(?<![A-Za-z0-9_]-)(?P<name>[A-Za-z_][A-Za-z0-9_\-]*+)(?P<quote>[\"'`]?)(?:\]|\*\*)?"
+    r"[ \t]{0,4}(?:=>|:=|==?|:)(?:\*\*)?\s{0,4}(?:(?i:bearer|basic|token|digest|apikey)[ \t]+(?=[^\s\"']))?"
+    r"(?P<value>\"(?P<double>(?:[^\"\\\r\n]|\\.)*+)\"?|'(?P<single>(?:[^'\"\\\r\n]|\\.)*+)'?"
+    r"|(?P<bare>[^\s\"'`,;&<>(){}\[\]|\\?]++)|(?P<open>[\[{]))"
+)
+# What stands between a hint and what is assigned: the rest of the name, of which no more is read, or "session id".
+_TAIL: Final = r"[a-z0-9_\-]{0,128}+(?: (?:string|id))?[\"'`]?(?:\]|\*\*)?[ \t]{0,4}"
+_IN_LINE: Final = re.compile(_TAIL + "(?=[:=])")
+# With the first sign of a value, which may stand in a later line.
+_WITH_VALUE: Final = re.compile(_TAIL + r"(?=(?:=>|:=|==?|:)(?:\*\*)?\s{0,4}[^\s`,;&<>()}\]|\\?])")
+_NUMBER: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+\-]?[0-9]+)?")
+_NUMERIC: Final = re.compile(r"[0-9.,:/+\-%TZ ]+")
+_LETTERS: Final = re.compile(r"[^\W\d]+(?:[_.'’/ \-]+[^\W\d]+)*[.!?:…]*")
+_DOTTED: Final = re.compile(r"[A-Za-z_]{1,24}[0-9]{0,2}(?:\.[A-Za-z_]{1,24}[0-9]{0,2})+")
+_FILLER: Final = re.compile(r"[*•xX.…_\-]+|[<{$%].*|(?:https?|file|ftp)://.*|[./~].{0,80}", re.S)
+_PAIR_START: Final = frozenset("{,")
+_HEADERS: Final = frozenset({"authorization", "bearer"})
+
+
+def is_value(text: str, word: str, after: str, *, quoted: bool) -> bool:
+    """Tell whether what is assigned in prose or code is a secret: no word, no number and no expression."""
+    if PLACEHOLDER.fullmatch(text) or _FILLER.fullmatch(text):
+        return False
+    if word in _HEADERS and len(text) >= 8:
+        return not text.islower() or longest_run(text) >= 16
+    if _NUMERIC.fullmatch(text):
+        return word in ALWAYS and text.isdigit() and 4 <= len(text) <= 10
+    if not quoted and (after in ("(", "[") or _DOTTED.fullmatch(text)):
+        return False
+    if len(text) < (5 if quoted else 6) or (quoted and text.count(" ") > 5):
+        return False
+    if _LETTERS.fullmatch(text):
+        changes = len(re.findall(r"[a-z][A-Z]|[A-Z]{2}[a-z]", text))
+        return longest_run(text) >= (12 if changes >= 3 else 24)
+    return True
+
+
+def _before(text: str, place: int) -> str:
+    """Return the character before a place, blanks left out."""
+    head = text[max(0, place - 64) : place].rstrip()
+    return head[-1:]
+
+
+def _signs(lower: str, tail: re.Pattern[str]) -> Iterator[int]:
+    """Find the signs behind names with a hint, hint by hint."""
+    if "=" not in lower and ":" not in lower:
+        return
+    for hint in NAME_HINTS:
+        place = lower.find(hint)
+        while place >= 0:
+            place += len(hint)
+            if (match := tail.match(lower, place)) is not None:
+                yield match.end()
+            place = lower.find(hint, place)
+
+
+def may_assign(lower: str) -> bool:
+    """Tell whether a line of a text, given in lower case, may assign to a secret name; quick where none does."""
+    return next(_signs(lower, _IN_LINE), None) is not None
+
+
+def _line_start(text: str, place: int, first: int) -> int:
+    """Return where a line begins, at or before a place, into which no assignment reaches from the line before; or `first`."""
+    start = text.rfind("\n", first, place) + 1
+    # Between a sign and its value are up to four blanks, ends of lines among them.
+    while start > first and text[max(0, start - 5) : start].rstrip().endswith((":", "=", ">", "*")):
+        start = text.rfind("\n", first, start - 1) + 1
+    return max(start, first)
+
+
+def assigned(text: str, raw: Callable[[int, int], str]) -> Iterator[Span]:
+    """Find what is assigned to a secret name; `raw` returns how a stretch of the text is spelled where it came from."""
+    if "=" not in text and ":" not in text:  # most texts; no letter becomes one of these in lower case
+        return
+    inside = 0  # what is below a secret key, up to here
+    place = 0
+    # The one letter that becomes two in lower case stands in no name.
+    for sign in sorted(_signs(text.replace("İ", " ").lower(), _WITH_VALUE)):
+        place = _line_start(text, sign, place)
+        while place < sign:
+            if (match := _ASSIGNED.search(text, place)) is None:
+                return
+            name, quote = match["name"], match["quote"]
+            # A value may itself be an assignment, as in `--header=token:…`, so the search goes on where it begins.
+            place = match.start("value")
+            word = secret_word(name)
+            if word is None and name.lower() in ("key", "keys", "string", "id"):
+                head = re.search(r"([A-Za-z]{2,12}) $", text[max(0, match.start() - 16) : match.start()])
+                word = None if head is None else secret_word(f"{head[1]} {name}")
+            if word is None:
+                continue
+            # An object's pair: its value is data, and hidden as in a mapping.
+            opening = match.start() - 1
+            pair = bool(quote) and opening >= 0 and text[opening] == quote and _before(text, opening) in _PAIR_START
+            if match["open"] is not None:
+                if pair and match.start() >= inside:
+                    inside = yield from _below(text, match.start("open"), raw)
+                continue
+            quoted = match["bare"] is None
+            content = match["double"] if match["double"] is not None else match["single"]
+            if content is None:
+                content = match["bare"]
+            start = match.start("value") + quoted
+            if pair and not quoted:
+                number = _NUMBER.fullmatch(content)
+                if number and (word in ALWAYS or abs(float(content)) >= SMALLEST_NUMBER):
+                    place = start + len(content)
+                    yield Span(start, place, content, raw(match.end("name"), match.end("name") + 1))
+                continue
+            if not quoted:
+                content = content.rstrip(".!?:*")
+            end = start + len(content)
+            if not content or PLACEHOLDER.fullmatch(content):
+                continue
+            if pair or is_value(content, word, text[end : end + 1], quoted=quoted):
+                place = end
+                yield Span(start, end, content)
+
+
+_SCALAR: Final = re.compile(
+    r"(?P<open>[\[{])|(?P<close>[\]}])|\"(?P<text>(?:[^\"\\]|\\.)*+)\"(?P<key>\s*+:)?|(?P<number>-?[0-9][0-9.eE+\-]*+)"
+)
+_SCHEMA_TYPE: Final = re.compile(
+    r"\{\s*\"(?:type\"\s*:\s*\"(?:string|number|integer|boolean|object|array|null)\"|\$ref\"|anyOf\"|description\"|title\")"
+)
+
+
+def _below(text: str, start: int, raw: Callable[[int, int], str]) -> Generator[Span, None, int]:
+    if _SCHEMA_TYPE.match(text, start):  # a description of the argument, not the argument
+        return start
+    depth = 0
+    for match in _SCALAR.finditer(text, start):
+        if match["open"]:
+            depth += 1
+        elif match["close"]:
+            depth -= 1
+            if depth <= 0:
+                return match.end()
+        elif match["number"] is not None:
+            if _NUMBER.fullmatch(match["number"]) and abs(float(match["number"])) >= SMALLEST_NUMBER:
+                yield Span(*match.span(), match["number"], raw(start, start) or '"')
+        # Words stay: a list under "alternative_auth" names fields.
+        elif match["key"] is None and match["text"] and is_value(match["text"], "secret", "", quoted=True):
+            yield Span(*match.span("text"), match["text"])
+    return len(text)

@@ -1,0 +1,452 @@
+"""The rule applied to text and data: secrets are replaced, and their words remembered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from noetic_nb.redact._levels import may_hold, spans_of
+from noetic_nb.redact._marks import PLACEHOLDER, REDACTED, Placeholder
+from noetic_nb.redact._places import beside_option, in_pair
+from noetic_nb.redact._secret_names import ALWAYS, NAME_KEYS, SMALLEST_NUMBER, VALUE_KEYS, is_secret_name, secret_word
+
+__all__ = ["MARGIN", "Redaction", "clip_data", "redact", "redact_head", "redact_text"]
+
+# Longer than what any issuer gives out: a web token takes up to 8 kB, a private key of 8192 bits 6.4 kB.
+MARGIN: Final = 16_384
+"""How far behind the part that is shown a text is read, in characters."""
+
+# Nobody reads deeper, and hostile data is deeper than the interpreter can call.
+_MAX_CLIPPED_DEPTH: Final = 40
+_SHORTEST_TEXT: Final = 8
+# Replacing may bring two neighbours together that look like a secret only then.
+_ROUNDS: Final = 4
+_TOKEN_WORDS: Final = re.compile(r"[^\W_]+")
+_WORD_LISTS: Final = frozenset({"drift_tokens", "task_tokens", "driftTokens", "taskTokens"})
+_WORD_TEXTS: Final = frozenset({"cluster", "topic_cluster", "topicCluster", "pattern_name", "patternName"})
+_SCHEMA_TYPES: Final = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+_SCHEMA_KEYS: Final = frozenset({"$ref", "anyOf", "allOf", "oneOf"})
+_SCHEMA_VALUES: Final = frozenset({"default", "const", "enum", "example", "examples"})
+
+
+def _is_schema(value: Any) -> bool:
+    """Tell whether a value describes an argument, as JSON Schema does, rather than being one."""
+    if not isinstance(value, Mapping):
+        return False
+    kind = value.get("type")
+    return (isinstance(kind, str) and kind in _SCHEMA_TYPES) or any(key in value for key in _SCHEMA_KEYS)
+
+
+def _name_in(value: Mapping[Any, Any]) -> str | None:
+    """Return the secret's name that a mapping holds beside its value, as in ``{"name": "DB_PASSWORD", "value": ...}``."""
+    found = None
+    if "call_id" in value or "callId" in value:  # a call of a tool that is named like a secret
+        return None
+    for key, inner in value.items():
+        if isinstance(key, str) and isinstance(inner, str) and key.lower() in NAME_KEYS and is_secret_name(inner):
+            found = inner
+    return found
+
+
+def _is_plain(value: Any) -> bool:
+    """Tell whether a value is a text or a number, or one as OTLP wraps it."""
+    if isinstance(value, Mapping) and len(value) == 1:
+        value = next(iter(value.values()))
+    return isinstance(value, str | bytes | int | float)
+
+
+# A live view shows the same keys, names and states with every update. Of what is long only beginnings recur: a text of which no
+# more is shown stands in several views, each as HTML and as text. Each is known by all that is read of it.
+_short_spans: Final = lru_cache(maxsize=4_096)(spans_of)
+_SHORT_TEXT: Final = 48
+_head_spans: Final = lru_cache(maxsize=32)(spans_of)
+
+
+class Redaction:
+    """The rule applied to one file, table or view after the other; it remembers the words of the secrets it has found.
+
+    A list of words made from a text, as a regulator's decision holds, shows a secret in pieces that look like nothing by
+    themselves. They are hidden where the text went by before.
+
+    Parameters
+    ----------
+    placeholder : callable, optional
+        Returns what stands in the place of a secret; ``[redacted]`` by default, and always of that form.
+    remembered : int
+        Characters of lines without a sign of a secret that are remembered, and not looked at again: the records of one
+        source repeat each other.
+
+    Examples
+    --------
+    >>> rule = Redaction()
+    >>> rule.data({"query": "use AKIAIOSFODNN7EXAMPLE"})
+    {'query': 'use [redacted]'}
+    >>> rule.data({"drift_tokens": ["akiaiosfodnn7example", "use"]})
+    {'drift_tokens': ['[redacted]', 'use']}
+    """
+
+    def __init__(self, placeholder: Placeholder | None = None, *, remembered: int = 0) -> None:
+        self._placeholder = placeholder
+        self._remembered = self._room = remembered
+        self._known: set[str] = set()
+        self._words: set[str] = set()
+
+    def _hidden(self, secret: str) -> str:
+        if len(self._words) < 100_000:  # a bound for hostile runs; an ordinary one has a few dozen
+            self._words.update(_TOKEN_WORDS.findall(secret[:10_000].lower()))
+        return REDACTED if self._placeholder is None else self._placeholder(secret)
+
+    def text(self, text: str) -> str:
+        """Return text without its secrets."""
+        length = len(text)
+        if length < _SHORTEST_TEXT or (length <= _SHORT_TEXT and not _short_spans(text)):
+            return text
+        remembers = self._remembered and length > _SHORT_TEXT
+        if remembers and self.are_plain((text,)):
+            return text
+        for _ in range(_ROUNDS):
+            spans = _short_spans(text) if len(text) <= _SHORT_TEXT else spans_of(text)
+            if not spans:
+                if remembers:
+                    self._remember([text])
+                return text
+            remembers = False
+            pieces = []
+            done = 0
+            for start, end, secret, quote in spans:
+                pieces += [text[done:start], quote, self._hidden(secret), quote]
+                done = end
+            text = "".join([*pieces, text[done:]])
+        return text
+
+    def are_plain(self, texts: Iterable[str]) -> bool:
+        r"""Tell whether no line of some texts has a sign of a secret: then none would be changed; lines seen before are known.
+
+        Examples
+        --------
+        >>> Redaction().are_plain(["hello", "key: value"]), Redaction().are_plain(["hello", "two\nlines"])
+        (False, True)
+        """
+        known = self._known
+        unseen = [text for text in texts if text not in known]
+        new = [line for text in unseen for line in text.split("\n") if line not in known]
+        if new and may_hold(new):
+            return False
+        if self._remembered:
+            self._remember(new)
+            self._remember(unseen)  # whole, too: then its lines need not be looked up
+        return True
+
+    def _remember(self, clean: list[str]) -> None:
+        size = sum(map(len, clean))
+        if size > self._remembered:
+            return
+        if size > self._room:
+            self._known.clear()
+            self._room = self._remembered
+        self._room -= size
+        self._known.update(clean)
+
+    def head(self, text: str, length: int) -> str:
+        """Return the beginning of a text without its secrets: what stands in its first `length` characters.
+
+        No more than `MARGIN` characters behind them are read, however long the text is, so that a secret that begins
+        among them is known by its whole.
+        """
+        if len(text) <= length + MARGIN:
+            return self.text(text)
+        text = text[: length + MARGIN]
+        for _ in range(_ROUNDS):
+            spans = _head_spans(text)
+            if not spans:
+                break
+            pieces = []
+            done, shift, kept = 0, 0, length
+            for start, end, secret, quote in spans:
+                hidden = f"{quote}{self._hidden(secret)}{quote}"
+                pieces += [text[done:start], hidden]
+                done = end
+                # A placeholder is shorter than what it stands for, and what follows must not move into view: a secret
+                # that is cut off at the end of what was read does not look like one.
+                if end <= kept:
+                    shift += len(hidden) - (end - start)
+                elif start < kept:
+                    shift, kept = start + shift + len(hidden) - end, end
+            text = "".join([*pieces, text[done:]])
+            length = kept + shift
+        return text[:length]
+
+    def data(self, value: Any) -> Any:
+        """Return JSON-like data without its secrets."""
+        made: list[Any] | dict[Any, Any]
+        # No recursion: data from outside may be nested deeper than the interpreter can call.
+        work: list[tuple[Any, Any, Any, bool]] = []
+        if type(value) is dict:
+            made = self._mapping(value, False, work)
+            if not work:  # flat, as most arguments are
+                return made
+            top: list[Any] = [made]
+            # What was made of a list or mapping: one that holds itself is read once. The original is kept, so that no other
+            # object gets its id meanwhile.
+            known: dict[tuple[int, bool], tuple[Any, Any]] = {(id(value), False): (value, made)}
+        else:
+            top, known = [None], {}
+            work.append((value, top, 0, False))
+        tuples: list[tuple[Any, Any]] = []
+        while work:
+            value, parent, place, hide = work.pop()
+            if hide and not _is_schema(value):
+                parent[place] = self._whole(value)
+            elif isinstance(value, str):
+                parent[place] = self.text(value)
+            elif (id(value), hide) in known:
+                parent[place] = known[id(value), hide][1]
+            elif isinstance(value, Mapping):
+                parent[place] = made = self._mapping(value, hide, work)
+                known[id(value), hide] = value, made
+            elif isinstance(value, list | tuple):
+                parent[place] = made = self._tokens(value) or self._beside(value)
+                if isinstance(value, tuple):
+                    tuples.append((parent, place))
+                else:
+                    known[id(value), hide] = value, made
+                work.extend((inner, made, at, False) for at, inner in enumerate(made))
+            elif isinstance(value, bytes | bytearray):
+                text = value.decode("latin-1")
+                clean = self.text(text)
+                parent[place] = value if clean == text else clean.encode("latin-1", "replace")
+            else:
+                parent[place] = value
+        for parent, place in reversed(tuples):  # inner ones first, while the outer are still lists
+            parent[place] = tuple(parent[place])
+        return top[0]
+
+    def _mapping(
+        self, value: Mapping[Any, Any], schema: bool, work: list[tuple[Any, Any, Any, bool]]
+    ) -> dict[Any, Any]:
+        made: dict[Any, Any] = {}
+        named = _name_in(value)
+        later: list[tuple[Any, Any, Any, bool]] = []
+        for key, inner in value.items():
+            shown, hide = key, schema and key in _SCHEMA_VALUES
+            if isinstance(key, str):
+                shown, number = self.text(key), 1
+                while shown in made:
+                    number += 1
+                    shown = f"{self.text(key)} {number}"
+                if key in _WORD_LISTS and isinstance(inner, list | tuple):
+                    words = [self._word(word) for word in inner]
+                    made[shown] = tuple(words) if isinstance(inner, tuple) else words
+                    continue
+                if key in _WORD_TEXTS and isinstance(inner, str) and self._words:
+                    inner = _TOKEN_WORDS.sub(lambda match: self._word(match[0]), inner)
+                hide = hide or (self._hides(key, inner) and not (key == "token" and "logprob" in value))
+                if named is not None and not hide and key.lower() in VALUE_KEYS and _is_plain(inner):
+                    hide = self._hides(named, inner)
+            if type(inner) is str and not hide and not later:  # secrets are found in the order in which they stand
+                made[shown] = self.text(inner)
+            else:
+                made[shown] = None
+                later.append((inner, made, shown, hide))
+        # In reverse, for the same order.
+        work.extend(reversed(later))
+        return made
+
+    @staticmethod
+    def _hides(key: str, value: Any) -> bool:
+        if value is None or value == "":
+            return False
+        word = secret_word(key)
+        if word is None:
+            return False
+        if isinstance(value, bool | int | float) and word not in ALWAYS:
+            return not isinstance(value, bool) and abs(value) >= SMALLEST_NUMBER
+        return True
+
+    def _beside(self, value: list[Any] | tuple[Any, ...]) -> list[Any]:
+        """Return the elements of a list, without secrets that stand behind their names: pairs, options, columns."""
+        made = list(value)
+        if len(made) == 2 and all(isinstance(each, str | bytes) for each in made):
+            name, inner = (each.decode("latin-1") if isinstance(each, bytes) else each for each in made)
+            if in_pair(name, inner):
+                made[1] = (
+                    self._whole(inner) if isinstance(made[1], str) else self._whole(inner).encode("latin-1", "replace")
+                )
+                return made
+        for at in range(1, len(made)):
+            option, inner = made[at - 1], made[at]
+            if isinstance(option, str) and option[:1] == "-" and isinstance(inner, str):
+                start = beside_option(option, inner)
+                if start is not None:
+                    made[at] = inner[:start] + self._whole(inner[start:])
+        head = made[0] if made else None
+        if (
+            len(made) > 1
+            and isinstance(head, list | tuple)
+            and len(head) > 1
+            and all(isinstance(name, str) for name in head)
+        ):
+            places = [at for at, name in enumerate(head) if is_secret_name(name)]
+            if places and not in_pair(head[0], head[1]):
+                made[1:] = [self._row(row, places, head) for row in made[1:]]
+        return made
+
+    def _row(self, row: Any, places: list[int], head: list[Any] | tuple[Any, ...]) -> Any:
+        if not isinstance(row, list | tuple) or len(row) != len(head):
+            return row
+        cells = list(row)
+        for at in places:
+            if isinstance(cells[at], str) and in_pair(head[at], cells[at]):
+                cells[at] = self._whole(cells[at])
+        return type(row)(cells) if type(row) in (list, tuple) else cells
+
+    def _whole(self, value: Any) -> str:
+        if isinstance(value, str) and PLACEHOLDER.fullmatch(value):
+            return value
+        return self._hidden(value if isinstance(value, str) else str(value))
+
+    def _word(self, word: Any) -> Any:
+        if not isinstance(word, str) or PLACEHOLDER.fullmatch(word):
+            return word
+        # Also where the text is not known: nobody's word has twenty letters and digits mixed.
+        if len(word) >= 20 and any(map(str.isdigit, word)) and any(map(str.isalpha, word)):
+            return REDACTED
+        # Most runs have no secret, and a long one has a hundred thousand words.
+        if self._words and not self._words.isdisjoint(_TOKEN_WORDS.findall(word.lower())):
+            return REDACTED
+        return self.text(word)
+
+    def _tokens(self, value: list[Any] | tuple[Any, ...]) -> list[Any] | None:
+        """Return a list of (token, log-probability) without the tokens that make up a secret; None if it is none."""
+        if not value or not all(
+            isinstance(pair, list | tuple) and len(pair) > 1 and isinstance(pair[0], str) and isinstance(pair[1], float)
+            for pair in value
+        ):
+            return None
+        spans = spans_of("".join(pair[0] for pair in value))
+        if not spans:
+            return None
+        made: list[Any] = []
+        place = at = 0
+        for pair in value:
+            end = place + len(pair[0])
+            while at < len(spans) and spans[at].end <= place:
+                at += 1
+            if at < len(spans) and spans[at].start < end:
+                made.append(type(pair)([self._hidden(spans[at].secret), pair[1]]))
+            else:
+                made.append(pair)
+            place = end
+        return made
+
+
+def redact_text(text: str) -> str:
+    r"""Replace what looks like a credential inside text.
+
+    Parameters
+    ----------
+    text : str
+        Any text; JSON, and JSON inside JSON, is looked into.
+
+    Returns
+    -------
+    str
+        The same text with credentials replaced by ``[redacted]``, and no other character changed.
+
+    Examples
+    --------
+    >>> redact_text("curl -H 'Authorization: Bearer abcdefghijklmnop'")
+    "curl -H 'Authorization: Bearer [redacted]'"
+    >>> redact_text("OPENAI_API_KEY=sk-proj-abcdefghijklmnopqrstuvwx")
+    'OPENAI_API_KEY=[redacted]'
+    >>> redact_text(r'{"arguments": "{\"password\": \"hunter2\"}"}')
+    '{"arguments": "{\\"password\\": \\"[redacted]\\"}"}'
+    """
+    return Redaction().text(text)
+
+
+def redact(value: Any) -> Any:
+    """Return JSON-like data with every secret replaced; the value itself is left alone.
+
+    Parameters
+    ----------
+    value : object
+        Mappings, lists, tuples, text and scalars, nested.
+
+    Returns
+    -------
+    object
+        The same shape; values below a key that names a secret, and credentials inside text, become ``[redacted]``.
+
+    Examples
+    --------
+    >>> redact({"api_key": "k", "note": "plain", "usage": {"input_tokens": 3}})
+    {'api_key': '[redacted]', 'note': 'plain', 'usage': {'input_tokens': 3}}
+    """
+    return redact_text(value) if isinstance(value, str) else Redaction().data(value)
+
+
+def redact_head(text: str, length: int) -> str:
+    """Return what stands in the first `length` characters of a text, without its secrets, in time that the rest does not add to.
+
+    A text that is little longer is returned whole.
+
+    Examples
+    --------
+    >>> len(redact_head("a" * 10_000_000, 80))
+    80
+    """
+    return Redaction().head(text, length)
+
+
+def clip_data(value: Any, length: int) -> tuple[Any, bool]:
+    """Return the beginning of JSON-like data, some `length` characters of text, and whether anything was left out.
+
+    Long texts in it are without their secrets; `redact` does the rest, in time that what was left out does not add to.
+
+    Examples
+    --------
+    >>> clip_data({"ids": list(range(100_000))}, 4)
+    ({'ids': [0, 1, 2, 3, '…']}, True)
+    """
+    left = length
+    is_cut = False
+
+    def cut(value: Any, depth: int) -> Any:
+        nonlocal left, is_cut
+        if isinstance(value, str):
+            most = max(left, 0)
+            left -= len(value)
+            if len(value) <= most + MARGIN:
+                return value
+            is_cut = True
+            return f"{redact_head(value, most)}…"
+        left -= 1
+        if isinstance(value, int) and value.bit_length() > 256:  # its digits may be more than Python writes
+            is_cut = True
+            return f"a number of {value.bit_length()} bits"
+        if not isinstance(value, Mapping | list | tuple):
+            return value
+        if depth >= _MAX_CLIPPED_DEPTH:
+            is_cut = True
+            return "…"
+        made: list[Any] | dict[Any, Any] = {} if isinstance(value, Mapping) else []
+        left += 1
+        for inner in value.items() if isinstance(value, Mapping) else value:
+            if left <= 0:
+                is_cut = True
+                if isinstance(made, dict):
+                    made["…"] = "…"
+                else:
+                    made.append("…")
+                break
+            if isinstance(made, dict):
+                key, inner = inner
+                made[cut(key, depth) if isinstance(key, str) else key] = cut(inner, depth + 1)
+            else:
+                made.append(cut(inner, depth + 1))
+        return made
+
+    return cut(value, 0), is_cut

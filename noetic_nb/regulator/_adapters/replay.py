@@ -1,0 +1,195 @@
+"""A recorded run evaluated again under other thresholds, fast enough to follow a slider.
+
+Feeding events is done once; what is kept of each moment is a `Reading`, the evidence that predicates look at. Clusters and
+corrections are those of the recording: other word lists need another recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from noetic_nb.regulator._measures.corrections import pattern_of
+from noetic_nb.regulator._measures.tool_history import Outcome
+from noetic_nb.regulator._regulator import Regulator
+from noetic_nb.regulator._task import Task
+from noetic_nb.regulator.decisions import CONTINUE, CorrectionPattern, Decision
+from noetic_nb.regulator.events import Event, Token, ToolCall
+from noetic_nb.regulator.predicates.drift import DriftInput, DriftScore, DriftScorer
+from noetic_nb.regulator.predicates.explanation import Explanation, Predicate, explain
+
+__all__ = ["Reading", "Recording", "reading_of", "record_events"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The evidence of one moment, after one event; build it with `record_events`."""
+
+    event_index: int
+    event_kind: str
+    user_id: str
+    tokens_in: int
+    tokens_out: int
+    wallclock_ms: int
+    usd: float
+    unpriced: int
+    qualities: tuple[float, ...]
+    cluster: str
+    corrections: tuple[str, ...]
+    call_counts: Mapping[str, int]
+    turn_calls: tuple[ToolCall, ...]
+    task_calls: tuple[ToolCall, ...]
+    turn_outcomes: tuple[Outcome, ...]
+    task_outcomes: tuple[Outcome, ...]
+    first_char: int
+    tokens: tuple[Token, ...]
+    drift_input: DriftInput | None
+    # Shared by the readings of one reply, so that a score is computed once per scorer however many moments read it.
+    _scores: list[tuple[DriftScorer, DriftScore | None]] = field(repr=False, compare=False)
+
+    def calls(self, *, across_turns: bool) -> Sequence[ToolCall]:
+        """Tool calls of this turn, or the newest of the task."""
+        return self.task_calls if across_turns else self.turn_calls
+
+    def outcomes(self, *, across_turns: bool) -> Sequence[Outcome]:
+        """Tool results of this turn, or the newest of the task."""
+        return self.task_outcomes if across_turns else self.turn_outcomes
+
+    def correction_count(self) -> int:
+        """How many corrections the current cluster held."""
+        return len(self.corrections)
+
+    def correction_pattern(self, least: int) -> CorrectionPattern | None:
+        """Return the correction pattern on the current cluster."""
+        return pattern_of(self.user_id, self.cluster, self.corrections, least)
+
+    def drift(self, scorer: DriftScorer) -> DriftScore | None:
+        """Score of the reply at that moment."""
+        for known, score in self._scores:
+            if known is scorer:
+                return score
+        score = None if self.drift_input is None else scorer(self.drift_input)
+        self._scores.append((scorer, score))
+        return score
+
+    def streamed(self) -> tuple[int, Sequence[Token]]:
+        """Character offset of the first token kept, and the turn's tokens."""
+        return self.first_char, self.tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """Every moment of a run.
+
+    Examples
+    --------
+    >>> from noetic_nb.regulator import QualityDecline
+    >>> from noetic_nb.regulator.events import QualityFeedback
+    >>> run = record_events(QualityFeedback(q) for q in (0.5, 0.4, 0.3))
+    >>> [decision.kind for decision in run.decide([QualityDecline()])]
+    ['continue', 'continue', 'circuit_break']
+    >>> [decision.kind for decision in run.decide([QualityDecline(min_delta=0.3)])]
+    ['continue', 'continue', 'continue']
+    """
+
+    readings: tuple[Reading, ...]
+
+    def decide(self, predicates: Iterable[Predicate]) -> tuple[Decision, ...]:
+        """Return the decisions of a regulator with these predicates at every moment.
+
+        Parameters
+        ----------
+        predicates : iterable of Predicate
+            In order of priority.
+
+        Returns
+        -------
+        tuple of Decision, shape (n_readings,)
+            One per reading.
+        """
+        checks = [predicate.check for predicate in predicates]
+        decisions: list[Decision] = []
+        for reading in self.readings:
+            decision: Decision = CONTINUE
+            for check in checks:
+                found = check(reading)
+                if found is not None:
+                    decision = found
+                    break
+            decisions.append(decision)
+        return tuple(decisions)
+
+    def explain(self, place: int, predicates: Sequence[Predicate]) -> Explanation:
+        """Return the explanation of one moment."""
+        return explain(predicates, self.readings[place])
+
+
+def record_events(
+    events: Iterable[Event], regulator: Regulator | None = None, *, include_tokens: bool = False
+) -> Recording:
+    """Feed events to a regulator and keep a reading after each.
+
+    Parameters
+    ----------
+    events : iterable of Event
+        A run, in order.
+    regulator : Regulator, optional
+        Whose settings and memory to use; it is fed the events. A fresh one with release settings by default.
+    include_tokens : bool
+        Keep a reading after every single token too; otherwise tokens show in the next event's reading.
+    """
+    watched = Regulator.for_user("replay") if regulator is None else regulator
+    readings: list[Reading] = []
+    for index, event in enumerate(events):
+        watched.on_event(event)
+        if include_tokens or not isinstance(event, Token):
+            readings.append(reading_of(watched.evidence, index, event.kind, readings[-1] if readings else None))
+            watched.decide_all()  # scores every reply now, so that the first move of a slider is as quick as the next
+    return Recording(tuple(readings))
+
+
+def reading_of(task: Task, index: int, kind: str, before: Reading | None = None) -> Reading:
+    """Return the evidence of this moment; unchanged parts of the reading `before` are shared with it."""
+    tools = task.tools
+    first_char, tokens = task.streamed()
+    given = None
+    if task.message is not None and task.response is not None:
+        # The same scores mean the same texts, so thousands of readings share one input.
+        given = before.drift_input if before is not None and before._scores is task.scores else None
+        if given is None:
+            given = DriftInput(task.message, task.response, tuple(task.earlier), tuple(task.tool_texts))
+    counts = None if before is None else before.call_counts
+    return Reading(
+        event_index=index,
+        event_kind=kind,
+        user_id=task.person.user_id,
+        tokens_in=task.tokens_in,
+        tokens_out=task.tokens_out,
+        wallclock_ms=task.wallclock_ms,
+        usd=task.usd,
+        unpriced=task.unpriced,
+        qualities=_kept(task.qualities, None if before is None else before.qualities),
+        cluster=task.cluster,
+        corrections=_kept(task.person.corrections.texts(task.cluster), None if before is None else before.corrections),
+        call_counts=counts if counts is not None and counts == tools.task_counts else dict(tools.task_counts),
+        turn_calls=_kept(tools.calls, None if before is None else before.turn_calls),
+        task_calls=_kept(tools.task_calls, None if before is None else before.task_calls),
+        turn_outcomes=_kept(tools.outcomes, None if before is None else before.turn_outcomes),
+        task_outcomes=_kept(tools.task_outcomes, None if before is None else before.task_outcomes),
+        first_char=first_char,
+        tokens=_kept(tokens, None if before is None else before.tokens),
+        drift_input=given,
+        _scores=task.scores,
+    )
+
+
+def _kept(now: Sequence[T], before: tuple[T, ...] | None) -> tuple[T, ...]:
+    """Return the present values, as the last reading's own tuple if nothing changed: a long run then stays small."""
+    # What was added last is another object: hundreds of equal calls need not be compared to know that.
+    if not before or len(now) != len(before) or now[-1] is not before[-1]:
+        return tuple(now)
+    fresh = tuple(now)
+    return before if before == fresh else fresh

@@ -1,0 +1,131 @@
+"""Which words a text is about, and the cluster that corrections are filed under.
+
+Release mode keeps the first ten topics *alphabetically*, newer mode the twenty most frequent; the cluster is alphabetical
+in both, because snapshots are keyed by it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from noetic_nb.regulator._measures.word_lists import RELEASE_WORDS, WordLists, trimmed
+
+__all__ = ["RANKED_TOPICS", "RELEASE_TOPICS", "TopicOrder", "Topics", "byte_length", "cluster_of"]
+
+TopicOrder: TypeAlias = Literal["alphabetical", "ranked"]
+
+TOPIC_LIMIT: Final = 10
+TOPIC_KEYWORD_CAP: Final = 20
+"""How many topics a bag holds, in release and in newer mode."""
+
+_MARKS: Final = ",;:!?.()[]{}/\\"
+_SPACED: Final = {ord(mark): " " for mark in _MARKS}
+# The same for a text of ASCII, of which it also makes small letters: in a third of the time.
+_SMALL_AND_SPACED: Final = bytes(
+    [_SPACED.get(code, chr(code).lower() if code < 128 else " ").encode()[0] for code in range(256)]
+)
+# str.split() also separates at U+001C to U+001F, the original does not; texts that hold one take the slow way.
+_SEPARATORS_OF_PYTHON: Final = ("\x1c", "\x1d", "\x1e", "\x1f")
+_RUNS: Final = re.compile("[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000" + re.escape(_MARKS) + "]+")
+
+
+def byte_length(token: str) -> int:
+    """Return the length of a token in UTF-8."""
+    return len(token) if token.isascii() else len(token.encode("utf-8", "surrogatepass"))
+
+
+def _pieces(text: str) -> list[str]:
+    for mark in _SEPARATORS_OF_PYTHON:
+        if mark in text:
+            return _RUNS.split(text.lower())
+    if text.isascii():
+        return text.encode("ascii").translate(_SMALL_AND_SPACED).decode("ascii").split()
+    return text.lower().translate(_SPACED).split()
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """How topics are taken from a text.
+
+    Parameters
+    ----------
+    order : {"alphabetical", "ranked"}
+        Release mode sorts by code point; newer mode by frequency, then length in bytes, both falling, then code point.
+    limit : int
+        How many are kept.
+    words : WordLists
+        What is never, and what is always, a topic.
+
+    References
+    ----------
+    .. [1] docs/behaviour/regulator.md, "Topics".
+
+    Examples
+    --------
+    >>> RELEASE_TOPICS("Debug my async auth, please debug it")
+    ('async', 'auth', 'debug', 'please')
+    >>> RANKED_TOPICS("Debug my async auth, please debug it")
+    ('debug', 'please', 'async', 'auth')
+    """
+
+    order: TopicOrder = "alphabetical"
+    limit: int = TOPIC_LIMIT
+    words: WordLists = RELEASE_WORDS
+
+    def __post_init__(self) -> None:
+        if self.order not in ("alphabetical", "ranked"):
+            raise ValueError(f"order must be 'alphabetical' or 'ranked'. Given: {self.order!r}.")
+        if not isinstance(self.limit, int) or self.limit < 1:
+            raise ValueError(f"limit must be at least 1. Given: {self.limit!r}.")
+
+    def __call__(self, text: str) -> tuple[str, ...]:
+        """Return the topics of a text, in order."""
+        if self.order == "ranked":
+            counts = Counter(token for token in map(trimmed, _pieces(text)) if self._keeps(token))
+            return tuple(sorted(counts, key=lambda token: (-counts[token], -byte_length(token), token))[: self.limit])
+        return tuple(sorted(self.distinct(text))[: self.limit])
+
+    def distinct(self, text: str) -> list[str]:
+        """Return every topic of a text once, uncut and in no order."""
+        # Most words of a reply repeat, so the set comes before the per-word work.
+        words = {piece if piece.isalnum() else trimmed(piece) for piece in set(_pieces(text))}
+        if self.words.drop_numbers:
+            return [token for token in words if self._keeps(token)]
+        # Not `words -= stop_words`, which would walk the longer of the two sets.
+        return [token for token in words - self.words.stop_words if len(token) >= 3 or self._keeps(token)]
+
+    def _keeps(self, token: str) -> bool:
+        return bool(token) and self.words.is_topic(token)
+
+
+def cluster_of(topics: Iterable[str]) -> str:
+    """Return the two alphabetically first topics of at least three bytes, joined by a plus sign.
+
+    Parameters
+    ----------
+    topics : iterable of str
+        Topics of one message, in any order.
+
+    Returns
+    -------
+    str
+        Such as ``"async+auth"``; one topic alone; or ``""``, which means "no cluster" everywhere.
+
+    Examples
+    --------
+    >>> cluster_of(["auth", "async", "make"]), cluster_of(["ai"]) == ""
+    ('async+auth', True)
+    """
+    # Sorted whatever the order of the topics: snapshots are keyed by clusters.
+    long_enough = sorted(topic.lower() for topic in topics if byte_length(topic) >= 3)
+    return "+".join(long_enough[:2])
+
+
+RELEASE_TOPICS: Final = Topics()
+"""Alphabetical, ten."""
+RANKED_TOPICS: Final = Topics(order="ranked", limit=TOPIC_KEYWORD_CAP)
+"""Ranked, twenty: the option of the newest original."""

@@ -1,0 +1,401 @@
+"""The session of one user: messages and grades teach which strategies work on which topic.
+
+Nothing here reaches `decide`; it is visible in snapshots and in `Session.signals` only. Events are therefore queued when
+they happen and processed when someone reads.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from operator import attrgetter
+from typing import Any, Final, Literal, TypeAlias
+
+from noetic_nb.regulator._measures.costs import TOKEN_COST_WEIGHT, TYPICAL_TURN_TOKENS_OUT, TYPICAL_TURN_WALLCLOCK_MS
+from noetic_nb.regulator._measures.topics import RELEASE_TOPICS, Topics, cluster_of
+from noetic_nb.regulator._measures.word_patterns import any_of, folded, lexicon
+from noetic_nb.regulator._session.arousal import Impression, Valence, impression_of
+from noetic_nb.regulator.events import U32_MAX
+
+__all__ = ["STRATEGY_LABELS", "GainMode", "Learned", "Rate", "Session", "Signals", "Strategy", "classify_strategy"]
+
+Strategy: TypeAlias = Literal["ClarifyFirst", "StepByStep", "StructuredAnalysis", "ExecuteTask", "DirectAnswer"]
+"""Names as snapshots spell them."""
+
+STRATEGY_LABELS: Final[dict[str, str]] = {
+    "ClarifyFirst": "clarify-first",
+    "StepByStep": "step-by-step",
+    "StructuredAnalysis": "structured-analysis",
+    "ExecuteTask": "execute-task",
+    "DirectAnswer": "direct-answer",
+}
+"""Names as session signals spell them."""
+
+_NUMBERED: Final = re.compile(r"\s*\d+[.)]\s")
+_HEADING: Final = re.compile(r"#{1,4}\s")
+# A block counts with its fences; an opening fence that is never closed is no block.
+_BLOCK: Final = re.compile(r"```.*?```", re.DOTALL)
+
+
+@cache
+def _sequence_words() -> re.Pattern[str]:
+    return re.compile(rf"{any_of(lexicon()['sequence_words'], whole=True)}|\bstep\s*\d+\b", re.IGNORECASE)
+
+
+def classify_strategy(text: str) -> Strategy | None:
+    r"""Return the strategy of a whole reply, None when it shows none: the first that matches, in the order of `Strategy`.
+
+    References
+    ----------
+    .. [1] docs/behaviour/regulator.md, "Strategy".
+
+    Examples
+    --------
+    >>> classify_strategy("Which file? Which line?"), classify_strategy("It is 42.")
+    ('ClarifyFirst', 'DirectAnswer')
+    >>> classify_strategy("x" * 201) is None
+    True
+    """
+    size = len(text.encode("utf-8", "surrogatepass"))
+    # The order of the rules is the result: a list of questions is a question first.
+    questions = text.count("?")
+    if questions >= 2 and size < 800:
+        return "ClarifyFirst"
+    shape = folded(text)
+    lines = shape.split("\n")
+    numbered = sum(1 for line in lines if _NUMBERED.match(line))
+    if numbered >= 2 and len(_sequence_words().findall(shape)) >= 2:
+        return "StepByStep"
+    headings = sum(1 for line in lines if _HEADING.match(line))
+    count = len(lines) - 1 if lines[-1] == "" else len(lines)
+    if headings >= 3 or ("|" in text and count > 3):
+        return "StructuredAnalysis"
+    blocks = _BLOCK.findall(text)
+    fenced = sum(len(block.encode("utf-8", "surrogatepass")) for block in blocks)
+    if len(blocks) >= 3 or (blocks and fenced / size >= 0.4):
+        return "ExecuteTask"
+    if 0 < size <= 200 and not (questions or numbered or headings or blocks):
+        return "DirectAnswer"
+    return None
+
+
+GainMode: TypeAlias = Literal["phasic", "tonic", "neutral"]
+Gate: TypeAlias = Literal["urgent", "novel", "routine"]
+
+_MOST_QUEUED: Final = 4096
+_MOST_CHARS: Final = 1_000_000
+"""The queue is processed at the latest when it is this long, so that memory stays bounded (ours)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """An exponential mean of grades, and how many entered it."""
+
+    success_rate: float = 0.5
+    count: int = 0
+
+    def after(self, quality: float, rate: float) -> Rate:
+        """Return the mean moved towards one grade."""
+        return Rate((1.0 - rate) * self.success_rate + rate * quality, min(self.count + 1, U32_MAX))
+
+
+@dataclass(slots=True)
+class Learned:
+    """The part of a session that survives in snapshots."""
+
+    gain_mode: GainMode = "neutral"
+    tick: int = 0
+    response_success: dict[str, Rate] = field(default_factory=dict)
+    response_strategies: dict[str, dict[str, Rate]] = field(default_factory=dict)
+
+    def copy(self) -> Learned:
+        """Return an independent copy."""
+        return Learned(
+            self.gain_mode,
+            self.tick,
+            dict(self.response_success),
+            {cluster: dict(rates) for cluster, rates in self.response_strategies.items()},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Signals:
+    """The signals that the session would report to an agent [1]_.
+
+    References
+    ----------
+    .. [1] docs/behaviour/regulator.md, "Signals".
+    """
+
+    conservation: float
+    salience: float
+    confidence: float
+    strategy: str | None
+    gain_mode: GainMode
+    valence: Valence
+    recent_quality: float
+    rpe: float
+
+
+_SETTLING: Final = ("arousal", "certainty", "sustained", "sensory_pe", "resource_pressure", "gate_confidence")
+"""The numbers that each settling step moves halfway to their new values."""
+_settling_values: Final[Callable[[Any], tuple[float, ...]]] = attrgetter(*_SETTLING)
+
+
+def _distance(one: Sequence[float], other: Sequence[float]) -> float:
+    return max(abs(a - b) for a, b in zip(one, other, strict=True))
+
+
+def _clamp(value: float) -> float:
+    # NaN differs from itself; the original maps it to the lower bound.
+    return min(max(value, 0.0), 1.0) if value == value else 0.0
+
+
+def _spread(values: list[float]) -> float:
+    if len(values) < 2:
+        return 0.0
+    mean = _plain_sum(values) / len(values)
+    return math.sqrt(_plain_sum([(value - mean) ** 2 for value in values]) / len(values))
+
+
+def _plain_sum(values: list[float]) -> float:
+    # sum() compensates rounding from Python 3.12; thresholds are compared with the plain left-to-right sum.
+    total = 0.0
+    for value in values:
+        total += value
+    return total
+
+
+class Session:
+    """One user's session values.
+
+    Parameters
+    ----------
+    learned : Learned, optional
+        What an earlier session learned; everything else starts fresh.
+    topics : Topics
+        How a message's topics are taken.
+
+    References
+    ----------
+    .. [1] docs/behaviour/regulator.md, "Session".
+
+    Examples
+    --------
+    >>> session = Session()
+    >>> session.add_message("parse the billing file"); session.add_grade("It is done.", 0.9)
+    >>> session.learned.response_success["billing+file"].count
+    1
+    """
+
+    def __init__(self, learned: Learned | None = None, *, topics: Topics = RELEASE_TOPICS) -> None:
+        self.topics = topics
+        self._learned = Learned() if learned is None else learned
+        self._queue: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        self._chars = 0
+        self._cost = 0.0
+        self.arousal = 0.0
+        self.valence: Valence = "neutral"
+        self.certainty = 0.5
+        self.sustained = 1.0
+        self.sensory_pe = 0.0
+        self.pe_history: list[float] = []
+        self.pe_volatility = 0.0
+        self.body_budget = 1.0
+        self.resource_pressure = 0.0
+        self.gate: Gate = "novel"
+        self.gate_confidence = 0.5
+        self.predicted_quality = 0.5
+        self.rpe = 0.0
+        self.message = ""
+        self.cluster = ""
+        self.recommended: str | None = None
+        self.turns = 0
+        self.smoothed = 0.5
+
+    # Events are queued
+
+    def add_message(self, message: str) -> None:
+        """Take in a user message."""
+        self._enqueue(self._process_message, message)
+        self._chars += len(message)
+        self._bound()
+
+    def add_cost(self, tokens_out: int, wallclock_ms: int) -> None:
+        """Add the usage of a provider call."""
+        # `normalize_cost` written out, because this runs for every provider call. The budget only falls by costs, so those in a
+        # row may be summed before it is clamped.
+        tokens = tokens_out / TYPICAL_TURN_TOKENS_OUT
+        time = wallclock_ms / TYPICAL_TURN_WALLCLOCK_MS
+        self._cost += TOKEN_COST_WEIGHT * (tokens if tokens < 1.0 else 1.0) + (1.0 - TOKEN_COST_WEIGHT) * (
+            time if time < 1.0 else 1.0
+        )
+
+    def add_grade(self, response: str, quality: float, message: str | None = None) -> None:
+        """Learn from a finite grade; about the topic of `message`, by default the newest one."""
+        self._enqueue(self._process_grade, response, quality, message)
+        self._chars += len(response)
+        self._bound()
+
+    def _enqueue(self, process: Callable[..., None], *arguments: object) -> None:
+        self._enqueue_cost()
+        self._queue.append((process, arguments))
+
+    def _enqueue_cost(self) -> None:
+        # Before what came after it: a message or a grade may raise the budget again.
+        if self._cost:
+            self._queue.append((self._process_cost, (self._cost,)))
+            self._cost = 0.0
+
+    def _bound(self) -> None:
+        if self._chars > _MOST_CHARS or len(self._queue) > _MOST_QUEUED:
+            self.settle()
+
+    # and processed when someone reads
+
+    def settle(self) -> None:
+        """Process everything queued; reading `learned` or `signals` does so."""
+        self._enqueue_cost()
+        queue, self._queue, self._chars = self._queue, [], 0
+        for process, arguments in queue:
+            process(*arguments)
+
+    @property
+    def learned(self) -> Learned:
+        """The part that survives in snapshots; live, not a copy."""
+        self.settle()
+        return self._learned
+
+    def copy(self) -> Session:
+        """Return an independent session in the same state."""
+        # Settled first: the queue holds bound methods of this session.
+        self.settle()
+        duplicate = copy.copy(self)
+        duplicate._queue = []
+        duplicate._learned = self._learned.copy()
+        return duplicate
+
+    @property
+    def signals(self) -> Signals:
+        """The signals that the session would report to an agent now."""
+        self.settle()
+        arousal = self._modulated(self.arousal)
+        pe, confidence = self.sensory_pe, self.gate_confidence
+        if self.body_budget < 0.70:
+            depletion = 0.70 - self.body_budget
+            pe, confidence = pe + 0.15 * depletion, confidence - 0.1 * depletion
+        pe, confidence = _clamp(pe), _clamp(confidence)
+        threshold = 0.70 * (1.0 + 0.10 * (pe - 0.5) + 0.05 * arousal - 0.10 * (confidence - 0.5))
+        threshold = min(max(threshold, 0.40), 0.85)
+        budget_factor = 0.0
+        if self.body_budget < threshold:
+            budget_factor = (threshold - self.body_budget) / max(threshold, 0.01)
+        return Signals(
+            conservation=_clamp(budget_factor + 0.3 * self.resource_pressure + 0.2 * max(1.0 - self.sustained, 0.0)),
+            salience=_clamp(
+                self.arousal + {"urgent": 0.3, "novel": 0.15, "routine": 0.0}[self.gate] + 0.2 * self.sensory_pe
+            ),
+            confidence=_clamp(self.gate_confidence * (1.0 - 0.5 * self.pe_volatility)),
+            strategy=None if self.recommended is None else STRATEGY_LABELS.get(self.recommended, self.recommended),
+            gain_mode=self._learned.gain_mode,
+            valence=self.valence,
+            recent_quality=self.predicted_quality,
+            rpe=self.rpe,
+        )
+
+    def _modulated(self, arousal: float) -> float:
+        factor = {"negative": 1.15, "positive": 0.9, "neutral": 1.0}[self.valence]
+        return _clamp(arousal * factor)
+
+    def _process_cost(self, cost: float) -> None:
+        self.body_budget = _clamp(self.body_budget - 0.02 * cost)
+
+    def _process_message(self, message: str) -> None:
+        # Everything that depends on the text alone is read once; the settling below is arithmetic.
+        impression = impression_of(message)
+        self.message = message
+        self.cluster = cluster_of(self.topics(message))
+        self._perceive(impression)
+        previous: tuple[float, ...] | None = None
+        previous_gate = self.gate
+        for _ in range(5):
+            before = _settling_values(self)
+            self._perceive(impression)
+            self._update_gate(impression)
+            values = _settling_values(self)
+            settled = previous is not None and previous_gate == self.gate and _distance(previous, values) < 0.01
+            for name, old, new in zip(_SETTLING, before, values, strict=True):
+                setattr(self, name, 0.5 * new + 0.5 * old)
+            previous, previous_gate = values, self.gate
+            if settled:
+                break
+        self.turns += 1
+
+    def _perceive(self, impression: Impression) -> None:
+        arousal = impression.arousal
+        self.sensory_pe = abs(arousal - self.arousal)
+        self.arousal, self.valence = arousal, impression.valence
+        self.certainty = 0.8 if arousal >= 0.6 else 0.55 if arousal >= 0.3 else 0.3
+        self.sustained = _clamp(self.sustained + (-0.10 if arousal >= 0.6 else -0.05 if arousal >= 0.3 else 0.05))
+        self.pe_history = [*self.pe_history, self.sensory_pe][-5:]
+        self.pe_volatility = _spread(self.pe_history)
+        self.body_budget = _clamp(self.body_budget - (0.02 * self.sensory_pe + 0.01 * arousal) + 0.005)
+        if self.cluster:
+            self.recommended = self._recommendation(self.cluster)
+
+    def _update_gate(self, impression: Impression) -> None:
+        learned = self._learned
+        self.gate, self.gate_confidence = self._gate_of(impression)
+        # Before the smoothed rule, which may turn it tonic again in the same step.
+        if self.arousal >= 0.35:
+            learned.gain_mode = "phasic"
+        adjusted = _clamp(self.gate_confidence + 0.15 * self.rpe)
+        learned.tick = min(learned.tick + 1, U32_MAX)
+        self.smoothed = 0.65 * self.smoothed + 0.35 * adjusted
+        if adjusted < 0.4 and learned.gain_mode != "tonic" and self.smoothed <= 0.3:
+            learned.gain_mode = "tonic"
+        elif adjusted > 0.85 and learned.gain_mode != "phasic" and self.smoothed >= 0.7:
+            learned.gain_mode = "phasic"
+        memory = 0.6 if impression.mentions_past else 0.3
+        self.resource_pressure = _clamp(0.5 * memory + (0.2 if self.turns >= 20 else 0.0))
+
+    def _gate_of(self, impression: Impression) -> tuple[Gate, float]:
+        arousal = self._modulated(self.arousal)
+        if arousal >= 0.6:
+            return "urgent", 0.85
+        if impression.is_urgent:
+            return "urgent", 0.7
+        if self.gate == "urgent" and arousal >= 0.4:
+            return "urgent", 0.7
+        return ("routine", 0.95) if impression.is_routine else ("novel", 0.5)
+
+    def _recommendation(self, cluster: str) -> str | None:
+        fit = [
+            (-rate.success_rate, name)
+            for name, rate in self._learned.response_strategies.get(cluster, {}).items()
+            if (rate.count >= 12 and rate.success_rate >= 0.75)
+            or (rate.count >= 8 and rate.success_rate >= 0.65)
+            or (rate.count >= 5 and rate.success_rate >= 0.5)
+        ]
+        return min(fit)[1] if fit else None
+
+    def _process_grade(self, response: str, quality: float, message: str | None) -> None:
+        self.rpe = quality - self.predicted_quality
+        self.predicted_quality = _clamp(0.75 * self.predicted_quality + 0.25 * quality)
+        self.body_budget = _clamp(self.body_budget + self.rpe * (0.05 if self.rpe > 0 else 0.02))
+        rate = 0.375 if self.pe_volatility > 0.5 else 0.15 if self.pe_volatility < 0.2 else 0.25
+        # A person shared by several tasks may have received another task's message since.
+        is_last = message is None or message == self.message
+        topic = self.cluster if is_last else cluster_of(self.topics(message or ""))
+        if not topic:
+            return
+        successes = self._learned.response_success
+        successes[topic] = successes.get(topic, Rate()).after(quality, rate)
+        strategy = classify_strategy(response)
+        if strategy is not None:
+            strategies = self._learned.response_strategies.setdefault(topic, {})
+            strategies[strategy] = strategies.get(strategy, Rate()).after(quality, rate)

@@ -1,0 +1,392 @@
+"""Everything about a regulator that is configuration: data that a slider can change and a snapshot can keep.
+
+Predicates and scorers written by users are code; a snapshot refers to them by name and the reader supplies them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from numbers import Integral, Real
+from typing import Any, Final, Literal, TypeAlias
+
+from noetic_nb.regulator import predicates as built_in
+from noetic_nb.regulator._measures.topics import RANKED_TOPICS, RELEASE_TOPICS, Topics
+from noetic_nb.regulator._measures.word_lists import RELEASE_WORDS, WordLists
+from noetic_nb.regulator.predicates.call_budget import CallBudget
+from noetic_nb.regulator.predicates.context_scorer import CONTEXT_SCORER, CONTEXT_THRESHOLD, ContextScorer
+from noetic_nb.regulator.predicates.core import CostCap, ProceduralWarning, QualityDecline, ScopeDrift
+from noetic_nb.regulator.predicates.drift import NEWER_KEYWORDS, RELEASE_KEYWORDS, DriftScorer, KeywordScorer
+from noetic_nb.regulator.predicates.explanation import Predicate, fields_of, names_of, require_number, require_whole
+from noetic_nb.regulator.predicates.low_confidence import LowConfidence
+from noetic_nb.regulator.predicates.tool_loops import RepeatedFailure, ToolLoop
+
+__all__ = [
+    "NEWER_SETTINGS",
+    "RECOMMENDED_SETTINGS",
+    "RELEASE_PREDICATES",
+    "RELEASE_SETTINGS",
+    "Settings",
+    "SnapshotForm",
+    "TurnRules",
+]
+
+TurnRules: TypeAlias = Literal["release", "strict"]
+"""How turns are separated. Strict turns forget an ungraded reply when the next turn starts, keep a graded one's text for
+`confidence` until then, clamp grades before learning, ignore grades that are not finite, count at most one implicit
+correction per completed reply, and count a text once per turn."""
+
+SnapshotForm: TypeAlias = Literal["release", "everything"]
+"""What a snapshot keeps: what the original keeps, or also settings and every correction."""
+
+RELEASE_PREDICATES: Final[tuple[Predicate, ...]] = (
+    CostCap(),
+    QualityDecline(),
+    ToolLoop(),
+    ScopeDrift(),
+    ProceduralWarning(),
+)
+"""The locked priority of release 0.4.1."""
+
+# A predicate that its package exports is registered by that: there is no second list to forget.
+_PREDICATES: Final[dict[str, type[Any]]] = {
+    cls.kind: cls for cls in map(vars(built_in).__getitem__, built_in.__all__) if cls is not Predicate
+}
+
+
+def _is_built_in(predicate: Predicate) -> bool:
+    # The class itself: a subclass may have overridden `check`, which data cannot keep.
+    return _PREDICATES.get(predicate.kind) is type(predicate)
+
+
+def _name_of(thing: object) -> str:
+    name = next(filter(None, (getattr(thing, key, None) for key in ("name", "__name__", "kind"))), None)
+    if not isinstance(name, str):
+        raise ValueError(f"Only data can be saved: {thing!r:.80} needs a `name`, by which a snapshot refers to it.")
+    return name
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Configuration of a regulator.
+
+    Parameters
+    ----------
+    predicates : tuple of Predicate
+        In order of priority; the first that holds decides.
+    topics : Topics
+        How clusters are taken from messages, for corrections and for learning alike.
+    cluster_from : Topics
+        What the correction cluster is computed from; equal to `topics` unless the newest original's rule is wanted.
+    turns : {"release", "strict"}
+        How turns are separated.
+    snapshots : {"release", "everything"}
+        What `export` keeps by default.
+    implicit_window_s : float, optional, seconds
+        A message on the same topic this soon after a reply counts as a correction; None switches that off.
+    max_clusters : int, optional
+        Most topic clusters with corrections that are remembered.
+    """
+
+    predicates: tuple[Predicate, ...] = RELEASE_PREDICATES
+    topics: Topics = RELEASE_TOPICS
+    turns: TurnRules = "release"
+    snapshots: SnapshotForm = "release"
+    implicit_window_s: float | None = None
+    max_clusters: int | None = None
+    cluster_from: Topics | None = None
+
+    def __post_init__(self) -> None:
+        if self.turns not in ("release", "strict"):
+            raise ValueError(f"turns must be 'release' or 'strict'. Given: {self.turns!r}.")
+        if self.snapshots not in ("release", "everything"):
+            raise ValueError(f"snapshots must be 'release' or 'everything'. Given: {self.snapshots!r}.")
+        if self.implicit_window_s is not None:
+            require_number("implicit_window_s", self.implicit_window_s, 5e-324, 1.7976931348623157e308)
+        if self.max_clusters is not None:
+            require_whole("max_clusters", self.max_clusters, 1)
+        own: dict[str, Predicate] = {}
+        for predicate in self.predicates:
+            if isinstance(predicate, type):
+                raise TypeError(
+                    f"A predicate is made of its class. Given: {predicate.__name__}. Write {predicate.__name__}()."
+                )
+            if not (hasattr(predicate, "check") and hasattr(predicate, "explain") and hasattr(predicate, "kind")):
+                raise TypeError(f"A predicate has `kind`, `check` and `explain`. Given: {predicate!r}.")
+            # Refused here and not when a snapshot is written, which may be days later.
+            if not _is_built_in(predicate) and own.setdefault(_name_of(predicate), predicate) != predicate:
+                raise ValueError(
+                    f"Two predicates share the name {_name_of(predicate)!r}, by which snapshots refer to them. Given: "
+                    f"{predicate!r:.80}. Give each a `name` of its own."
+                )
+
+    def with_cost_cap(self, tokens: int) -> Settings:
+        """Return settings whose first cost cap has this many output tokens; one is put first if there is none."""
+        # The first one, because that is the one whose cap `Regulator.cost_cap_tokens` shows.
+        predicates = list(self.predicates)
+        for place, predicate in enumerate(predicates):
+            if isinstance(predicate, CostCap):
+                predicates[place] = replace(predicate, tokens_out=tokens)
+                break
+        else:
+            predicates.insert(0, CostCap(tokens_out=tokens))
+        return replace(self, predicates=tuple(predicates))
+
+    def with_drift(self, **changes: Any) -> Settings:
+        """Return settings with every scope-drift predicate changed; one is put last if there is none."""
+        changed = tuple(
+            replace(predicate, **changes) if isinstance(predicate, ScopeDrift) else predicate
+            for predicate in self.predicates
+        )
+        if not any(isinstance(predicate, ScopeDrift) for predicate in changed):
+            changed = (*changed, ScopeDrift(**changes))
+        return replace(self, predicates=changed)
+
+    def with_thresholds(self, thresholds: Mapping[str, Mapping[str, float | None]]) -> Settings:
+        """Return settings with other numbers in some predicates: the reverse of `Regulator.thresholds`.
+
+        Parameters
+        ----------
+        thresholds : mapping of str to mapping of str to float
+            New numbers by predicate, named as in `Regulator.thresholds`, and by the name of the number. A cap that is None is
+            none.
+
+        Raises
+        ------
+        KeyError
+            For a predicate or a number that these settings do not have; the second argument names those that there are.
+        TypeError, ValueError
+            If a number has the wrong type or is out of range.
+
+        Examples
+        --------
+        >>> RELEASE_SETTINGS.with_thresholds({"scope_drift": {"threshold": 0.7}}).predicates[3].threshold
+        0.7
+        """
+        names = names_of(self.predicates)
+        for name in thresholds:
+            if name not in names:
+                raise KeyError(name, names)
+        changed = tuple(
+            _with_numbers(name, predicate, thresholds[name]) if thresholds.get(name) else predicate
+            for name, predicate in zip(names, self.predicates, strict=True)
+        )
+        return replace(self, predicates=changed)
+
+    def reads_as(self, other: Settings) -> bool:
+        """Tell whether both read the same from events, so that only their predicates may differ.
+
+        Examples
+        --------
+        >>> RELEASE_SETTINGS.reads_as(RELEASE_SETTINGS.with_cost_cap(5)), RELEASE_SETTINGS.reads_as(RECOMMENDED_SETTINGS)
+        (True, False)
+        """
+        return all(getattr(self, name) == getattr(other, name) for name in _READING)
+
+    def with_words(self, words: WordLists) -> Settings:
+        """Return settings with other word lists, for clusters and for every keyword scorer."""
+        changed = tuple(
+            replace(predicate, scorer=replace(predicate.scorer, topics=replace(predicate.scorer.topics, words=words)))
+            if isinstance(predicate, ScopeDrift) and isinstance(predicate.scorer, KeywordScorer)
+            else predicate
+            for predicate in self.predicates
+        )
+        source = self.cluster_from
+        return replace(
+            self,
+            predicates=changed,
+            topics=replace(self.topics, words=words),
+            cluster_from=None if source is None else replace(source, words=words),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data; a predicate or scorer of one's own is kept by its `name`, a predicate without one by its `kind`."""
+        return {
+            "predicates": [_predicate_to_dict(predicate) for predicate in self.predicates],
+            "topics": _topics_to_dict(self.topics),
+            "turns": self.turns,
+            "snapshots": self.snapshots,
+            "implicit_window_s": self.implicit_window_s,
+            "max_clusters": self.max_clusters,
+            "cluster_from": None if self.cluster_from is None else _topics_to_dict(self.cluster_from),
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], *, named: Mapping[str, Any] | None = None) -> Settings:
+        """Read settings back.
+
+        Parameters
+        ----------
+        data : mapping
+            The result of `to_dict`; unknown keys are ignored, missing ones take their defaults.
+        named : mapping of str to object, optional
+            Scorers and predicates of one's own by name.
+
+        Returns
+        -------
+        Settings
+            Equal settings.
+
+        Raises
+        ------
+        ValueError
+            If a key has the wrong shape or a name is not in `named`; the message names the key.
+        """
+        known = {f.name: data[f.name] for f in fields(cls) if f.name in data}
+        try:
+            if "predicates" in known:
+                known["predicates"] = tuple(_predicate_from_dict(item, named or {}) for item in known["predicates"])
+            for key in ("topics", "cluster_from"):
+                if known.get(key) is not None:
+                    known[key] = _topics_from_dict(known[key])
+            return cls(**known)
+        # Wrong shapes surface wherever they are first used; to the reader they are one mistake.
+        except (TypeError, KeyError, AttributeError) as exc:
+            raise ValueError(f"The settings of a snapshot cannot be read: {exc}. Given: {data!r:.160}.") from exc
+
+
+_READING: Final = tuple(field.name for field in fields(Settings) if field.name != "predicates")
+
+RELEASE_SETTINGS: Final = Settings()
+
+NEWER_SETTINGS: Final = Settings(
+    predicates=(CostCap(), QualityDecline(), ToolLoop(), ScopeDrift(scorer=NEWER_KEYWORDS), ProceduralWarning()),
+    cluster_from=RANKED_TOPICS,
+)
+"""The newest original: ranked topics with prefix anchoring, and its rule for correction clusters."""
+
+RECOMMENDED_SETTINGS: Final = Settings(
+    predicates=(
+        # Both need grades, which recorded runs do not have while they last: not measured.
+        CostCap(),
+        QualityDecline(),
+        # A third more than `presets.most_calls` of any good run. Agents that write code or browse need a number of their own.
+        CallBudget(total=20),
+        # Insurance: an agent that repeats itself to the letter, or fails whatever it tries, will not get anywhere.
+        ToolLoop(threshold=3, by="call", across_turns=True),
+        ToolLoop(threshold=3, by="call", period=2, across_turns=True),
+        ToolLoop(threshold=3, by="call", period=3, across_turns=True),
+        ToolLoop(threshold=3, by="result", across_turns=True),
+        RepeatedFailure(threshold=3),
+        ProceduralWarning(),
+        LowConfidence(),
+        # Last, as it is a remark beside a reply: it hides no other decision and never stops anything. A short reply, a first
+        # turn, a conversation without tools leave nothing to tell drift by; three unknown details can be looked up.
+        ScopeDrift(
+            scorer=CONTEXT_SCORER,
+            threshold=CONTEXT_THRESHOLD,
+            min_words=20,
+            min_earlier=1,
+            min_tool_texts=1,
+            min_drift_tokens=3,
+        ),
+    ),
+    turns="strict",
+    snapshots="everything",
+    max_clusters=512,
+)
+"""What one would run: a budget of calls, identical calls as insurance, drift as an annotation, strict turns, nothing lost in
+snapshots, bounded memory. ``presets.describe()`` says what it did where it was measured."""
+
+
+def _with_numbers(name: str, predicate: Predicate, numbers: Mapping[str, Any]) -> Predicate:
+    record: Any = predicate
+    values: dict[str, Any] = {item.name: getattr(record, item.name) for item in fields_of(record)}
+    # A cap that is not set is a number too; a choice such as `by` is none.
+    known = [key for key, value in values.items() if value is None or _is_number(value)]
+    limits = {key: dict(value) for key, value in values.items() if isinstance(value, Mapping)}
+    known += [f"{key}.{inside}" for key, inner in limits.items() for inside in inner]
+    changes: dict[str, Any] = {}
+    for key, value in numbers.items():
+        if key not in known:
+            raise KeyError(f"{name}.{key}", tuple(f"{name}.{each}" for each in known))
+        number = value
+        if _is_number(value):
+            number = int(value) if isinstance(value, Integral) else float(value)
+        field, _, inside = key.partition(".")
+        if inside:
+            limits[field][inside] = number
+            changes[field] = limits[field]
+        else:
+            changes[key] = number
+    built: Predicate = replace(record, **changes)
+    return built
+
+
+def _is_number(value: object) -> bool:
+    # To Python True is a number; as a setting it is none.
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _predicate_to_dict(predicate: Predicate) -> dict[str, Any]:
+    if not _is_built_in(predicate):
+        return {"$ref": _name_of(predicate)}
+    body: dict[str, Any] = {f.name: getattr(predicate, f.name) for f in fields(_PREDICATES[predicate.kind])}
+    if isinstance(predicate, CallBudget):
+        body["per_tool"] = dict(predicate.per_tool)
+    if isinstance(predicate, ScopeDrift):
+        # The least numbers came later: a snapshot without any is written as it was read.
+        body = {"scorer": _scorer_to_dict(predicate.scorer), **predicate.thresholds}
+    return {"kind": predicate.kind, **body}
+
+
+def _predicate_from_dict(data: Mapping[str, Any], named: Mapping[str, Any]) -> Predicate:
+    if "$ref" in data:
+        predicate: Predicate = _lookup(data["$ref"], named)
+        return predicate
+    cls = _PREDICATES.get(data.get("kind", ""))
+    if cls is None:
+        raise ValueError(f"Settings key `predicates` holds an unknown kind. Given: {data!r:.120}.")
+    body = {f.name: data[f.name] for f in fields(cls) if f.name in data}
+    if "scorer" in body:
+        body["scorer"] = _scorer_from_dict(body["scorer"], named)
+    built: Predicate = cls(**body)
+    return built
+
+
+def _scorer_to_dict(scorer: DriftScorer) -> dict[str, Any]:
+    if isinstance(scorer, KeywordScorer):
+        return {"kind": "keywords", "topics": _topics_to_dict(scorer.topics), "anchoring": scorer.anchoring}
+    if isinstance(scorer, ContextScorer):
+        return {"kind": "context", "bias": scorer.bias, "weights": list(scorer.weights)}
+    return {"$ref": _name_of(scorer)}
+
+
+def _scorer_from_dict(data: Mapping[str, Any], named: Mapping[str, Any]) -> DriftScorer:
+    if "$ref" in data:
+        scorer: DriftScorer = _lookup(data["$ref"], named)
+        return scorer
+    if data["kind"] == "context":
+        fitted = ContextScorer(bias=float(data["bias"]), weights=tuple(map(float, data["weights"])))
+        return CONTEXT_SCORER if fitted == CONTEXT_SCORER else fitted
+    read = KeywordScorer(topics=_topics_from_dict(data["topics"]), anchoring=data["anchoring"])
+    # Known scores are found by identity, so the ready-made scorers are handed out as themselves.
+    return next((known for known in (RELEASE_KEYWORDS, NEWER_KEYWORDS) if known == read), read)
+
+
+def _topics_to_dict(topics: Topics) -> dict[str, Any]:
+    words = topics.words
+    return {
+        "order": topics.order,
+        "limit": topics.limit,
+        "words": "release"
+        if words == RELEASE_WORDS
+        else {
+            "stop_words": sorted(words.stop_words),
+            "short_terms": sorted(words.short_terms),
+            "drop_numbers": words.drop_numbers,
+        },
+    }
+
+
+def _topics_from_dict(data: Mapping[str, Any]) -> Topics:
+    words = data["words"]
+    if words != "release":
+        words = WordLists(frozenset(words["stop_words"]), frozenset(words["short_terms"]), bool(words["drop_numbers"]))
+    return Topics(order=data["order"], limit=data["limit"], words=RELEASE_WORDS if words == "release" else words)
+
+
+def _lookup(name: str, named: Mapping[str, Any]) -> Any:
+    if name not in named:
+        raise ValueError(f"Settings refer to {name!r}, which is code. Pass it as named={{{name!r}: ...}}.")
+    return named[name]

@@ -1,0 +1,306 @@
+"""The live state of one task: counters, windows and texts, changed by events and read by predicates.
+
+Topics, bags and scores are computed when something reads them, so a turn whose decision no one reads costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from noetic_nb.regulator._measures.confidence import (
+    NEUTRAL_CONFIDENCE,
+    TokenStats,
+    confidence_of_nll,
+    mean_nll,
+    structural_confidence,
+)
+from noetic_nb.regulator._measures.costs import CostTotals
+from noetic_nb.regulator._measures.tool_history import Outcome, ToolHistory
+from noetic_nb.regulator._measures.topics import cluster_of
+from noetic_nb.regulator._person import Person
+from noetic_nb.regulator._settings import Settings
+from noetic_nb.regulator.decisions import CorrectionPattern
+from noetic_nb.regulator.events import (
+    Cost,
+    QualityFeedback,
+    Token,
+    ToolCall,
+    ToolResult,
+    TurnComplete,
+    TurnStart,
+    UserCorrection,
+)
+from noetic_nb.regulator.predicates.core import DEFAULT_HISTORY_WINDOW
+from noetic_nb.regulator.predicates.drift import DriftInput, DriftScore, DriftScorer
+
+__all__ = ["HANDLERS", "TOKENS", "TRUSTED", "Task", "trust"]
+
+_EARLIER_TEXTS: Final = 16
+_TOOL_TEXTS: Final = 16
+"""How many texts of the conversation drift scorers are given (ours)."""
+
+
+class Task:
+    """One task of one person, whose memory outlives the task and may be shared.
+
+    `clock` gives monotonic seconds, for implicit corrections only.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_cluster",
+        "_completed_at",
+        "_corrected",
+        "_read_text",
+        "costs",
+        "earlier",
+        "implicit_count",
+        "message",
+        "pending",
+        "person",
+        "qualities",
+        "response",
+        "scores",
+        "settings",
+        "token_stats",
+        "tool_texts",
+        "tools",
+    )
+
+    def __init__(self, person: Person, settings: Settings, clock: Callable[[], float]) -> None:
+        self.person = person
+        self.settings = settings
+        self._clock = clock
+        self.message: str | None = None
+        self.response: str | None = None
+        self.pending: str | None = None
+        self._read_text: str | None = None
+        self._cluster: str | None = ""
+        self.scores: list[tuple[DriftScorer, DriftScore | None]] = []
+        """Known scores of the current reply; replaced, never emptied, when anything a scorer sees changes."""
+        self._completed_at: float | None = None
+        self._corrected: set[str] = set()
+        self.implicit_count = 0
+        self.costs = CostTotals()
+        self.qualities: deque[float] = deque(maxlen=DEFAULT_HISTORY_WINDOW)
+        self.tools = ToolHistory()
+        self.token_stats = TokenStats()
+        self.earlier: deque[str] = deque(maxlen=_EARLIER_TEXTS)
+        self.tool_texts: deque[str] = deque(maxlen=_TOOL_TEXTS)
+
+    def reconfigure(self, settings: Settings) -> None:
+        """Change the settings; values computed under the old ones are computed again."""
+        self.settings = settings
+        self.scores = []
+        if self.message is not None:
+            self._cluster = None
+
+    # Events
+
+    def turn_start(self, event: TurnStart) -> None:
+        """Open a turn."""
+        strict = self.settings.turns == "strict"
+        window = self.settings.implicit_window_s
+        # Read before the message is replaced; and only with a window, because taking topics is the dear part of a turn.
+        old_cluster = self.cluster if window is not None else ""
+        if self.message is not None:
+            self.earlier.append(self.message)
+        if self.response is not None:
+            self.earlier.append(self.response)
+        self.token_stats.clear()
+        self.tools.start_turn()
+        self.scores = []
+        self.message, self.response = event.user_message, None
+        self._cluster = None
+        # The original lets an ungraded reply survive, to be learned from under the next topic.
+        if strict:
+            self.pending = self._read_text = None
+            self._corrected = set()
+        if window is not None:
+            self._check_implicit_correction(event.user_message, old_cluster, window, strict)
+        self.person.session.add_message(event.user_message)
+
+    def _check_implicit_correction(self, message: str, old_cluster: str, window: float, strict: bool) -> None:
+        completed = self._completed_at
+        if completed is None:
+            return
+        # The original keeps the time, so that one reply can count several corrections.
+        if strict:
+            self._completed_at = None
+        if self._clock() - completed <= window and old_cluster and self.cluster == old_cluster:
+            self._record_correction(message)
+            self.implicit_count += 1
+
+    def turn_complete(self, event: TurnComplete) -> None:
+        """Take the reply."""
+        self.response = self.pending = event.full_response
+        self._read_text = None
+        self.scores = []
+        if self.settings.implicit_window_s is not None:
+            self._completed_at = self._clock()
+
+    def cost(self, event: Cost) -> None:
+        """Count the usage."""
+        self.costs.add(event)
+        self.person.session.add_cost(event.tokens_out, event.wallclock_ms)  # type: ignore[arg-type]  # whole by now
+
+    def quality(self, event: QualityFeedback) -> None:
+        """Take a grade; it teaches only if a reply waits for one."""
+        quality = float(event.quality)
+        finite = math.isfinite(quality)
+        if finite:
+            self.qualities.append(min(max(quality, 0.0), 1.0))
+        strict = self.settings.turns == "strict"
+        if strict and not finite:
+            return
+        # A grade that is not finite uses the reply up too: the original takes it before it looks at the number.
+        text, self.pending = self.pending, None
+        if text is None or not finite:
+            return
+        # Release mode learns from the number as it is, even 5.0; only the window above is clamped there.
+        if strict:
+            self._read_text = text
+            quality = min(max(quality, 0.0), 1.0)
+        self.person.session.add_grade(text, quality, self.message or "")
+
+    def correction(self, event: UserCorrection) -> None:
+        """File a correction under the current topic."""
+        if event.corrects_last:
+            self._record_correction(event.correction_message)
+
+    def _record_correction(self, text: str) -> None:
+        if self.settings.turns == "strict":
+            if text in self._corrected:
+                return
+            self._corrected.add(text)
+        self.person.corrections.add(self.cluster, text)
+
+    def tool_call(self, event: ToolCall) -> None:
+        """Record a call."""
+        self.tools.add_call(event)
+        if event.args_json is not None:
+            self.tool_texts.append(event.args_json)
+            self.scores = []  # a scorer that reads tool texts may now score the same reply otherwise
+
+    def tool_result(self, event: ToolResult) -> None:
+        """Record how a call ended."""
+        self.tools.add_result(event, self.cluster)
+        text = event.output if event.output is not None else event.error_summary
+        if text is not None:
+            self.tool_texts.append(text)
+            self.scores = []
+
+    # Evidence
+
+    @property
+    def tokens_in(self) -> int:
+        """Input tokens spent."""
+        return self.costs.tokens_in
+
+    @property
+    def tokens_out(self) -> int:
+        """Output tokens spent."""
+        return self.costs.tokens_out
+
+    @property
+    def wallclock_ms(self) -> int:
+        """Milliseconds spent."""
+        return self.costs.wallclock_ms
+
+    @property
+    def usd(self) -> float:
+        """Money spent."""
+        return self.costs.usd
+
+    @property
+    def unpriced(self) -> int:
+        """How many costs came without a price."""
+        return self.costs.unpriced
+
+    @property
+    def cluster(self) -> str:
+        """Topic cluster of the current message."""
+        if self._cluster is None:
+            topics = self.settings.cluster_from or self.settings.topics
+            self._cluster = cluster_of(topics(self.message or ""))
+        return self._cluster
+
+    @property
+    def call_counts(self) -> Mapping[str, int]:
+        """How often the task has called each tool."""
+        return self.tools.task_counts
+
+    @property
+    def drift_input(self) -> DriftInput | None:
+        """The current reply as scorers see it."""
+        if self.message is None or self.response is None:
+            return None
+        return DriftInput(self.message, self.response, self.earlier, self.tool_texts)
+
+    def calls(self, *, across_turns: bool) -> Sequence[ToolCall]:
+        """Tool calls of this turn, or the newest of the task."""
+        return self.tools.task_calls if across_turns else self.tools.calls
+
+    def outcomes(self, *, across_turns: bool) -> Sequence[Outcome]:
+        """Tool results of this turn, or the newest of the task."""
+        return self.tools.task_outcomes if across_turns else self.tools.outcomes
+
+    def correction_count(self) -> int:
+        """How many corrections the current cluster holds."""
+        return self.person.corrections.count(self.cluster)
+
+    def correction_pattern(self, least: int) -> CorrectionPattern | None:
+        """Return the correction pattern on the current cluster."""
+        return self.person.corrections.pattern(self.person.user_id, self.cluster, least=least)
+
+    def drift(self, scorer: DriftScorer) -> DriftScore | None:
+        """Score of the current reply; computed once per scorer and reply."""
+        for known, score in self.scores:
+            if known is scorer:  # identity, because a scorer of one's own need not be comparable, nor cheap to compare
+                return score
+        given = self.drift_input
+        score = None if given is None else scorer(given)
+        self.scores.append((scorer, score))
+        return score
+
+    def streamed(self) -> tuple[int, Sequence[Token]]:
+        """Character offset of the first token kept, and this turn's tokens."""
+        return self.token_stats.first_char, self.token_stats.tokens
+
+    # Readings
+
+    def confidence(self) -> float:
+        """How sure the model was of its reply, 0 to 1."""
+        window = self.token_stats.window
+        if window:
+            return confidence_of_nll(mean_nll(window))
+        text = self.pending if self.pending is not None else self._read_text
+        return NEUTRAL_CONFIDENCE if text is None else structural_confidence(text)
+
+
+Handler: TypeAlias = Callable[[Task, Any], None]
+HANDLERS: Final[dict[type[Any], Handler]] = {
+    TurnStart: Task.turn_start,
+    TurnComplete: Task.turn_complete,
+    Cost: Task.cost,
+    QualityFeedback: Task.quality,
+    UserCorrection: Task.correction,
+    ToolCall: Task.tool_call,
+    ToolResult: Task.tool_result,
+}
+TOKENS: Final[set[type[Any]]] = {Token}
+# Apart from the handlers: events of these classes are not checked again.
+TRUSTED: Final[dict[type[Any], Handler]] = {}
+
+
+def trust(cls: type[Any], event_type: type[Any]) -> None:
+    """Accept a subclass of an event whose maker has checked every field; for compatibility layers."""
+    if not issubclass(cls, event_type):
+        raise TypeError(f"{cls.__name__} must be a subclass of {event_type.__name__}.")
+    if event_type is Token:
+        TOKENS.add(cls)
+    else:
+        TRUSTED[cls] = HANDLERS[event_type]

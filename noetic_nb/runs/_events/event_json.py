@@ -1,0 +1,208 @@
+"""Events to JSON data and back: camelCase keys, a ``kind`` first, every field checked on the way in.
+
+The form follows from `noetic_nb.events`, so a new field or event needs no code here. Nothing that is read is executed, and
+nothing is coerced: text where a number belongs is an error, not a guess.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Final, get_args
+
+import msgspec.msgpack
+import msgspec.structs
+from msgspec.structs import replace
+
+from noetic_nb.errors import ItemValidationError, NoeticConfigError
+from noetic_nb.events import FreeData, LayerStateChanged, MemoryTraceSpan, Number, OfferedTool, RunEvent
+from noetic_nb.items import Item
+from noetic_nb.items._frozen import FrozenDict
+from noetic_nb.items._json_copy import frozen_data
+from noetic_nb.items._registry import ANY_ITEMS
+from noetic_nb.runs._events.payload import from_wire, to_wire
+
+__all__ = [
+    "EVENT_TYPES",
+    "PLAIN_TYPES",
+    "SCHEMA",
+    "SCHEMA_VERSION",
+    "WireError",
+    "dump_event",
+    "parse_event",
+    "settled",
+    "size_of",
+]
+
+SCHEMA: Final = "noetic_nb/run"
+SCHEMA_VERSION: Final = 2
+"""Version of the events and of the file that holds them; it grows when an older reader would be wrong."""
+
+EVENT_TYPES: Final[tuple[type[RunEvent], ...]] = get_args(RunEvent)
+_KINDS: Final = frozenset([cls.kind for cls in EVENT_TYPES])
+_WORDS: Final = {
+    "int": "a whole number", "float": "a number", "str": "text", "bool": "true or false", "array": "a list",
+    "object": "an object",
+}  # fmt: skip
+_EXPECTED: Final = re.compile(r"Expected `(\w+)[^`]*`(?: of length (\d+))?")
+_ABOUT_FIELD: Final = re.compile(r"Object (missing required|contains unknown) field `(.*)`", re.S)
+_TOO_LARGE: Final = re.compile(r"Integer value out of range|Expected `int` [<>]=")
+_PLACE: Final = re.compile(r"\w+|\[\d+\]")
+
+
+# What may hold something that can be written into.
+_FREE: Final = {FrozenDict, FreeData, OfferedTool}
+
+
+class WireError(ValueError):
+    """JSON data is not an event; the message names the field."""
+
+
+def dump_event(event: RunEvent) -> dict[str, Any]:
+    """Return an event as plain JSON data: ``kind`` and every field under its camelCase name, defaults included.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import QualityGiven, Where
+    >>> dump_event(QualityGiven(Where("t1", "e1", 2), 5.0, 0.4, "grader"))["where"]
+    {'threadId': 't1', 'executionId': 'e1', 'turn': 2, 'depth': 0}
+    """
+    dumped: dict[str, Any] = to_wire(msgspec.to_builtins(event, enc_hook=_plain))
+    return dumped
+
+
+def _plain(value: Any) -> Any:
+    """Return text, a number or a mapping of a subclass as the plain type."""
+    for kind in (str, int, float):
+        if isinstance(value, kind):
+            return kind.__str__(value) if kind is str else kind(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} is no JSON data")
+
+
+def parse_event(data: object) -> RunEvent:
+    """Read an event from the data of `dump_event`, perhaps through a file; fields with a default may be missing.
+
+    Raises `WireError` if the kind is unknown, a field is missing, unknown, or of the wrong type.
+
+    Examples
+    --------
+    >>> parse_event({"kind": "quality_given", "where": {"threadId": "t1", "executionId": "e1", "turn": "2"}})
+    Traceback (most recent call last):
+    ...
+    noetic_nb.runs._events.event_json.WireError: `where.turn` must be a whole number, but is '2'
+    """
+    kind = data.get("kind") if isinstance(data, dict) else ""
+    if not isinstance(kind, str) or (kind not in _KINDS and isinstance(data, dict)):
+        raise WireError(f"`kind` must be one of {', '.join(sorted(_KINDS))}, but is {kind!r:.80}")
+    try:
+        event: RunEvent = msgspec.convert(data, RunEvent, dec_hook=_read)
+    except msgspec.ValidationError as error:
+        raise WireError(_words(data, error)) from error
+    except UnicodeEncodeError as error:
+        raise WireError(f"a name or a word in it has half a character: {error.object!r:.80}") from error
+    return event
+
+
+def _read(kind: type[Any], value: Any) -> Any:
+    """Read the types that msgspec does not know: items, and data and numbers as `to_wire` writes them."""
+    if kind is Item:
+        if not isinstance(value, dict):
+            raise ValueError(_wrong("an item", value))
+        try:
+            return ANY_ITEMS.parse(value)
+        except ItemValidationError as error:
+            raise ValueError(f"is no item: {error}") from error
+    found = from_wire(value)
+    if kind is Number and type(found) not in (int, float):
+        raise ValueError(_wrong("a number", value))
+    if kind is FrozenDict and type(found) is not FrozenDict:
+        raise ValueError(_wrong("an object", value))
+    return found
+
+
+def _wrong(wanted: str, given: object) -> str:
+    return f"must be {wanted}, but is {given!r:.80}"
+
+
+def _words(data: Any, error: msgspec.ValidationError) -> str:
+    """Return an error of msgspec in our words."""
+    what, _, place = str(error).rpartition(" - at `$")
+    if not what:
+        what, place = place, ""
+    place = place.removesuffix("`").removeprefix(".")
+    if _TOO_LARGE.match(what) is not None:
+        return f"`{place}` must be a whole number of at most 63 bits"
+    if (about := _ABOUT_FIELD.match(what)) is not None:
+        field = f"{place}.{about[2]}" if place else about[2]
+        return f"`{field}` is missing" if about[1] == "missing required" else f"`{field}` is not a field here"
+    if (expected := _EXPECTED.match(what)) is not None:
+        for step in _PLACE.findall(place):
+            data = data[int(step[1:-1]) if step[0] == "[" else step]
+        length = f" of {expected[2]}" if expected[2] else ""
+        what = _wrong(_WORDS.get(expected[1], expected[1]) + length, data)
+    return f"`{place or 'event'}` {what}"
+
+
+@cache
+def _free_fields(cls: type[Any]) -> tuple[str, ...]:
+    """Return the fields of an event that may hold mutable data."""
+    if cls not in EVENT_TYPES:
+        raise NoeticConfigError(
+            "INVALID_RUN_EVENT", "A run holds events.", given=cls, hint="Use the records in noetic_nb.events."
+        )
+    return tuple([field.name for field in msgspec.structs.fields(cls) if _FREE & _inside(field.type)])
+
+
+def _inside(hint: Any) -> set[Any]:
+    return {hint}.union(*map(_inside, get_args(hint)))
+
+
+PLAIN_TYPES: Final = frozenset([cls for cls in EVENT_TYPES if not _free_fields(cls)])
+"""Types of events that hold nothing that can change: `settled` returns them as they are."""
+
+
+def settled(event: RunEvent) -> RunEvent:
+    """Return an event whose free data can change no more; the event itself when that holds already.
+
+    A tool may go on to change the arguments it was given: what a run keeps must not change with them.
+    Raises `NoeticConfigError`, ``INVALID_RUN_EVENT``, if it is no event.
+    """
+    # As nearly all events are; a state may be large, and is frozen when it is written.
+    if isinstance(event, MemoryTraceSpan):
+        if event.attributes is None and not event.notes:
+            return event
+    elif isinstance(event, LayerStateChanged) and type(event.state) is FrozenDict:
+        return event
+    changed: dict[str, Any] = {}
+    for name in _free_fields(type(event)):
+        value = getattr(event, name)
+        frozen = _settled_tools(value) if name == "tools" else frozen_data(value)
+        if frozen is not value:
+            changed[name] = frozen
+    return replace(event, **changed) if changed else event
+
+
+def _settled_tools(tools: tuple[OfferedTool, ...]) -> tuple[OfferedTool, ...]:
+    # What the runtime offers is frozen all the way down, and too large to look through at every turn.
+    if all(type(tool.parameters) is FrozenDict for tool in tools):
+        return tools
+    return tuple([replace(tool, parameters=frozen_data(tool.parameters)) for tool in tools])
+
+
+def size_of(events: Sequence[RunEvent]) -> int:
+    """Return about how many bytes events take as JSON, measured by MessagePack, which is faster: the unit of a run's bound.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import QualityGiven, Where
+    >>> size_of([QualityGiven(Where("t1", "e1", 2), 5.0, 0.4, "grader")])
+    112
+    """
+    try:
+        return len(msgspec.msgpack.encode(events, enc_hook=_plain))
+    # Half a character, or a field that no file could hold.
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return sum([len(repr(event)) for event in events])

@@ -1,0 +1,280 @@
+"""The event log of a run: one list, appended to under a lock, with listeners and retention.
+
+A listener is called with each event as it comes. A cursor is a place in the list: its reader is woken once there is something
+new, and reads when it likes. Where a run has a bound, a keeper decides which old turns go.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
+from sys import maxsize
+from typing import Final, TypeAlias
+
+from noetic_nb.events import RunEvent
+from noetic_nb.redact import safe_logger
+from noetic_nb.runs._events.event_json import PLAIN_TYPES, settled
+from noetic_nb.runs._events.event_view import Keeper
+from noetic_nb.runs._events.numbering import Numbering, Numbers
+from noetic_nb.runs._turns import TurnBook
+
+__all__ = ["Cursor", "GrowingEvents"]
+
+Listener: TypeAlias = Callable[[RunEvent], None]
+
+_LOG: Final = safe_logger("noetic_nb.runs")
+
+
+class Cursor:
+    """The place up to which a reader has read a run. Events that the run drops before they are read are read all the same.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import QualityGiven, Where
+    >>> events = GrowingEvents("demo", [])
+    >>> cursor = events.follow(lambda: print("news"))
+    >>> for turn in (1, 2):
+    ...     _ = events.append(QualityGiven(Where("t1", "e1", turn), 5.0, 0.25, "grader"))
+    news
+    >>> [event.where.turn for event in cursor.take(1)], cursor.is_behind
+    ([1], True)
+    """
+
+    __slots__ = ("_dropped", "_place", "_run", "wake")
+
+    def __init__(self, run: GrowingEvents, wake: Callable[[], object]) -> None:
+        self._run = run
+        self.wake = wake
+        self._place = len(run._events)
+        self._dropped: deque[RunEvent] = deque()
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is something to read."""
+        return bool(self._dropped) or self._place < len(self._run._events)
+
+    def take(self, most: int | None = None) -> list[RunEvent]:
+        """Read the next events, so many at most; the reader is woken by the next that comes."""
+        with self._run._lock:
+            self._run._to_wake.add(self)
+            count = maxsize if most is None else most
+            found = [self._dropped.popleft() for _ in range(min(count, len(self._dropped)))]
+            more = self._run._events[self._place : self._place + count - len(found)]
+            self._place += len(more)
+            return found + more
+
+    def leave(self) -> None:
+        """Read no more; doing it again changes nothing."""
+        with self._run._lock:
+            self._run._cursors.discard(self)
+            self._run._to_wake.discard(self)
+
+    def _dropping(self, events: Sequence[RunEvent], left: int) -> None:
+        self._dropped.extend(events[self._place :])
+        self._place = left
+
+
+class GrowingEvents:
+    """Events in the order in which they were added, from any thread; a `Run` is these with a name, and all that is read of them.
+
+    Parameters
+    ----------
+    run_id : str
+        The name of the run.
+    events : list of RunEvent
+        What it begins with: settled ones, and the list is its own from now on.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import QualityGiven, Where
+    >>> events = GrowingEvents("demo", [])
+    >>> leave = events.subscribe(lambda event: print(event.kind))
+    >>> events.append(QualityGiven(Where("t1", "e1", 1), 5.0, 0.25, "grader"))
+    quality_given
+    0
+    """
+
+    def __init__(self, run_id: str, events: list[RunEvent]) -> None:
+        self.run_id = run_id
+        self._events = events
+        self._keeper: Keeper | None = None
+        self._listeners: tuple[Listener, ...] = ()
+        self._cursors: set[Cursor] = set()
+        # Those whose readers do not know yet that there is news.
+        self._to_wake: set[Cursor] = set()
+        self._attached: list[tuple[object, Callable[[], None]]] = []
+        # Reentrant, because a listener may read the run it listens to.
+        self._lock = threading.RLock()
+        self._book = TurnBook()
+        self._numbers: Numbering | None = None
+
+    # What comes
+
+    def append(self, event: RunEvent) -> int:
+        """Add an event and call the listeners with it.
+
+        Parameters
+        ----------
+        event : RunEvent
+            Any event; its free data (arguments, states, decisions) is frozen, so that later changes do not reach the run.
+
+        Returns
+        -------
+        int
+            Its ``seq``: the position in the run.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_RUN_EVENT`` if it is not an event.
+        """
+        if type(event) not in PLAIN_TYPES:
+            event = settled(event)
+        with self._lock:
+            self._events.append(event)
+            if self._numbers is not None:
+                self._numbers.add(event)
+            if self._keeper is not None and self._keeper.is_due(event, len(self._events)):
+                self._keep(self._keeper.take())
+            number, listeners, cursors = len(self._events) - 1, self._listeners, self._to_wake
+            if cursors:
+                self._to_wake = set()
+        # Called outside the lock: a listener may wait for a thread that appends.
+        for listener in listeners:
+            try:
+                listener(event)
+            except Exception:
+                # What watches a run must not break it, and a broken watcher must not fail again at every event.
+                _LOG.exception("A listener of %r failed and was removed; the run goes on.", self)
+                self._forget(listener)
+        for cursor in cursors:
+            cursor.wake()
+        return number
+
+    def extend(self, events: Iterable[RunEvent]) -> None:
+        """Add events in their order, each as `append` does.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_RUN_EVENT`` if one is not an event; then none is added.
+        """
+        for event in [settled(event) for event in events]:
+            self.append(event)
+
+    # What stays
+
+    def _keep(self, stays: Sequence[bool] | None) -> None:
+        """Keep the events that stay, None for all; a new list, so that an iteration over the old one loses nothing."""
+        if stays is not None:
+            before = self._events
+            if self._numbers is None:
+                self._numbers = Numbering(before)
+            self._numbers.keep(stays)
+            self._events = list(compress(before, stays))
+            for cursor in self._cursors:
+                cursor._dropping(before, len(self._events))
+            self._book = TurnBook()
+
+    @property
+    def numbers(self) -> Numbering | None:
+        """The numbers that the events had when they were added; None while no turns were dropped: then they are their places."""
+        return self._numbers
+
+    def numbered(self) -> tuple[list[RunEvent], Numbers | None]:
+        """Return the events so far with their numbers, as of one moment; None for numbers that are places."""
+        with self._lock:
+            numbers = self._numbers
+            return list(self._events), None if numbers is None else (tuple(numbers.seqs), tuple(numbers.calls))
+
+    @property
+    def keeper(self) -> Keeper | None:
+        """The retention policy; None keeps every event in memory."""
+        return self._keeper
+
+    def keep_with(self, keeper: Keeper) -> None:
+        """Use another retention policy from now on."""
+        with self._lock:
+            self._keeper = keeper
+            self._keep(keeper.begin(self._events))
+
+    # Who is told
+
+    def follow(self, wake: Callable[[], object]) -> Cursor:
+        """Return a cursor at the end of the run.
+
+        Parameters
+        ----------
+        wake : callable
+            Is called when an event has come, in the thread that adds it: once, until the cursor is read again.
+        """
+        with self._lock:
+            cursor = Cursor(self, wake)
+            self._cursors.add(cursor)
+            self._to_wake.add(cursor)
+        return cursor
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call a function with every event to come, in the thread that appends it.
+
+        Parameters
+        ----------
+        listener : callable
+            Takes the event. If it raises, the error is logged and the listener removed.
+
+        Returns
+        -------
+        callable
+            Ends the subscription; calling it again changes nothing.
+        """
+
+        def relay(event: RunEvent) -> None:  # one per subscription: the same function may subscribe twice
+            listener(event)
+
+        with self._lock:
+            self._listeners = (*self._listeners, relay)
+        return lambda: self._forget(relay)
+
+    def _forget(self, listener: Listener) -> None:
+        with self._lock:
+            self._listeners = tuple([each for each in self._listeners if each != listener])
+
+    # Where they come from
+
+    def attach(self, source: object, connect: Callable[[], Callable[[], None]]) -> bool:
+        """Connect a source of events once; a source that is connected already is left as it is.
+
+        Parameters
+        ----------
+        source : object
+            What emits, by identity.
+        connect : callable
+            Starts the stream and returns what ends it.
+
+        Returns
+        -------
+        bool
+            Whether it was connected now.
+        """
+        with self._lock:
+            if any(known is source for known, _ in self._attached):
+                return False
+            self._attached.append((source, connect()))
+            return True
+
+    def stop_recording(self) -> None:
+        """Detach every source and close the file of `autosave`; recorded events stay. May be repeated."""
+        with self._lock:
+            attached, self._attached = self._attached, []
+        for _, disconnect in attached:
+            disconnect()
+        if self._keeper is not None:
+            with self._lock:
+                self._keeper.close()
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether something is attached that may add events."""
+        return bool(self._attached)

@@ -1,0 +1,308 @@
+"""Runs from files.
+
+Nothing that is read is executed, and a file cannot make the reader use more memory than it was allowed.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import io
+import os
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, Final, NamedTuple, NoReturn
+
+from noetic_nb._core.atomic_write import regular_file
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.events import ItemsAppended, RunEvent
+from noetic_nb.items import thaw
+from noetic_nb.items._item_checks import problem_of
+from noetic_nb.redact import safe_logger
+from noetic_nb.runs._events.event_json import SCHEMA, SCHEMA_VERSION, WireError, parse_event
+from noetic_nb.runs._events.payload import from_wire, parse_json
+from noetic_nb.runs._gzip_members import is_unfinished, member_ends
+from noetic_nb.runs._run import Run
+
+__all__ = ["MAX_BYTES", "MAX_LINE_BYTES", "UNFINISHED", "Part", "RunFile", "load_run", "read_gzip", "read_run"]
+
+# A thousand turns take about 20 MB; a gigabyte of zeros takes 1 MB on disk.
+MAX_BYTES: Final = 512 * 2**20
+"""Most bytes a file may unpack to, unless `load_run` is given another number."""
+UNFINISHED: Final = "unfinished"
+"""The key of meta under which a run says that its file may lack turns."""
+_WHY_UNFINISHED: Final = (
+    "The process that saved this run ended before it could finish the file. The turns that were under way are missing. "
+    "nn.recover(run_file, storage) adds those that are in storage."
+)
+_LOG: Final = safe_logger("noetic_nb.runs")
+MAX_LINE_BYTES: Final = 64 * 2**20
+"""Most bytes of one line; the largest tool outputs seen are below 1 MB."""
+
+
+# A billion turns of a thousand events; and what a part of a file may ask the reader to expect.
+_MOST: Final = 10**12
+_MOST_IN_PART: Final = 10**7
+
+
+_NOT_OURS: Final = "Pass a file that Run.save wrote; other recordings are read by nn.import_run(path)."
+
+
+class _File:
+    """A file being read: knows its place for the errors and its allowance for the memory."""
+
+    def __init__(self, path: str | os.PathLike[str], max_bytes: int, max_line_bytes: int) -> None:
+        self.path, self.max_bytes, self.max_line_bytes = str(path), max_bytes, max_line_bytes
+        self.line: int | None = None
+        self.ends: list[int] = []
+        self.is_cut = False
+
+    def fail(self, what: str, hint: str, cause: BaseException | None = None) -> NoReturn:
+        place = "" if self.line is None else f" at line {self.line}"
+        raise NoeticError(
+            "invalid_run_file",
+            f"{self.path!r} cannot be read{place}: {what}",
+            hint=hint,
+            path=self.path,
+            line=self.line,
+        ) from cause
+
+    def lines(self, packed: gzip.GzipFile) -> Iterator[bytes]:
+        total = 0
+        while True:
+            # One byte more than allowed tells a line that is too long from one that just fits.
+            line = packed.readline(min(self.max_line_bytes, self.max_bytes - total) + 1)
+            if not line:
+                return
+            self.line = 1 if self.line is None else self.line + 1
+            total += len(line)
+            if total > self.max_bytes:
+                self.fail(
+                    f"it unpacks to more than {self.max_bytes:,} bytes.", "Pass a larger max_bytes if you trust it."
+                )
+            if len(line) > self.max_line_bytes:
+                self.fail(
+                    f"the line is longer than {self.max_line_bytes:,} bytes.",
+                    "Pass a larger max_line_bytes if you trust it.",
+                )
+            yield line
+
+    def unpacked(self) -> Iterator[bytes]:
+        try:
+            with regular_file(self.path, self.max_bytes) as raw, gzip.GzipFile(fileobj=raw) as packed:
+                yield from self.lines(packed)
+        except FileNotFoundError as error:
+            self.fail("there is no such file.", "Check the path.", error)
+        except EOFError as error:
+            if not self._is_unfinished():
+                self.fail("it ends too early.", "It was cut off; copy or download it again.", error)
+        except gzip.BadGzipFile as error:
+            if not self._is_unfinished():
+                self.fail(f"it is no gzip file, or a damaged one ({error}).", _NOT_OURS, error)
+        except zlib.error as error:
+            self.fail(f"its compressed data is damaged ({error}).", "Copy or download it again.", error)
+        except OSError as error:
+            hint = "Pass a larger max_bytes if you trust it."
+            is_large = error.errno == errno.EFBIG
+            self.fail(f"{error.strerror or error}.", hint if is_large else "Check the path and its permissions.", error)
+
+    def _is_unfinished(self) -> bool:
+        """Tell whether the file is whole but for a last part, as the kill of a process that saves a run leaves it."""
+        self.ends, self.is_cut = member_ends(self.path)
+        return bool(self.ends) and self.is_cut
+
+    def data(self, value: Any) -> Any:
+        """Return free data of a header, which may be nested less than JSON may be and more than Python can call."""
+        try:
+            return thaw(from_wire(value))
+        except RecursionError as error:
+            self.fail("its JSON is nested too deep.", "Run.save never writes this; do not trust the file.", error)
+
+    def parsed(self, line: bytes) -> Any:
+        try:
+            return parse_json(line)
+        except RecursionError as error:
+            self.fail("its JSON is nested too deep.", "Run.save never writes this; do not trust the file.", error)
+        except UnicodeDecodeError as error:
+            self.fail(f"it is not UTF-8 ({error}).", "The file is damaged or was edited; get it again.", error)
+        except ValueError as error:
+            self.fail(f"it is not JSON ({error}).", "The file is damaged or was edited; get it again.", error)
+
+
+def read_gzip(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> bytes:
+    """Return the unpacked content of a gzip file of limited size.
+
+    Raises `NoeticError` ``invalid_run_file`` if it is missing, damaged or too large.
+    """
+    file = _File(path, max_bytes, max_bytes)
+    found = io.BytesIO()
+    for line in file.unpacked():
+        found.write(line)
+    return found.getvalue()
+
+
+def _run_of(file: _File, header: Any) -> tuple[Run, int]:
+    if not isinstance(header, dict) or header.get("schema") != SCHEMA:
+        file.fail(f"its first line is not the header of a run ({header!r:.80}).", _NOT_OURS)
+    version = header.get("version")
+    # `type`, not isinstance: true is an int, and no version.
+    if type(version) is not int or version < 1:
+        file.fail(f"its version is {version!r:.40}, not a whole number.", _NOT_OURS)
+    if version > SCHEMA_VERSION:
+        file.fail(
+            f"it has version {version}, and this library reads up to {SCHEMA_VERSION}.", "Upgrade noetic_nb to read it."
+        )
+    run_id, meta, count = header.get("run_id"), header.get("meta"), header.get("events")
+    for name, value, kind in (("run_id", run_id, str), ("meta", meta, dict), ("events", count, int)):
+        if type(value) is not kind:
+            file.fail(f"its header lacks a good `{name}` ({value!r:.80}).", _NOT_OURS)
+    bundle = header.get("bundle")
+    if bundle is not None and type(bundle) is not dict:
+        file.fail(f"its header lacks a good `bundle` ({bundle!r:.80}).", _NOT_OURS)
+    run = Run(run_id, meta=file.data(meta))
+    run.bundle = None if bundle is None else file.data(bundle)
+    return run, int(count)  # type: ignore[arg-type]  # int by the check above
+
+
+def load_run(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES, max_line_bytes: int = MAX_LINE_BYTES) -> Run:
+    """Read a run that `Run.save` wrote.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    max_bytes : int, bytes
+        Most it may unpack to; a small file can hold a very large text.
+    max_line_bytes : int, bytes
+        Most one line may hold.
+
+    Returns
+    -------
+    Run
+        Equal to the saved one, with secrets replaced. ``meta["unfinished"]`` says so where the process that saved it as it
+        grew was killed: `nn.recover` completes it.
+
+    Raises
+    ------
+    NoeticError
+        ``invalid_run_file`` with ``path`` and ``line`` if it is missing, damaged, too large, from a newer version, or holds
+        anything but events with the right fields.
+
+    Examples
+    --------
+    >>> load_run("no-such-run.jsonl.gz")
+    Traceback (most recent call last):
+    ...
+    noetic_nb.errors.NoeticError: 'no-such-run.jsonl.gz' cannot be read: there is no such file. Check the path.
+    """
+    given: object = path  # what was really passed may be anything
+    if not isinstance(given, str | os.PathLike):
+        hint = "Pass its path; a harness is followed by nn.record(harness)."
+        raise NoeticConfigError("INVALID_OPTION", "load_run reads a file.", given=given, hint=hint)
+    found = read_run(path, max_bytes=max_bytes, max_line_bytes=max_line_bytes)
+    if is_unfinished(path):
+        found.run.meta[UNFINISHED] = _WHY_UNFINISHED
+        _LOG.warning("%r: %s", os.fspath(path), _WHY_UNFINISHED)
+    return found.run
+
+
+class Part(NamedTuple):
+    """A part of a file that a run is saved to as it grows: the number of its turn, and those of its events."""
+
+    turn: int
+    numbers: list[int]
+
+
+@dataclass(slots=True)
+class RunFile:
+    """A run file that was read: the run, and the data with which a recorder goes on with it."""
+
+    run: Run
+    numbers: list[int]
+    """The number of each event, in their order."""
+    parts: list[Part]
+    """What was appended, in the order of the file; a change of meta is a part without events."""
+    ends: list[int]
+    """Where the members of the file end, up to the last whole part; empty where it is no file of one part each."""
+
+
+def read_run(
+    path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES, max_line_bytes: int = MAX_LINE_BYTES
+) -> RunFile:
+    """Read a run file; see `load_run`."""
+    file = _File(path, max_bytes, max_line_bytes)
+    lines = file.unpacked()
+    first = next(lines, None)
+    if first is None:
+        file.fail("it is empty.", _NOT_OURS)
+    run, count = _run_of(file, file.parsed(first))
+    found: list[tuple[int, RunEvent]] = []
+    parts: list[Part] = []
+    metas: list[tuple[int, Any]] = []
+    waiting: deque[int] = deque()
+    for line in lines:
+        data = file.parsed(line)
+        part = _part_of(file, data) if not waiting and len(found) >= count else None
+        if part is not None:
+            parts.append(part)
+            waiting.extend(part.numbers)
+            if "meta" in data:
+                metas.append((len(parts), data["meta"]))
+            continue
+        try:
+            found.append((waiting.popleft() if waiting else len(found), parse_event(data)))
+        except WireError as error:
+            file.fail(f"{error}.", "The file was edited, or a newer noetic_nb wrote it.", error)
+        except RecursionError as error:
+            file.fail("its JSON is nested too deep.", "Run.save never writes this; do not trust the file.", error)
+    if file.is_cut:
+        # The last part was not finished when its process ended; each has a member of the file to itself.
+        del parts[len(file.ends) - 1 :]
+        del found[count + sum([len(part.numbers) for part in parts]) :]
+    announced = count + sum([len(part.numbers) for part in parts])
+    if len(found) != announced:
+        file.fail(
+            f"it holds {len(found)} events, but its header announces {announced}.", "Lines are missing or were added."
+        )
+    for place, meta in metas:
+        if place <= len(parts):
+            run.meta = file.data(meta)
+    # Turns that ran at the same time are apart in the file; numbers say how their events followed each other.
+    found.sort(key=itemgetter(0))
+    unmapped = list(run.meta.get("unmapped") or ())
+    for _, event in found:
+        run.append(event)
+        if isinstance(event, ItemsAppended):
+            # Earlier versions logged items that are refused today: they are kept as they are.
+            for at, item in enumerate(event.items, event.start):
+                if (problem := problem_of(item)) is not None:
+                    unmapped.append({"place": f"item {at}", "what": problem, "thread_id": event.where.thread_id})
+    if len(unmapped) > len(run.meta.get("unmapped") or ()):
+        run.meta = {**run.meta, "unmapped": [note for at, note in enumerate(unmapped) if note not in unmapped[:at]]}
+    if not file.ends and count == 0:
+        file.ends, _ = member_ends(path)
+    aligned = count == 0 and len(file.ends) == len(parts) + 1
+    return RunFile(run, [number for number, _ in found], parts, file.ends if aligned else [])
+
+
+def _part_of(file: _File, data: Any) -> Part | None:
+    """Return the part whose first line this is; None for a line that begins none."""
+    if not isinstance(data, dict) or "kind" in data:
+        return None
+    if data.keys() == {"meta"} and isinstance(data["meta"], dict):
+        return Part(-1, [])
+    ranges = data["batch"].get("at") if data.keys() == {"batch"} and isinstance(data["batch"], dict) else None
+    turn = data["batch"].get("turn") if isinstance(ranges, list) else None
+    if type(turn) is not int or not isinstance(ranges, list):
+        return None
+    numbers: list[int] = []
+    for each in ranges:
+        if not (isinstance(each, list) and len(each) == 2 and all(type(n) is int and 0 <= n < _MOST for n in each)):
+            file.fail("its list of events is damaged.", "The file was edited; get it again.")
+        if len(numbers) + each[1] > _MOST_IN_PART:
+            file.fail("a part of it announces too many events.", "The file was edited; get it again.")
+        numbers.extend(range(each[0], each[0] + each[1]))
+    return Part(turn, numbers)

@@ -1,0 +1,130 @@
+"""Where the values of recorded calls came from: the same index as in a running agent, filled from a run's events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from noetic_nb.events import (
+    ChildEnded,
+    ChildStarted,
+    ItemsAppended,
+    RequestPrepared,
+    RunEvent,
+    ToolCalled,
+    ViewAssembled,
+    Where,
+)
+from noetic_nb.items import Item, item_text, thaw
+from noetic_nb.items._json_text import compact_json
+from noetic_nb.items._origins import MODEL, Origin, OriginIndex, Provenance
+
+__all__ = ["RecordedOrigins"]
+
+# Kept in a run as what every turn of it began with.
+_POLICY: Final = ("policy", "instructions")
+_RETURNED: Final = frozenset({"ok", "error", "invalid_result"})
+
+
+class _Texts:
+    """The texts of one log and of the items beside it; a thread's root executions share theirs."""
+
+    __slots__ = ("beside", "calls", "log", "parent")
+
+    def __init__(self, parent: _Texts | None = None) -> None:
+        self.log, self.beside = OriginIndex(), OriginIndex()
+        self.parent = parent
+        self.calls: set[str] = set()
+
+    def add(self, items: Iterable[Item], seq: int, origin: Origin | None = None) -> None:
+        for item in items:
+            if item["type"] == "function_call":
+                self.calls.add(item.get("callId") or "")
+            self.log.add_item(item, seq, origin, is_child=self.parent is not None)
+
+    def provenance(self, before: OriginIndex, seq: int) -> Provenance:
+        above = None if self.parent is None else self.parent.provenance(before, seq)
+        return Provenance(self.log, before, self.beside, above, seq)
+
+
+class RecordedOrigins:
+    """Answers for the calls of one run; its events are read when a rule first asks.
+
+    Parameters
+    ----------
+    events : sequence of RunEvent
+        Of the run.
+    meta : mapping
+        Its `policy` or `instructions` count as the system's.
+    """
+
+    def __init__(self, events: Sequence[RunEvent], meta: Mapping[str, Any]) -> None:
+        self._events = events
+        self._meta = meta
+        self._before = OriginIndex()
+        self._texts: dict[tuple[str, str], _Texts] = {}
+        self._schemas: dict[str, Mapping[str, Any]] = {}
+        self._read_to = -1
+
+    def at(self, where: Where, seq: int, tool: str) -> Provenance:
+        """Return where values come from, for a call of a tool at a place of the run."""
+        if self._read_to < 0:
+            self._read_to = 0
+            for text in _instructions(self._meta):
+                self._before.add(text, Origin("system"), at=-1)
+        # A run that is watched has grown since.
+        for place in range(self._read_to, len(self._events)):
+            self._read(self._texts, place, self._events[place])
+        self._read_to = len(self._events)
+        found = _texts_of(self._texts, where).provenance(self._before, seq)
+        found.schema = self._schemas.get(tool)
+        return found
+
+    def _read(self, known: dict[tuple[str, str], _Texts], seq: int, event: RunEvent) -> None:
+        match event:
+            case ChildStarted(where, parent_id=parent_id):
+                parent = known.get((where.thread_id, parent_id)) or known.setdefault((where.thread_id, ""), _Texts())
+                texts = known[where.thread_id, where.execution_id] = _Texts(parent)
+                texts.add(event.items, seq)
+            case ChildEnded(where):
+                ended = known.get((where.thread_id, where.execution_id))
+                if ended is not None and ended.parent is not None:
+                    for source in (*ended.log.all(), *ended.beside.all()):
+                        if source.origin.kind in ("tool", "layer"):
+                            ended.parent.beside.add(source.raw, source.origin, at=seq, args=source.args)
+            case RequestPrepared():
+                self._schemas |= {tool.name: tool.parameters for tool in event.tools}
+            case ItemsAppended(where, origin=origin):
+                made_by = {"model": MODEL, "step": MODEL, "layer": Origin("layer")}.get(origin)
+                _texts_of(known, where).add(event.items, seq, made_by)
+            case ViewAssembled(where):
+                for layer_id, item in event.layer_items:
+                    # A summary is the model's own wording.
+                    if layer_id != "summary":
+                        origin_of = Origin("layer", layer_id, item.get("id"))
+                        _texts_of(known, where).beside.add(item_text(item), origin_of, at=seq)
+            case ToolCalled(where):
+                texts = _texts_of(known, where)
+                if event.call_id not in texts.calls and event.output and event.status in _RETURNED:
+                    args = compact_json(thaw(event.args or {}))
+                    texts.beside.add(event.output, Origin("tool", event.name), at=seq, args=args)
+
+
+def _texts_of(known: dict[tuple[str, str], _Texts], where: Where) -> _Texts:
+    found = known.get((where.thread_id, where.execution_id))
+    return found if found is not None else known.setdefault((where.thread_id, ""), _Texts())
+
+
+def _instructions(meta: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the instructions that a run names, wherever they stand in its head."""
+    waiting: list[Any] = [meta]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, Mapping):
+            for key, value in found.items():
+                if key in _POLICY and isinstance(value, str):
+                    yield value
+                elif isinstance(value, Mapping | list | tuple):
+                    waiting.append(value)
+        elif isinstance(found, list | tuple):
+            waiting += found

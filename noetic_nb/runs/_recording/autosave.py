@@ -1,0 +1,279 @@
+"""The file that a run is saved to while it grows, part by part: each finished turn is in it before its reply is returned.
+
+The file is one of `Run.save` to which parts are appended, each a gzip member of its own: ``{"batch": {"turn": 7, "at": [[first,
+count], ...]}}`` and the events with these numbers, all of one turn; or ``{"meta": {...}}``. What a turn costs does not grow
+with the run. Dropping turns copies the parts that stay, as they are. A process that is killed leaves at most one part
+unfinished; it is left out when the file is read.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from noetic_nb._core.private_files import owner_only
+from noetic_nb.errors import NoeticError
+from noetic_nb.ids import SYSTEM_IDS
+from noetic_nb.redact import Redaction, redact_text, safe_logger
+from noetic_nb.runs._events.payload import to_wire
+from noetic_nb.runs._gzip_members import THE_END, packed
+from noetic_nb.runs._recording.retained_turns import KeptTurn
+from noetic_nb.runs._save import event_line, header_line, json_line
+
+try:
+    import fcntl
+except ImportError:  # no such thing on Windows
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["Autosave", "cannot_save"]
+
+_LOG: Final = safe_logger("noetic_nb.runs")
+_CHUNK: Final = 1 << 20
+
+
+def _packed(lines: Iterable[bytes]) -> bytes:
+    return packed(b"".join(lines))
+
+
+def _ranges(numbers: Iterable[int]) -> list[list[int]]:
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and sum(found[-1]) == number:
+            found[-1][1] += 1
+        else:
+            found.append([number, 1])
+    return found
+
+
+def cannot_save(path: str, error: OSError) -> NoeticError:
+    """Return the error for a file to which a run cannot be saved."""
+    return NoeticError(
+        "storage_failed",
+        f"The run cannot be saved: {error.strerror or error}.",
+        given=path,
+        hint="Check that the folder exists, is writable and has space.",
+        path=path,
+    )
+
+
+class Autosave:
+    """The open file of a run that is saved as it grows.
+
+    Attributes
+    ----------
+    path : str
+        The file.
+    error : str or None
+        Why the newest events are not in it; None when all is well.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.error: str | None = None
+        # One rule for as long as the file is open: a decision may hold the words of a secret whose text went by before.
+        self._rule = Redaction()
+        self._fd: int | None = None
+        self._end = 0
+        self._meta: Any = None
+        self._queue: list[tuple[KeptTurn | None, bytes]] = []
+
+    # Opening
+
+    def create(self, run_id: str, meta: Mapping[str, Any]) -> None:
+        """Begin a new file, which replaces the one there is."""
+        if os.path.exists(self.path):
+            self._open()  # which finds out whether another process holds it
+        self._replace(run_id, meta, [])
+
+    def continue_at(self, end: int, meta: Mapping[str, Any]) -> None:
+        """Go on with a file that was read; unfinished lines behind `end` are removed."""
+        self._open()
+        try:
+            assert self._fd is not None
+            os.ftruncate(self._fd, end)
+        except OSError as error:
+            raise self._failed(error) from error
+        self._end, self._meta = end, copy.deepcopy(meta)
+
+    def _open(self) -> None:
+        try:
+            fd = os.open(self.path, os.O_RDWR | getattr(os, "O_BINARY", 0))
+        except OSError as error:
+            raise self._failed(error) from error
+        if fcntl is not None:
+            try:
+                # Held until the file is closed or the process ends, however it does.
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                os.close(fd)
+                raise NoeticError(
+                    "storage_failed",
+                    "Another process saves a run to this file.",
+                    given=self.path,
+                    hint="Stop it, or pass another path.",
+                    path=self.path,
+                ) from error
+            except OSError:  # a file system without locks: two processes are found out when the file changes
+                pass
+        self._fd = fd
+
+    def _failed(self, error: OSError) -> NoeticError:
+        return cannot_save(self.path, error)
+
+    # Growing
+
+    def add(self, turn: KeptTurn) -> None:
+        """Take the waiting events of a turn; `flush` writes them."""
+        numbers, lines = [], []
+        for number, event in turn.waiting:
+            try:
+                lines.append(event_line(self._rule, event, number))
+                numbers.append(number)
+            except NoeticError as error:
+                # One event that is no event must not keep the others from being saved.
+                _LOG.error("An event is not saved: %s", error)
+        turn.waiting.clear()
+        if lines:
+            self._queue.append(
+                (turn, _packed([json_line({"batch": {"turn": turn.serial, "at": _ranges(numbers)}}), *lines]))
+            )
+
+    def flush(self, meta: Mapping[str, Any]) -> None:
+        """Write the added events, and the run's meta where it changed. Never raises: a failed write is tried again next time."""
+        try:
+            if meta != self._meta:
+                line = json_line({"meta": self._rule.data(to_wire(meta))})
+                self._queue.append((None, _packed([line])))
+                self._meta = copy.deepcopy(meta)
+            self._check_own()
+            while self._queue:
+                turn, part = self._queue[0]
+                start = self._end
+                self._write(part)
+                if turn is not None:
+                    turn.members.append((start, self._end))
+                del self._queue[0]
+            self.error = None
+        except (OSError, TypeError, ValueError) as error:
+            self._note(getattr(error, "strerror", None) or str(error))
+
+    def _check_own(self) -> None:
+        if self._fd is None:
+            raise OSError("the file is closed")
+        there, own = os.stat(self.path), os.fstat(self._fd)
+        if (there.st_ino, there.st_dev, own.st_size) != (own.st_ino, own.st_dev, self._end):
+            raise OSError("the file was moved, replaced or written by something else; record to another path")
+
+    def _write(self, part: bytes) -> None:
+        assert self._fd is not None
+        os.lseek(self._fd, self._end, os.SEEK_SET)
+        rest = memoryview(part)
+        try:
+            while rest:
+                rest = rest[os.write(self._fd, rest) :]
+        except OSError:
+            os.ftruncate(self._fd, self._end)  # half a part would be in the way of the next
+            raise
+        self._end += len(part)
+
+    def _note(self, problem: str) -> None:
+        problem = redact_text(problem)
+        if problem != self.error:  # once, not with each turn
+            _LOG.error("The run is not saved to %r: %s", self.path, problem)
+        self.error = problem
+
+    # Dropping
+
+    def drop(self, run_id: str, meta: Mapping[str, Any], doomed: Iterable[KeptTurn], kept: Sequence[KeptTurn]) -> None:
+        """Write the file anew without some turns. Never raises; where it fails, they stay in the file."""
+        gone = set(doomed)
+        self._queue = [(turn, part) for turn, part in self._queue if turn not in gone]
+        try:
+            self._check_own()
+            self._replace(run_id, meta, kept)
+        except (OSError, NoeticError, TypeError, ValueError) as error:
+            self._note(getattr(error, "strerror", None) or str(error))
+
+    def _replace(self, run_id: str, meta: Mapping[str, Any], kept: Sequence[KeptTurn]) -> None:
+        """Write a header and the parts that stay, copied as they are, and put that in the place of the file."""
+        path = os.path.realpath(self.path)
+        folder, name = os.path.split(path)
+        draft = os.path.join(folder, f".{name}.{SYSTEM_IDS.new('draft')}")
+        parts = sorted((start, end, turn) for turn in kept for start, end in turn.members)
+        moved: list[tuple[KeptTurn, int, int]] = []
+        try:
+            try:
+                with open(draft, "xb", opener=owner_only) as raw:
+                    raw.write(_packed([header_line(self._rule, run_id, meta, 0)]))
+                    for start, end, turn in parts:
+                        moved.append((turn, raw.tell(), raw.tell() + end - start))
+                        self._copy(raw, start, end)
+                    raw.flush()
+                    os.fsync(raw.fileno())
+                    size = raw.tell()
+                # Closed before it is replaced, as Windows wants it.
+                self.close()
+                os.replace(draft, path)
+            finally:
+                if os.path.exists(draft):
+                    os.unlink(draft)
+        except OSError as error:
+            if self._fd is None and parts:
+                self._open()
+            raise self._failed(error) from error
+        self._open()
+        self._end, self._meta = size, copy.deepcopy(meta)
+        for turn in kept:
+            turn.members.clear()
+        for turn, start, end in moved:
+            turn.members.append((start, end))
+
+    def _copy(self, raw: Any, start: int, end: int) -> None:
+        assert self._fd is not None
+        os.lseek(self._fd, start, os.SEEK_SET)
+        while start < end:
+            chunk = os.read(self._fd, min(_CHUNK, end - start))
+            if not chunk:
+                raise OSError("the file is shorter than what was written to it")
+            raw.write(chunk)
+            start += len(chunk)
+
+    # Closing
+
+    def is_current(self) -> bool:
+        """Tell whether it is open and nothing else has taken its name or written to it."""
+        try:
+            self._check_own()
+        except OSError:
+            return False
+        return True
+
+    def finish(self) -> None:
+        """Say at the end of the file that nothing is missing, where that is so, and let go of it."""
+        if self.error is None and not self._queue:
+            try:
+                self._check_own()
+                self._write(THE_END)
+            except OSError as error:
+                self._note(error.strerror or str(error))
+        self.close()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file is held open."""
+        return self._fd is not None
+
+    def close(self) -> None:
+        """Let go of the file; doing it again changes nothing."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "saved" if self.error is None else f"NOT saved: {self.error}"
+        return f"<autosave of {redact_text(self.path)!r}: {state}>"

@@ -1,0 +1,220 @@
+"""The turns that a growing run keeps: beyond its bound the oldest are dropped whole, and a note of each drop is kept.
+
+Events outside any turn (an edited rule, a seeded conversation) go when they are older than all turns that stay. A turn
+that is under way stays, and so does the newest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import compress, groupby
+from typing import Any, Final
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import RunEvent, StepEnded, TurnCompleted, TurnStarted, Where
+from noetic_nb.runs._events.event_json import size_of
+
+__all__ = ["KEPT_BYTES", "KeptTurn", "KeptTurns", "with_dropped"]
+
+# About 5 000 turns with a tool call each.
+KEPT_BYTES: Final = 128 * 2**20
+"""How much a recorded run keeps, in bytes, unless `record` is given another number."""
+# Dropping moves all that stays, so it is done seldom and then by a quarter.
+_LOW: Final = 0.75
+# A thread has one entry as long as its turns are dropped in order.
+_MOST_ENTRIES: Final = 1_000
+
+
+# Compared by identity: a thread that begins anew has a second turn 1.
+@dataclass(slots=True, eq=False)
+class KeptTurn:
+    """The events of one turn, or those between turns (`turn` is 0)."""
+
+    thread_id: str
+    turn: int
+    serial: int = 0
+    """Its number among all that the run ever had: turns of one name may be several."""
+    size: int = 0
+    has_started: bool = False
+    is_over: bool = False
+    waiting: list[tuple[int, RunEvent]] = field(default_factory=list)
+    """Events that are not in the file yet, each with its number."""
+    members: list[tuple[int, int]] = field(default_factory=list)
+    """Where its events stand in the file: start and end of each part."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is under way."""
+        return self.has_started and not self.is_over
+
+
+class KeptTurns:
+    """The turns of a run in the order in which they began, and which of them each event belongs to.
+
+    Raises `NoeticConfigError` ``INVALID_BOUND``.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import QualityGiven, Where
+    >>> turns = KeptTurns(max_turns=2)
+    >>> for turn in range(1, 4):
+    ...     given = QualityGiven(Where("t1", "e1", turn), 0.0, 0.5, "user")
+    ...     turns.owners.append(turns.turn_of(given))
+    >>> [turn.turn for turn in turns.overflow()]
+    [1, 2]
+    """
+
+    def __init__(self, *, max_bytes: int | None = None, max_turns: int | None = None) -> None:
+        for name, bound in (("max_bytes", max_bytes), ("max_turns", max_turns)):
+            if bound is not None and (type(bound) is not int or bound < 1):
+                raise NoeticConfigError(
+                    "INVALID_BOUND",
+                    f"`{name}` is a whole number above 0, or None for no bound.",
+                    given=bound,
+                    hint="Such as max_bytes=50_000_000 or max_turns=1_000.",
+                )
+        self.max_bytes, self.max_turns = max_bytes, max_turns
+        self.all: list[KeptTurn] = []
+        self.owners: list[KeptTurn] = []
+        self._current: dict[tuple[str, int], KeptTurn] = {}
+        self._by_serial: dict[int, KeptTurn] = {}
+        self._next = 0
+        self._size = 0
+        self._weighed = 0
+        self._count = 0
+
+    def turn_of(self, event: RunEvent, serial: int | None = None) -> KeptTurn:
+        """Return the turn that the next event belongs to, the one of that number where it is known."""
+        where, starts = event.where, type(event) is TurnStarted
+        if serial is not None:
+            turn = self._turn_numbered(serial, where)
+        else:
+            known = self._current.get((where.thread_id, where.turn))
+            turn = self._turn_of(where, starts=starts) if known is None or starts else known
+        if starts:
+            turn.has_started = True
+        elif type(event) is TurnCompleted:
+            turn.is_over = True
+        return turn
+
+    def weigh(self, events: Sequence[RunEvent]) -> None:
+        """Measure those events of a run that have owners and were not measured yet."""
+        start = self._weighed
+        for turn, owned in groupby(self.owners[start:]):
+            stop = start + len(list(owned))
+            size = size_of(events[start:stop])
+            turn.size += size
+            self._size += size
+            start = stop
+        self._weighed = start
+
+    def _turn_of(self, where: Where, *, starts: bool) -> KeptTurn:
+        place = where.thread_id, where.turn
+        if place[1] < 1 or not place[0]:
+            # What happened since the last turn began: older events of this kind can go before it.
+            if self.all and self.all[-1].turn < 1:
+                return self.all[-1]
+            return self._begin("", 0)
+        turn = self._current.get(place)
+        if turn is None or (starts and turn.has_started):
+            turn = self._current[place] = self._begin(*place)
+        return turn
+
+    def _turn_numbered(self, serial: int, where: Where) -> KeptTurn:
+        turn = self._by_serial.get(serial)
+        if turn is None:
+            is_turn = where.turn > 0 and where.thread_id
+            self._next = max(self._next, serial)
+            turn = self._begin(*(where.thread_id, where.turn) if is_turn else ("", 0))
+            turn.serial = serial
+            self._by_serial[serial] = turn
+        return turn
+
+    def _begin(self, thread_id: str, number: int) -> KeptTurn:
+        turn = KeptTurn(thread_id, number, self._next, is_over=number < 1)
+        self._next += 1
+        self.all.append(turn)
+        self._count += number > 0
+        return turn
+
+    def end_session(self) -> None:
+        """Note that running executions do not go on: the following events are of another process."""
+        for turn in self.all:
+            turn.is_over = True
+        self._current.clear()
+        self._by_serial.clear()
+
+    def is_complete(self, turn: KeptTurn, event: RunEvent) -> bool:
+        """Tell whether a turn can be saved after this event."""
+        # An execution that is held open has no turn that would end; each of its steps does.
+        return turn.is_over or (not turn.has_started and isinstance(event, StepEnded) and event.where.depth == 0)
+
+    def overflow(self) -> list[KeptTurn]:
+        """Return the turns to drop, oldest first; none below the bound."""
+        if not self._is_over(1.0):
+            return []
+        doomed: list[KeptTurn] = []
+        size, count = self._size, self._count
+        for turn in self.all[:-1]:
+            if not self._is_over(_LOW):
+                break
+            if not turn.is_open:
+                doomed.append(turn)
+                self._size -= turn.size
+                self._count -= turn.turn > 0
+        self._size, self._count = size, count
+        return doomed
+
+    @property
+    def size(self) -> int:
+        """How much all turns hold, in bytes."""
+        return self._size
+
+    def _is_over(self, share: float) -> bool:
+        return (self.max_bytes is not None and self._size > share * self.max_bytes) or (
+            self.max_turns is not None and self._count > share * self.max_turns
+        )
+
+    def drop(self, doomed: Sequence[KeptTurn]) -> list[bool]:
+        """Forget turns; returns for each event whether it stays."""
+        gone = set(doomed)
+        self.all = [turn for turn in self.all if turn not in gone]
+        stays = [*map(set(self.all).__contains__, self.owners)]
+        self.owners = list(compress(self.owners, stays))
+        self._weighed = len(self.owners)
+        self._size -= sum(turn.size for turn in gone)
+        self._count -= sum(turn.turn > 0 for turn in gone)
+        for turn in gone:
+            if self._current.get((turn.thread_id, turn.turn)) is turn:
+                del self._current[turn.thread_id, turn.turn]
+        return stays
+
+
+def with_dropped(known: Any, doomed: Iterable[KeptTurn]) -> list[dict[str, Any]]:
+    """Return ``meta["dropped"]`` with more turns: a list of ``{"thread_id", "first", "last"}``, neighbours joined.
+
+    Of very many threads the first are only counted: ``{"thread_id": None, "turns": 12}``.
+
+    Examples
+    --------
+    >>> with_dropped([{"thread_id": "t1", "first": 1, "last": 3}], [KeptTurn("t1", 4), KeptTurn("t2", 1)])
+    [{'thread_id': 't1', 'first': 1, 'last': 4}, {'thread_id': 't2', 'first': 1, 'last': 1}]
+    """
+    entries = [dict(entry) for entry in known if isinstance(entry, Mapping)] if isinstance(known, list | tuple) else []
+    newest = {entry.get("thread_id"): entry for entry in entries if isinstance(entry.get("last"), int)}
+    for turn in doomed:
+        if turn.turn < 1:
+            continue
+        entry = newest.get(turn.thread_id)
+        # The same number again is the rest of a turn that a new process went on with.
+        if entry is not None and turn.turn - entry["last"] in (0, 1):
+            entry["last"] = turn.turn
+            continue
+        newest[turn.thread_id] = entry = {"thread_id": turn.thread_id, "first": turn.turn, "last": turn.turn}
+        entries.append(entry)
+    if len(entries) > _MOST_ENTRIES:
+        first, rest = entries[: 1 - _MOST_ENTRIES], entries[1 - _MOST_ENTRIES :]
+        turns = sum(entry["turns"] if "turns" in entry else entry["last"] - entry["first"] + 1 for entry in first)
+        entries = [{"thread_id": None, "turns": turns}, *rest]
+    return entries

@@ -1,0 +1,227 @@
+"""Keeps a recorded run within its bound, in memory and in the file that it is saved to as it grows."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Callable, Sequence
+from typing import Final
+from weakref import WeakValueDictionary
+
+from noetic_nb._core.private_files import file_name
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import RunEvent, TurnCompleted, TurnStarted, Where
+from noetic_nb.redact import safe_logger
+from noetic_nb.runs._load import MAX_BYTES, RunFile, read_run
+from noetic_nb.runs._recording.autosave import Autosave, cannot_save
+from noetic_nb.runs._recording.retained_turns import KeptTurn, KeptTurns, with_dropped
+from noetic_nb.runs._run import Run
+
+__all__ = ["RunKeeper", "bound", "is_saved_here", "open_autosave"]
+
+_LOG: Final = safe_logger("noetic_nb.runs")
+# A turn may take hours; this much of it is saved before it ends.
+_MOST_WAITING: Final = 500
+_EDGES: Final = frozenset({TurnStarted, TurnCompleted})
+
+# By file: the runs that are saved as they grow in this process, and what keeps them.
+_RUNS: Final[WeakValueDictionary[str, Run]] = WeakValueDictionary()
+_KEEPERS: Final[WeakValueDictionary[str, RunKeeper]] = WeakValueDictionary()
+
+
+@atexit.register
+def _close_all() -> None:
+    for keeper in tuple(_KEEPERS.values()):
+        keeper.close()
+
+
+class RunKeeper:
+    """Decides which events a run keeps, and saves it where there is a file. All its methods run under the lock of the run."""
+
+    def __init__(self, run: Run, turns: KeptTurns, file: Autosave | None = None) -> None:
+        self._run = run
+        self._turns = turns
+        self._file = file
+        self._next = 0
+        self._numbers: Sequence[int] | None = None
+        self._places: dict[int, tuple[int, tuple[int, int]]] = {}
+        # Where the newest event that was taken happened, and its turn.
+        self._where: Where | None = None
+        self._turn: KeptTurn
+
+    @property
+    def size(self) -> int:
+        """About how many bytes the events take that it has seen."""
+        self._turns.weigh(self._run.events)
+        return self._turns.size
+
+    @property
+    def saves(self) -> bool:
+        """Whether there is a file that it is saved to."""
+        return self._file is not None and self._file.is_open
+
+    def bound_by(self, turns: KeptTurns) -> None:
+        """Take another bound; it holds from the next turn on."""
+        self._turns.max_bytes, self._turns.max_turns = turns.max_bytes, turns.max_turns
+
+    def is_current(self) -> bool:
+        """Tell whether the file is open and still the one of this name."""
+        return self._file is not None and self._file.is_current()
+
+    @property
+    def problem(self) -> str | None:
+        """Why the newest events are not in the file."""
+        return None if self._file is None else self._file.error
+
+    def resume(self, read: RunFile) -> None:
+        """Continue with the contents of a file, before `begin`: the numbers of the events, and the places of the parts."""
+        self._numbers = read.numbers
+        members = zip(read.ends, read.ends[1:], strict=False)
+        self._places = {
+            number: (part.turn, member)
+            for part, member in zip(read.parts, members, strict=True)
+            for number in part.numbers
+        }
+
+    def begin(self, events: Sequence[RunEvent]) -> Sequence[bool] | None:
+        """Read the events that the run has already."""
+        for place, event in enumerate(events):
+            if self._numbers is not None:
+                serial, member = self._places[self._numbers[place]]
+                turn = self._turns.turn_of(event, serial)
+                self._turns.owners.append(turn)
+                if member not in turn.members[-1:]:
+                    turn.members.append(member)
+                continue
+            turn = self._turns.turn_of(event)
+            self._turns.owners.append(turn)
+            if self._file is not None:
+                turn.waiting.append((place, event))
+        self._next = len(events) if self._numbers is None else max(self._numbers, default=-1) + 1
+        self._numbers, self._places = None, {}
+        # Nothing of an earlier process goes on; a turn that it left open may go.
+        self._turns.end_session()
+        if self._file is not None:
+            self._save(self._turns.all)
+        return self._within_bound()
+
+    def is_due(self, event: RunEvent, count: int) -> bool:
+        """Tell whether to read the new events: an event at the place of the one before is of the same turn, until that ends."""
+        return (
+            event.where is not self._where or type(event) in _EDGES or count - len(self._turns.owners) >= _MOST_WAITING
+        )
+
+    def take(self) -> Sequence[bool] | None:
+        """Take the events that the run has got since: those before the newest are of the turn of the last one that was taken."""
+        events = self._run.events[len(self._turns.owners) :]
+        if not events:
+            return None
+        newest = events[-1]
+        if len(events) > 1:
+            self._take(self._turn, events[:-1])
+        self._turn = turn = self._turns.turn_of(newest)
+        self._take(turn, events[-1:])
+        # Outside of turns each event is saved at once.
+        self._where = newest.where if turn.is_open or not (self.saves or turn.is_over) else None
+        if self.saves and (len(turn.waiting) >= _MOST_WAITING or self._turns.is_complete(turn, newest)):
+            self._save([turn])
+        return self._within_bound() if turn.is_over or len(events) >= _MOST_WAITING else None
+
+    def _take(self, turn: KeptTurn, events: Sequence[RunEvent]) -> None:
+        self._turns.owners += [turn] * len(events)
+        if self.saves:
+            turn.waiting += enumerate(events, self._next)
+            self._next += len(events)
+
+    def _save(self, turns: Sequence[KeptTurn]) -> None:
+        assert self._file is not None
+        for turn in turns:
+            if turn.waiting:
+                self._file.add(turn)
+        self._file.flush(self._run.meta)
+
+    def _within_bound(self) -> Sequence[bool] | None:
+        self._turns.weigh(self._run.events)
+        doomed = self._turns.overflow()
+        if not doomed:
+            return None
+        stays = self._turns.drop(doomed)
+        meta = self._run.meta
+        meta["dropped"] = with_dropped(meta.get("dropped"), doomed)
+        if self._file is not None and self.saves:
+            self._file.drop(self._run.run_id, meta, doomed, self._turns.all)
+        return stays
+
+    def close(self) -> None:
+        """Save the remaining events, and close the file."""
+        self.take()
+        self._where = None
+        if self._file is not None and self.saves:
+            self._save(self._turns.all)
+            self._file.finish()
+
+
+def bound(run: Run, turns: KeptTurns) -> None:
+    """Keep a run within a bound from now on, in its file too where it has one."""
+    keeper = run.keeper
+    if isinstance(keeper, RunKeeper):
+        keeper.bound_by(turns)
+    else:
+        run.keep_with(RunKeeper(run, turns))
+
+
+def open_autosave(path: str, run: Run | None, new: Callable[[], Run], turns: KeptTurns) -> Run:
+    """Return the run that is saved to a file as it grows: the one that is, the one in the file, `run`, or a new one.
+
+    Raises `NoeticConfigError` ``AUTOSAVE_EXISTS``, `NoeticError` ``storage_failed`` or ``invalid_run_file``.
+    """
+    try:
+        key = os.path.realpath(file_name(path))
+    except OSError as error:
+        raise cannot_save(path, error) from error
+    known, keeper = _RUNS.get(key), _KEEPERS.get(key)
+    # A file that was deleted or replaced meanwhile is another one: the run before goes its own way.
+    if known is not None and keeper is not None and keeper.is_current():
+        if run is not None and run is not known:
+            raise _other_run(path)
+        keeper.bound_by(turns)
+        return known
+    if os.path.exists(path):
+        most = MAX_BYTES if turns.max_bytes is None else max(MAX_BYTES, 4 * turns.max_bytes)
+        read = read_run(path, max_bytes=most)
+        # Not the events themselves: those of the file are without secrets.
+        if run is not None and (run.run_id, len(run.events)) != (read.run.run_id, len(read.run.events)):
+            raise _other_run(path)
+        run = read.run if run is None else run
+        file = Autosave(path)
+        keeper = RunKeeper(run, turns, file)
+        if read.ends:
+            file.continue_at(read.ends[-1], read.run.meta)
+            keeper.resume(read)
+        else:  # as `Run.save` wrote it: once into parts
+            file.create(run.run_id, run.meta)
+    else:
+        run = new() if run is None else run
+        file = Autosave(path)
+        file.create(run.run_id, run.meta)
+        keeper = RunKeeper(run, turns, file)
+    run.keep_with(keeper)
+    if keeper.problem is not None:
+        _LOG.error("The run could not be saved: %s", keeper.problem)
+    _RUNS[key], _KEEPERS[key] = run, keeper
+    return run
+
+
+def is_saved_here(path: str) -> bool:
+    """Tell whether this process saves a run to a file."""
+    keeper = _KEEPERS.get(os.path.realpath(path))
+    return keeper is not None and keeper.is_current()
+
+
+def _other_run(path: str) -> NoeticConfigError:
+    return NoeticConfigError(
+        "AUTOSAVE_EXISTS",
+        "This file holds another run.",
+        given=path,
+        hint="Pass another path, or no run: the one in the file goes on.",
+    )

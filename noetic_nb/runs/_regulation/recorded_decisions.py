@@ -1,0 +1,412 @@
+"""The decisions of a recorded regulator, made again by the real one under other thresholds.
+
+A run is fed once to fresh tasks with the recorded settings, and what a predicate may look at is kept of every moment at which
+something was decided. Thresholds are looked at in predicates only, so another number needs no second feeding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import LayerStateChanged, ModelCalled, RegulatorDecided, RegulatorSaw, RunEvent, TurnStarted
+from noetic_nb.items._json_text import compact_json
+from noetic_nb.regulator import Regulator, decisions, events
+from noetic_nb.regulator._adapters.replay import Reading, reading_of
+from noetic_nb.regulator._person import Person
+from noetic_nb.regulator._settings import Settings
+from noetic_nb.regulator.events import accepted_text
+from noetic_nb.regulator.predicates import Predicate
+from noetic_nb.runs._regulation.recorded_regulator_events import RegulatorFeed
+from noetic_nb.runs._regulation.recorded_settings import LAYER_KIND, as_recorded, recorded_regulators
+from noetic_nb.runs._regulation.regulator_signals import BETWEEN_TURNS
+
+__all__ = ["DecisionTape", "Redecided", "tape_of", "with_thresholds"]
+
+
+@dataclass(frozen=True, slots=True)
+class Redecided:
+    """The new and the recorded decision at one moment."""
+
+    recorded: RegulatorDecided
+    seq: int | None
+    """Place of the recorded decision among the events of the run; None where it was not recorded."""
+    turn: int
+    decision: decisions.Decision
+    stops: bool
+    """Whether a turn would be stopped here: a break stays one until the task is reset."""
+    begins_task: bool
+    """Whether the task was reset since the last decision."""
+    confidence: float
+    tokens_out: int
+
+
+@dataclass(slots=True)
+class _Moment:
+    recorded: RegulatorDecided
+    seq: int | None
+    turn: int
+    begins_task: bool
+    reading: Reading
+    confidence: float
+    rule: int
+    """Which of the recorded thresholds were in force."""
+    place: int
+    """Place among the moments under these thresholds."""
+
+
+class _Thread:
+    """One thread's own regulator, fed in the order of the recording."""
+
+    def __init__(self, layer_id: str, person: Person, settings: Settings) -> None:
+        self.layer_id = layer_id
+        self.now_ms = 0.0
+        self.regulator = Regulator(person, settings, clock=lambda: self.now_ms / 1000)
+        self.waiting: list[tuple[float, events.Event]] = []
+        self.counted = 0
+        self.turn = 0
+        self.last: Reading | None = None
+        self.index = 0
+
+    def feed(self) -> None:
+        for t_ms, event in self.waiting:
+            self.now_ms = t_ms
+            self.regulator.on_event(event)
+        self.waiting.clear()
+
+
+class DecisionTape:
+    """Moments at which the first regulator of each thread decided, in the order of the run.
+
+    Parameters
+    ----------
+    regulator : Regulator
+        Whose settings and memory count; it is copied and learns nothing.
+    as_recorded : bool
+        Let the recorded thresholds count where they differ from those of the regulator, each at its moment.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import QualityGiven, Where
+    >>> where = Where("t1", "e1", 1)
+    >>> grades = [QualityGiven(where, 0.0, quality, "user") for quality in (0.9, 0.5, 0.05)]
+    >>> tape = DecisionTape.of_unwatched(grades, Regulator.for_user("ann"))
+    >>> [each.decision.kind for each in tape.decide({})]
+    ['continue', 'continue', 'circuit_break']
+    >>> [each.decision.kind for each in tape.decide({"quality_decline": {"poor_mean": 0.4}})]
+    ['continue', 'continue', 'continue']
+    """
+
+    def __init__(self, regulator: Regulator, *, as_recorded: bool = False) -> None:
+        self.template = regulator
+        self._as_recorded = as_recorded
+        self._moments: list[_Moment] = []
+        self._rules: list[tuple[Mapping[str, Any], list[Reading]]] = [] if as_recorded else [({}, [])]
+        self._in_force: dict[int, tuple[Settings, Settings]] = {}
+        """By rule, the settings of the template and the same with the numbers that were in force."""
+        self._threads: dict[str, _Thread] = {}
+        self._people: dict[str, Person] = {}
+        self._known: dict[tuple[str, str], Any] = {}
+        self._early: dict[str, list[tuple[float, events.Event]]] = {}
+        # What each predicate answered last: only the one that a slider moves is evaluated again.
+        self._answers: dict[tuple[int, int], tuple[Predicate, list[decisions.Decision | None]]] = {}
+
+    @classmethod
+    def of_unwatched(cls, recorded: Iterable[RunEvent], regulator: Regulator) -> DecisionTape:
+        """Return the moments at which a regulator would have decided in a run that had none."""
+        tape = cls(regulator)
+        feed = RegulatorFeed(regulator, None, tape, LAYER_KIND)
+        for event in recorded:
+            for _ in feed.take(event):
+                pass
+        return tape
+
+    def __len__(self) -> int:
+        return len(self._moments)
+
+    def append(self, event: RunEvent, seq: int | None = None) -> None:
+        """Read the next event of the run, of which `seq` is the place."""
+        match event:
+            case RegulatorSaw():
+                thread = self._thread(event)
+                if thread is not None:
+                    thread.waiting.append((event.t_ms, _event(event)))
+            case RegulatorDecided():
+                thread = self._thread(event)
+                if thread is not None:
+                    self._decided(thread, event, seq)
+            case ModelCalled(purpose="agent", status="ok", logprobs=logprobs) if logprobs:
+                # Tokens are recorded with their call only; the call may come before all that the regulator saw.
+                thread_id = event.where.thread_id
+                known = self._threads.get(thread_id)
+                waiting = self._early.setdefault(thread_id, []) if known is None else known.waiting
+                for index, (token, logprob) in enumerate(logprobs):
+                    waiting.append((event.t_ms, events.Token(accepted_text(token), float(logprob), index)))
+            case TurnStarted(resource_id=owner) if owner is not None:
+                self._known[event.where.thread_id, "owner"] = owner
+            case LayerStateChanged(hook="init", state=state) if state is not None:
+                self._known.setdefault((event.where.thread_id, event.layer_id), state)
+
+    def _thread(self, event: RegulatorSaw | RegulatorDecided) -> _Thread | None:
+        thread_id = event.where.thread_id
+        thread = self._threads.get(thread_id)
+        if thread is None:
+            owner = self._known.get((thread_id, "owner"), thread_id)
+            # Threads of one resource learn together, as they did.
+            if owner not in self._people:
+                self._people[owner] = self._person(self._known.get((thread_id, event.layer_id)))
+            thread = self._threads[thread_id] = _Thread(event.layer_id, self._people[owner], self.template.settings)
+            thread.waiting = self._early.pop(thread_id, [])
+        return thread if thread.layer_id == event.layer_id else None
+
+    def _person(self, state: Any) -> Person:
+        if state is not None:
+            try:
+                return Regulator.from_json(compact_json(state), as_original="noetic_nb" not in state).person
+            except (TypeError, ValueError):
+                pass  # settings that refer to code, or another layer's state: the template's memory it is
+        return self.template.person.copy()
+
+    def _decided(self, thread: _Thread, event: RegulatorDecided, seq: int | None) -> None:
+        # A reset is not recorded: it shows in a count of tokens that fell, and lies before what was fed since.
+        begins_task = event.tokens_out < thread.counted
+        if begins_task:
+            thread.regulator.reset_task()
+        thread.counted = event.tokens_out
+        thread.feed()
+        thread.turn = event.where.turn if event.where.turn > 0 else thread.turn
+        thread.last = reading_of(thread.regulator.evidence, thread.index, event.at, thread.last)
+        thread.index += 1
+        rule = self._rule(event.thresholds) if self._as_recorded else 0
+        readings = self._rules[rule][1]
+        readings.append(thread.last)
+        confidence = thread.regulator.confidence()
+        self._moments.append(
+            _Moment(event, seq, thread.turn, begins_task, thread.last, confidence, rule, len(readings) - 1)
+        )
+
+    def _rule(self, thresholds: Mapping[str, Any]) -> int:
+        # The newest first: thresholds seldom change, and hardly ever back.
+        for place in range(len(self._rules) - 1, -1, -1):
+            if self._rules[place][0] is thresholds or self._rules[place][0] == thresholds:
+                return place
+        self._rules.append((thresholds, []))
+        return len(self._rules) - 1
+
+    def decide(self, thresholds: Mapping[str, Mapping[str, float | None]]) -> list[Redecided]:
+        """Return every decision as it is made under other thresholds; those that are not named are the recorded ones.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_PREDICATE``, ``UNKNOWN_THRESHOLD`` or ``INVALID_THRESHOLD``.
+        """
+        if not self._rules:  # refused also where nothing was decided
+            with_thresholds(self.template.settings, thresholds)
+        answers = [
+            self._answers_under(rule, with_thresholds(self._recorded_settings(rule), thresholds), readings)
+            for rule, (_, readings) in enumerate(self._rules)
+        ]
+        return self._redecided(answers)
+
+    def _recorded_settings(self, rule: int) -> Settings:
+        """Return the settings that a rule was recorded under; made again where the template was given others."""
+        base = self.template.settings
+        known = self._in_force.get(rule)
+        if known is None or known[0] is not base:
+            known = self._in_force[rule] = (base, as_recorded(base, self._rules[rule][0]))
+        return known[1]
+
+    def decide_under(self, settings: Settings) -> list[Redecided]:
+        """Return every decision as a regulator with other predicates makes it.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``OTHER_READING`` where the settings differ in more than their predicates: what was read is not what they look at.
+        """
+        if not settings.reads_as(self.template.settings):
+            raise NoeticConfigError(
+                "OTHER_READING",
+                "These settings read a run in another way: topics, turns, learning or measures differ.",
+                given=settings,
+                hint="Read the run again, with a regulator that has them.",
+            )
+        return self._redecided(
+            [self._answers_under(r, settings, readings) for r, (_, readings) in enumerate(self._rules)]
+        )
+
+    def _redecided(self, answers: list[list[list[decisions.Decision | None]]]) -> list[Redecided]:
+        held: set[str] = set()
+        found: list[Redecided] = []
+        for moment in self._moments:
+            decision: decisions.Decision = decisions.CONTINUE
+            for of_predicate in answers[moment.rule]:
+                answer = of_predicate[moment.place]
+                if answer is not None:
+                    decision = answer
+                    break
+            recorded = moment.recorded
+            thread_id = recorded.where.thread_id
+            if moment.begins_task:
+                held.discard(thread_id)
+            is_break = decision.kind == decisions.CircuitBreak.kind
+            between = recorded.at in BETWEEN_TURNS
+            stops = (is_break and not between) or (recorded.at == "turn_start" and thread_id in held)
+            if is_break:
+                held.add(thread_id)
+            found.append(
+                Redecided(
+                    recorded,
+                    moment.seq,
+                    moment.turn,
+                    decision,
+                    stops,
+                    moment.begins_task,
+                    moment.confidence,
+                    moment.reading.tokens_out,
+                )
+            )
+        return found
+
+    def _answers_under(
+        self, rule: int, settings: Settings, readings: list[Reading]
+    ) -> list[list[decisions.Decision | None]]:
+        answers = []
+        for place, predicate in enumerate(settings.predicates):
+            known = self._answers.get((rule, place))
+            found = known[1] if known is not None and (known[0] is predicate or known[0] == predicate) else []
+            if len(found) < len(readings):
+                check = predicate.check
+                # A run that grows adds moments; those before them are answered.
+                found += [check(reading) for reading in readings[len(found) :]]
+            self._answers[rule, place] = predicate, found
+            answers.append(found)
+        return answers
+
+    def agreement(self) -> tuple[int, int]:
+        """Return how many recorded decisions are made again under the recorded thresholds, of how many.
+
+        Fewer than all where the recording lacks something that the regulator had: settings, a memory, its beginning.
+        """
+        same = total = 0
+        held: dict[str, Any] = {}
+        for each in self.decide({}):
+            recorded, thread_id = each.recorded, each.recorded.where.thread_id
+            was = _kind_of(recorded.decision)
+            total += 1
+            # A break of an earlier turn is repeated as it was, whatever is decided by then.
+            repeats = recorded.at == "turn_start" and was == held.get(thread_id)
+            same += repeats or was == (each.decision.kind, _reason_of(each.decision))
+            if was[0] == decisions.CircuitBreak.kind:
+                held[thread_id] = was
+        return same, total
+
+
+def _kind_of(decision: Mapping[str, Any]) -> tuple[Any, Any]:
+    reason = decision.get("reason")
+    return decision.get("kind"), reason.get("kind") if isinstance(reason, Mapping) else None
+
+
+def _reason_of(decision: decisions.Decision) -> str | None:
+    return decision.reason.kind if isinstance(decision, decisions.CircuitBreak) else None
+
+
+def _event(saw: RegulatorSaw) -> events.Event:
+    try:
+        return events.from_dict(saw.event)
+    except (TypeError, ValueError) as error:
+        raise NoeticConfigError(
+            "INVALID_RECORDING",
+            f"An event that the regulator saw cannot be repeated: {error}",
+            given=saw.event,
+            hint="Load the run from an undamaged file.",
+        ) from error
+
+
+def tape_of(
+    run: Any, regulator: Regulator | None = None, recorded: Iterable[tuple[int, RunEvent]] | None = None
+) -> DecisionTape:
+    """Return the decisions of a run, to be made again.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    regulator : Regulator, optional
+        Whose settings and memory count in place of the recorded ones; needed where nothing was decided.
+    recorded : iterable of (int, RunEvent), optional
+        Which events of the run count, each with its place; all of them by default.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``NO_REGULATOR`` where the run had none, or does not say how it was set up, and none is given; ``INVALID_REGULATOR`` if
+        it is none; ``INVALID_RECORDING`` where what the regulator saw is damaged.
+    """
+    if regulator is not None and not isinstance(regulator, Regulator):
+        raise NoeticConfigError(
+            "INVALID_REGULATOR", "That is no regulator.", given=regulator, hint="Use Regulator.for_user(name)."
+        )
+    placed = tuple(enumerate(run.events) if recorded is None else recorded)
+    was_watched = any(isinstance(event, RegulatorDecided) for _, event in placed)
+    if regulator is not None and not was_watched:
+        return DecisionTape.of_unwatched((event for _, event in placed), regulator)
+    candidates = recorded_regulators(run) if regulator is None else [regulator]
+    if not candidates:
+        what = "does not say how its regulator was set up" if was_watched else "had no regulator"
+        raise NoeticConfigError(
+            "NO_REGULATOR", f"This run {what}.", hint="Pass one, such as regulator=Regulator.recommended('ann')."
+        )
+    tapes = []
+    for candidate in candidates:
+        tape = DecisionTape(candidate, as_recorded=regulator is None)
+        for seq, event in placed:
+            tape.append(event, seq)
+        tapes.append(tape)
+        if len(candidates) == 1 or tape.agreement()[0] == len(tape):
+            return tape
+    return max(tapes, key=lambda tape: tape.agreement()[0])
+
+
+def with_thresholds(settings: Settings, thresholds: Mapping[str, Mapping[str, float | None]]) -> Settings:
+    """Return settings with other thresholds.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``UNKNOWN_PREDICATE``, ``UNKNOWN_THRESHOLD`` or ``INVALID_THRESHOLD``.
+
+    Examples
+    --------
+    >>> from noetic_nb.regulator._settings import RELEASE_SETTINGS
+    >>> with_thresholds(RELEASE_SETTINGS, {"cost_cap": {"tokens_out": -1}})
+    Traceback (most recent call last):
+    ...
+    noetic_nb.errors.NoeticConfigError: [INVALID_THRESHOLD] tokens_out must be at least 0 and at most 4294967295. Given: \
+{'tokens_out': -1}. Thresholds are {predicate: {name: number}}, as in `Regulator.thresholds`.
+    """
+    hint = "Thresholds are {predicate: {name: number}}, as in `Regulator.thresholds`."
+    is_mapping = isinstance(thresholds, Mapping) and all(isinstance(each, Mapping) for each in thresholds.values())
+    if not is_mapping:
+        raise NoeticConfigError(
+            "INVALID_THRESHOLD", "Thresholds are a mapping of mappings.", given=thresholds, hint=hint
+        )
+    for name, numbers in thresholds.items():
+        try:
+            settings = settings.with_thresholds({name: numbers})
+        except KeyError as error:
+            what, known = error.args
+            kind = "predicate" if what == name else "threshold"
+            raise NoeticConfigError(
+                f"UNKNOWN_{kind.upper()}",
+                f"The regulator has no {kind} {what!r:.80}.",
+                given=what,
+                hint=f"It has {', '.join(map(str, known)) or 'none'}.",
+            ) from None
+        except (TypeError, ValueError) as error:
+            message = str(error).split(" Given:")[0].rstrip(".")
+            raise NoeticConfigError("INVALID_THRESHOLD", f"{message}.", given=dict(numbers), hint=hint) from error
+    return settings

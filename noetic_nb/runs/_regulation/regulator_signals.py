@@ -1,0 +1,356 @@
+"""The readings and decisions of a regulator, turn by turn, read from a run: qualities, spending, drift, decisions.
+
+A grade is recorded twice, as given by someone and as seen by the regulator; here it counts once. A grade or decision
+outside any turn belongs to the thread's last turn, because that is the reply it is about. What counts as poor, and every other
+threshold, is read off the thresholds that travel with decisions: where a recording has none there is none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, ClassVar, Final
+
+from noetic_nb.events import (
+    ModelCalled,
+    QualityGiven,
+    RegulatorDecided,
+    RegulatorSaw,
+    RunEvent,
+    ToolCalled,
+    TurnCompleted,
+    TurnStarted,
+    Where,
+)
+from noetic_nb.regulator import Regulator
+from noetic_nb.runs._plain_text import plain
+from noetic_nb.runs._regulation.decision_redaction import DecisionRedaction
+from noetic_nb.runs._regulation.decision_text_parts import decision_detail, decision_label, reason_of
+from noetic_nb.runs._regulation.drift_scores import DriftScores
+from noetic_nb.runs._regulation.thread_signals import Fall, Mark, ThreadSignals, TurnSignals, rolling_mean
+
+__all__ = ["BETWEEN_TURNS", "CURRENCIES", "Fall", "Mark", "Signals", "ThreadSignals", "TurnSignals", "rolling_mean"]
+
+CURRENCIES: Final = ("tokens_in", "usd", "wallclock_ms")
+"""What is spent beside output tokens, as caps name it."""
+BETWEEN_TURNS: Final = frozenset({"quality", "correction"})
+"""Where it is decided while no turn runs."""
+
+
+class Signals:
+    """The threads of a run so far, or only the one given.
+
+    Parameters
+    ----------
+    thread_id : str, optional
+        Read only this thread.
+    regulator_of : callable, optional
+        From the first decision to a regulator with the settings of the one that made it, or None: it scores the drift of replies
+        that nobody was warned of.
+    meta : mapping, optional
+        That of the run: it says which numbers are estimates.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import QualityGiven, Where
+    >>> signals = Signals()
+    >>> for quality in (0.6, 0.5, 0.1):
+    ...     changed = signals.take(QualityGiven(Where("t1", "e1", 1), 0.0, quality, "user"))
+    >>> changed[1].qualities, changed[1].mean
+    ([0.6, 0.5, 0.1], None)
+    >>> rule = {"quality_decline": {"window": 3, "min_delta": 0.15, "poor_mean": 0.5}}
+    >>> decided = RegulatorDecided(Where("t1", "e1", 1), 0.0, "regulation", "quality", {"kind": "continue"}, thresholds=rule)
+    >>> changed = signals.take(decided)
+    >>> changed[0].poor, changed[1].mean
+    (0.5, 0.4)
+    """
+
+    reads: ClassVar[frozenset[type[Any]]] = frozenset()
+    """The types of the events that it has a use for."""
+
+    def __init__(
+        self,
+        *,
+        thread_id: str | None = None,
+        regulator_of: Callable[[RegulatorDecided], Regulator | None] | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.thread_id = thread_id
+        self._meta: Mapping[str, Any] = {} if meta is None else meta
+        self.threads: dict[str, ThreadSignals] = {}
+        self.words = DecisionRedaction()
+        """What hides secrets in decisions."""
+        self._drift = None if regulator_of is None else DriftScores(regulator_of)
+        # Where the event before this one was: those of a turn mostly share it.
+        self._where: Where | None = None
+        self._at: tuple[ThreadSignals, TurnSignals]
+
+    def take(self, event: RunEvent) -> tuple[ThreadSignals, TurnSignals] | None:
+        """Read one event; returns the thread and the turn it changed, None where nothing changed."""
+        kind = type(event)
+        change = _CHANGES.get(kind)
+        if change is None:
+            return None
+        if kind in _TEXTS:
+            self.words.take(event)
+        where = event.where
+        is_new = False
+        if where is not self._where:
+            if self.thread_id is not None and where.thread_id != self.thread_id:
+                return None
+            thread = self.threads.get(where.thread_id)
+            if thread is None:
+                thread = self.threads[where.thread_id] = ThreadSignals(
+                    plain(where.thread_id), thread_id=where.thread_id
+                )
+            turns = len(thread.turns)
+            self._where, self._at = where, (thread, thread.turn(where))
+            is_new = len(thread.turns) > turns
+        thread, turn = self._at
+        return self._at if change(self, thread, turn, event) or is_new else None
+
+    def _begin(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
+        return False
+
+    def _end(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
+        is_unknown = event.output_tokens is None or (
+            not event.model_calls and not event.output_tokens and "output_tokens" in (self._meta.get("estimated") or ())
+        )
+        unmeasured = is_unknown and turn.spent <= turn.before
+        changed = turn.unmeasured != unmeasured
+        turn.unmeasured = unmeasured
+        return changed
+
+    def _given(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
+        return _grade(thread, turn, "given", event.quality)
+
+    def _saw(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
+        kind = event.event.get("kind")
+        changed = self._counted(thread, turn, event, kind)
+        drift = self._drift
+        return (drift is not None and kind in drift.kinds and self._scored(drift, thread, turn, event)) or changed
+
+    def _scored(self, drift: DriftScores, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
+        score = drift.take(event) if event.layer_id == thread.regulator else None
+        if score is None:
+            return False
+        if turn.reply is not None:
+            _ = turn.drift  # that of the reply before, which stays where this one has none
+        turn.reply = score
+        return True
+
+    def _counted(self, thread: ThreadSignals, turn: TurnSignals, event: Any, kind: Any) -> bool:
+        seen, layer_id = event.event, event.layer_id
+        if kind == "quality_feedback":
+            return "quality" in seen and _grade(thread, turn, f"seen by {layer_id}", seen["quality"])
+        if thread.regulator != layer_id and not _is_first_regulator(thread, layer_id):
+            return False
+        if kind == "cost" and isinstance(seen.get("tokens_out"), int):
+            paid = _pay(thread, turn, seen)
+            return _spend(thread, turn, thread.spent + seen["tokens_out"]) or paid
+        if kind == "tool_call":
+            return _call(thread, turn, seen.get("tool_name"), seen.get("args_json"))
+        return False
+
+    def _tool(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
+        if thread.regulator is not None or event.status not in _RAN:
+            return False
+        return _call(thread, turn, event.name, event.args)
+
+    def _model(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
+        if thread.regulator is not None:
+            return False
+        paid = event.purpose == "agent" and _pay(
+            thread, turn, {"tokens_in": event.input_tokens, "usd": event.cost, "wallclock_ms": event.duration_ms}
+        )
+        return _spend(thread, turn, thread.spent + event.output_tokens) or paid
+
+    def _decision(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
+        changed = _decided(thread, turn, event, self.words)
+        drift = self._drift
+        return (drift is not None and not drift.is_known and self._scored(drift, thread, turn, event)) or changed
+
+
+_kind = lru_cache(maxsize=256)(plain)  # a few again and again
+# A union would be made anew each time.
+_NUMBER: Final = (int, float)
+_TEXTS: Final = DecisionRedaction.reads
+_RAN: Final = frozenset({"ok", "error", "invalid_result"})
+# By its type, as most events of a long run change nothing here.
+_CHANGES: Final[dict[type[Any], Callable[[Signals, ThreadSignals, TurnSignals, Any], bool]]] = {
+    TurnStarted: Signals._begin,
+    TurnCompleted: Signals._end,
+    RegulatorSaw: Signals._saw,
+    RegulatorDecided: Signals._decision,
+    ModelCalled: Signals._model,
+    QualityGiven: Signals._given,
+    ToolCalled: Signals._tool,
+}
+Signals.reads = frozenset(_CHANGES)
+
+
+def _decided(thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided, words: DecisionRedaction) -> bool:
+    # What is asked here saves calls: nearly all decisions of a long run change nothing but what was spent.
+    tokens, cap, is_own = event.tokens_out, event.cost_cap, thread.regulator == event.layer_id
+    is_first = is_own or thread.regulator is None
+    changed = False
+    if is_first:
+        fell, thread.recorded_tokens = tokens < thread.recorded_tokens, tokens
+        if fell:
+            changed = _begin_task(thread, turn, event)
+    if cap is not None and (is_own or _is_first_regulator(thread, event.layer_id)):
+        if thread.cap != cap or turn.cap != cap:
+            thread.cap = turn.cap = cap
+            changed = True
+        changed = _spend(thread, turn, tokens) or changed
+    if is_first:
+        if event.thresholds is not turn.thresholds or turn.thresholds is not thread.thresholds:
+            changed = _rule(thread, turn, event.thresholds) or changed
+        if event.confidence is not None:
+            changed = _read(turn, event) or changed
+    if event.decision.get("kind") == "continue":
+        return changed
+    return _decide(thread, turn, event, is_first, words) or changed
+
+
+def _begin_task(thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided) -> bool:
+    """Begin anew where the task was reset: that is not recorded, but shows in a count of tokens that fell."""
+    graded = len(turn.qualities) if turn is thread.turns[-1] else 0
+    thread.task_began = len(thread.qualities) - graded
+    thread.totals = {}
+    thread.spent = turn.spent = event.tokens_out
+    turn.before, turn.totals, turn.used = 0, {}, {}
+    turn.mean = thread.mean()
+    thread.broken = turn.broken = False
+    return True
+
+
+def _grade(thread: ThreadSignals, turn: TurnSignals, source: str, quality: Any) -> bool:
+    if not isinstance(quality, _NUMBER) or not math.isfinite(quality):
+        return False  # the regulator drops these too
+    place = (source, turn.turn)
+    nth = thread.counted[place] = thread.counted.get(place, 0) + 1
+    if nth <= len(turn.qualities):
+        return False  # the same grade, recorded by the other source
+    turn.qualities.append(float(quality))
+    thread.qualities.append(float(quality))
+    thread.graded.append(turn.turn)
+    turn.mean = thread.mean()
+    return True
+
+
+def _rule(thread: ThreadSignals, turn: TurnSignals, thresholds: Mapping[str, Any]) -> bool:
+    """Take over the numbers in force; a decision without thresholds, as in an older run, changes nothing."""
+    if not thresholds or thresholds == turn.thresholds == thread.thresholds:
+        return False
+    changed = turn.thresholds != thresholds
+    thread.thresholds = turn.thresholds = thresholds
+    # The predicate about quality first; a cost cap has such a pair too, and may be the only one.
+    for _, numbers in sorted(thresholds.items(), key=lambda entry: not entry[0].startswith("quality_decline")):
+        match numbers:
+            case {"poor_mean": int() | float() as poor, "window": int() as window} if 0 <= poor <= 1 <= window:
+                if (turn.poor, turn.window) == (poor, window):
+                    return changed
+                thread.poor, thread.window = turn.poor, turn.window = poor, window
+                turn.mean = thread.mean()
+                return True
+    return changed
+
+
+def _read(turn: TurnSignals, event: RegulatorDecided) -> bool:
+    # At the start of a turn, and after it, confidence is that of an older reply.
+    if event.at == "turn_start" or event.at in BETWEEN_TURNS:
+        return False
+    changed = turn.confidence != event.confidence
+    turn.confidence = event.confidence
+    return changed
+
+
+def _is_first_regulator(thread: ThreadSignals, layer_id: str) -> bool:
+    """Spending is one regulator's count; a second one would count the same tokens again."""
+    if thread.regulator is None:
+        thread.regulator = layer_id
+        if thread.turns:  # what the model calls seemed to spend gives way to what the regulator counted
+            turn = thread.turns[-1]
+            earlier = thread.turns[-2] if len(thread.turns) > 1 else None
+            thread.spent = 0 if earlier is None else earlier.spent
+            thread.totals = {} if earlier is None else dict(earlier.totals)
+            turn.used, turn.totals = {}, dict(thread.totals)
+    return thread.regulator == layer_id
+
+
+def _spend(thread: ThreadSignals, turn: TurnSignals, spent: int) -> bool:
+    changed = turn.spent != spent
+    thread.spent = turn.spent = spent
+    return changed
+
+
+def _pay(thread: ThreadSignals, turn: TurnSignals, cost: Mapping[str, Any]) -> bool:
+    changed = False
+    for currency in CURRENCIES:
+        amount = cost.get(currency)
+        if isinstance(amount, _NUMBER) and amount.__class__ is not bool and math.isfinite(amount) and amount >= 0:
+            turn.used[currency] = turn.used.get(currency, 0) + amount
+            turn.totals[currency] = thread.totals[currency] = thread.totals.get(currency, 0) + amount
+            changed = True
+    return changed
+
+
+def _call(thread: ThreadSignals, turn: TurnSignals, name: Any, args: Any) -> bool:
+    by_call, across_turns = _loops(turn.thresholds)
+    key = (name, args if isinstance(args, str) else repr(args)) if by_call else name
+    begins = turn.calls_in_a_row is None and not across_turns
+    before, times = (None, 0) if begins else thread.in_a_row
+    times = times + 1 if before == key and times else 1
+    thread.in_a_row = (key, times)
+    changed = times > (turn.calls_in_a_row or 0)
+    turn.calls_in_a_row = max(times, turn.calls_in_a_row or 0)
+    return changed
+
+
+def _loops(thresholds: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Return whether the regulator tells calls apart by their arguments, and whether it looks across turns."""
+    for name in thresholds:
+        if name.startswith("tool_loop"):
+            # A name has these only where there are several loops; a single one compares names within a turn by default.
+            return "by=call" in name, "across_turns" in name
+    return False, False
+
+
+def _decide(
+    thread: ThreadSignals, turn: TurnSignals, event: RegulatorDecided, is_first: bool, words: DecisionRedaction
+) -> bool:
+    decision = event.decision
+    kind = str(decision.get("kind"))
+    if kind == "scope_drift_warn" and is_first and isinstance(decision.get("drift_score"), int | float):
+        turn.known_drift, turn.reply = float(decision["drift_score"]), None
+    is_break = kind == "circuit_break"
+    if is_break and is_first:
+        if thread.broken and (not turn.broken or not any(mark.kind == kind for mark in turn.marks)):
+            # A break holds until the task is reset: it is one mark, however often it is repeated.
+            turn.broken = True
+            return event.stops
+        thread.broken = turn.broken = True
+    if thread.last_mark is not None and thread.last_mark[:2] == (turn.turn, decision):
+        repeated = thread.last_mark[2]
+        repeated.times += 1
+        repeated.stops = repeated.stops or event.stops
+        return True
+
+    def said() -> str:
+        return decision_detail(words.decision(event.decision), event.suggestion)
+
+    mark = Mark(_kind(kind), decision_label(decision), said, event.stops)
+    for known in turn.marks:
+        if known.label == mark.label and known.detail == mark.detail:
+            known.times += 1
+            known.stops = known.stops or mark.stops
+            thread.last_mark = (turn.turn, event.decision, known)
+            return True
+    reason = reason_of(decision)
+    if reason.get("kind") == "quality_decline_no_recovery" and isinstance(reason.get("turns"), int):
+        mark.fall = thread.fall(reason["turns"])
+    turn.marks.append(mark)
+    thread.last_mark = (turn.turn, event.decision, mark)
+    return True

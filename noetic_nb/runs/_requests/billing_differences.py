@@ -1,0 +1,150 @@
+"""The planned tokens of the agent's requests beside the billed ones, read from a run.
+
+What no part of a plan accounts for is a part of its own, *unexplained*: a provider's own additions, and the error of the
+counter.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from noetic_nb.events import ModelCalled, RequestPrepared, RunEvent, ViewAssembled
+from noetic_nb.runs._plain_text import plain
+from noetic_nb.tokenizers._reconciling import as_percent, percent, reconciled
+from noetic_nb.tokens import estimate_tokens, tokenizer_name
+
+__all__ = ["Billed", "CallUsage", "UsageIndex", "planned_tokens", "usage_words"]
+
+_DEFAULT: Final = tokenizer_name(estimate_tokens)
+_PROBLEMS: Final = {
+    "missing": "the model reported no usage",
+    "negative": "the model reported less than nothing",
+    "backwards": "less than for the request before, which it has all of",
+    "disagrees": "planned is off by more than half",
+}
+
+
+class CallUsage(NamedTuple):
+    """One request of the agent: its counter, and the result of the count. `planned` None is not recorded."""
+
+    called: ModelCalled
+    counter: str | None
+    known_error: float | None
+    planned: int | None
+    reported: int | None
+    unexplained: int | None
+    error: float | None
+    problem: str | None
+
+
+class Billed(NamedTuple):
+    """The source of a request's usage: few of a long run are ever looked at."""
+
+    called: ModelCalled
+    view: ViewAssembled | None
+    prepared: RequestPrepared | None
+    least: int | None
+    """What was billed for a request of which this one has all, where that is more; None where there is none."""
+
+    @property
+    def usage(self) -> CallUsage:
+        """The reading of the request."""
+        called, prepared = self.called, self.prepared
+        counter = None if prepared is None else prepared.tokenizer
+        known = None if prepared is None else prepared.tokenizer_error
+        if self.view is None:
+            reported = called.input_tokens if called.input_tokens > 0 else None
+            return CallUsage(called, counter, known, None, reported, None, None, None)
+        found = reconciled(planned_tokens(self.view), called.input_tokens, before=self.least)
+        return CallUsage(
+            called, counter, known, found.planned, found.reported, found.unexplained, found.error, found.problem
+        )
+
+
+def planned_tokens(view: ViewAssembled) -> int:
+    """Return the tokens that a request was planned at."""
+    return view.system + view.tools + view.framing + view.history + sum([layer.used for layer in view.layers])
+
+
+def usage_words(usage: CallUsage) -> str:
+    """Return the reading of a request's tokens as a sentence.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import Where
+    >>> called = ModelCalled(Where("t", "e", 1), 0.0, 0, "m", "agent", 1.0, "ok", input_tokens=110)
+    >>> usage_words(CallUsage(called, "o200k_base", 0.01, 100, 110, 10, -0.09, None))
+    'Counted by o200k_base (known error 1 %). Billed 110 input tokens, 10 of them unexplained (9.1 %).'
+    """
+    name = plain((usage.counter or "an unknown counter").replace(_DEFAULT, "the default estimate"), 120)
+    counted = f"Counted by {name} ({percent(usage.known_error)})."
+    if usage.reported is None:
+        return f"{counted} Planned only: {_PROBLEMS[usage.problem or 'missing']}."
+    said = f"Billed {usage.reported:,} input tokens"
+    if usage.unexplained is not None:
+        off = abs(usage.unexplained) / usage.reported
+        how = "of them unexplained" if usage.unexplained >= 0 else "fewer than planned"
+        said += f", {abs(usage.unexplained):,} {how} ({as_percent(off)})"
+    return f"{counted} {said}." if usage.problem is None else f"{counted} {said}: {_PROBLEMS[usage.problem]}."
+
+
+class UsageIndex:
+    """The agent's requests of a run so far, reconciled; grows with `take`.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import Where
+    >>> where = Where("t", "e", 1)
+    >>> index = UsageIndex()
+    >>> index.take(ViewAssembled(where, 0.0, 0, (0, 1), (), (), (), 1000, 0, 20, 0, 0, 30, 900, 1))
+    >>> index.take(ModelCalled(where, 0.0, 0, "m", "agent", 1.0, "ok", input_tokens=60)).unexplained
+    10
+    """
+
+    def __init__(self) -> None:
+        self._prepared: dict[tuple[str, str], RequestPrepared] = {}
+        self._open: dict[tuple[str, str], ViewAssembled] = {}
+        self._before: dict[tuple[str, str], tuple[ViewAssembled, ModelCalled]] = {}
+
+    def take(self, event: RunEvent) -> CallUsage | None:
+        """Read one event; returns the reading of the request that ended with it."""
+        billed = self.read(event)
+        return None if billed is None else billed.usage
+
+    def read(self, event: RunEvent) -> Billed | None:
+        """Read one event; returns the source of the usage of the request that ended with it."""
+        kind = type(event)
+        if kind is RequestPrepared or kind is ViewAssembled:
+            key = event.where.thread_id, event.where.execution_id
+            if isinstance(event, ViewAssembled):
+                self._open[key] = event
+            elif isinstance(event, RequestPrepared):
+                self._prepared[key] = event
+            return None
+        if not isinstance(event, ModelCalled) or event.purpose != "agent":
+            return None
+        key = event.where.thread_id, event.where.execution_id
+        view, prepared = self._open.pop(key, None), self._prepared.get(key)
+        if event.status != "ok" and event.input_tokens == 0:
+            return None
+        return Billed(event, view, prepared, None if view is None else self._least(event, view))
+
+    def _least(self, event: ModelCalled, view: ViewAssembled) -> int | None:
+        where, billed = event.where, event.input_tokens
+        conversation = where.thread_id, "" if where.depth == 0 else where.execution_id
+        before = self._before.pop(conversation, None)
+        least = None
+        # It tells something only where less was billed than before.
+        if before is not None and billed < before[1].input_tokens and before[1].model == event.model:
+            least = before[1].input_tokens if _begins(before[0], view) else None
+        if billed > 0 and (least is None or billed >= least):  # what is too little tells nothing of the next one
+            self._before[conversation] = (view, event)
+        return least
+
+
+def _begins(before: ViewAssembled, view: ViewAssembled) -> bool:
+    """Tell whether all items of the earlier request are sent again, in front of the new ones."""
+    plain = not (view.layer_items or before.layer_items or view.fates or before.fates or view.hidden or before.hidden)
+    same = (before.system, before.tools, before.window[0]) == (view.system, view.tools, view.window[0])
+    whole = before.projection is None and view.projection is None and not before.appended
+    return plain and same and whole and view.window[1] >= before.window[1]

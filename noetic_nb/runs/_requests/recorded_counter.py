@@ -1,0 +1,46 @@
+"""The token counter of a run, where it can be made again from its name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import RequestPrepared, RunEvent
+from noetic_nb.tokenizers._encodings import ENCODINGS
+from noetic_nb.tokenizers._learning import counter_of
+from noetic_nb.tokenizers._named import get
+from noetic_nb.tokens import Tokenizer
+
+__all__ = ["counter_named", "prepared_counter", "recorded_counter"]
+
+
+def counter_named(name: str) -> Tokenizer | None:
+    """Return the counter of an encoding, None where it is none or its vocabulary is not on this machine.
+
+    Examples
+    --------
+    >>> counter_named("mine") is None
+    True
+    """
+    if name not in ENCODINGS:
+        return None
+    try:
+        return get(name)
+    except NoeticConfigError:  # the extra is not installed here
+        return None
+
+
+def prepared_counter(event: RequestPrepared) -> Tokenizer | None:
+    """Return the counter of a request: an encoding, or factors learned then; None where it cannot be made again here."""
+    if event.counter is None:
+        return counter_named(event.tokenizer)
+    try:
+        return counter_of(event.counter)
+    except (NoeticConfigError, KeyError, TypeError, ValueError):  # on top of a function of somebody's own
+        return None
+
+
+def recorded_counter(events: Iterable[RunEvent]) -> Tokenizer | None:
+    """Return the one encoding that counted all requests of a run, None where it was the default, another, or several."""
+    names = {event.tokenizer for event in events if isinstance(event, RequestPrepared)}
+    return counter_named(names.pop()) if len(names) == 1 else None

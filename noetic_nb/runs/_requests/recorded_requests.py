@@ -1,0 +1,224 @@
+"""The requests of a run: an index of its model calls that grows with it."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import (
+    ChildStarted,
+    ItemsAppended,
+    ModelCalled,
+    RequestPrepared,
+    RunEvent,
+    ViewAssembled,
+    Where,
+)
+from noetic_nb.items import ItemLog
+from noetic_nb.items._log import ItemView
+from noetic_nb.items._registry import ANY_ITEMS
+from noetic_nb.runs._requests.sent_request import RecordedRequest
+from noetic_nb.tokenizers._named import asked_tokenizer
+from noetic_nb.tokens import Tokenizer
+
+__all__ = ["RequestIndex", "recorded_request"]
+
+
+class _KnownLog:
+    """A log as far as it was recorded: `items` from the place `first` on."""
+
+    __slots__ = ("first", "guidance", "items")
+
+    def __init__(self, first: int = 0, items: ItemLog | None = None, guidance: frozenset[int] = frozenset()) -> None:
+        self.first = first
+        self.items = ItemLog(registry=ANY_ITEMS) if items is None else items
+        self.guidance = guidance
+
+    def take(self, event: ItemsAppended) -> None:
+        if (
+            not 0 <= event.start - self.first <= len(self.items)
+        ):  # recording began, or went on, after others were logged
+            self.first, self.items = event.start, ItemLog(registry=ANY_ITEMS)
+        elif event.start - self.first < len(self.items):
+            self.items = self.items.until(event.start - self.first)
+        if event.origin == "guidance":
+            self.guidance |= {event.start + place for place in range(len(event.items))}
+        self.items.extend(event.items)
+
+
+class RequestIndex:
+    """The agent's model calls of a run so far; grows with `take`.
+
+    Parameters
+    ----------
+    tokenizer : callable, optional
+        What counted tokens, where it was not the default.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import ModelCalled, Where
+    >>> index = RequestIndex()
+    >>> index.take(ModelCalled(Where("t1", "e1", 1), 0.0, 0, "m", "agent", 1.0, "ok"))
+    0
+    >>> index.requests[0].place, index.requests[0].missing
+    (0, ('the request, as in runs of others',))
+    """
+
+    reads: ClassVar = frozenset({ItemsAppended, ChildStarted, RequestPrepared, ViewAssembled, ModelCalled})
+    """The types of the events that it has a use for."""
+
+    def __init__(self, tokenizer: Tokenizer | None = None) -> None:
+        self._tokenizer = tokenizer
+        self.requests: list[RecordedRequest] = []
+        """In the order in which they began."""
+        self.places: list[int] = []
+        """Where in `requests` each of the agent's model calls is, in their order."""
+        self._logs: dict[tuple[str, str], _KnownLog] = {}
+        self._prepared: dict[tuple[str, str], RequestPrepared] = {}
+        self._open: dict[tuple[str, str], int] = {}
+        self._seq = -1
+
+    @property
+    def under_way(self) -> int:
+        """How many have begun and not ended."""
+        return len(self._open)
+
+    def log_of(self, where: Where) -> ItemView:
+        """Return the log of an execution so far, as far as it was recorded."""
+        return self._log(where).items.items
+
+    def take(self, event: RunEvent, *, seq: int | None = None, call: int | None = None) -> int | None:
+        """Read one event; returns the place in `requests` of the one that began or ended with it.
+
+        `seq` and `call` are its number in the run and among the agent's model calls, where not all events are read.
+        """
+        self._seq = self._seq + 1 if seq is None else seq
+        if type(event) not in self.reads:  # as most events
+            return None
+        # The most frequent first, and by its type: patterns would ask each class in turn.
+        if isinstance(event, ViewAssembled):
+            key = event.where.thread_id, event.where.execution_id
+            log = self._log(event.where)
+            at = self._open[key] = len(self.requests)
+            known = log.first, log.items.items, log.guidance
+            self.requests.append(
+                RecordedRequest(None, self._seq, None, event, self._prepared.get(key), *known, self._tokenizer)
+            )
+            return at
+        if isinstance(event, ModelCalled):
+            return self._called(event, len(self.places) if call is None else call) if event.purpose == "agent" else None
+        if isinstance(event, ItemsAppended):
+            self._log(event.where).take(event)
+        elif isinstance(event, ChildStarted):
+            self._child(event)
+        elif isinstance(event, RequestPrepared):
+            self._prepared[event.where.thread_id, event.where.execution_id] = event
+        return None
+
+    def _called(self, event: ModelCalled, place: int) -> int:
+        at = self._open.pop((event.where.thread_id, event.where.execution_id), None)
+        if at is None:
+            at = len(self.requests)
+            log = self._log(event.where)
+            self.requests.append(
+                RecordedRequest(
+                    *(place, self._seq, event, None, None, log.first, log.items.items, log.guidance), self._tokenizer
+                )
+            )
+        else:
+            self.requests[at] = self.requests[at].ended(place, event)
+        self.places.append(at)
+        return at
+
+    def _log(self, where: Any) -> _KnownLog:
+        key = (where.thread_id, "" if where.depth == 0 else where.execution_id)
+        log = self._logs.get(key)
+        if log is None:
+            log = self._logs[key] = _KnownLog()
+        return log
+
+    def _child(self, event: ChildStarted) -> None:
+        thread = event.where.thread_id
+        parent = self._logs.get((thread, event.parent_id)) or self._logs.get((thread, "")) or _KnownLog()
+        kept = event.inherited - parent.first
+        if 0 <= kept <= len(parent.items):
+            log = _KnownLog(parent.first, parent.items.until(kept), parent.guidance)
+        else:
+            log = _KnownLog(event.inherited)
+        log.items.extend(event.items)
+        self._logs[thread, event.where.execution_id] = log
+
+    def find(self, call: int | ModelCalled, *, thread_id: str | None = None) -> RecordedRequest:
+        """Return a call; see `recorded_request`.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_CALL``.
+        """
+        places = self.places
+        if thread_id is not None:
+            places = [at for at in places if self.requests[at].where.thread_id == thread_id]
+        if isinstance(call, ModelCalled):
+            # By identity first: two calls may be equal.
+            for same in (lambda one: one is call, lambda one: one == call):
+                for at in places:
+                    if same(self.requests[at].called):
+                        return self.requests[at]
+        elif isinstance(call, int) and not isinstance(call, bool) and -len(places) <= call < len(places):
+            return self.requests[places[call]]
+        of = "The run" if thread_id is None else f"Thread {thread_id!r} of the run"
+        raise NoeticConfigError(
+            "UNKNOWN_CALL",
+            f"{of} has no such call of the agent's model.",
+            given=call,
+            hint=f"There are {len(places)}: name one by its place, from 0, or pass its ModelCalled event.",
+        )
+
+
+def recorded_request(
+    run: Any, call: int | ModelCalled, *, thread_id: str | None = None, tokenizer: str | Tokenizer | None = None
+) -> RecordedRequest:
+    """Return the request of a model call of a run, with the inputs of its plan.
+
+    Parameters
+    ----------
+    run : Run
+        That has it.
+    call : int or ModelCalled
+        Its place among the agent's model calls of the run, in order and from the end where it is negative, or its event.
+    thread_id : str, optional
+        Count the calls of this thread only.
+    tokenizer : str, TokenCalibration or callable, optional
+        What counted tokens, where its name alone does not say so.
+
+    Returns
+    -------
+    RecordedRequest
+        With ``replan(...)`` to plan it again with other numbers.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``UNKNOWN_CALL``.
+
+    References
+    ----------
+    .. [1] docs/behaviour/runtime.md, "Planning a call again".
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> import noetic_nb as nn
+    >>> config = nn.AgentConfig(name="echo", step=nn.react(model="scripted"))
+    >>> harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Hello!"]))
+    >>> run = nn.record(harness)
+    >>> _ = asyncio.run(harness.execute("Hi"))
+    >>> request = recorded_request(run, 0)
+    >>> [(sent.origin, sent.position) for sent in request.items], request.replan(total=10, reserve=0).fates[0].reason
+    ([('history', 0)], 'forced')
+    """
+    index = RequestIndex(asked_tokenizer(tokenizer))
+    for event in run.events:
+        index.take(event)
+    return index.find(call, thread_id=thread_id)

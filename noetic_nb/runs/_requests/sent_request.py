@@ -1,0 +1,256 @@
+"""One model call of a run: its request, item by item, and the inputs of its plan.
+
+All that takes work is worked out when it is looked at.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import (
+    ModelCalled,
+    OfferedTool,
+    RequestPrepared,
+    ViewAssembled,
+)
+from noetic_nb.items import Item, ItemLog, item_tokens
+from noetic_nb.items._call_ids import with_own_call_ids
+from noetic_nb.items._log import ItemView
+from noetic_nb.items._registry import ANY_ITEMS
+from noetic_nb.runs._requests.recorded_counter import prepared_counter
+from noetic_nb.runtime._planning.least_budget import AbsentItem, LeastBudget, absent_items, least_budget
+from noetic_nb.runtime._planning.plan_inputs import PlanInputs, plan_inputs
+from noetic_nb.runtime._planning.turn_plan import TurnPlan
+from noetic_nb.tokens import Tokenizer, estimate_tokens, tokenizer_name
+
+__all__ = ["RecordedRequest", "SentItem"]
+
+# A run may hold items of extensions that are not registered where it is read.
+
+
+class SentItem(NamedTuple):
+    """One item of a request.
+
+    `origin` is ``system``, ``history``, ``tool``, ``guidance``, ``layer:<id>`` for what a layer recalled, ``projection`` for
+    what layers wrote in place of history, or ``appended`` for what was sent behind the log and is not logged.
+    """
+
+    item: Item | None
+    """None where it was not recorded."""
+    origin: str
+    position: int | None
+    """Its place in the log."""
+    tokens: int
+
+
+@dataclass(frozen=True)
+class RecordedRequest:
+    """One call of the agent's model, and its request.
+
+    Parameters
+    ----------
+    place : int or None
+        Among the agent's model calls of the run, 0 is the first; None while it is under way.
+    seq : int
+        Place of its first event in the run.
+    called : ModelCalled or None
+        Its end.
+    view : ViewAssembled or None
+        Its request, None in runs of others.
+    prepared : RequestPrepared or None
+        What its request had in common with others of its execution; None in runs that are older than that.
+    """
+
+    place: int | None
+    seq: int
+    called: ModelCalled | None
+    view: ViewAssembled | None
+    prepared: RequestPrepared | None
+    first: int = 0
+    """Where the recorded part of the log begins."""
+    known: ItemView | None = field(default=None, repr=False)
+    guidance: frozenset[int] = field(default=frozenset(), repr=False)
+    tokenizer: Tokenizer | None = field(default=None, repr=False)
+
+    def ended(self, place: int, called: ModelCalled) -> RecordedRequest:
+        """Return the request with its end."""
+        # Not `replace`, which takes five times as long: a long run has tens of thousands.
+        return RecordedRequest(
+            place, self.seq, called, self.view, self.prepared, self.first, self.known, self.guidance, self.tokenizer
+        )
+
+    @property
+    def where(self) -> Any:
+        """Thread, execution and turn."""
+        event = self.called if self.view is None else self.view
+        assert event is not None
+        return event.where
+
+    @property
+    def instructions(self) -> str | None:
+        """System text; None where it was not recorded."""
+        return None if self.prepared is None else self.prepared.instructions
+
+    @property
+    def tools(self) -> tuple[OfferedTool, ...] | None:
+        """Tools that were offered; None where they were not recorded."""
+        return None if self.prepared is None else self.prepared.tools
+
+    def log_item(self, position: int) -> Item | None:
+        """Return an item of the log as it was at that moment; None where it was not recorded."""
+        known = self.known
+        at = position - self.first
+        return known[at] if known is not None and 0 <= at < len(known) else None
+
+    @cached_property
+    def _counter(self) -> Tokenizer | None:
+        """The counter, where it was given or can be made again on this machine; None for the default, too."""
+        if self.tokenizer is not None or self.prepared is None:
+            return self.tokenizer
+        return prepared_counter(self.prepared)
+
+    @cached_property
+    def missing(self) -> tuple[str, ...]:
+        """The names of the inputs that were not recorded and are needed to plan the call again."""
+        if self.view is None:
+            return ("the request, as in runs of others",)
+        gone = [] if self.prepared is not None else ["instructions, tools and budgets, as in runs of earlier versions"]
+        if self.first:
+            gone.append(f"the first {self.first} items of the log")
+        if self.prepared is not None and self._counter is None:
+            name = self.prepared.tokenizer
+            if name != tokenizer_name(estimate_tokens):
+                gone.append(f"the tokenizer {name!r}: pass it as tokenizer=")
+        return tuple(gone)
+
+    @cached_property
+    def inputs(self) -> PlanInputs:
+        """The inputs of the plan of the call.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``NOT_RECORDED``, which says what is missing; also where what was recorded gives another plan, as in a file
+            from which secrets were removed.
+        """
+        if self.missing:
+            raise _not_recorded(self, "; ".join(self.missing))
+        assert self.view is not None
+        assert self.prepared is not None
+        assert self.known is not None
+        tokenizer = self._counter or estimate_tokens
+        # A log of its own, which ends here: its sums and pairs are then looked up.
+        log = ItemLog(self.known, registry=ANY_ITEMS, tokenizer=tokenizer).items
+        inputs = plan_inputs(self.view, self.prepared, log, tokenizer)
+        view = self.view
+        again = inputs.replan().as_event(
+            view.where, view.t_ms, view.step, view.projection, view.appended, view.duration_ms
+        )
+        if again != view:
+            raise _not_recorded(
+                self, "texts as they were sent, as a file from which secrets were removed does not have them"
+            )
+        return inputs
+
+    @cached_property
+    def plan(self) -> TurnPlan:
+        """The plan of the call; raises ``NOT_RECORDED`` as `inputs` does."""
+        return self.inputs.replan()
+
+    @cached_property
+    def absent(self) -> tuple[AbsentItem, ...]:
+        """The items that were not sent, with reasons: offers of layers, then history in order; raises ``NOT_RECORDED``."""
+        return absent_items(self.inputs, self.plan)
+
+    def least_budget(self, absent: AbsentItem) -> LeastBudget | None:
+        """Return the smallest budget that would have admitted one of `absent`, None where none would; see `least_budget`."""
+        return least_budget(self.inputs, absent)
+
+    def replan(self, **changes: Any) -> TurnPlan:
+        """Plan the call again with other numbers; see `PlanInputs.replan`.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``NOT_RECORDED``, and what `PlanInputs.replan` raises.
+        """
+        return self.inputs.replan(**changes)
+
+    @property
+    def can_replan(self) -> bool:
+        """Whether all is there that the call was planned from."""
+        try:
+            return self.inputs is not None
+        except NoeticConfigError:
+            return False
+
+    @cached_property
+    def items(self) -> tuple[SentItem, ...]:
+        """The items of the request in the order sent, after the instructions; empty where the request is not in the run."""
+        view = self.view
+        if view is None:
+            return ()
+        if self.can_replan:
+            return self._items_of(self.plan)
+        layers = [self._sent(item, f"layer:{layer_id}", None) for layer_id, item in view.layer_items]
+        return (*layers, *[self._at(at) for at in _positions(view)], *self._appended(view))
+
+    def _items_of(self, plan: TurnPlan) -> tuple[SentItem, ...]:
+        inputs, view = self.inputs, self.view
+        assert view is not None
+        layer_of = {id(item): layer_id for layer_id, item in plan.layer_items}
+        sent: list[SentItem] = []
+        after = 0
+        # Two calls with one id are sent with ids of their own, as logs of earlier versions may hold them.
+        shown = with_own_call_ids(plan.items) if inputs.log.repeats_calls else plan.items
+        for item, given in zip(plan.items, shown, strict=True):
+            if id(item) in layer_of:
+                sent.append(self._sent(given, f"layer:{layer_of[id(item)]}", None))
+                continue
+            places = inputs.log.places_of((item,))
+            place = next((at for at in places if at >= after), places[0] if places else None)
+            if place is None:
+                sent.append(self._sent(given, "projection", None))
+                continue
+            after = place + 1
+            sent.append(self._at(place)._replace(item=given))
+        return (*sent, *self._appended(view))
+
+    def _appended(self, view: ViewAssembled) -> list[SentItem]:
+        return [self._sent(item, "appended", None) for item in view.appended]
+
+    def _at(self, position: int) -> SentItem:
+        item = self.log_item(position)
+        if item is None:
+            return SentItem(None, "history", position, 0)
+        origin = "history"
+        if item.get("role") == "system":
+            origin = "system"
+        elif item["type"] == "function_call_output":
+            origin = "tool"
+        elif position in self.guidance:
+            origin = "guidance"
+        return self._sent(item, origin, position)
+
+    def _sent(self, item: Item, origin: str, position: int | None) -> SentItem:
+        return SentItem(item, origin, position, item_tokens(item, self._counter or estimate_tokens))
+
+
+def _positions(view: ViewAssembled) -> list[int]:
+    """Return which log items a request has, as far as its event says."""
+    gone = {fate.position for fate in view.fates if fate.origin == "history" and fate.reason != "forced"}
+    gone.update(*[range(start, stop) for start, stop, _ in view.hidden])
+    forced = [fate.position for fate in view.fates if fate.origin == "history" and fate.reason == "forced"]
+    return [*view.kept, *forced, *[at for at in range(*view.window) if at not in gone and at not in forced]]
+
+
+def _not_recorded(request: RecordedRequest, what: str) -> NoeticConfigError:
+    return NoeticConfigError(
+        "NOT_RECORDED",
+        "This call cannot be planned again.",
+        given=request.place,
+        hint=f"The run does not have {what}.",
+    )

@@ -1,0 +1,468 @@
+"""A run: everything that happened, in order, as data that grows.
+
+Tables, plots and widgets read a `Run` and nothing else, so they cannot tell a live run from a loaded or replayed one. An
+event's number (``seq``) is its position; events are never changed. Only a recorded run that has grown beyond its bound drops
+its oldest turns, whole, and says which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from noetic_nb._core.cards import Card, with_card
+from noetic_nb._core.package_versions import version_of
+from noetic_nb.clock import SYSTEM_CLOCK, Clock
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import ItemsAppended, RunEvent, ToolCalled
+from noetic_nb.ids import SYSTEM_IDS, Ids
+from noetic_nb.items import Item
+from noetic_nb.items._json_copy import plain_data
+from noetic_nb.runs._events.event_json import EVENT_TYPES, SCHEMA_VERSION, settled
+from noetic_nb.runs._events.event_view import Events
+from noetic_nb.runs._events.run_log import GrowingEvents
+from noetic_nb.runs._plain_text import plain
+from noetic_nb.runs._recorded_items import recorded_items
+from noetic_nb.runs._save import save_events
+from noetic_nb.runs._tables import Recorded, frame
+from noetic_nb.runs._turns import TurnSummary, turns_card
+
+if TYPE_CHECKING:
+    import pandas
+
+    from noetic_nb.items._messages import MessageFormat
+    from noetic_nb.models._pricing import Price
+    from noetic_nb.models.prompt_caching import CacheRules
+    from noetic_nb.tokens import Tokenizer
+
+__all__ = ["Events", "Run"]
+
+
+@with_card(shown="as HTML")
+class Run(GrowingEvents):
+    """Everything that happened, as data.
+
+    Parameters
+    ----------
+    run_id : str, optional
+        Its name; a fresh one by default.
+    meta : mapping, optional
+        JSON data about the run, added to what every run has: ``schema_version``, ``library_version``,
+        ``created_ms``, ``source`` (``"recorded"``, ``"file"``, ``"replay"``, a data set's name), ``config`` and ``models``.
+    events : iterable of RunEvent, optional
+        What it begins with.
+    clock : Clock, optional
+        Source of ``created_ms``.
+    ids : Ids, optional
+        Source of the name.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import QualityGiven, Where
+    >>> run = Run("demo")
+    >>> run.append(QualityGiven(Where("t1", "e1", 1), 5.0, 0.25, "grader"))
+    0
+    >>> run, run.turns[0].qualities
+    (<Run 'demo': 1 event, 1 turn, 1 thread>, (0.25,))
+    """
+
+    __hash__ = None  # type: ignore[assignment]  # equal by content, and it grows
+
+    def __init__(
+        self,
+        run_id: str | None = None,
+        *,
+        meta: Mapping[str, Any] | None = None,
+        events: Iterable[RunEvent] = (),
+        clock: Clock = SYSTEM_CLOCK,
+        ids: Ids = SYSTEM_IDS,
+    ) -> None:
+        name = ids.new("run") if run_id is None else run_id
+        # Plain JSON data from the start, so that a loaded run equals the saved one and shares nothing with the caller.
+        given = plain_data(meta or {})
+        own = {"schema_version": SCHEMA_VERSION, "source": "recorded", "config": None, "models": None}
+        if "created_ms" not in given:
+            own["created_ms"] = clock.now_ms()
+        if "library_version" not in given:
+            own["library_version"] = version_of("noetic_nb")
+        self.meta: dict[str, Any] = own | given
+        # At once, as nobody listens yet.
+        super().__init__(name, [settled(event) for event in events])
+        self._config: object = None
+        self._bundle: dict[str, Any] | None = None
+
+    @classmethod
+    def of_settled(cls, run_id: str | None, meta: Mapping[str, Any], events: list[RunEvent]) -> Run:
+        """Return a run of events whose free data can change no more: for makers of runs that freeze it themselves."""
+        run = cls(run_id, meta=meta)
+        run._events = events
+        return run
+
+    # Reading
+
+    @property
+    def events(self) -> Events:
+        """Every event so far, oldest first; an event's place is its ``seq``."""
+        return Events(lambda: self._events)  # a view, not a copy: a run is read at every event
+
+    def select(self, *event_types: type[Any]) -> tuple[Any, ...]:
+        """Return the events of some types, in order; all of them without an argument.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_EVENT_TYPE`` for a type that is no event.
+        """
+        unknown = [kind for kind in event_types if kind not in EVENT_TYPES]
+        if unknown:
+            raise NoeticConfigError(
+                "UNKNOWN_EVENT_TYPE",
+                "Only event types can be selected.",
+                given=unknown,
+                hint=f"Use {', '.join(kind.__name__ for kind in EVENT_TYPES)} from noetic_nb.events.",
+            )
+        return tuple([event for event in self._events if not event_types or isinstance(event, event_types)])
+
+    @property
+    def turns(self) -> tuple[TurnSummary, ...]:
+        """Every turn in short, in the order they began; the last may still be running."""
+        with self._lock:
+            return self._book.read(self._events)
+
+    @property
+    def threads(self) -> tuple[str, ...]:
+        """Every thread that has an event, in order of first appearance; an edited rule belongs to none."""
+        return tuple(dict.fromkeys([event.where.thread_id for event in self._events if event.where.thread_id]))
+
+    def log(self, thread_id: str) -> list[Item]:
+        """Return the items of a thread, rebuilt from the recorded events; positions are those the events refer to.
+
+        Parameters
+        ----------
+        thread_id : str
+            One of `threads`. Of a thread's executions the outermost recorded ones count.
+
+        Returns
+        -------
+        list of Item
+            A new list.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_THREAD`` if the run has no such thread.
+        NoeticError
+            ``tape_missing`` if recording began after items had been appended.
+        """
+        return recorded_items(self.threads, self.select(ItemsAppended), thread_id)
+
+    def to_frame(self, name: str) -> pandas.DataFrame:
+        """Return one of the run's tables.
+
+        Parameters
+        ----------
+        name : str
+            ``turns``, ``allocations``, ``tokens``, ``items``, ``spans``, ``tools``, ``ledger``, ``decisions``, ``regulator`` or
+            ``warnings``; what their columns mean is described in `noetic_nb.runs._tables`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per thing that happened, a new frame at each call. It begins with ``run_id``, ``thread_id``,
+            ``execution_id``, ``turn``, ``seq`` and ``t_ms``, and has every column, with its type, when it has no row.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_TABLE`` for another name.
+        """
+        return frame(Recorded(self.run_id, self._events[:], self.turns), name)
+
+    def caching(
+        self,
+        *,
+        rules: CacheRules | str | None = None,
+        price: Price | None = None,
+        tokenizer: str | Tokenizer | None = None,
+    ) -> pandas.DataFrame:
+        """Return the effect of prompt caching on the agent's model calls: the prefix that each shares with the call before it.
+
+        Parameters
+        ----------
+        rules : CacheRules or str, optional
+            By which all models are taken to cache, or the name of a model whose rules these are. Where absent, what the provider
+            of each model publishes; of a model of which nothing is known, nothing is predicted.
+        price : pair of float or callable, optional
+            US dollars per million (input, output) tokens, or a function of model and usage; that of the price list where absent.
+        tokenizer : str, TokenCalibration or callable, optional
+            What counted the tokens of the run, where its name alone does not say so.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each part of each request that the run has all of, after the columns that every table of a run begins
+            with. ``call`` is its place among the agent's model calls (missing while it is under way), ``provider`` that of the
+            rules (None: nothing is known of the ``model``), ``part``: ``tools``, ``system``, ``layer:<id>``, ``history`` or
+            ``appended``.
+
+            In tokens: ``tokens`` of the part, its framing included; ``shared``, those in the prefix shared with the call before
+            it, of the same model in the same thread; ``cached``, those that the cache is predicted to hold, of all calls of the
+            model in the run; ``written``, those that it is paid to take up; ``paid``, all of them at the price of ordinary input
+            tokens. ``broke``: the shared prefix ends in this part.
+
+            In US dollars: ``cost_fresh`` without a cache, ``cost_cached`` with it, missing where the price is not known. Of the
+            whole call, as the provider counted: ``input_tokens``, and ``reported``, the cached ones of them.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_CACHE_RULES``, ``INVALID_PRICE``.
+
+        References
+        ----------
+        .. [1] docs/behaviour/runs.md, "What caching does".
+
+        Examples
+        --------
+        >>> Run("empty").caching().columns[6:12].to_list()
+        ['call', 'model', 'provider', 'part', 'tokens', 'shared']
+        """
+        from noetic_nb.runs._requests.caching_table import caching_frame  # most runs are not asked
+
+        return caching_frame(self.run_id, self._events[:], rules, price, tokenizer)
+
+    # Messages of others
+
+    @classmethod
+    def from_messages(
+        cls,
+        messages: Iterable[Any],
+        *,
+        format: MessageFormat | None = None,
+        outcome: bool | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> Run:
+        """Make a run of messages that another agent kept.
+
+        Parameters
+        ----------
+        messages : iterable
+            Dictionaries, or the packages' own objects: OpenAI's chat messages or items of its responses API, Anthropic's,
+            LangChain's, pydantic-ai's.
+        format : {"openai", "openai-responses", "anthropic", "langchain", "pydantic-ai"}, optional
+            How they are written; recognised where it is not given.
+        outcome : bool, optional
+            Whether it ended well.
+        meta : mapping, optional
+            Added to the run's own.
+
+        Returns
+        -------
+        Run
+            One thread, with a turn for each time the user writes. Secrets are replaced. ``meta["unmapped"]`` lists what has no
+            place in a run, ``meta["estimated"]`` what is no measurement.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_FORMAT``.
+
+        References
+        ----------
+        .. [1] docs/behaviour/interop.md, "Messages".
+
+        Examples
+        --------
+        >>> run = Run.from_messages([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello."}])
+        >>> [(turn.query, turn.text) for turn in run.turns], run.meta["source"]
+        ([('hi', 'Hello.')], 'openai')
+        """
+        from noetic_nb.items._messages import decode_messages
+        from noetic_nb.runs._conversation import run_of_conversation
+
+        found, unmapped, name = decode_messages(messages, format=format)
+        about = {"source": name, "outcome": outcome, **(meta or {})}
+        return run_of_conversation(found, meta=about, unmapped=unmapped)
+
+    def to_messages(self, format: str = "openai", *, thread_id: str | None = None) -> list[dict[str, Any]]:
+        """Return the log of a thread as messages that others read.
+
+        Parameters
+        ----------
+        format : {"openai", "openai-responses", "anthropic", "langchain"}
+            How they are written.
+        thread_id : str, optional
+            Whose; it must be named where the run has several.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_FORMAT``; ``UNKNOWN_THREAD`` if there is no such thread, or several and none is named.
+
+        Examples
+        --------
+        >>> Run.from_messages([{"role": "user", "content": "hi"}]).to_messages("anthropic")
+        [{'role': 'user', 'content': [{'type': 'text', 'text': 'hi'}]}]
+        """
+        from noetic_nb.items._messages import encode_messages
+
+        if thread_id is None:
+            if len(self.threads) != 1:
+                raise NoeticConfigError(
+                    "UNKNOWN_THREAD",
+                    "Name one of the threads.",
+                    given=thread_id,
+                    hint=f"The run has {', '.join(map(repr, self.threads)) or 'none yet'}.",
+                )
+            thread_id = self.threads[0]
+        calls = self.select(ToolCalled)
+        failed = {call.call_id for call in calls if call.where.thread_id == thread_id and call.status != "ok"}
+        return encode_messages(self.log(thread_id), format, failed=failed)
+
+    # What it was made with
+
+    @property
+    def bundle(self) -> dict[str, Any] | None:
+        """The set-up of the run, as data: None where it is not known.
+
+        ``config`` is what `load_config` reads, ``rules`` what a rule file holds (None without rules), as they are now;
+        ``sources`` are the texts of Python rules by their ids, and ``notes`` those of `notes`. Functions, tools and layers of
+        your own are references.
+
+        Examples
+        --------
+        >>> import json, tempfile
+        >>> import noetic_nb as nn
+        >>> rules = nn.RuleBook()
+        >>> _ = rules.at_most(3, "search")
+        >>> config = nn.AgentConfig(name="desk", step=nn.react(model="scripted"), memory=[rules])
+        >>> run = nn.record(nn.AgentHarness(config, model=nn.ScriptedModel([])))
+        >>> run.notes = "A first try."
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     bundle = nn.load_run(run.save(f"{folder}/run.jsonl.gz", bundle=True)).bundle
+        >>> bundle["config"]["name"], bundle["notes"]
+        ('desk', 'A first try.')
+        >>> nn.steering.parse_rules(json.dumps(bundle["rules"]), format="json")["at-most-3-search"].tools
+        ('search',)
+        """
+        if self._config is None:
+            return self._bundle
+        from noetic_nb.runs._bundle import bundle_of  # with the configuration of agents, which most readers never need
+
+        return bundle_of(self._config, self.meta.get("config"), self.notes)
+
+    @bundle.setter
+    def bundle(self, value: dict[str, Any] | None) -> None:
+        self._bundle = value
+
+    def made_with(self, config: object) -> None:
+        """Take note of the configuration of the agent that is recorded."""
+        self._config = config
+
+    @property
+    def made_by(self) -> object:
+        """The configuration itself, where the agent is in this process; None otherwise."""
+        return self._config
+
+    @property
+    def notes(self) -> str:
+        """Your notes on the run, a text; it is saved with it, secrets replaced."""
+        found = self.meta.get("notes", "")
+        return found if isinstance(found, str) else ""
+
+    @notes.setter
+    def notes(self, text: str) -> None:
+        if not isinstance(text, str):
+            raise NoeticConfigError("INVALID_NOTES", "Notes are a text.", given=text, hint="Such as run.notes = 'Odd.'")
+        self.meta["notes"] = text
+
+    # Keeping
+
+    def save(self, path: str | PathLike[str], *, bundle: bool = False) -> Path:
+        """Write the run to one file, secrets replaced.
+
+        Parameters
+        ----------
+        path : path-like
+            Where to; ``.jsonl.gz`` by custom. An existing file is replaced once the new one is complete.
+        bundle : bool
+            Keep in it, too, what the run was made with: see `bundle`.
+
+        Returns
+        -------
+        Path
+            The file; `noetic_nb.runs.load_run` reads it.
+
+        Raises
+        ------
+        NoeticError
+            ``storage_failed`` if it cannot be written, ``invalid_run_file`` if a field cannot be put in words of JSON.
+        """
+        more: dict[str, Any] = {}
+        if bundle:
+            config = self.meta.get("config")
+            more["bundle"] = self.bundle or {"config": config, "rules": None, "sources": {}, "notes": self.notes}
+        return save_events(path, run_id=self.run_id, meta=self.meta, events=self._events[:], **more)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Run:
+        """Read a run that `save` wrote, as `noetic_nb.runs.load_run` does."""
+        from noetic_nb.runs._load import load_run  # which makes runs, so it stands above this module
+
+        return load_run(path)
+
+    def copy(self) -> Run:
+        """Return an independent run with the same content and no listeners."""
+        copied = Run(self.run_id, meta=self.meta, events=tuple(self._events))
+        copied._config, copied._bundle = self._config, self._bundle
+        return copied
+
+    def with_events(self, instead: Mapping[int, RunEvent | tuple[RunEvent, ...]]) -> Run:
+        """Return an independent run with other events at some places; for many runs that differ in little.
+
+        Parameters
+        ----------
+        instead : mapping of int to RunEvent
+            By the place of the event that each stands for; a tuple of several, or of none.
+
+        Examples
+        --------
+        >>> from noetic_nb.events import QualityGiven, Where
+        >>> grade = QualityGiven(Where("t1", "e1", 1), 5.0, 0.25, "grader")
+        >>> Run("demo", events=[grade]).with_events({0: grade}).turns[0].qualities
+        (0.25,)
+        """
+        changed = Run(self.run_id, meta=self.meta)
+        events: list[Any] = list(self._events)
+        # From the end, so that places in front stay what they are.
+        for seq in sorted(instead, reverse=True):
+            event = instead[seq]
+            if isinstance(event, tuple):
+                events[seq : seq + 1] = [settled(each) for each in event]
+            else:
+                events[seq] = settled(event)
+        changed._events = events
+        return changed
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Run):
+            return NotImplemented
+        return self.run_id == other.run_id and self.meta == other.meta and self._events == other._events
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (self.run_id, self.meta, tuple(self._events))
+
+    def __repr__(self) -> str:
+        counts = [(len(self._events), "event"), (len(self.turns), "turn"), (len(self.threads), "thread")]
+        words = ", ".join(f"{n} {word}" if n == 1 else f"{n} {word}s" for n, word in counts)
+        problem = None if self._keeper is None else self._keeper.problem
+        return f"<Run {plain(self.run_id)!r}: {words}{'' if problem is None else f'; NOT SAVED: {plain(problem)}'}>"
+
+    def _card(self) -> Card:
+        return turns_card(self.run_id, self.turns, problem=None if self._keeper is None else self._keeper.problem)
+
+
+def _rebuilt(run_id: str, meta: dict[str, Any], events: tuple[RunEvent, ...]) -> Run:
+    return Run(run_id, meta=meta, events=events)

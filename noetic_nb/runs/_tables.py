@@ -1,0 +1,318 @@
+"""The tables of a run. Every one begins with where and when: run, thread, execution, turn, ``seq`` and ``t_ms``.
+
+Secrets are replaced, as in a file of the run. A cost, duration, grade or number of tokens that nobody knows is missing, never
+0.
+
+=============  ==========================  ===========================================================================
+table          a row is                    columns of its own
+=============  ==========================  ===========================================================================
+turns          a turn                      turn_id, query, text, outcome (None: running), stopped (kind of the
+                                           decision), quality (newest grade), input_tokens, output_tokens, cost,
+                                           duration_ms, model_calls, tool_calls, resource_id, finish_reason (why the
+                                           last answer ended: stop, tool_calls, length, content_filter, None)
+allocations    a layer in a sent view      layer_id, allocated, used, yielded, items, step; and of the whole view:
+                                           system, tools, framing, history, history_budget, reserve, total (tokens),
+                                           reported, unexplained, counter, known_error (as of the table tokens)
+items          an item of the log          position, origin, item_id, type, role, name, call_id, tokens, text,
+                                           counter (what counted the tokens)
+spans          a call of a layer's hook    layer_id, hook, duration_ms, status, allocated, used, yielded, item_count,
+                                           error, depth
+tools          a settled tool call         tool_name, call_id, args (what the tool got), output, duration_ms, status,
+                                           error, depth, raw_args (what the model wrote; None: not known),
+                                           error_type (its class, or its kind)
+ledger         a decision of steering, or  hook, tool_name, args, action, guidance, rule_ids, duration_ms, outcome,
+               a rule that may guard       layer_id, depth, enforced (False: judged after the fact)
+               nothing (action "warn")
+decisions      an answer of the regulator  layer_id, at, decision, reason, suggestion, confidence, tokens_out,
+                                           cost_cap, stops, detail (the decision in its plain form), enforced
+regulator      an event the regulator saw  layer_id, event, quality, tokens_in, tokens_out, tool_name, success, detail
+tokens         a request of the agent      model, step, counter (what counted), known_error (relative, of the counter),
+                                           planned, reported (input tokens), unexplained (reported that no part of the
+                                           plan accounts for), error (planned against reported, relative), problem
+                                           (missing, negative, backwards, disagrees), cached_tokens, output_tokens
+warnings       what went wrong in a turn   code, text, layer_id, depth
+               and did not end it
+=============  ==========================  ===========================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import (
+    ItemsAppended,
+    MemoryTraceSpan,
+    ModelCalled,
+    RegulatorDecided,
+    RegulatorSaw,
+    RunEvent,
+    SteeringDecided,
+    ToolCalled,
+    ViewAssembled,
+    WarningRaised,
+    Where,
+)
+from noetic_nb.items import item_text, item_tokens, thaw
+from noetic_nb.runs._decision_faults import ledger_line
+from noetic_nb.runs._regulation.decision_redaction import DecisionRedaction
+from noetic_nb.runs._requests.billing_differences import CallUsage, UsageIndex
+from noetic_nb.runs._requests.recorded_counter import recorded_counter
+from noetic_nb.runs._turns import TurnSummary
+from noetic_nb.tokens import estimate_tokens, tokenizer_name
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["TABLES", "Recorded", "frame"]
+
+_Row: TypeAlias = tuple[Any, ...]
+
+# Text and data are objects, because None must stay None; numbers that may be absent are floats with NaN.
+_COMMON: Final = "run_id:object thread_id:object execution_id:object turn:int64 seq:int64 t_ms:float64"
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The source of tables."""
+
+    run_id: str
+    events: Sequence[RunEvent]
+    turns: Sequence[TurnSummary]
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    columns: str
+    rows: Callable[[Recorded], Iterator[_Row]]
+
+    @property
+    def dtypes(self) -> dict[str, str]:
+        named = f"{_COMMON} {self.columns}".split()
+        return dict(column.split(":") for column in named)
+
+
+def _events_of(run: Recorded, *kinds: type[Any]) -> Iterator[tuple[_Row, Any]]:
+    for seq, event in enumerate(run.events):
+        # Exact, and by far the quickest test: a table reads every event of a run.
+        if type(event) in kinds:
+            yield _head(run, event.where, seq, event.t_ms), event
+
+
+def _head(run: Recorded, where: Where, seq: int, t_ms: float) -> _Row:
+    return run.run_id, where.thread_id, where.execution_id, where.turn, seq, t_ms
+
+
+def _turns(run: Recorded) -> Iterator[_Row]:
+    for turn in run.turns:
+        yield (
+            *_head(run, turn.where, turn.seq, turn.t_ms),
+            *(turn.turn_id, turn.query, turn.text, turn.outcome, _kind(turn.stopped)),
+            turn.qualities[-1] if turn.qualities else None,
+            *(turn.input_tokens, turn.output_tokens, turn.cost, turn.duration_ms),
+            *(len(turn.model_calls), len(turn.tool_calls), turn.resource_id, turn.finish_reason),
+        )
+
+
+def _allocations(run: Recorded) -> Iterator[_Row]:
+    billed = _billed(run)
+    for head, view in _events_of(run, ViewAssembled):
+        usage = billed.get(head[4])
+        counted: _Row = (None, None, None, None)
+        if usage is not None:
+            counted = (usage.reported, usage.unexplained, usage.counter, usage.known_error)
+        for layer in view.layers:
+            yield (
+                *head,
+                *(layer.layer_id, layer.allocated, layer.used, layer.yielded, layer.items, view.step),
+                *(view.system, view.tools, view.framing, view.history, view.history_budget, view.reserve, view.total),
+                *counted,
+            )
+
+
+def _billed(run: Recorded) -> dict[int, CallUsage]:
+    """Return the usage of requests, by the numbers of the events that sent them."""
+    index, open_at, found = UsageIndex(), dict[tuple[str, str], int](), dict[int, CallUsage]()
+    for seq, event in enumerate(run.events):
+        usage = index.take(event)
+        if isinstance(event, ViewAssembled):
+            open_at[event.where.thread_id, event.where.execution_id] = seq
+        elif isinstance(event, ModelCalled) and event.purpose == "agent":
+            at = open_at.pop((event.where.thread_id, event.where.execution_id), None)
+            if at is not None and usage is not None:
+                found[at] = usage
+    return found
+
+
+def _tokens(run: Recorded) -> Iterator[_Row]:
+    index = UsageIndex()
+    for seq, event in enumerate(run.events):
+        usage = index.take(event)
+        if usage is None:
+            continue
+        called = usage.called
+        # A model that reports nothing has not reported 0.
+        known = called.input_tokens > 0
+        yield (
+            *_head(run, called.where, seq, called.t_ms),
+            *(called.model, called.step, usage.counter, usage.known_error, usage.planned, usage.reported),
+            *(usage.unexplained, usage.error, usage.problem),
+            *((called.cached_tokens, called.output_tokens) if known else (None, None)),
+        )
+
+
+def _items(run: Recorded) -> Iterator[_Row]:
+    counter = recorded_counter(run.events) or estimate_tokens
+    counted_by = tokenizer_name(counter)
+    for head, event in _events_of(run, ItemsAppended):
+        for place, item in enumerate(event.items):
+            known = [item.get(key) for key in ("id", "type", "role", "name", "callId")]
+            tokens = item_tokens(item, counter)
+            yield (*head, event.start + place, event.origin, *known, tokens, item_text(item), counted_by)
+
+
+def _spans(run: Recorded) -> Iterator[_Row]:
+    for head, span in _events_of(run, MemoryTraceSpan):
+        budget = span.budget
+        tokens = (None, None, None) if budget is None else (budget.allocated, budget.used, budget.yielded)
+        facts = (span.layer_id, span.hook, span.duration_ms, span.status)
+        yield (*head, *facts, *tokens, span.item_count, span.error, span.where.depth)
+
+
+def _tools(run: Recorded) -> Iterator[_Row]:
+    for head, call in _events_of(run, ToolCalled):
+        result = (call.output, call.duration_ms, call.status, call.error)
+        yield (
+            *head,
+            call.name,
+            call.call_id,
+            thaw(call.args),
+            *result,
+            call.where.depth,
+            thaw(call.raw_args),
+            call.error_type,
+        )
+
+
+def _ledger(run: Recorded) -> Iterator[_Row]:
+    for head, event in _events_of(run, SteeringDecided, WarningRaised):
+        entry = ledger_line(event)
+        if entry is None:
+            continue
+        call = (entry.hook, entry.tool_name, thaw(entry.args))
+        verdict = (entry.action, entry.guidance, entry.rule_ids, entry.duration_ms, entry.outcome)
+        beside = (entry.layer_id, entry.where.depth, entry.enforced, entry.faults, entry.matched)
+        yield (*head, *call, *verdict, *beside)
+
+
+def _decisions(run: Recorded) -> Iterator[_Row]:
+    for head, answer in _events_of(run, RegulatorDecided):
+        decision = answer.decision
+        reason = decision.get("reason")
+        named = (answer.layer_id, answer.at, _kind(decision), _kind(reason), answer.suggestion)
+        readings = (answer.confidence, answer.tokens_out, answer.cost_cap, answer.stops)
+        yield (*head, *named, *readings, thaw(decision), answer.enforced)
+
+
+def _warnings(run: Recorded) -> Iterator[_Row]:
+    for head, warning in _events_of(run, WarningRaised):
+        yield (*head, warning.code, warning.text, warning.layer_id, warning.where.depth)
+
+
+def _regulator(run: Recorded) -> Iterator[_Row]:
+    for head, saw in _events_of(run, RegulatorSaw):
+        event = saw.event
+        facts = [event.get(key) for key in ("quality", "tokens_in", "tokens_out", "tool_name", "success")]
+        yield (*head, saw.layer_id, _kind(event), *facts, thaw(event))
+
+
+def _kind(data: Any) -> str | None:
+    kind = data.get("kind") if isinstance(data, dict) else None
+    return kind if isinstance(kind, str) else None
+
+
+TABLES: Final[dict[str, _Table]] = {
+    "turns": _Table(
+        "turn_id:object query:object text:object outcome:object stopped:object quality:float64 input_tokens:float64 "
+        "output_tokens:float64 cost:float64 duration_ms:float64 model_calls:int64 tool_calls:int64 resource_id:object "
+        "finish_reason:object",
+        _turns,
+    ),
+    "allocations": _Table(
+        "layer_id:object allocated:float64 used:int64 yielded:float64 items:int64 step:int64 system:int64 tools:int64 "
+        "framing:int64 history:int64 history_budget:float64 reserve:float64 total:float64 "
+        "reported:float64 unexplained:float64 counter:object known_error:float64",
+        _allocations,
+    ),
+    "items": _Table(
+        "position:int64 origin:object item_id:object type:object role:object name:object call_id:object tokens:int64 "
+        "text:object counter:object",
+        _items,
+    ),
+    "spans": _Table(
+        "layer_id:object hook:object duration_ms:float64 status:object allocated:float64 used:float64 yielded:float64 "
+        "item_count:float64 error:object depth:int64",
+        _spans,
+    ),
+    "tools": _Table(
+        "tool_name:object call_id:object args:object output:object duration_ms:float64 status:object error:object "
+        "depth:int64 raw_args:object error_type:object",
+        _tools,
+    ),
+    "ledger": _Table(
+        "hook:object tool_name:object args:object action:object guidance:object rule_ids:object duration_ms:float64 "
+        "outcome:object layer_id:object depth:int64 enforced:bool faults:object matched:object",
+        _ledger,
+    ),
+    "decisions": _Table(
+        "layer_id:object at:object decision:object reason:object suggestion:object confidence:float64 tokens_out:int64 "
+        "cost_cap:float64 stops:bool detail:object enforced:bool",
+        _decisions,
+    ),
+    "regulator": _Table(
+        "layer_id:object event:object quality:float64 tokens_in:float64 tokens_out:float64 tool_name:object "
+        "success:object detail:object",
+        _regulator,
+    ),
+    "tokens": _Table(
+        "model:object step:int64 counter:object known_error:float64 planned:float64 reported:float64 unexplained:float64 "
+        "error:float64 problem:object cached_tokens:float64 output_tokens:float64",
+        _tokens,
+    ),
+    "warnings": _Table("code:object text:object layer_id:object depth:int64", _warnings),
+}
+
+
+def frame(run: Recorded, name: str) -> pandas.DataFrame:
+    """Return one table of a run, a key of `TABLES`: one row per thing that happened, numbered from 0.
+
+    Raises `NoeticConfigError` ``UNKNOWN_TABLE`` for another name.
+
+    Examples
+    --------
+    >>> frame(Recorded("empty", (), ()), "tools").columns[:7].to_list()
+    ['run_id', 'thread_id', 'execution_id', 'turn', 'seq', 't_ms', 'tool_name']
+    """
+    table = TABLES.get(name) if isinstance(name, str) else None
+    if table is None:
+        raise NoeticConfigError(
+            "UNKNOWN_TABLE", "A run has no such table.", given=name, hint=f"Ask for one of {', '.join(TABLES)}."
+        )
+    import pandas
+
+    words = DecisionRedaction()
+    if name == "decisions":
+        for event in run.events:
+            words.take(event)
+    rule = words.rule
+    rows = list(table.rows(run))
+    return pandas.DataFrame(
+        {
+            column: pandas.Series(
+                [rule.data(row[place]) if dtype == "object" else row[place] for row in rows], dtype=dtype
+            )
+            for place, (column, dtype) in enumerate(table.dtypes.items())
+        }
+    )

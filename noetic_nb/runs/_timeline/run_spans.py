@@ -1,0 +1,285 @@
+"""The events of a run as nested spans, grown event by event.
+
+Most events are written when something is over, with its duration: their start is counted back from there. Where they are
+placed is `placed_spans`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, ClassVar, Final
+
+from noetic_nb.events import (
+    ChildEnded,
+    ChildStarted,
+    ErrorRaised,
+    ItemsAppended,
+    MemoryTraceSpan,
+    ModelCalled,
+    RegulatorDecided,
+    RunEvent,
+    SteeringDecided,
+    StepEnded,
+    StepStarted,
+    ToolCalled,
+    TurnCompleted,
+    TurnStarted,
+    WarningRaised,
+    Where,
+)
+from noetic_nb.runs._timeline.span import Span
+from noetic_nb.runs._timeline.span_layout import PlacedSpans, Running
+
+__all__ = ["Timeline", "has_clock"]
+
+# Error kinds that say time was up.
+_OUT_OF_TIME: Final = frozenset({"hook_timeout", "channel_timeout", "timeout"})
+
+
+def has_clock(run: Any) -> bool:
+    """Return whether the times of a run were measured; of imported messages often only the order is known."""
+    estimated = getattr(run, "meta", {}).get("estimated")
+    return not isinstance(estimated, Collection) or "t_ms" not in estimated
+
+
+class Timeline(PlacedSpans):
+    """The spans of a run, grown with `take`.
+
+    Parameters
+    ----------
+    is_timed : bool, default True
+        Whether the clock of the run is to be believed; without it the order of events is all there is.
+
+    Attributes
+    ----------
+    spans : list of Span
+        In the order in which they were seen.
+    time : DrawnTime
+        Where times are drawn.
+    order : int
+        How many moments there are in the order of events.
+    version : int
+        Grows when spans are moved to other rows.
+    counts, severities : dict of str to int, list of int
+        How many spans there are of each of `KINDS`, and with each of `SIGNS`.
+    waited_ms : float
+        How long people were waited for.
+
+    Examples
+    --------
+    >>> timeline = Timeline()
+    >>> where = Where("t1", "e1", 1)
+    >>> for seq, event in enumerate([
+    ...     TurnStarted(where, 100.0, "u1", 0, 1, "Hi"),
+    ...     StepStarted(where, 101.0, "ask", "llm", "/ask#1"),
+    ...     ModelCalled(where, 110.0, 1, "fast", "agent", 8.0, "ok"),
+    ...     StepEnded(where, 111.0, "ask", "llm", "/ask#1", 10.0, "ok"),
+    ...     TurnCompleted(where, 112.0, "u1", "success", 12.0, "Hello", 9, 2, 0.0, 1, 0),
+    ... ]):
+    ...     _ = timeline.take(event, seq)
+    >>> [(span.kind, span.name, span.start_ms, span.duration_ms, span.depth) for span in timeline.spans]
+    [('turn', 'turn 1', 100.0, 12.0, 0), ('step', 'ask', 101.0, 10.0, 1), ('model', 'fast', 102.0, 8.0, 2)]
+    """
+
+    reads: ClassVar[frozenset[type[Any]]] = frozenset()
+    """The types of the events that it has a use for."""
+
+    def take(self, event: RunEvent, seq: int, call: int | None = None) -> bool:
+        """Read one event, with its number in the run and among the agent's model calls; returns whether a span changed."""
+        handler = _TAKES.get(type(event))
+        return handler is not None and handler(self, event, seq, call) is not False
+
+    def _turn_started(self, event: TurnStarted, seq: int, _call: int | None) -> None:
+        running = self._of(event.where, event.t_ms if self.is_timed else self.order)
+        turn = self._turn(running, event, seq)
+        if event.waited_ms is not None:
+            self._queued(running, turn, event.waited_ms)
+
+    def _queued(self, running: Running, turn: Span, waited_ms: float) -> None:
+        """Place the wait of a message for the turn before its own, beside that."""
+        span = Span(len(self.spans), turn.seq, "wait", f"queue for {turn.name}", turn.where, None, 0)
+        span.first = self.order
+        span.last = self.order = self.order + 1
+        begin, end = turn.start_ms - waited_ms, turn.start_ms
+        span.start_ms, span.end_ms = (begin, end) if self.is_timed else (span.first, span.last)
+        span.duration_ms, span.is_open, span.status = waited_ms, False, "waited"
+        self._add(running, span)
+
+    def _turn(self, running: Running, event: TurnStarted | TurnCompleted, seq: int) -> Span:
+        where = event.where
+        span = Span(len(self.spans), seq, "turn", f"turn {where.turn}", where, None, 0)
+        start = event.t_ms
+        if isinstance(event, TurnCompleted):
+            start -= event.duration_ms or 0.0
+        self._begin(running, span, start)
+        for orphan in running.orphans:
+            orphan.parent = span
+        running.orphans.clear()
+        running.base = span
+        self._open_roots += 1
+        self.by_turn[where.thread_id, where.turn] = span
+        return span
+
+    def _turn_completed(self, event: TurnCompleted, seq: int, _call: int | None) -> None:
+        start = event.t_ms - (event.duration_ms or 0.0)
+        running = self._of(event.where, start if self.is_timed else self.order)
+        span = running.base
+        if span is None or not span.is_open:
+            span = self._turn(running, event, seq)
+        self._over(running, event)
+        self._open_roots -= 1
+        if event.stopped is not None and span.error is None:
+            kind = event.stopped.get("kind") if isinstance(event.stopped, dict) else None
+            span.error = f"stopped: {kind}" if kind else None
+        self._end(running, span, event.t_ms, event.duration_ms, event.outcome)
+
+    def _over(self, running: Running, event: TurnCompleted | ChildEnded) -> None:
+        for step in reversed(running.steps.values()):  # their end was not reported
+            self._end(running, step, event.t_ms, None, "unfinished")
+        # Kept, as its layers are disposed of, or its answer graded, when it is over.
+        running.steps.clear()
+        running.asked.clear()
+
+    def _step_started(self, event: StepStarted, seq: int, _call: int | None) -> None:
+        running = self._of(event.where, event.t_ms if self.is_timed else self.order)
+        around = running.steps.get(event.path.rpartition("/")[0]) or running.base
+        span = Span(
+            len(self.spans), seq, "step", event.step_id, event.where, around, 1 if around is None else around.level + 1
+        )
+        if around is None:
+            running.orphans.append(span)
+        self._begin(running, span, event.t_ms)
+        running.steps[event.path] = span
+
+    def _step_ended(self, event: StepEnded, seq: int, _call: int | None) -> None:
+        running = self._of(event.where, event.t_ms if self.is_timed else self.order)
+        span = running.steps.pop(event.path, None)
+        if span is None:
+            self._whole("step", event.step_id, event, seq, event.duration_ms, event.status, event.error)
+            return
+        span.error = event.error
+        self._end(running, span, event.t_ms, event.duration_ms, event.status)
+
+    def _child_started(self, event: ChildStarted, seq: int, _call: int | None) -> None:
+        where, start = event.where, event.t_ms if self.is_timed else self.order
+        around = self._of(Where(where.thread_id, event.parent_id, where.turn), start)
+        parent = next((step for step in reversed(around.steps.values()) if step.name == event.step_id), around.inner)
+        running = Running(around.block.beside(start))
+        self._running[where.thread_id, where.execution_id] = running
+        self._newest = where, running
+        span = Span(len(self.spans), seq, "child", event.step_id or event.step_kind, where, parent, 0)
+        self._begin(running, span, event.t_ms)
+        running.base = span
+        around.kids.append(span)
+
+    def _child_ended(self, event: ChildEnded, seq: int, _call: int | None) -> None:
+        running = self._running.get((event.where.thread_id, event.where.execution_id))
+        if running is None or running.base is None or not running.base.is_open:
+            self._whole("child", event.step_id, event, seq, event.duration_ms, event.outcome)
+            return
+        self._over(running, event)
+        self._end(running, running.base, event.t_ms, event.duration_ms, event.outcome)
+
+    def _model_called(self, event: ModelCalled, seq: int, call: int | None) -> None:
+        name = event.model if event.purpose == "agent" else f"{event.model} ({event.purpose})"
+        span = self._whole("model", name, event, seq, event.duration_ms, event.status, event.error)
+        if event.purpose == "agent":
+            running = self._of(event.where, span.start_ms)
+            running.answered, running.call, span.call = span, call, call
+            if call is not None:
+                self.by_call[call] = span
+
+    def _items_appended(self, event: ItemsAppended, _seq: int, _call: int | None) -> bool:
+        # A child has a log of its own, which no view shows.
+        if event.origin != "model" or event.where.depth:
+            return False
+        running = self._running.get((event.where.thread_id, event.where.execution_id))
+        if running is None:
+            return False
+        if running.answered is not None and event.items:
+            running.answered.item = event.start
+            self.by_item.setdefault((event.where.thread_id, event.start), running.answered)
+            running.answered = None
+        for place, item in enumerate(event.items, event.start):
+            if item["type"] == "function_call":
+                running.asked[str(item.get("callId"))] = place
+        return False
+
+    def _tool_called(self, event: ToolCalled, seq: int, _call: int | None) -> None:
+        status = event.status
+        if status == "error" and event.error_type in _OUT_OF_TIME:
+            status = "timeout"  # type: ignore[assignment]
+        span = self._whole("tool", event.name, event, seq, event.duration_ms, status, event.error)
+        running = self._of(event.where, span.start_ms)
+        span.call = running.call
+        span.item = running.asked.pop(event.call_id, None)
+        if span.item is not None:
+            self.by_item[event.where.thread_id, span.item] = span
+        if running.decided is not None and running.decided[0] == event.name:
+            span.decision = running.decided[1]
+        running.decided = None
+
+    def _hook_called(self, event: MemoryTraceSpan, seq: int, _call: int | None) -> None:
+        self._whole("hook", f"{event.layer_id}.{event.hook}", event, seq, event.duration_ms, event.status, event.error)
+
+    def _decided(self, event: SteeringDecided, seq: int, _call: int | None) -> None:
+        is_wait = event.layer_id == "approval"
+        status = (event.outcome or event.action) if is_wait else event.action
+        span = None if is_wait else self._guard(event)
+        if span is None:
+            name = f"{'approval of ' if is_wait else ''}{event.tool_name or 'a response'}"
+            kind = "wait" if is_wait else "decision"
+            span = self._whole(kind, name, event, seq, event.duration_ms, status)
+        elif status != "allow" and not span.severity:
+            self._ended(span, status)
+        span.decision = seq
+        self.by_decision[seq] = span
+        running = self._of(event.where, span.start_ms)
+        span.call = running.call
+        if event.tool_name is not None:
+            running.decided = event.tool_name, seq
+
+    def _guard(self, event: SteeringDecided) -> Span | None:
+        """Return the span of the hook that has decided: it was reported just before."""
+        last = self.spans[-1] if self.spans else None
+        is_it = (
+            last is not None
+            and last.kind == "hook"
+            and last.decision is None
+            and last.where == event.where
+            and last.name == f"{event.layer_id}.{event.hook}"
+        )
+        return last if is_it else None
+
+    def _regulator_decided(self, event: RegulatorDecided, seq: int, _call: int | None) -> bool:
+        kind = event.decision.get("kind")
+        if kind == "continue":
+            return False
+        self._whole("regulator", str(kind), event, seq, None, "stopped" if event.stops else "warned")
+        return True
+
+    def _error_raised(self, event: ErrorRaised, seq: int, _call: int | None) -> None:
+        status = "timeout" if event.error_kind in _OUT_OF_TIME else "error"
+        self._whole("error", event.error_kind, event, seq, None, status, event.message)
+
+    def _warning_raised(self, event: WarningRaised, seq: int, _call: int | None) -> None:
+        self._whole("warning", event.code, event, seq, None, "warned", event.text)
+
+
+_TAKES: Final[dict[type[Any], Callable[[Timeline, Any, int, int | None], Any]]] = {
+    TurnStarted: Timeline._turn_started,
+    TurnCompleted: Timeline._turn_completed,
+    StepStarted: Timeline._step_started,
+    StepEnded: Timeline._step_ended,
+    ChildStarted: Timeline._child_started,
+    ChildEnded: Timeline._child_ended,
+    ModelCalled: Timeline._model_called,
+    ItemsAppended: Timeline._items_appended,
+    ToolCalled: Timeline._tool_called,
+    MemoryTraceSpan: Timeline._hook_called,
+    SteeringDecided: Timeline._decided,
+    RegulatorDecided: Timeline._regulator_decided,
+    ErrorRaised: Timeline._error_raised,
+    WarningRaised: Timeline._warning_raised,
+}
+Timeline.reads = frozenset(_TAKES)

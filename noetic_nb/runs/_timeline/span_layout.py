@@ -1,0 +1,226 @@
+"""Spans in their rows: beginnings, ends, and spans inside of one that is only known when it is over.
+
+What has no start of its own is nested by time: a tool call holds what ran in its execution meanwhile, a hook the model calls of
+its judges.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from typing import Any, Final, TypeAlias
+
+from noetic_nb.events import Where
+from noetic_nb.runs._timeline.span import KINDS, SIGNS, Span, severity_of
+from noetic_nb.runs._timeline.span_rows import Block, Row, free_block
+from noetic_nb.runs._timeline.time_axis import DrawnTime
+
+__all__ = ["PlacedSpans", "Running"]
+
+# What is known when it is over and may have held others, and what of these a hook may.
+_HOLDS: Final = frozenset({"tool", "hook"})
+_OF_HOOKS: Final = frozenset({"model", "warning", "error"})
+
+_Execution: TypeAlias = tuple[str, str]
+
+
+class Running:
+    """The state of one execution while it runs."""
+
+    __slots__ = ("answered", "asked", "base", "block", "call", "decided", "kids", "orphans", "steps")
+
+    def __init__(self, block: Block, base: Span | None = None) -> None:
+        self.block = block
+        self.base = base
+        self.orphans: list[Span] = []
+        """Spans that came before what they are part of."""
+        self.steps: dict[str, Span] = {}
+        self.kids: list[Span] = []
+        self.call: int | None = None
+        self.answered: Span | None = None
+        self.asked: dict[str, int] = {}
+        self.decided: tuple[str, int] | None = None
+        """The newest decision on a call: the name of its tool, and its number in the run."""
+
+    @property
+    def inner(self) -> Span | None:
+        """The innermost running span."""
+        return next(reversed(self.steps.values())) if self.steps else self.base
+
+
+class PlacedSpans:
+    """Spans that are placed as they are reported; `Timeline` describes its parts."""
+
+    def __init__(self, *, is_timed: bool = True) -> None:
+        self.is_timed = is_timed
+        self.spans: list[Span] = []
+        self.time = DrawnTime()
+        self.order = 0
+        self.version = 0
+        self.problems: list[int] = []
+        """Numbers of the spans that did not go well."""
+        self.counts: dict[str, int] = dict.fromkeys(KINDS, 0)
+        self.severities = [0] * len(SIGNS)
+        self.waited_ms = 0.0
+        self._blocks: dict[str, list[Block]] = {}
+        self._running: dict[_Execution, Running] = {}
+        # Where the event before this one was: those of a turn mostly share it.
+        self._newest: tuple[Where | None, Any] = (None, None)
+        self._open_roots = 0
+        self._rows: list[Row] | None = None
+        # For the linked selection.
+        self.by_call: dict[int, Span] = {}
+        self.by_item: dict[tuple[str, int], Span] = {}
+        self.by_decision: dict[int, Span] = {}
+        self.by_turn: dict[tuple[str, int], Span] = {}
+
+    @property
+    def rows(self) -> list[Row]:
+        """All rows, from above: threads in the order in which they began."""
+        if self._rows is None:
+            self._rows = [row for blocks in self._blocks.values() for block in blocks for row in block.rows()]
+        return self._rows
+
+    def place_of(self, fields: dict[str, Any]) -> Span | None:
+        """Return the span that a choice of `Selection` names, the most exact that there is."""
+        thread, turn = fields.get("thread_id"), fields.get("turn")
+        found = self.by_decision.get(fields["decision"]) if fields.get("decision") is not None else None
+        if found is None and fields.get("item") is not None and thread is not None:
+            found = self.by_item.get((thread, fields["item"]))
+        if found is None and fields.get("call") is not None:
+            found = self.by_call.get(fields["call"])
+        if found is None and turn is not None:
+            if thread is not None:
+                return self.by_turn.get((thread, turn))
+            found = next((span for (_, number), span in self.by_turn.items() if number == turn), None)
+        return found
+
+    # How spans are made
+
+    def _of(self, where: Where, start_ms: float) -> Running:
+        known, running = self._newest
+        if where is known:
+            return running  # type: ignore[no-any-return]
+        key = (where.thread_id, where.execution_id)
+        running = self._running.get(key)
+        if running is None:
+            blocks = self._blocks.setdefault(where.thread_id, [])
+            running = self._running[key] = Running(free_block(blocks, start_ms, 0, where.thread_id))
+        self._newest = where, running
+        return running
+
+    def _begin(self, running: Running, span: Span, t_ms: float) -> None:
+        """Place a span that goes on."""
+        span.first = span.last = self.order
+        self.order += 1
+        span.start_ms = span.end_ms = t_ms if self.is_timed else span.first
+        for orphan in running.orphans if span.kind == "turn" else ():
+            span.start_ms, span.first = min(span.start_ms, orphan.start_ms), min(span.first, orphan.first)
+        self._add(running, span)
+
+    def _add(self, running: Running, span: Span) -> None:
+        if self.is_timed:
+            if not self._open_roots:
+                self.time.runs(span.start_ms)
+            self.time.began(span.start_ms)
+            self.time.ran(span.end_ms)
+        self.spans.append(span)
+        self.counts[span.kind] += 1
+        block = running.block
+        if span.is_open:
+            block.open += 1
+        elif span.end_ms > block.until:
+            block.until = span.end_ms
+        if block.place(span, span.level):
+            self._rows = None
+
+    def _end(self, running: Running, span: Span, t_ms: float, duration_ms: float | None, status: str) -> None:
+        """Close a span that went on."""
+        span.last = self.order
+        self.order += 1
+        span.end_ms = max(span.start_ms, t_ms) if self.is_timed else span.last + 1
+        span.duration_ms, span.is_open = duration_ms, False
+        if self.is_timed:
+            self.time.ran(span.end_ms)
+        span.row.closed(span)
+        running.block.open -= 1
+        running.block.until = max(running.block.until, span.end_ms)
+        self._ended(span, status)
+
+    def _ended(self, span: Span, status: str) -> None:
+        span.status = status
+        severity = severity_of(status)
+        if severity and not span.severity:
+            insort(self.problems, span.at)
+            self.severities[severity] += 1
+            span.severity = severity
+            span.row.has_problem(span)
+
+    def _whole(
+        self,
+        kind: str,
+        name: str,
+        event: Any,
+        seq: int,
+        duration_ms: float | None,
+        status: str,
+        error: str | None = None,
+    ) -> Span:
+        """Place a span that was reported when it was over."""
+        start = event.t_ms - (duration_ms or 0.0)
+        running = self._of(event.where, start if self.is_timed else self.order)
+        parent = running.inner
+        span = Span(len(self.spans), seq, kind, name, event.where, parent, 1 if parent is None else parent.level + 1)
+        span.first = self.order
+        span.last = self.order = self.order + 1
+        span.start_ms, span.end_ms = (start, event.t_ms) if self.is_timed else (span.first, span.last)
+        span.duration_ms, span.is_open, span.status, span.error = duration_ms, False, status, error
+        span.severity = severity_of(status)
+        if span.severity:
+            self.problems.append(span.at)
+            self.severities[span.severity] += 1
+        if kind == "wait":  # not in a queue, which is no person
+            self.waited_ms += duration_ms or 0.0
+        if parent is None:
+            running.orphans.append(span)
+        held = self._held(running, span) if self.is_timed and duration_ms and kind in _HOLDS else ()
+        self._add(running, span)
+        for inside in held:
+            if inside.parent is parent:
+                inside.parent = span
+            inside.level += 1
+            if running.block.place(inside, inside.level):
+                self._rows = None
+        return span
+
+    def _held(self, running: Running, span: Span) -> list[Span]:
+        """Take the spans inside of one that is only now known out of their rows."""
+        found: list[Span] = []
+        levels = running.block.levels[span.level :] if span.kind == "tool" else running.block.levels[span.level :][:1]
+        for level in levels:
+            for row in level:
+                while row.spans and row.spans[-1].start_ms >= span.start_ms and not row.spans[-1].is_open:
+                    last = row.spans[-1]
+                    # Layers are asked side by side, and a call of the agent is no call of a layer.
+                    is_of_hook = last.kind in _OF_HOOKS and last.call is None and last.parent is span.parent
+                    if span.kind == "hook" and not is_of_hook:
+                        break
+                    found.append(row.pop())
+                if not row.spans:
+                    self._rows = None
+        if found:
+            self.version += 1
+            found.sort(key=lambda inside: inside.first)
+            span.first = min(span.first, found[0].first)
+        if span.kind == "tool":
+            for kid in reversed(running.kids):
+                if kid.start_ms < span.start_ms:
+                    break
+                if kid.parent is span.parent:
+                    kid.parent = span
+        return found
+
+    def open_end(self, span: Span) -> float:
+        """Return until where a span is drawn, by the clock."""
+        if not span.is_open:
+            return span.end_ms
+        return max(span.start_ms, self.time.until) if self.is_timed else float(self.order)

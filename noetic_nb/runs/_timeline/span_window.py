@@ -1,0 +1,294 @@
+"""A part of a timeline as it is drawn: spans too narrow to tell apart share one bar.
+
+A window costs by how many bars it has and not by how many spans it shows: rows are searched, not walked.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from math import floor, inf, log10
+from typing import Any, Final, NamedTuple
+
+from noetic_nb.runs._timeline.run_spans import Timeline
+from noetic_nb.runs._timeline.span import Span
+from noetic_nb.runs._timeline.span_rows import Row
+from noetic_nb.runs._timeline.time_axis import duration_text
+
+__all__ = ["WHOLE", "Bar", "Lane", "Wanted", "Window", "Windows"]
+
+# Of a bar for several spans, so many are looked at for what most of them are, and of those with problems for the worst.
+_LOOKED_AT: Final = 16
+# Milliseconds: a float tells times since the epoch apart by less than a thousandth.
+_LEAST: Final = 0.01
+_TICKS: Final = 6
+
+
+class Wanted(NamedTuple):
+    """Which spans are shown: of some kinds, with problems only, with a text in their name or error; all where nothing is said."""
+
+    kinds: frozenset[str] = frozenset()
+    problems: bool = False
+    text: str = ""
+
+    def takes(self, span: Span) -> bool:
+        """Return whether a span is shown."""
+        if self.kinds and span.kind not in self.kinds:
+            return False
+        if self.problems and not span.severity:
+            return False
+        return not self.text or self.text in span.name.lower() or self.text in (span.error or "").lower()
+
+
+WHOLE: Final = Wanted()
+
+
+class Bar(NamedTuple):
+    """One span, or several that are too narrow to be told apart; from and to are shares of the width."""
+
+    start: float
+    stop: float
+    span: Span
+    """The first of them."""
+    size: int
+    severity: int
+    """The worst of them."""
+    kind: str
+    """What took most of its time."""
+
+
+class Lane(NamedTuple):
+    """A row of a window."""
+
+    thread: str
+    """The name of the thread where it is its first row."""
+    depth: int
+    """How many children it is inside of."""
+    level: int
+    bars: list[Bar]
+
+
+class Window(NamedTuple):
+    """The drawn part of a timeline."""
+
+    start: float
+    stop: float
+    lanes: list[Lane]
+    first: int
+    """The number of the first lane among all that are not empty."""
+    total: int
+    ticks: list[tuple[float, str]]
+    pauses: list[tuple[float, str]]
+    matched: int
+
+
+class _Kept:
+    """The rows of a timeline without unwanted spans, read on as it grows."""
+
+    def __init__(self, timeline: Timeline, wanted: Wanted) -> None:
+        self.version, self.wanted = timeline.version, wanted
+        self._of: dict[int, tuple[Row, list[int]]] = {}
+
+    def of(self, row: Row) -> Row:
+        """Return a row with the wanted spans of another."""
+        kept, read = self._of.setdefault(id(row), (Row(row.block, row.level), [0]))
+        # The last one was open: what it has become may not be wanted, or be now.
+        begin = max(0, read[0] - 1)
+        if kept.spans and read[0] and kept.spans[-1] is row.spans[begin]:
+            kept.pop()
+        for span in row.spans[begin:]:
+            if self.wanted.takes(span):
+                kept.add(span)
+        read[0] = len(row.spans)
+        return kept
+
+
+class Windows:
+    """Windows of one timeline.
+
+    Parameters
+    ----------
+    timeline : Timeline
+        What is drawn.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import ModelCalled, Where
+    >>> timeline = Timeline()
+    >>> for n in range(1_000):
+    ...     _ = timeline.take(ModelCalled(Where("t1", "e1", 1), 10.0 * n, n, "m", "agent", 9.0, "ok"), n, n)
+    >>> window = Windows(timeline).window(bins=100)
+    >>> len(window.lanes), len(window.lanes[0].bars), sum(bar.size for bar in window.lanes[0].bars)
+    (1, 100, 1000)
+    """
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline = timeline
+        self._kept: _Kept | None = None
+
+    def end(self, *, by_time: bool) -> float:
+        """Return where the newest span ends."""
+        return self.timeline.time.end if by_time and self.timeline.is_timed else float(self.timeline.order)
+
+    def window(
+        self,
+        start: float = 0.0,
+        stop: float = inf,
+        *,
+        by_time: bool = True,
+        bins: int = 240,
+        first: int = 0,
+        lanes: int = 40,
+        wanted: Wanted = WHOLE,
+    ) -> Window:
+        """Return the drawn part between two places, in as many bins at most; `lanes` rows from the row `first` on."""
+        by_time = by_time and self.timeline.is_timed
+        end = self.end(by_time=by_time)
+        start = max(0.0, min(start, end))
+        stop = min(stop, end)
+        if stop - start < _LEAST:
+            start = max(0.0, min(start, end - _LEAST))
+            stop = start + _LEAST
+        rows = [row for row in self.rows(wanted) if row.spans]
+        first = max(0, min(first, len(rows) - 1))
+        scale = _Scale(self.timeline, start, stop, bins, by_time)
+        if stop >= end:  # rounding must not lose the newest
+            scale.edges[-1] = inf
+        shown, thread = [], rows[first - 1].spans[0].where.thread_id if first else None
+        for row in rows[first : first + lanes]:
+            name = row.spans[0].where.thread_id
+            shown.append(Lane("" if name == thread else name, row.block.depth, row.level, list(scale.bars(row))))
+            thread = name
+        matched = len(self.timeline.spans) if wanted == WHOLE else sum([len(row.spans) for row in rows])
+        pauses = [
+            (scale.share((begin + till) / 2), f"pause of {duration_text(length)}")
+            for begin, till, length in (self.timeline.time.pauses if by_time else ())
+            if till > start and begin < stop
+        ]
+        return Window(start, stop, shown, first, len(rows), scale.ticks(), pauses[:_TICKS], matched)
+
+    def rows(self, wanted: Wanted = WHOLE) -> Sequence[Row]:
+        """Return the rows with the wanted spans, empty ones among them."""
+        rows = self.timeline.rows
+        if wanted == WHOLE:
+            return rows
+        if self._kept is None or self._kept.wanted != wanted or self._kept.version != self.timeline.version:
+            self._kept = _Kept(self.timeline, wanted)
+        return [self._kept.of(row) for row in rows]
+
+    def extent(self, span: Span, *, by_time: bool) -> tuple[float, float]:
+        """Return from where to where a span is drawn."""
+        if by_time and self.timeline.is_timed:
+            time = self.timeline.time
+            return time.drawn(span.start_ms), time.drawn(self.timeline.open_end(span))
+        return span.first, max(span.first + 1, self.timeline.order if span.is_open else span.last)
+
+    def lane_of(self, span: Span, wanted: Wanted = WHOLE) -> int | None:
+        """Return the number of the lane of a span; None where it is not wanted."""
+        if not wanted.takes(span):
+            return None
+        at = 0
+        for row, source in zip(self.rows(wanted), self.timeline.rows, strict=True):
+            if source is span.row:
+                return at
+            at += bool(row.spans)
+        return None
+
+
+class _Scale:
+    """The bins of a window."""
+
+    def __init__(self, timeline: Timeline, start: float, stop: float, bins: int, by_time: bool) -> None:
+        self.timeline, self.start, self.stop, self.by_time = timeline, start, stop, by_time
+        self.bins = max(1, bins)
+        self.wide = (stop - start) / self.bins
+        places = [start + n * self.wide for n in range(self.bins + 1)]
+        places[-1] = stop
+        self.edges = [timeline.time.clock(place) for place in places] if by_time else places
+
+    def share(self, place: float) -> float:
+        """Return where a place is in the window: 0 at its start, 1 at its end."""
+        return (place - self.start) / (self.stop - self.start)
+
+    def _extent(self, span: Span) -> tuple[float, float]:
+        if self.by_time:
+            time = self.timeline.time
+            return time.drawn(span.start_ms), time.drawn(self.timeline.open_end(span))
+        return span.first, self.timeline.order if span.is_open else span.last
+
+    def _most(self, spans: list[Span]) -> str:
+        took: dict[str, float] = {}
+        for span in spans:
+            took[span.kind] = took.get(span.kind, 0.0) + (span.end_ms - span.start_ms if self.by_time else 1.0)
+        return max(took, key=lambda kind: took[kind])
+
+    def bars(self, row: Row) -> Any:
+        """Return the bars of a row."""
+        spans, starts = row.spans, row.starts if self.by_time else row.orders
+        at = max(0, bisect_left(starts, self.edges[0]) - 1)
+        stop = bisect_right(starts, self.edges[-1])
+        while at < stop:
+            span = spans[at]
+            begin, end = self._extent(span)
+            if end < self.start or begin > self.stop:
+                at += 1
+                continue
+            left, right = max(begin, self.start), min(end, self.stop)
+            if right - left >= self.wide:
+                yield Bar(self.share(left), self.share(right), span, 1, span.severity, span.kind)
+                at += 1
+                continue
+            place = min(self.bins - 1, floor((left - self.start) / self.wide))
+            # Always on by one: what is drawn at the edge of a bin may stand on either side of it.
+            after = max(at + 1, bisect_left(starts, self.edges[place + 1], at + 1, stop))
+            if place == self.bins - 1:
+                after = max(after, stop)
+            if after - at > 1:
+                last_begin, last_end = self._extent(spans[after - 1])
+                if min(last_end, self.stop) - max(last_begin, self.start) >= self.wide:
+                    after -= 1
+            if after - at == 1:
+                yield Bar(self.share(left), self.share(right), span, 1, span.severity, span.kind)
+            else:
+                until = min(self._extent(spans[after - 1])[1], self.stop)
+                found = _worst(row, at, after), self._most(spans[at : min(after, at + _LOOKED_AT)])
+                yield Bar(self.share(left), self.share(max(until, left)), span, after - at, *found)
+            at = after
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """Return places on the axis with their labels: time since the start of the run, or numbers."""
+        span = self.stop - self.start
+        step = _round_up(span / _TICKS)
+        if not self.by_time:
+            step = max(1.0, step)
+        found: list[tuple[float, str]] = []
+        place = -(-self.start // step) * step
+        while place <= self.stop and len(found) <= 2 * _TICKS:
+            if self.by_time:
+                since = self.timeline.time.clock(place) - (self.timeline.time.origin or 0.0)
+                found.append((self.share(place), duration_text(max(0.0, since)) if since else "0"))
+            else:
+                found.append((self.share(place), f"{place:,.0f}"))
+            place += step
+        return found
+
+
+def _worst(row: Row, at: int, after: int) -> int:
+    """Return the worst severity of some spans of a row."""
+    first = bisect_left(row.problems, at)
+    last = bisect_left(row.problems, after, first)
+    return max([row.spans[place].severity for place in row.problems[first : min(last, first + _LOOKED_AT)]], default=0)
+
+
+def _round_up(step: float) -> float:
+    """Return the next of 1, 2, 5 and their tenfolds.
+
+    Examples
+    --------
+    >>> _round_up(0.03), _round_up(7.0), _round_up(2_000.0)
+    (0.05, 10.0, 2000.0)
+    """
+    if step <= 0:
+        return 1.0
+    base: float = 10.0 ** floor(log10(step))
+    return next((round(base * factor, 12) for factor in (1, 2, 5) if base * factor >= step * (1 - 1e-9)), base * 10)

@@ -1,0 +1,292 @@
+"""The events of each turn, gathered as they arrive.
+
+A turn is known by its thread and number; events of child executions belong to the turn they happened in. A grade given
+outside any turn belongs to the thread's last one, because that is the reply it judges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
+
+from noetic_nb._core.cards import Card, Table, with_card
+from noetic_nb.events import (
+    ErrorRaised,
+    ModelCalled,
+    QualityGiven,
+    RegulatorDecided,
+    RegulatorSaw,
+    RunEvent,
+    SteeringDecided,
+    ToolCalled,
+    TurnCompleted,
+    TurnStarted,
+    ViewAssembled,
+    WarningRaised,
+    Where,
+)
+from noetic_nb.markup import dollars
+from noetic_nb.runs._plain_text import plain, plain_line
+
+__all__ = ["TurnBook", "TurnSummary", "turns_card"]
+
+# A cell stays readable.
+_MOST_TEXT: Final = 120
+_LARGE: Final = 10**15
+_HEADINGS: Final = ("thread", "turn", "user", "reply", "outcome", "tokens in", "tokens out", "tools", "quality")
+
+
+@with_card
+@dataclass(frozen=True, slots=True)
+class TurnSummary:
+    """One turn in short.
+
+    Parameters
+    ----------
+    where : Where
+        Thread, execution and number.
+    turn_id : str
+        Its id; empty for a turn whose start was not recorded and whose end has not come.
+    query : str
+        Text of the user's messages.
+    seq : int
+        Position of its start in the run; of its first event where the start was not recorded.
+    t_ms : float
+        When it began, milliseconds of the run's clock.
+    text : str
+        The final reply; empty while the turn runs.
+    outcome : {"success", "failure", "aborted"} or None
+        How it ended; None while it runs.
+    stopped : mapping or None
+        The decision that stopped it, in its plain form.
+    input_tokens, output_tokens : int or None, tokens
+        Those of the turn, judges and layers included; None where nobody counted them.
+    cost : float or None
+        US dollars, as far as prices are known; None where it called models and no price is.
+    duration_ms : float or None
+        None while the turn runs, and where nobody knows it.
+    resource_id : str or None
+        On whose behalf it ran.
+    views : tuple of ViewAssembled
+        What was sent, one per model call.
+    model_calls, tool_calls, decisions, steering, errors : tuple of events
+        What happened, in order.
+    qualities : tuple of float
+        The grades it was given, 0 to 1.
+    finish_reason : str or None
+        Why the last answer ended: ``"stop"``, ``"tool_calls"``, ``"length"``, ``"content_filter"``; None where not known.
+    warnings : tuple of WarningRaised
+        What went wrong and did not end it, in order.
+    """
+
+    where: Where
+    turn_id: str
+    query: str
+    seq: int
+    t_ms: float
+    text: str = ""
+    outcome: Literal["success", "failure", "aborted"] | None = None
+    stopped: Mapping[str, Any] | None = None
+    input_tokens: int | None = 0
+    output_tokens: int | None = 0
+    cost: float | None = 0.0
+    duration_ms: float | None = None
+    resource_id: str | None = None
+    views: tuple[ViewAssembled, ...] = ()
+    model_calls: tuple[ModelCalled, ...] = ()
+    tool_calls: tuple[ToolCalled, ...] = ()
+    decisions: tuple[RegulatorDecided, ...] = ()
+    steering: tuple[SteeringDecided, ...] = ()
+    errors: tuple[ErrorRaised, ...] = ()
+    qualities: tuple[float, ...] = ()
+    finish_reason: str | None = None
+    warnings: tuple[WarningRaised, ...] = ()
+
+    def _card(self) -> Card:
+        facts: list[tuple[str, Any]] = [("user", self.query), ("reply", self.text), ("outcome", _outcome(self))]
+        facts += [("tokens in", self.input_tokens), ("tokens out", self.output_tokens)]
+        facts += [("cost", "not known" if self.cost is None else dollars(self.cost))]
+        facts += [("ms", self.duration_ms), ("quality", self.qualities)]
+        kinds = ("model_calls", "tool_calls", "steering", "decisions", "errors", "warnings")
+        facts += [(name.replace("_", " "), len(getattr(self, name))) for name in kinds]
+        known = [(name, value) for name, value in facts if value is not None and value != () and value != 0]
+        return Card("TurnSummary", f"{self.where.thread_id}, turn {self.where.turn}", known)
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A turn being gathered; lists, because tuples would make a long turn quadratic."""
+
+    head: TurnSummary
+    views: list[ViewAssembled] = field(default_factory=list)
+    model_calls: list[ModelCalled] = field(default_factory=list)
+    tool_calls: list[ToolCalled] = field(default_factory=list)
+    decisions: list[RegulatorDecided] = field(default_factory=list)
+    steering: list[SteeringDecided] = field(default_factory=list)
+    errors: list[ErrorRaised] = field(default_factory=list)
+    warnings: list[WarningRaised] = field(default_factory=list)
+    qualities: list[float] = field(default_factory=list)
+    unseen: list[float] = field(default_factory=list)
+    summary: TurnSummary | None = None
+
+    def begin(self, seq: int, event: TurnStarted) -> None:
+        """Take the start of a turn whose first items were logged before it."""
+        self.summary = None
+        self.head = replace(
+            self.head,
+            where=event.where,
+            turn_id=event.turn_id,
+            query=event.query,
+            seq=seq,
+            t_ms=event.t_ms,
+            resource_id=event.resource_id,
+        )
+
+    def add_grade(self, quality: float, *, seen: bool) -> None:
+        """Take a grade once, though it may be both given and then seen by a regulator."""
+        if seen and quality in self.unseen:
+            self.unseen.remove(quality)
+            return
+        self.qualities.append(quality)
+        if not seen:
+            self.unseen.append(quality)
+
+    def add(self, event: RunEvent) -> None:
+        self.summary = None
+        match event:
+            case ModelCalled():
+                self.model_calls.append(event)
+                # The end of the turn brings the final sums; a call that is reported later does not change them.
+                if self.head.outcome is None:
+                    cost = self.head.cost
+                    if event.cost is not None:
+                        cost = (cost or 0.0) + event.cost
+                    elif event.status == "ok" and not cost:
+                        cost = None  # a call that failed without an answer is not known to have cost anything
+                    self.head = replace(
+                        self.head,
+                        input_tokens=(self.head.input_tokens or 0) + event.input_tokens,
+                        output_tokens=(self.head.output_tokens or 0) + event.output_tokens,
+                        cost=cost,
+                    )
+            case ViewAssembled():
+                self.views.append(event)
+            case ToolCalled():
+                self.tool_calls.append(event)
+            case RegulatorDecided():
+                self.decisions.append(event)
+            case SteeringDecided():
+                self.steering.append(event)
+            case ErrorRaised():
+                self.errors.append(event)
+            case WarningRaised():
+                self.warnings.append(event)
+            case QualityGiven():
+                self.add_grade(event.quality, seen=False)
+            case RegulatorSaw() if event.event.get("kind") == "quality_feedback":
+                quality = event.event.get("quality")
+                if isinstance(quality, int | float) and -_LARGE < quality < _LARGE:  # from a file it may be any number
+                    self.add_grade(quality, seen=True)
+            case TurnCompleted():
+                self.head = replace(
+                    self.head,
+                    turn_id=event.turn_id,
+                    text=event.text,
+                    outcome=event.outcome,
+                    stopped=event.stopped,
+                    input_tokens=event.input_tokens,
+                    output_tokens=event.output_tokens,
+                    cost=event.cost,
+                    duration_ms=event.duration_ms,
+                    finish_reason=event.finish_reason,
+                )
+            case _:
+                pass
+
+    def finished(self) -> TurnSummary:
+        if self.summary is None:
+            self.summary = replace(
+                self.head,
+                views=tuple(self.views),
+                model_calls=tuple(self.model_calls),
+                tool_calls=tuple(self.tool_calls),
+                decisions=tuple(self.decisions),
+                steering=tuple(self.steering),
+                errors=tuple(self.errors),
+                warnings=tuple(self.warnings),
+                qualities=tuple(self.qualities),
+            )
+        return self.summary
+
+
+class TurnBook:
+    """Keeps the turns of a growing run; reading again costs only the new events."""
+
+    __slots__ = ("_by_place", "_drafts", "_last", "_read")
+
+    def __init__(self) -> None:
+        self._drafts: list[_Draft] = []
+        self._by_place: dict[tuple[str, int], _Draft] = {}
+        self._last: dict[str, _Draft] = {}
+        self._read = 0
+
+    def read(self, events: Sequence[RunEvent]) -> tuple[TurnSummary, ...]:
+        """Take in the events not seen yet and return every turn, in the order they began."""
+        for seq in range(self._read, len(events)):
+            self._take(seq, events[seq])
+            self._read = seq + 1
+        return tuple([draft.finished() for draft in self._drafts])
+
+    def _open(self, head: TurnSummary) -> _Draft:
+        draft = _Draft(head)
+        self._drafts.append(draft)
+        self._by_place[head.where.thread_id, head.where.turn] = self._last[head.where.thread_id] = draft
+        return draft
+
+    def _take(self, seq: int, event: RunEvent) -> None:
+        where = event.where
+        draft = self._by_place.get((where.thread_id, where.turn))
+        if isinstance(event, TurnStarted):
+            # A second start under one number is a turn of its own, as where two harnesses are recorded in one run.
+            if draft is None or draft.head.turn_id:
+                draft = self._open(TurnSummary(where, "", "", seq, event.t_ms))
+            draft.begin(seq, event)
+            return
+        if draft is None and where.turn < 1:
+            draft = self._last.get(where.thread_id) if isinstance(event, QualityGiven | RegulatorSaw) else None
+        elif draft is None:  # recording began in the middle of this turn
+            draft = self._open(TurnSummary(where, "", "", seq, event.t_ms))
+        if draft is not None:
+            draft.add(event)
+
+
+def _outcome(turn: TurnSummary) -> str:
+    outcome: str = turn.outcome or "running"
+    if turn.stopped is not None:
+        reason = turn.stopped.get("reason")
+        kind = reason.get("kind") if isinstance(reason, dict) else None
+        outcome = f"stopped: {kind or turn.stopped.get('kind', 'unknown')}"
+    if turn.warnings:
+        outcome += f"; {', '.join(dict.fromkeys(warning.code for warning in turn.warnings))}"
+    return outcome
+
+
+def _cells(turn: TurnSummary) -> tuple[str | float | None, ...]:
+    quality = f"{turn.qualities[-1]:.2f}" if turn.qualities else None
+    texts = (plain_line(turn.query, _MOST_TEXT), plain_line(turn.text, _MOST_TEXT), _outcome(turn))
+    counts = (turn.input_tokens, turn.output_tokens, len(turn.tool_calls))
+    return (turn.where.thread_id, turn.where.turn, *texts, *counts, quality)
+
+
+def turns_card(run_id: str, turns: Sequence[TurnSummary], *, problem: str | None = None) -> Card:
+    """Return a run as a card with a row for each turn.
+
+    Examples
+    --------
+    >>> turns_card("empty", ()).facts
+    [('', 'no turns yet')]
+    """
+    count = "no turns yet" if not turns else "1 turn" if len(turns) == 1 else f"{len(turns)} turns"
+    said = count if problem is None else f"{count} (NOT SAVED: {plain(problem)})"
+    return Card("Run", run_id, [("", said)], table=Table(_HEADINGS, map(_cells, turns), empty=""))

@@ -1,0 +1,336 @@
+"""An agent as data: its steps, its memory, its token budget; as JSON, too. Nothing here is alive.
+
+In JSON a reference stands for what JSON cannot hold, such as a function; see `noetic_nb.steps._json.step_json`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_origin
+
+from pydantic import Field, field_validator
+
+from noetic_nb._core.shell import Shell, checked_shell
+from noetic_nb.errors import ItemValidationError, NoeticConfigError
+from noetic_nb.items import ItemRegistry, freeze, thaw
+from noetic_nb.items._frozen import FrozenDict
+from noetic_nb.items._registry import DEFAULT_REGISTRY
+from noetic_nb.memory import MemoryConfig, MemoryLayer, ProjectionPolicy, memory
+from noetic_nb.models._stream_timeout import IDLE_TIMEOUT_MS
+from noetic_nb.runtime._config.limits import Limits
+from noetic_nb.steps import Step, Tool
+from noetic_nb.steps._base import Frozen, InstanceField
+from noetic_nb.steps._function_tools import as_tools
+from noetic_nb.steps._records import Incomplete
+from noetic_nb.steps._schema import OutputSchema, as_schema
+
+if TYPE_CHECKING:
+    from noetic_nb.steps import Registry
+
+__all__ = ["AgentConfig", "as_item_schemas", "dump_config", "item_registry", "load_config"]
+
+# Keys of a configuration in JSON that hold data and schemas: what looks like a step or a reference there is none.
+_PLAIN_KEYS: Final = frozenset({"params", "itemSchemas", "item_schemas"})
+
+
+class AgentConfig(Frozen):
+    """The configuration of an agent.
+
+    Parameters
+    ----------
+    name : str
+        What the agent is called, in runs and messages.
+    step : Step, optional
+        What `execute` runs, such as ``react(...)``.
+    memory : iterable of MemoryLayer
+        Its layers, with distinct ids; what makes a layer of itself, such as a `RuleBook`, may stand among them.
+    tools : iterable of Tool or callable
+        Tools of llm steps that name none of their own.
+    projection : ProjectionPolicy or mapping
+        How much of the conversation is sent: ``token_budget``, ``response_reserve``, ``overflow``, ``window_size``.
+    force_atomic_recall : bool, default False
+        Treat eventual layers as atomic.
+    on_steering_error : {"deny", "allow", "raise"}
+        What a failing enforcement hook means where its layer does not define it.
+    stream_idle_timeout_ms : float, default 120 000
+        Longest silence within a streamed answer, milliseconds, before the model call fails with ``llm_failed``; 0 or less for
+        no limit. A client with a limit of its own, such as `OpenAIModel`, keeps that one.
+    incomplete : {"return", "continue", "error"}
+        What to do about an answer that was cut off, where its step does not say: return it, marked by `finish_reason` and a
+        warning of the reply; continue it where the limit of tokens was reached, three times at most; or fail with
+        ``llm_failed``.
+    limits : Limits or mapping, optional
+        What one turn may spend; more raises ``budget_exceeded``.
+    tokenizer : str, optional
+        Name of what counts tokens, for `noetic_nb.tokenizers.get`: an encoding, a model, ``"calibrated"``, ``"estimate"``. What
+        `AgentHarness` is given comes first.
+    fs : str, path or fsspec filesystem, optional
+        The agent's files, ``ctx.fs``: a folder that no path leads out of, a URL, or any filesystem of fsspec, which JSON
+        cannot hold. What `AgentHarness` is given comes first.
+    shell : Shell, optional
+        What runs commands, ``ctx.shell``; JSON cannot hold it, so that no file brings one.
+    params : mapping
+        Settings of your own, JSON data: functions of steps read them as ``ctx.params``.
+    params_schema : type or mapping, optional
+        What `params` must look like, a type or a JSON Schema; a gate, which adds no defaults.
+    item_schemas : mapping of str to list
+        Extension items that anyone may log: schemas by category ``items``, ``developerMessages``, ``toolCalls``,
+        ``toolResults``. Layers declare their own.
+    strict_item_schemas : bool, default True
+        Whether an item of an unknown type that no schema accepts is an error.
+    before_step : callable, optional
+        ``before_step(step, input, ctx)``, sync or async; what it raises fails the step.
+    after_step : callable, optional
+        ``after_step(step, output, ctx)``, after each step that succeeded.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_AGENT_CONFIG``, ``INVALID_AGENT_PARAMS``, ``DUPLICATE_LAYER_ID``, or what a step, layer or policy
+        raises.
+
+    Examples
+    --------
+    >>> from noetic_nb.steps import react
+    >>> config = AgentConfig(name="desk", step=react(model="scripted"))
+    >>> config.name, config.projection.token_budget
+    ('desk', 128000)
+    >>> AgentConfig(name="desk", params={"max": 0}, params_schema={"properties": {"max": {"minimum": 1}}})
+    Traceback (most recent call last):
+    ...
+    noetic_nb.errors.NoeticConfigError: [INVALID_AGENT_PARAMS] AgentConfig 'desk', params.max: minimum 1...
+    """
+
+    error_code: ClassVar[str] = "INVALID_AGENT_CONFIG"
+
+    name: str = Field(min_length=1)
+    expects = {
+        "step": ("a step", "Pass what react or step.llm makes: step=react(model='gpt-4o')."),
+        "projection": ("a ProjectionPolicy", "Write projection=ProjectionPolicy(token_budget=4_000)."),
+        "tools": ("a list of functions, or of what nn.tool makes of them", "Pass the function itself: tools=[search]."),
+        "limits": ("Limits", "Write limits=Limits(max_steps=5)."),
+        "model": (
+            "",
+            "A step names it, step=react(model='gpt-4o'); its client is given to AgentHarness(config, model=client).",
+        ),
+        "instructions": ("", "They belong to a step: step=react(model=..., instructions='...')."),
+        "rules": ("", "They are a layer: memory=[rules]."),
+        "steering": ("", "It is a layer: memory=[nn.steering(rules)]."),
+        "layers": ("", "Pass memory=[...]."),
+        "storage": ("", "It belongs to the harness: AgentHarness(config, storage=...)."),
+    }
+
+    step: Step | None = None
+    memory: tuple[InstanceField[MemoryLayer], ...] = ()
+    tools: tuple[InstanceField[Tool], ...] = ()
+    projection: ProjectionPolicy = Field(default_factory=ProjectionPolicy)
+    force_atomic_recall: bool = False
+    on_steering_error: Literal["deny", "allow", "raise"] = "deny"
+    stream_idle_timeout_ms: float = Field(default=IDLE_TIMEOUT_MS, allow_inf_nan=False)
+    incomplete: Incomplete = "return"
+    limits: Limits | None = None
+    tokenizer: str | None = None
+    fs: Any = None  # of fsspec, which has no types
+    shell: InstanceField[Shell] | None = None
+    params: InstanceField[FrozenDict] = FrozenDict()
+    params_schema: InstanceField[OutputSchema] | None = None
+    item_schemas: InstanceField[FrozenDict] = FrozenDict()
+    strict_item_schemas: bool = True
+    before_step: Callable[..., Any] | None = None
+    after_step: Callable[..., Any] | None = None
+
+    @field_validator("memory", mode="before")
+    @classmethod
+    def _layers(cls, value: object) -> object:
+        if isinstance(value, MemoryConfig):
+            return value.layers
+        return memory(value).layers  # type: ignore[arg-type]  # it refuses what is none
+
+    @field_validator("tools", mode="before")
+    @classmethod
+    def _tools(cls, value: object) -> object:
+        return as_tools(value)
+
+    @field_validator("fs", mode="before")
+    @classmethod
+    def _fs(cls, value: object) -> object:
+        if value is None or isinstance(value, str) or callable(getattr(value, "cat_file", None)):
+            return value
+        if isinstance(value, os.PathLike):
+            return str(value)
+        hint = "Pass a folder, a URL, or a filesystem of fsspec."
+        raise NoeticConfigError(cls.error_code, "This is no filesystem.", given=value, hint=hint, field="fs")
+
+    @field_validator("shell", mode="before")
+    @classmethod
+    def _shell(cls, value: object) -> object:
+        return checked_shell(value)
+
+    @field_validator("params", mode="before")
+    @classmethod
+    def _params(cls, value: object) -> object:
+        try:
+            frozen = freeze(value)
+        except ItemValidationError as exc:
+            raise _invalid_params(
+                "Parameters are text, finite numbers, booleans, None, lists and dicts.", value
+            ) from exc
+        if not isinstance(frozen, FrozenDict):
+            raise _invalid_params("Parameters are a mapping.", value)
+        return frozen
+
+    @field_validator("params_schema", mode="before")
+    @classmethod
+    def _params_schema(cls, value: object) -> object:
+        return as_schema(value)
+
+    @field_validator("item_schemas", mode="before")
+    @classmethod
+    def _item_schemas(cls, value: object) -> object:
+        return as_item_schemas(value)
+
+    def model_post_init(self, context: object) -> None:
+        """Check the parameters against their schema."""
+        if self.params_schema is None:
+            return
+        try:
+            self.params_schema.check(thaw(self.params))
+        except ValueError as exc:
+            place, _, problem = str(exc).partition(": ")
+            field = "params" if place == "value" else f"params.{place}"
+            raise _invalid_params(f"AgentConfig {self.name!r}, {field}: {problem}", self.params, field) from exc
+
+    @property
+    def item_registry(self) -> ItemRegistry:
+        """The items that the agent may log, before its layers add kinds."""
+        return item_registry(self.item_schemas, strict=self.strict_item_schemas)
+
+
+def _invalid_params(what: str, given: object, field: str = "params") -> NoeticConfigError:
+    hint = "Pass JSON data that fits `params_schema`."
+    return NoeticConfigError("INVALID_AGENT_PARAMS", what, given=given, hint=hint, field=field)
+
+
+def as_item_schemas(value: object) -> FrozenDict:
+    """Return schemas by category, types and JSON Schemas as `OutputSchema`.
+
+    A function may stand in place of a schema; it returns False or raises `ValueError` for what it refuses.
+
+    Raises `NoeticConfigError` ``INVALID_AGENT_CONFIG``, ``UNKNOWN_ITEM_CATEGORY`` or ``INVALID_SCHEMA``.
+
+    Examples
+    --------
+    >>> as_item_schemas({"developer_messages": [{"type": "object"}]})
+    {'developerMessages': (OutputSchema({'type': 'object'}),)}
+    """
+    if not isinstance(value, Mapping) or not all(isinstance(schemas, list | tuple) for schemas in value.values()):
+        raise NoeticConfigError(
+            "INVALID_AGENT_CONFIG",
+            "Item schemas are lists by category.",
+            given=value,
+            hint="Such as item_schemas={'items': [Note]}.",
+            field="item_schemas",
+        )
+    made = {name: tuple([_schema(schema) for schema in schemas]) for name, schemas in value.items()}
+    return FrozenDict(ItemRegistry(made).schemas)  # with the categories checked, and spelled one way
+
+
+# Any in the next three: a schema here is a type, a JSON Schema or a function of the user.
+def _schema(given: Any) -> Any:
+    is_function = callable(given) and not isinstance(given, type) and get_origin(given) is None
+    return given if is_function else as_schema(given)
+
+
+def _gate(schema: Any) -> Callable[[Any], object]:
+    if not isinstance(schema, OutputSchema):
+        accept: Callable[[Any], object] = schema
+        return accept
+
+    def accepts(value: Any) -> bool:
+        schema.check(value)  # raises ValueError
+        return True
+
+    return accepts
+
+
+def item_registry(schemas: Mapping[str, Any], *, strict: bool) -> ItemRegistry:
+    """Return the registry that these schemas make.
+
+    Examples
+    --------
+    >>> registry = item_registry(as_item_schemas({"items": [{"required": ["size"]}]}), strict=True)
+    >>> registry.parse({"type": "my:thing", "size": 3}).size
+    3
+    """
+    if strict and not schemas:
+        return DEFAULT_REGISTRY
+    return ItemRegistry({name: [_gate(schema) for schema in found] for name, found in schemas.items()}, strict=strict)
+
+
+def dump_config(config: AgentConfig, registry: Registry | None = None) -> dict[str, Any]:
+    """Return a configuration as JSON data; layers that come with the library are their kind and options.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``UNREGISTERED_FUNCTION`` and the like, saying where.
+
+    Examples
+    --------
+    >>> from noetic_nb.steps import step
+    >>> dump_config(AgentConfig(name="desk", step=step.llm("ask", model="m")))
+    {'name': 'desk', 'step': {'id': 'ask', 'kind': 'llm', 'model': 'm'}}
+    >>> from noetic_nb.layers import history_window
+    >>> dump_config(AgentConfig(name="desk", memory=[history_window(20)]))
+    {'name': 'desk', 'memory': [{'kind': 'history_window', 'options': {'max_items': 20}}]}
+    """
+    given: object = config  # what was really passed may be anything
+    if not isinstance(given, AgentConfig):
+        hint = "Pass an AgentConfig; that of a harness is harness.config."
+        raise NoeticConfigError("INVALID_AGENT_CONFIG", "dump_config writes an AgentConfig.", given=given, hint=hint)
+    from noetic_nb.steps import Registry
+    from noetic_nb.steps._json.step_json import dump_record  # most programs neither write nor read a configuration
+
+    return dump_record(config, registry or Registry(), config.name)
+
+
+def load_config(data: Mapping[str, Any] | str, registry: Registry | None = None) -> AgentConfig:
+    """Return the configuration that JSON data describe, written by `dump_config` or by hand.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_AGENT_CONFIG``, ``UNKNOWN_FUNCTION_REFERENCE`` and the like, or what a step raises.
+
+    Examples
+    --------
+    >>> load_config('{"name": "desk", "step": {"kind": "llm", "id": "ask", "model": "m"}}').step.model
+    'm'
+    """
+    from noetic_nb.steps import Registry
+    from noetic_nb.steps._json.step_json import resolved
+
+    if isinstance(data, str):
+        try:
+            data = json.loads(data)
+        except (ValueError, RecursionError) as exc:
+            hint = "It takes the JSON itself: load_config(Path('agent.json').read_text())."
+            raise NoeticConfigError("INVALID_AGENT_CONFIG", f"This is no JSON: {exc}", given=data, hint=hint) from exc
+    if not isinstance(data, Mapping):
+        raise NoeticConfigError("INVALID_AGENT_CONFIG", "A configuration is a mapping.", given=data)
+    names = registry or Registry()
+    plain = {key: data[key] for key in _PLAIN_KEYS & data.keys()}
+    fields = resolved({key: value for key, value in data.items() if key not in plain}, names)
+    # Parameters are data, whatever they look like; among item schemas only the schemas themselves may be references.
+    for key, value in plain.items():
+        if key != "params" and isinstance(value, Mapping):
+            value = {
+                category: [resolved({"schema": schema}, names)["schema"] for schema in schemas]
+                if isinstance(schemas, list | tuple)
+                else schemas
+                for category, schemas in value.items()
+            }
+        fields[key] = value
+    return AgentConfig(**fields)

@@ -1,0 +1,253 @@
+"""The channels of one execution tree: their messages, and the readers that wait.
+
+Readers and senders that wait are served in the order they came. Delivery happens in the sender's call, so a message is
+never handed to a reader that has given up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias, TypeVar
+
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.redact import safe_logger
+from noetic_nb.steps._channel_type import EMPTY, Channel
+
+__all__ = ["ChannelHandle", "Channels"]
+
+_log: Final = safe_logger("noetic_nb")
+# Milliseconds: a topic keeps nothing, so a reader without a limit could wait for ever.
+MAX_TOPIC_WAIT_MS: Final = 300_000.0
+
+# Messages are Any throughout: a channel's schema, checked when one is put in, says what they are.
+T = TypeVar("T")
+Guard: TypeAlias = Callable[[Awaitable[T]], Awaitable[T]]
+"""Awaits something until the execution is aborted."""
+
+
+class _State:
+    """One channel of one execution tree."""
+
+    __slots__ = ("declared", "messages", "readers", "senders", "value")
+
+    def __init__(self, declared: Channel) -> None:
+        self.declared = declared
+        self.value: Any = EMPTY
+        self.messages: deque[Any] = deque()
+        self.readers: deque[asyncio.Future[Any]] = deque()
+        self.senders: deque[tuple[asyncio.Future[None], Any]] = deque()
+
+    def hand_to_readers(self, value: Any, *, every: bool) -> bool:
+        """Give a message to the readers that still wait, to the first or to all."""
+        handed = False
+        while self.readers:
+            reader = self.readers.popleft()
+            if not reader.done():
+                reader.set_result(value)
+                handed = True
+                if not every:
+                    break
+        return handed
+
+    def take(self) -> Any:
+        """Take the oldest message; the oldest waiting sender moves up."""
+        value = self.messages.popleft()
+        while self.senders and len(self.messages) < self.declared.room:
+            sender, waiting = self.senders.popleft()
+            if not sender.done():
+                self.messages.append(waiting)
+                sender.set_result(None)
+        return value
+
+
+class Channels:
+    """The channels of one root execution."""
+
+    __slots__ = ("_states", "closed")
+
+    def __init__(self) -> None:
+        self._states: dict[str, _State] = {}
+        self.closed = False
+
+    def _state(self, channel: Channel) -> _State:
+        state = self._states.get(channel.name)
+        if state is None:
+            state = self._states[channel.name] = _State(channel)
+        elif state.declared is not channel and not state.declared.same_as(channel):
+            raise NoeticConfigError(
+                "CHANNEL_REDECLARED",
+                f"Channel {channel.name!r} is in use with another mode, capacity or schema.",
+                given=channel.mode,
+                hint="Declare it once and use that, or choose another name.",
+                channel_name=channel.name,
+            )
+        return state
+
+    def _open(self, channel: Channel) -> _State:
+        if self.closed:
+            raise closed_error(channel)
+        return self._state(channel)
+
+    async def send(self, channel: Channel, value: Any, timeout_ms: float, guard: Guard[Any]) -> None:
+        """Put a message in; a full queue makes the sender wait."""
+        value = channel.checked(value)
+        state = self._open(channel)
+        if channel.mode == "value":
+            state.value = value
+            state.hand_to_readers(value, every=True)
+            return
+        if channel.mode == "topic":
+            state.hand_to_readers(value, every=True)
+            return
+        if state.hand_to_readers(value, every=False):
+            return
+        if len(state.messages) < channel.room:
+            state.messages.append(value)
+            return
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        state.senders.append((place, value))
+        await self._wait(channel, place, timeout_ms, guard)
+
+    async def recv(self, channel: Channel, timeout_ms: float, guard: Guard[Any]) -> Any:
+        """Take a message out, or wait for one."""
+        state = self._open(channel)
+        if channel.mode == "value" and state.value is not EMPTY:
+            return state.value
+        if channel.mode == "queue" and state.messages:
+            return state.take()
+        if channel.mode == "topic" and timeout_ms <= 0:
+            _log.warning("A reader of topic %r waits for at most %g ms.", channel.name, MAX_TOPIC_WAIT_MS)
+            timeout_ms = MAX_TOPIC_WAIT_MS
+        place: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        state.readers.append(place)
+        try:
+            return await self._wait(channel, place, timeout_ms, guard)
+        except BaseException:
+            self._pass_on(channel, state, place)
+            raise
+
+    def _pass_on(self, channel: Channel, state: _State, place: asyncio.Future[Any]) -> None:
+        """Give a message whose reader was cut off to the next in line, or put it back."""
+        if channel.mode != "queue" or not place.done() or place.cancelled() or place.exception() is not None:
+            return
+        if not state.hand_to_readers(place.result(), every=False):
+            state.messages.appendleft(place.result())
+
+    async def _wait(self, channel: Channel, place: asyncio.Future[Any], timeout_ms: float, guard: Guard[Any]) -> Any:
+        timer: asyncio.TimerHandle | None = None
+        if timeout_ms > 0:
+
+            def expire() -> None:
+                if not place.done():
+                    place.set_exception(timed_out(channel, timeout_ms))
+
+            timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, expire)
+        try:
+            return await guard(place)
+        finally:
+            if timer is not None:
+                timer.cancel()
+            place.cancel()
+
+    def try_recv(self, channel: Channel) -> Any:
+        """Take a message out if there is one, else `channel.EMPTY`."""
+        state = self._state(channel)
+        if channel.mode == "value":
+            return state.value
+        return state.take() if channel.mode == "queue" and state.messages else EMPTY
+
+    def put(self, channel: Channel, value: Any) -> None:
+        """Put a message in from outside, at once; a full queue loses its oldest."""
+        value = channel.checked(value)
+        state = self._open(channel)
+        if channel.mode != "queue":
+            if channel.mode == "value":
+                state.value = value
+            state.hand_to_readers(value, every=True)
+            return
+        if state.hand_to_readers(value, every=False):
+            return
+        if len(state.messages) >= channel.room:
+            state.messages.popleft()
+            _log.warning("Channel %r was full; its oldest message was dropped.", channel.name)
+        state.messages.append(value)
+
+    def close(self) -> None:
+        """Accept no more messages: the execution has ended. Remaining messages can still be taken without waiting."""
+        self.closed = True
+
+
+class ChannelHandle:
+    """A channel of a running execution, from outside.
+
+    Attributes
+    ----------
+    channel : Channel
+        What it leads to.
+    """
+
+    __slots__ = ("_channels", "channel")
+
+    def __init__(self, channels: Channels, channel: Channel) -> None:
+        self._channels = channels
+        self.channel = channel
+
+    def send(self, value: Any) -> None:
+        """Put a message in, at once; a full queue loses its oldest, with a warning.
+
+        Raises
+        ------
+        NoeticError
+            ``channel_closed`` when the execution has ended, ``step_failed`` for a message that does not fit.
+        """
+        self._channels.put(self.channel, value)
+
+    @classmethod
+    def open(cls, channels: Channels | None, channel: Channel) -> ChannelHandle:
+        """Return a channel of an execution for use from outside; a closed one where the execution has ended.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_CHANNEL`` for a channel that is not declared external.
+        """
+        if not channel.external:
+            raise NoeticConfigError(
+                "INVALID_CHANNEL",
+                f"Channel {channel.name!r} cannot be reached from outside.",
+                hint="Declare it with external=True.",
+                channel_name=channel.name,
+            )
+        if channels is None:
+            channels = Channels()
+            channels.close()
+        return cls(channels, channel)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the execution has ended."""
+        return self._channels.closed
+
+
+def timed_out(channel: Channel, timeout_ms: float) -> NoeticError:
+    """Return the error of a wait that was too long."""
+    return NoeticError(
+        "channel_timeout",
+        f"Nothing happened on channel {channel.name!r} in time",
+        given=f"{timeout_ms:g} ms",
+        hint="Raise timeout_ms, or see whether the other side is still there.",
+        channel_name=channel.name,
+        timeout=timeout_ms,
+    )
+
+
+def closed_error(channel: Channel) -> NoeticError:
+    """Return the error of using a channel of an execution that has ended."""
+    return NoeticError(
+        "channel_closed",
+        f"The execution of channel {channel.name!r} has ended",
+        hint="Start another one; what was sent is not carried over.",
+        channel_name=channel.name,
+    )

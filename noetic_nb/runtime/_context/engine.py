@@ -1,0 +1,470 @@
+"""The parts that one harness shares between its executions: models, layers, budgets, sinks of events."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
+
+from noetic_nb._core.shell import Shell
+from noetic_nb.clock import Clock
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.events import ErrorRaised, EventSink, ModelCalled
+from noetic_nb.ids import Ids
+from noetic_nb.items._item import Item
+from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer
+from noetic_nb.memory._execution_context import HookModelRequest, as_response
+from noetic_nb.memory._hooks.layer_order import NO_SOURCES
+from noetic_nb.models._client import (
+    CUT_OFF,
+    FinishReason,
+    ModelClient,
+    ModelDelta,
+    ModelRequest,
+    ModelResponse,
+    StreamingModelClient,
+    Usage,
+    finish_reason_of,
+)
+from noetic_nb.runtime._config.config import AgentConfig
+from noetic_nb.runtime._context.client_answers import is_unknown_model, not_async, streamed
+from noetic_nb.runtime._context.event_hub import EventHub, StepEvents
+from noetic_nb.runtime._context.protocols import Execution
+from noetic_nb.runtime._context.step_errors import error_text
+from noetic_nb.runtime._context.step_setup import MAX_SETUPS, StepSetups
+from noetic_nb.steps import LLMStep, Tool
+from noetic_nb.steps._tools import ToolSet
+from noetic_nb.tokens import Tokenizer
+
+__all__ = ["Approve", "Engine"]
+
+T = TypeVar("T")
+_FINISH_REASONS: Final = frozenset({None, *get_args(FinishReason)})
+# The answer is Any, as it may be awaitable; the arguments are those of any tool.
+Approve: TypeAlias = Callable[[str, Mapping[str, Any]], Any]
+"""Has a person decide: ``approve(tool_name, args)`` answers True, False, or a text that says why not; may be async."""
+
+
+CallStatus: TypeAlias = Literal["ok", "error", "cancelled"]
+
+
+class Engine:
+    """The live side of an `AgentConfig`; everything an execution needs that is not its own."""
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        *,
+        model: ModelClient | Mapping[str, ModelClient] | None,
+        stack: LayerStack,
+        hub: EventHub,
+        clock: Clock,
+        ids: Ids,
+        tokenizer: Tokenizer,
+        approve: Approve | None,
+        fs: Any = None,
+        shell: Shell | None = None,
+        outer: Engine | None = None,
+    ) -> None:
+        self.config = config
+        self.models = model
+        # The client for every name; whether something is a mapping takes longer to see than who it is.
+        self._only: ModelClient | None = None if isinstance(model, Mapping) else model
+        self.stack = stack
+        self.hub = hub
+        self.clock = clock
+        self.ids = ids
+        self.tokenizer = tokenizer
+        self.approve = approve
+        # A filesystem of fsspec, which has no types.
+        self.fs = fs
+        self.shell = shell
+        # Summaries by thread, and by how many items they cover.
+        self.summaries: dict[str, dict[int, str]] = {} if outer is None else outer.summaries
+        # By conversation, its last request and what it was billed at. Any, as that class is a floor up.
+        self.billed: dict[tuple[str, str], Any] = {} if outer is None else outer.billed
+        # Steps whose state or checkpoint was found too large; each is reported once.
+        self.warned_steps: set[tuple[str, str]] = set() if outer is None else outer.warned_steps
+        # By execution: the `Started` of what it has started. Any, as that class is two floors up.
+        self.handles: dict[str, Any] = {} if outer is None else outer.handles
+        # Models that no client turned out to answer.
+        self.unanswered: set[str] = set() if outer is None else outer.unanswered
+        provided = self._provided()
+        self._providing = tuple(
+            [
+                (layer, names)
+                for layer in stack.layers
+                if (names := tuple([one.name for one in provided if one.name.startswith(f"{layer.id}/")]))
+            ]
+        )
+        """The layers that provide functions for the model, and how these are called."""
+        self.setups: StepSetups = StepSetups(config, stack, provided, None if outer is None else outer.setups)
+        self.prepared: tuple[tuple[Any, ...], tuple[Any, ...]] | None = None
+        """What the last recorded request was prepared from, and what of that a run is told."""
+        self._inner: dict[tuple[int, tuple[str, ...], bool], tuple[object, Engine]] = {}
+        self.depth: int = 0 if outer is None else outer.depth + 1
+        """How many engines with other layers are around this one."""
+        self.sources: Mapping[str, str] = NO_SOURCES
+        """By id, the layers that are known by another id in the engine around."""
+        self.dropped: tuple[str, ...] = ()
+        """The layers of the engine around that were dropped by name."""
+        self.sink: EventSink | None = None
+        """Where events go; None while there is no subscriber, so that none are made in vain."""
+        self.watches_steps = False
+        """Whether anyone wants to know of each step."""
+        self.update_sinks()
+
+    def _provided(self) -> tuple[Tool, ...]:
+        """Return the tools that layers provide for the model; loaded with the first layer that does."""
+        if not any(layer.provides for layer in self.stack.layers):
+            return ()
+        from noetic_nb.runtime._context.layer_tools import provided_tools
+
+        return provided_tools(self.stack.layers, stack=self.stack, hook_context=self.hook_context)
+
+    def offered(self, tools: ToolSet, ctx: Execution) -> ToolSet:
+        """Return the tools of a step without the functions of layers that take no part in an execution."""
+        left = [name for layer, names in self._providing if not self.stack.runs(layer, ctx.id) for name in names]
+        return tools.without(tuple(left)) if left else tools
+
+    async def sleep(self, ms: float) -> None:
+        """Wait so many milliseconds."""
+        await asyncio.sleep(ms / 1000)
+
+    def stack_of(self, layers: tuple[MemoryLayer, ...]) -> LayerStack:
+        """Return a stack of some layers over the same state and storage."""
+        return LayerStack(
+            layers,
+            storage=self.stack.storage,
+            state=self.stack.state,
+            force_atomic_recall=self.config.force_atomic_recall,
+            on_steering_error=self.config.on_steering_error,
+            sink=self.sink,
+            clock=self.clock,
+            ids=self.ids,
+            registry=self.config.item_registry,
+        )
+
+    def with_layers(self, step: object, layers: tuple[MemoryLayer, ...] | None, drop: tuple[str, ...] = ()) -> Engine:
+        """Return this engine as children of a step have it, the same one for the same step.
+
+        Parameters
+        ----------
+        layers : tuple of MemoryLayer or None
+            Instead of those there are, except that guards stay; None for all there are.
+        drop : tuple of str
+            Layers that do not stay, guards too.
+        """
+        if layers is None and not drop:
+            return self
+        key = id(step), drop, layers is None
+        known = self._inner.get(key)
+        if known is not None and known[0] is step:
+            return known[1]
+        kept = [layer for layer in self.stack.layers if layer.recorded_id not in drop]
+        sources: dict[str, str] = {}
+        if layers is not None:
+            kept, sources = self._beside([layer for layer in kept if layer.is_guard], layers)
+        inner = Engine(
+            self.config,
+            model=self.models,
+            stack=self.stack_of(tuple(kept)),
+            hub=self.hub,
+            clock=self.clock,
+            ids=self.ids,
+            tokenizer=self.tokenizer,
+            approve=self.approve,
+            fs=self.fs,
+            shell=self.shell,
+            outer=self,
+        )
+        inner.sources = sources
+        found = [layer.recorded_id for layer in self.stack.layers if layer.recorded_id in drop]
+        inner.dropped = tuple(dict.fromkeys(found))
+        if len(self._inner) >= MAX_SETUPS:
+            del self._inner[next(iter(self._inner))]
+        self._inner[key] = (step, inner)
+        return inner
+
+    def _beside(
+        self, guards: list[MemoryLayer], layers: tuple[MemoryLayer, ...]
+    ) -> tuple[list[MemoryLayer], dict[str, str]]:
+        """Return the guards and a child's own layers, guards first; and the former ids of guards whose id is taken."""
+        own = {layer.id: layer for layer in layers}
+        made, sources = [], {}
+        for guard in guards:
+            rival = own.get(guard.id)
+            if rival is not None and rival.hooks == guard.hooks:
+                del own[guard.id]  # one that is given again decides once, as strictly as before
+            elif rival is not None:
+                # The depth keeps the ids of several generations apart, and is the same when a turn is resumed.
+                sources[f"{guard.id}@{self.depth}"] = guard.id
+                guard = replace(
+                    guard,
+                    id=f"{guard.id}@{self.depth}",
+                    original_id=guard.id,
+                    slot=min(guard.slot, rival.slot),  # the parent decides first
+                    enforces=guard.enforces or rival.enforces,
+                    provides=None,
+                )
+            made.append(guard)
+        return [*made, *own.values()], sources
+
+    def showing(self, step: LLMStep) -> Engine:
+        """Return an engine that shares everything with this one, and emits no more than the step's `emit` lets it."""
+        twin = copy.copy(self)
+        twin.sink = StepEvents(self.hub, step, self.stack.state.report)
+        return twin
+
+    def update_sinks(self) -> None:
+        """Take note of whether there is a subscriber, here and in the stacks."""
+        self.sink = self.stack.sink = self.hub or None
+        config = self.config
+        self.watches_steps = self.sink is not None or config.before_step is not None or config.after_step is not None
+        for _, inner in self._inner.values():
+            inner.update_sinks()
+
+    def has_model(self, name: str) -> bool:
+        """Tell whether a client answers a model's name."""
+        return name in self.models if isinstance(self.models, Mapping) else self.models is not None
+
+    def answers(self, model: str, purpose: str) -> bool:
+        """Tell whether a client answers a model's name for this purpose, as far as that is known before it is called.
+
+        A client may have a method ``answers(model, purpose)``.
+        """
+        client: Any = self.models.get(model) if isinstance(self.models, Mapping) else self.models
+        if client is None or model in self.unanswered:
+            return False
+        known = getattr(client, "answers", None)
+        return known is None or bool(known(model, purpose))
+
+    def client(self, name: str) -> ModelClient:
+        """Return the client that answers a model's name.
+
+        Raises `NoeticConfigError` ``UNKNOWN_MODEL``, or ``NO_LLM_PROVIDER`` where there is no client at all.
+        """
+        models = self.models
+        if models is not None and (models is self._only or not isinstance(models, Mapping)):
+            return models
+        if models is None:
+            raise NoeticConfigError(
+                "NO_LLM_PROVIDER",
+                "The agent asks a model, and the harness has none.",
+                given=name,
+                hint="Pass model=... to AgentHarness.",
+            )
+        found = models.get(name)
+        if found is None:
+            raise NoeticConfigError(
+                "UNKNOWN_MODEL",
+                "No client answers this model's name.",
+                given=name,
+                hint=f"The harness has {', '.join(map(repr, models)) or 'none'}.",
+            )
+        return found
+
+    def tokenizer_of(self, model: str) -> Tokenizer:
+        """Return the counter for a model: the harness's own tokenizer, or one learned from this model."""
+        learning = getattr(self.tokenizer, "calibration", None)
+        found: Tokenizer = self.tokenizer if learning is None else learning.tokenizer(model)
+        return found
+
+    def hook_context(self, ctx: Execution) -> ExecutionContext:
+        """Return the execution as hooks see it now."""
+        known = ctx.hook_base
+        if known is None or known[0] is not self or known[1].sink is not self.sink:
+            made = self._hook_base(ctx)
+            ctx.hook_base = self, made
+            return made
+        base, tokens, step, cost = known[1], ctx.tokens, ctx.step_count, ctx.cost
+        if base.token_usage is tokens and base.step_number == step and base.cost == cost:
+            return base
+        made = base.further(step_number=step, token_usage=tokens, cost=cost)
+        ctx.hook_base = self, made
+        return made
+
+    def _hook_base(self, ctx: Execution) -> ExecutionContext:
+        """Return an execution as hooks see it now."""
+        # All of its fields, and what is worked out of them.
+        facts: dict[str, Any] = {
+            "execution_id": ctx.id,
+            "thread_id": ctx.thread_id,
+            "resource_id": ctx.resource_id,
+            "depth": ctx.depth,
+            "call_model": None if self.models is None else lambda request: self.call_model_for_layer(ctx, request),
+            "tokenize": self.tokenizer,
+            "read_layer_state": lambda layer_id: self.stack.state.copy_of(ctx.id, layer_id, "read_layer_state"),
+            "turn": ctx.turn,
+            "clock": self.clock,
+            "ids": self.ids,
+            "diagnostic": partial(self.stack.state.report, ctx.id),
+            "warn": partial(self.stack.state.note, ctx.id),
+            "sink": self.sink,
+            "fs": self.fs,
+            "shell": self.shell,
+            "past_calls": ctx.tree.calls.so_far,
+            "known_tools": self.setups.known,
+            "step_number": ctx.step_count,
+            "token_usage": ctx.tokens,
+            "cost": ctx.cost,
+            "where": ctx.where,
+        }
+        return ExecutionContext.of(facts)
+
+    def call_model_for_layer(
+        self, ctx: Execution, request: HookModelRequest | Mapping[str, Any]
+    ) -> Coroutine[Any, Any, ModelResponse]:
+        """Call a model on behalf of a layer or a judge; the execution pays.
+
+        Raises `NoeticConfigError` ``MISSING_CALL_MODEL`` at once, before anything is awaited: a background task would
+        raise it to nobody.
+        """
+        if isinstance(request, Mapping):
+            request = HookModelRequest(request["model"], request["items"], request.get("instructions"))
+        purpose: Any = getattr(request, "purpose", "layer")
+        if not self.answers(request.model, purpose):
+            self.unanswered.discard(request.model)  # known from one call, so the call after this one tries again
+            raise self._missing(request.model, purpose)
+        full = ModelRequest(
+            request.model,
+            request.items,
+            request.instructions,
+            purpose=purpose,
+            thread_id=ctx.thread_id,
+        )
+        return self._call_for_layer(ctx, full)
+
+    async def _call_for_layer(self, ctx: Execution, request: ModelRequest) -> ModelResponse:
+        try:
+            response, _ = await self.call_model(ctx, request, step=ctx.step_count)
+        except NoeticError as exc:
+            if not is_unknown_model(exc):
+                raise
+            # Kept, as nobody may be waiting for a judge: its next call fails at once, or else its turn at the end.
+            self.unanswered.add(request.model)
+            missing = self._missing(request.model, request.purpose)
+            if request.purpose == "judge":
+                ctx.note_missing_judge(missing)
+            raise missing from exc
+        return response
+
+    def _missing(self, model: str, purpose: str) -> NoeticConfigError:
+        known = (
+            ", ".join(map(repr, self.models)) or "none" if isinstance(self.models, Mapping) else "one client for all"
+        )
+        return NoeticConfigError(
+            "MISSING_CALL_MODEL",
+            f"A {purpose} asks a model that no client answers.",
+            given=model,
+            hint=f"Give the harness a client that answers this name; it has {known}.",
+        )
+
+    async def call_model(
+        self, ctx: Execution, request: ModelRequest, *, step: int, on_delta: Callable[[ModelDelta], None] | None = None
+    ) -> tuple[ModelResponse, float]:
+        """Call a model and charge the execution; a client that streams is asked to where `on_delta` takes the pieces.
+
+        Returns the response, with items that are items, and how long it took in milliseconds, 0 where nobody wants to
+        know. Raises `NoeticError`: what the client raises, or ``llm_failed`` for any other exception and for an
+        answer that is none.
+        """
+        client = self.client(request.model)
+        if ctx.tree.limits is not None:
+            ctx.check_limits()
+        start = self.clock.monotonic_ms()
+        try:
+            if on_delta is not None and isinstance(client, StreamingModelClient):
+                limit_ms = 0.0 if getattr(client, "watches_silence", False) else self.config.stream_idle_timeout_ms
+                response = await ctx.until_aborted(streamed(client, request, on_delta, limit_ms))
+            else:
+                answer: Any = client.complete(request)
+                if not hasattr(answer, "__await__"):
+                    raise not_async(client, request)
+                response = await ctx.until_aborted(answer)
+            if type(response) is not ModelResponse:
+                response = as_response(response)
+            if (reason := response.finish_reason) not in _FINISH_REASONS:
+                response = response._replace(finish_reason=finish_reason_of(reason))
+            # Before anything is charged or logged.
+            items = tuple(map(ctx.item_log.registry.parse_answer, response.items))
+            if items != response.items:
+                response = response._replace(items=items)
+            if response.finish_reason not in CUT_OFF and any(map(_is_unfinished, items)):
+                response = response._replace(finish_reason="length")
+        except asyncio.CancelledError:
+            self._record_call(ctx, request, step, start, "cancelled", None, None)
+            raise
+        except (NoeticError, NoeticConfigError) as exc:
+            spent = exc.facts.get("usage")
+            # A refusal, or an answer that broke off, costs what an answer costs.
+            paid = ModelResponse((), spent, exc.facts.get("cost")) if isinstance(spent, Usage) else None
+            self._record_call(ctx, request, step, start, "cancelled" if ctx.aborted else "error", paid, exc)
+            if paid is not None:
+                ctx.charge(paid)
+            raise
+        except Exception as exc:
+            self._record_call(ctx, request, step, start, "error", None, exc)
+            raise NoeticError(
+                "llm_failed",
+                f"Model {request.model!r} failed or answered something that is no response: "
+                f"{type(exc).__name__}: {error_text(exc)}",
+                hint="The conversation is kept; ask again, or look at the model client.",
+                model=request.model,
+            ) from exc
+        ctx.charge(response)
+        if self.sink is None and "on_model_outcome" not in self.stack.hooks:
+            return response, 0.0
+        return response, self._record_call(ctx, request, step, start, "ok", response, None)
+
+    def _record_call(
+        self,
+        ctx: Execution,
+        request: ModelRequest,
+        step: int,
+        start: float,
+        status: CallStatus,
+        response: ModelResponse | None,
+        error: BaseException | None,
+    ) -> float:
+        duration = self.clock.monotonic_ms() - start
+        if self.sink is not None:
+            answer = _NO_ANSWER if response is None else response
+            usage, logprobs = answer.usage, answer.logprobs
+            self.sink.emit(
+                ModelCalled(
+                    ctx.where,
+                    self.clock.now_ms(),
+                    step,
+                    request.model,
+                    request.purpose,
+                    duration,
+                    status,
+                    answer.items,
+                    usage.input_tokens,
+                    usage.output_tokens,
+                    usage.cached_tokens,
+                    answer.cost,
+                    tuple([(token.token, token.logprob) for token in logprobs]) if logprobs else (),
+                    None if error is None else error_text(error),
+                    answer.finish_reason,
+                )
+            )
+        return duration
+
+    def report(self, ctx: Execution, error: BaseException, step_id: str | None = None) -> None:
+        """Put an error into the run."""
+        if self.sink is not None:
+            kind = error.kind if isinstance(error, NoeticError) else getattr(error, "code", type(error).__name__)
+            self.sink.emit(ErrorRaised(ctx.where, self.clock.now_ms(), str(kind), error_text(error), step_id))
+
+
+_NO_ANSWER: Final = ModelResponse(())
+
+
+def _is_unfinished(item: Item) -> bool:
+    """Tell whether an item is a call that was not written to its end."""
+    return item["type"] == "function_call" and item.get("status") not in (None, "completed")

@@ -1,0 +1,212 @@
+"""Input becomes items of the log: the user's messages, the input of a step from code, results of tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+from noetic_nb.errors import ItemValidationError, NoeticError
+from noetic_nb.events import ItemsAppended
+from noetic_nb.items import Item, ItemLog, freeze, input_message, item_text
+from noetic_nb.items._frozen import FrozenDict
+from noetic_nb.items._input_items import input_items, is_given_item
+from noetic_nb.items._json_text import compact_json
+from noetic_nb.items._origins import MODEL, Origin
+from noetic_nb.memory import ExecutionContext, RerenderRequest
+from noetic_nb.redact._marks import PLACEHOLDER
+from noetic_nb.runtime._context.context import Context
+from noetic_nb.runtime._context.engine import Engine
+from noetic_nb.runtime._context.protocols import StepValue
+from noetic_nb.runtime._context.reply import AgentReply
+
+__all__ = [
+    "Announce",
+    "ItemOrigin",
+    "TurnInput",
+    "append_input",
+    "as_input_items",
+    "log_items",
+    "query_of",
+    "warn_if_redacted",
+]
+
+ItemOrigin: TypeAlias = Literal["user", "model", "tool", "guidance", "layer", "seed", "step"]
+"""Where a logged item comes from."""
+
+Announce: TypeAlias = Callable[[tuple[Item, ...]], None]
+"""Emits what must stand in the run before items that were just logged."""
+
+
+async def append_input(
+    engine: Engine,
+    ctx: Context,
+    hook_ctx: ExecutionContext | None,
+    items: Iterable[Mapping[str, Any]],
+    origin: ItemOrigin,
+    announce: Announce | None = None,
+) -> tuple[tuple[Item, ...], tuple[RerenderRequest, ...]]:
+    """Log items once `on_item_append` of the layers has seen them; returns the logged items and the requested re-renders.
+
+    `hook_ctx` is made here where it is not given and a layer wants it; `announce` as for `log_items`.
+    """
+    if "on_item_append" not in engine.stack.hooks:
+        return log_items(engine, ctx, items, origin, announce), ()
+    result = await engine.stack.append(hook_ctx or engine.hook_context(ctx), items, log=ctx.item_log)
+    # What a tool returned is the tool's, however a layer shortened it.
+    layers = {place for place in result.made_by if result.items[place]["type"] == "message"}
+    start = len(ctx.item_log)
+    logged = log_items(engine, ctx, result.items, origin, announce, layers)
+    if result.made_by:
+        ctx.item_log.mark({start + place: Origin("layer", by) for place, by in result.made_by.items()})
+        if origin == "user" and ctx.parent is None:
+            ctx.noting().given += result.replaced
+    return logged, result.rerender_requests
+
+
+_SOURCES: Final = {
+    "user": "A message",
+    "model": "An answer",
+    "tool": "The output of a tool",
+    "seed": "The conversation that the thread began with",
+}
+
+
+def warn_if_redacted(ctx: Context, items: Iterable[Item], source: str, layer_id: str | None = None) -> None:
+    """Warn where a text is read that is not the original one: a placeholder stands in it for a secret."""
+    for item in items:
+        # Every item that is logged passes here: its text is put together only where it may hold one.
+        content = item.get("content")
+        if type(content) is not tuple:
+            content = (content or item.get("output") or item.get("arguments"),)
+        for part in content:
+            text = part.get("text") if type(part) is FrozenDict else part
+            if "[redacted" in (text if type(text) is str else str(text)) and PLACEHOLDER.search(item_text(item)):
+                ctx.warn(
+                    "text_redacted",
+                    f"{source} holds a placeholder where a secret had been removed; it was read as it stands.",
+                    layer_id,
+                )
+                return
+
+
+def log_items(
+    engine: Engine,
+    ctx: Context,
+    items: Iterable[Mapping[str, Any]],
+    origin: ItemOrigin,
+    announce: Announce | None = None,
+    layers: Container[int] = (),
+) -> tuple[Item, ...]:
+    """Log items as they are, but for ids of calls that the log has already.
+
+    `announce` is called when they are logged, before any event about them; those at `layers` are a layer's.
+    """
+    start = len(ctx.item_log)
+    logged = ctx.item_log.extend(items, own_call_ids=True)
+    if origin in ("step", "model"):
+        # Messages and calls of a model are known by what they are; an output in its response is no tool's.
+        is_step = origin == "step"
+        made = [at for at, item in enumerate(logged, start) if is_step or item["type"] == "function_call_output"]
+        ctx.item_log.mark(dict.fromkeys(made, MODEL))
+    if announce is not None:
+        announce(logged)
+    warn_if_redacted(ctx, logged, _SOURCES.get(origin, "An item"))
+    if engine.sink is not None and logged:
+        now = engine.clock.now_ms()
+        if not layers:
+            engine.sink.emit(ItemsAppended(ctx.where, now, start, logged, origin))
+            return logged
+        for place, item in enumerate(logged):
+            made_by: ItemOrigin = "layer" if place in layers else origin
+            engine.sink.emit(ItemsAppended(ctx.where, now, start + place, (item,), made_by))
+    return logged
+
+
+def as_input_items(
+    engine: Engine, value: StepValue, step_id: str, *, serialise: bool = True
+) -> list[Mapping[str, Any]]:
+    """Return the items an input stands for: a user message for text, items once checked, nothing for None and ''.
+
+    With `serialise`, other JSON data becomes a user message of its text, and another agent's reply one of its text:
+    the model can read what a tool step or a function hands on. Without, a mapping with a role is a chat message.
+
+    Raises
+    ------
+    ItemValidationError
+        For an item of a known type that is not as its type must be.
+    NoeticError
+        ``step_failed`` for anything else: an input is never dropped silently.
+    """
+    if value is None or (isinstance(value, str) and not value):
+        return []
+    if isinstance(value, str):
+        return [input_message(value, ids=engine.ids)]
+    if isinstance(value, AgentReply) and serialise:
+        return [input_message(value.text, ids=engine.ids)] if value.text else []
+    found: Sequence[Any] = value if isinstance(value, Sequence) else [value]
+    # Data with a role, such as a person's, is no message of a conversation where a step hands it on.
+    is_item = _has_type if serialise else is_given_item
+    if all(is_item(item) for item in found):
+        return list(input_items(found, registry=engine.stack.registry, ids=engine.ids))
+    if serialise:
+        try:
+            return [input_message(compact_json(freeze(value)), ids=engine.ids)]
+        except ItemValidationError:
+            pass  # reported below, in terms of the step
+    raise NoeticError(
+        "step_failed",
+        f"The llm step {step_id!r} cannot send a {type(value).__name__}",
+        given=value,
+        hint="Pass text, an item, a list of items, or JSON data.",
+        step_id=step_id,
+        retries_exhausted=False,
+    )
+
+
+def _has_type(value: object) -> bool:
+    return isinstance(value, Mapping) and "type" in value
+
+
+# A frozen part is a dict, which is quicker to see than that it is a mapping.
+_MAPPINGS: Final = (dict, Mapping)
+
+
+class TurnInput(str):
+    """The text of the user's message of a turn: the input of the agent's first step, logged already.
+
+    A child with a log of its own reads it like any other text; a step of the turn itself must not log it twice.
+    """
+
+    __slots__ = ("_item", "_position")
+    _item: Item | None
+    _position: int
+
+    def __new__(cls, text: str, item: Item | None, position: int) -> TurnInput:
+        """Make the text of a logged item."""
+        made = super().__new__(cls, text)
+        made._item, made._position = item, position
+        return made
+
+    def is_in(self, log: ItemLog) -> bool:
+        """Tell whether a log holds the item this is the text of."""
+        return self._item is None or (self._position < len(log) and log[self._position] is self._item)
+
+
+def query_of(items: Iterable[Mapping[str, Any]]) -> str:
+    """Return the text of the last user message among items, empty where there is none.
+
+    Examples
+    --------
+    >>> query_of([input_message("hello"), input_message("be brief", "developer")])
+    'hello'
+    """
+    text = ""
+    for item in items:
+        if item.get("type") == "message" and item.get("role") == "user":
+            content = item.get("content") or ()
+            if len(content) == 1 and type(content) is tuple and type(content[0]) is FrozenDict:
+                text = content[0].get("text") or ""  # the form of nearly every message
+                continue
+            parts = [part.get("text") or "" for part in content if isinstance(part, _MAPPINGS)]
+            text = parts[0] if len(parts) == 1 else "".join(parts)
+    return text

@@ -1,0 +1,170 @@
+"""The reply of a turn, and the problems on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from noetic_nb._core.cards import Card, with_card
+from noetic_nb.errors import NoeticError
+from noetic_nb.items import Item
+from noetic_nb.markup import dollars, plain_line
+from noetic_nb.models._client import FinishReason, Usage
+from noetic_nb.redact import redact_text
+from noetic_nb.runtime._context.step_errors import error_text
+
+__all__ = ["MAX_WARNINGS", "WARNING_CODES", "AgentReply", "ReplyWarning", "problem_code", "problem_text"]
+
+WARNING_CODES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "answer_cut": "The answer ended before the model had finished.",
+        "over_budget": "A request was larger than the token budget and was sent all the same.",
+        "text_redacted": "A text that was read holds a placeholder where a secret had been removed.",
+        "layer_failed": "A hook of a layer raised, ran out of time, or returned what cannot be read; it changed nothing.",
+        "layer_result": "A hook or function of a layer returned something under a name that is not read.",
+        "layer_idle": "A layer took no part in the turn, as its `init` returned no state.",
+        "recall_failed": "What a layer remembers could not be recalled, so the model was not sent it.",
+        "recall_cut": "A layer recalled more than its budget; the rest was left out.",
+        "tokens_miscounted": "A layer reported another number of tokens than it used; the real one counts.",
+        "unknown_rule_target": "A rule names a tool or an argument that no tool of the agent has: it may guard nothing.",
+        "rule_failed": "A rule could not be evaluated; the policy for failing rules decided instead.",
+        "tool_failed": "A tool raised, or returned what cannot be sent; the model was told so.",
+        "conversation_not_kept": "The harness has a storage and keeps no checkpoints: a new process knows nothing of the thread.",
+        "state_not_saved": "The state of a layer could not be written to storage.",
+        "not_saved": "The turn is not in the storage of checkpoints.",
+        "call_unfinished": "A tool call had begun when the process ended. It may have run, and counts in rules.",
+        "state_conflict": "The state of a layer replaced what another execution had written meanwhile.",
+        "state_large": "State that is copied or written again and again has grown beyond 10 MiB.",
+        "summary_failed": "Old messages were left out without the summary that should stand for them.",
+        "approval_failed": "The function that approves calls raised, so the call was denied.",
+        "started_step_failed": "A step that was started and never awaited failed.",
+        "events_lost": "A subscriber of the harness raised and gets no more events, or an `emit` filter raised.",
+    }
+)
+"""Every code of a `ReplyWarning`, and what it means."""
+
+MAX_WARNINGS: Final = 100
+# The text is read as `reply.text`, or printed; a repr tells it from others.
+_MOST_TEXT: Final = 200
+"""So many are in one reply; all of them are events."""
+
+
+class ReplyWarning(NamedTuple):
+    """Something in a turn that did not end it and should be known.
+
+    `code` is stable, one of `WARNING_CODES`; `text` is a sentence for people, without secrets. `layer_id` is None where no
+    layer is concerned.
+    """
+
+    code: str
+    text: str
+    layer_id: str | None
+    turn: int
+
+
+_BY_HOOK: Final = {
+    "recall": "recall_failed",
+    "before_tool_call": "rule_failed",
+    "after_model_call": "rule_failed",
+    "persist": "state_not_saved",
+    "emit": "events_lost",
+}
+
+
+def problem_code(hook: str, error: BaseException) -> str:
+    """Return the code for the arguments of a diagnostic.
+
+    Examples
+    --------
+    >>> problem_code("recall", KeyError("embed")), problem_code("store", KeyError("embed"))
+    ('recall_failed', 'layer_failed')
+    """
+    code = getattr(type(error), "warning_code", None)
+    if code is not None:
+        return str(code)
+    if isinstance(error, NoeticError) and error.kind == "state_conflict":
+        return "state_conflict"
+    return _BY_HOOK.get(hook, "layer_failed")
+
+
+def problem_text(source: str, hook: str, error: BaseException) -> str:
+    """Return the sentence for the arguments of a diagnostic."""
+    if hook == "after_model_call" and not isinstance(error, Warning):
+        # Its message may quote an answer that is rejected because of it, and never to be shown.
+        return f"{source!r}, `{hook}`: {type(error).__name__}"
+    text = redact_text(error_text(error))
+    # Warnings are whole sentences already; an error of somebody's code says neither where it was nor, often, what it is.
+    return text if isinstance(error, Warning) else f"{source!r}, `{hook}`: {type(error).__name__}: {text}"
+
+
+@with_card(shown="as HTML")
+class AgentReply(NamedTuple):
+    """The reply of one turn.
+
+    `text` is the last assistant message of the turn, or the suggestion where the turn was stopped; `stopped` is the
+    decision that stopped it, as plain data with a ``kind``, else None. `usage` and `cost` (US dollars) are those of the
+    turn, judges, layers and children included. `output` is what the agent's step returned, the value where it has a schema.
+    `finish_reason` says why the model's last answer ended: ``"stop"``, ``"tool_calls"``, ``"length"``, ``"content_filter"``;
+    None where that is not known, where no model was called, and where the turn was stopped. `saved` is whether the turn,
+    its items and the states of its layers, is in the storage of checkpoints; None for a harness without checkpoints.
+    `warnings` are records ``(code, text, layer_id, turn)`` of what went wrong and did not end the turn; see `ReplyWarning`.
+
+    Notes
+    -----
+    The repr shows text, spending and warnings; read the fields for the rest.
+
+    References
+    ----------
+    .. [1] docs/behaviour/runtime.md, "Warnings".
+    """
+
+    text: str
+    items: tuple[Item, ...]
+    usage: Usage
+    cost: float
+    stopped: Mapping[str, Any] | None
+    turn_id: str
+    thread_id: str = "default"
+    output: Any = None  # the user's own, as every output of a step
+    finish_reason: FinishReason | None = None
+    warnings: tuple[ReplyWarning, ...] = ()
+    saved: bool | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __getattr__(self, name: str) -> Any:
+        known = ", ".join(self._fields)
+        raise AttributeError(f"A reply has no {name!r}. Its fields are {known}.", name=name, obj=self)
+
+    def _card(self) -> Card:
+        facts: list[tuple[str, Any]] = [("text", self.text)]
+        if self.output is not None and self.output != self.text:
+            facts.append(("output", self.output))
+        if self.stopped is not None:
+            facts.append(("stopped", self.stopped.get("kind")))
+        facts += [
+            ("finish reason", self.finish_reason),
+            ("items", len(self.items)),
+            ("tokens", self.usage.total_tokens),
+        ]
+        facts += [("cost", dollars(self.cost))] if self.cost else []
+        facts += [] if self.saved is None else [("saved", "yes" if self.saved else "NOT SAVED")]
+        notes = [f"{warning.code}: {warning.text}" for warning in self.warnings]
+        return Card("AgentReply", f"thread {self.thread_id}", facts, notes=notes)
+
+    def __repr__(self) -> str:
+        facts = [repr(plain_line(self.text, _MOST_TEXT)), f"thread_id={plain_line(self.thread_id)!r}"]
+        if self.stopped is not None:
+            facts.append(f"stopped={self.stopped.get('kind')!r}")
+        facts += [f"finish_reason={self.finish_reason!r}", f"{self.usage.total_tokens} tokens"]
+        # A model without a price is not one that costs nothing.
+        facts += [dollars(self.cost)] if self.cost else []
+        if self.saved is not None:
+            facts.append("saved" if self.saved else "NOT SAVED")
+        shown = f"AgentReply({', '.join(facts)}"
+        if not self.warnings:
+            return f"{shown})"
+        lines = [f"  {warning.code}: {plain_line(warning.text, _MOST_TEXT)}" for warning in self.warnings]
+        return "\n".join([f"{shown}, {len(lines)} warning{'s' if len(lines) > 1 else ''}:", *lines]) + ")"

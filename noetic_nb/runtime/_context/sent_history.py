@@ -1,0 +1,139 @@
+"""The texts that an execution sent or got beside its log, so that a rule can ask for the origin of a value.
+
+Noted by reference while it happens, and read only when a rule asks: an agent whose rules do not ask pays for a list.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any, Final, TypeAlias
+
+from noetic_nb.items import Item, ItemLog, item_text, thaw
+from noetic_nb.items._json_text import compact_json
+from noetic_nb.items._origins import MODEL, Origin, OriginIndex, Provenance
+from noetic_nb.memory import PastCall
+from noetic_nb.memory._enforcement.call_history import PENDING, Place
+
+__all__ = ["SUMMARY_ORIGIN", "SentTexts"]
+
+SUMMARY_ORIGIN: Final = "summary"
+
+# How a call ends that returned something: what the rules answered is not the tool's.
+_RETURNED: Final = frozenset({"ok", "error", "invalid_result"})
+
+
+EndedChild: TypeAlias = "tuple[int, ItemLog, int, Sequence[PastCall], SentTexts | None]"
+"""Where the parent's log stood, the child's log, where its own part begins, its calls, and what it sent beside its log."""
+
+
+class SentTexts:
+    """The texts that one execution sent or got beside its log."""
+
+    __slots__ = ("_before", "_beside", "_early", "_lock", "_read", "ended", "given", "instructions", "layer_items")
+
+    def __init__(self) -> None:
+        self.instructions: tuple[str, ...] = ()
+        self.layer_items: list[tuple[int, tuple[tuple[str, Item], ...]]] = []
+        """What layers offered, each with how long the log was when it was sent."""
+        self.given: list[Mapping[str, Any]] = []
+        """Messages of the user that a layer replaced before they were logged."""
+        self.ended: list[EndedChild] = []
+        """Logs of children that have ended, and where in the parent's log that was."""
+        # What stands before the log and beside it; made when a rule asks first, as most never do.
+        self._before: OriginIndex | None = None
+        self._beside: OriginIndex | None = None
+        self._read = [0, 0, 0, 0, 0]
+        self._early: set[int] = set()
+        # Rules in threads ask at the same time as others; a text must not be read twice.
+        self._lock = threading.RLock()
+
+    def note_call(self, at: int, instructions: str, layer_items: tuple[tuple[str, Item], ...]) -> None:
+        """Note the texts sent with a model call, when the log has `at` items."""
+        if instructions and instructions not in self.instructions:
+            self.instructions += (instructions,)
+        if layer_items and (not self.layer_items or self.layer_items[-1][1] != layer_items):
+            self.layer_items.append((at, layer_items))
+
+    def provenance(
+        self, log: ItemLog, first: int, calls: Sequence[Place], execution_id: str, above: Provenance | None
+    ) -> Provenance:
+        """Return where values come from, as things stand now.
+
+        Parameters
+        ----------
+        log : ItemLog
+            The execution's, of which it began at `first`.
+        calls : sequence of Place
+            All that it made, and those of children that have ended.
+        execution_id : str
+            Whose calls are its own.
+        above : Provenance, optional
+            The parent's.
+        """
+        with self._lock:
+            index = log.origin_index(first, is_child=above is not None)
+            if self._before is None or self._beside is None:
+                self._before, self._beside = OriginIndex(), OriginIndex()
+            self._read_news(log, self._ended_calls(calls, execution_id), self._before, self._beside)
+            return Provenance(index, self._before, self._beside, above)
+
+    def _read_news(self, log: ItemLog, calls: Iterable[PastCall], before: OriginIndex, beside: OriginIndex) -> None:
+        for text in self._news(0, self.instructions):
+            before.add(text, Origin("system"))
+        for item in self._news(1, self.given):
+            before.add(item_text(item), Origin("user", item=item.get("id")))
+        for at, offered in self._news(2, self.layer_items):
+            for layer_id, item in offered:
+                # A summary is the model's own wording; what it quotes stands in the log it was made from.
+                origin = MODEL if layer_id == SUMMARY_ORIGIN else Origin("layer", layer_id)
+                beside.add(item_text(item), origin._replace(item=item.get("id")), at=at)
+        _add_calls(beside, calls, log, 0)
+        for child in self._news(4, self.ended):
+            _add_child(beside, child[0], child)
+
+    def _ended_calls(self, calls: Sequence[Place], execution_id: str) -> list[PastCall]:
+        """Return the execution's own calls that have ended since the last look."""
+        found = []
+        # Counted as read as far as all have ended: a place that is given back has not, so none before it can go.
+        has_open = False
+        for place in islice(calls, self._read[3], None):
+            if place.call.status == PENDING:
+                has_open = True
+                continue
+            is_known = place.number in self._early
+            if has_open:
+                self._early.add(place.number)
+            else:
+                self._early.discard(place.number)
+                self._read[3] += 1
+            if not is_known and place.call.execution_id in ("", execution_id):
+                found.append(place.call)
+        return found
+
+    def _news(self, place: int, noted: Sequence[Any]) -> Sequence[Any]:
+        start, self._read[place] = self._read[place], len(noted)
+        return noted[start:]
+
+
+def _add_calls(index: OriginIndex, calls: Iterable[PastCall], log: ItemLog, at: int) -> None:
+    """Add the results of tools that code called: no item of the log holds them."""
+    for call in calls:
+        if call.output and call.status in _RETURNED and not log.has_call(call.call_id):
+            index.add(call.output, Origin("tool", call.name), at=at, args=compact_json(thaw(call.args)))
+
+
+def _add_child(index: OriginIndex, at: int, child: EndedChild) -> None:
+    _, log, first, calls, sent = child
+    for item in log[first:]:
+        if item["type"] in ("function_call", "function_call_output"):
+            index.add_item(item, at)
+    _add_calls(index, calls, log, at)
+    if sent is not None:
+        for _, offered in sent.layer_items:
+            for layer_id, item in offered:
+                if layer_id != SUMMARY_ORIGIN:
+                    index.add(item_text(item), Origin("layer", layer_id, item.get("id")), at=at)
+        for below in sent.ended:
+            _add_child(index, at, below)

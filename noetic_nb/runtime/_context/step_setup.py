@@ -1,0 +1,135 @@
+"""The parts of an llm step that stay the same from one call to the next: worked out once, then looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from noetic_nb.memory import BudgetPlan, LayerStack, ProjectionPolicy, allocate_budgets
+from noetic_nb.runtime._config.config import AgentConfig
+from noetic_nb.steps import BranchStep, ForkStep, LLMStep, RunStep, SpawnStep, Tool, ToolStep
+from noetic_nb.steps._output_codec import system_instructions
+from noetic_nb.steps._tools import ToolSet
+from noetic_nb.steps._traverse import listed_tools, llm_steps, steps_within
+from noetic_nb.tokens import Tokenizer, system_tokens
+
+__all__ = ["MAX_SETUPS", "StepSetup", "StepSetups"]
+
+# Instructions that change at every step, and steps that are made anew each time, would fill the tables for ever.
+MAX_SETUPS: Final = 256
+_NO_TOOLS: Final = ToolSet(())
+
+
+class StepSetup(NamedTuple):
+    """The policy, tools, budgets (also by layer) and system text of an llm step with certain instructions."""
+
+    policy: ProjectionPolicy
+    tools: ToolSet
+    system_tokens: int
+    budgets: BudgetPlan
+    instructions: str
+    shares: Mapping[str, float]
+
+
+class StepSetups:
+    """The set-ups of the llm steps of one engine.
+
+    Steps are known by identity, and kept beside what was worked out for them: an id may be used again by Python once its
+    object is gone.
+    """
+
+    __slots__ = ("_config", "_is_open", "_known", "_layer_tools", "_root", "_setups", "_stack", "_toolsets")
+
+    def __init__(
+        self, config: AgentConfig, stack: LayerStack, layer_tools: tuple[Tool, ...], outer: StepSetups | None = None
+    ) -> None:
+        self._config = config
+        self._stack = stack
+        self._layer_tools = layer_tools
+        self._root: StepSetups = self if outer is None else outer._root
+        # Of the root: the tools of all its engines, and whether functions choose tools or steps, so that there may be more.
+        self._known: dict[str, Mapping[str, Any] | None] | None = None
+        self._is_open = False
+        self._toolsets: dict[int, tuple[LLMStep, ToolSet]] = {}
+        self._setups: dict[tuple[int, str], tuple[LLMStep, Tokenizer, StepSetup]] = {}
+
+    def tools(self, step: LLMStep) -> ToolSet:
+        """Return the tools of an llm step: its own or all the agent has, and those of layers."""
+        known = self._toolsets.get(id(step))
+        if known is not None and known[0] is step:
+            return known[1]
+        # What a function will choose is not known here; what layers provide comes with nearly all it can choose.
+        found = ToolSet(self._layer_tools) if callable(step.tools) else self.tools_of(step.tools)
+        if len(self._toolsets) >= MAX_SETUPS:
+            self._toolsets.clear()
+        self._toolsets[id(step)] = (step, found)
+        return found
+
+    def tools_of(self, listed: tuple[Tool, ...] | None) -> ToolSet:
+        """Return the tools of a list, or all the agent has, and those of layers; of an empty list, none at all."""
+        if listed is None:
+            listed = (*self._config.tools, *[t for s in llm_steps(self._config.step) for t in listed_tools(s)])
+        elif not listed:
+            return _NO_TOOLS
+        found = ToolSet(listed, reserved=self._layer_tools)
+        if self._root._known is not None:
+            self._root._known |= {tool.name: tool.spec.parameters for tool in found.tools}
+        return found
+
+    def known(self, is_over: bool = False) -> Mapping[str, Mapping[str, Any] | None] | None:
+        """Return the schemas of all tools that the agent may be offered, by name.
+
+        None where functions choose tools or steps, until an execution `is_over`: then those that were offered count.
+        """
+        root = self._root
+        if root._known is None:
+            root._known, root._is_open = root._listed()
+        return root._known if is_over or not root._is_open else None
+
+    def _listed(self) -> tuple[dict[str, Mapping[str, Any] | None], bool]:
+        """Return what the configuration lists, and whether there may be more."""
+        steps = tuple(steps_within(self._config.step))
+        tools = [*self._config.tools, *self._layer_tools]
+        known: dict[str, Mapping[str, Any] | None] = {}
+        is_open = not steps
+        for step in steps:
+            match step:
+                case LLMStep():
+                    tools += listed_tools(step)
+                    is_open |= callable(step.tools)
+                case ToolStep():
+                    tools.append(step.tool)
+                case SpawnStep():
+                    # A child's own layers: their names are enough, as nobody has made these tools yet.
+                    layers = step.memory or ()
+                    known |= {f"{layer.id}/{name}": None for layer in layers for name in layer.provides or ()}
+                case RunStep():
+                    is_open = True
+                case BranchStep():
+                    is_open |= step.route is not None
+                case ForkStep():
+                    is_open |= callable(step.paths)
+        known |= {tool.name: tool.spec.parameters for tool in tools}
+        return known, is_open
+
+    def of(self, step: LLMStep, instructions: str, tokenizer: Tokenizer) -> StepSetup:
+        """Return the set-up of an llm step; tools that a function of the context chooses are the caller's business."""
+        key = (id(step), instructions)
+        known = self._setups.get(key)
+        if known is not None and known[0] is step and known[1] is tokenizer:
+            return known[2]
+        policy = step.projection or self._config.projection
+        instructions = system_instructions(instructions, step.output)
+        system = system_tokens(tokenizer, instructions)
+        budgets = allocate_budgets(
+            self._stack.layers,
+            total_budget=policy.token_budget,
+            system_prompt_tokens=system,
+            response_reserve=policy.response_reserve,
+        )
+        if len(self._setups) >= MAX_SETUPS:
+            self._setups.clear()
+        tools = _NO_TOOLS if callable(step.tools) else self.tools(step)
+        found = StepSetup(policy, tools, system, budgets, instructions, budgets.by_layer())
+        self._setups[key] = (step, tokenizer, found)
+        return found

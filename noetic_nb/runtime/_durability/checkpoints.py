@@ -1,0 +1,317 @@
+"""Where a turn is, written after every step, so that another process can resume it.
+
+A step whose end was recorded is never run again, be it a child's: its output is used. A step that was under way is run
+again from its beginning, with the log and the layers' state as they were before it; tools see the same idempotency key
+then. What is recorded of the steps, and of the children, is described in `execution_record`.
+
+A snapshot holds the items of its turn; the conversation before it is in the thread's own parts (see `thread_log`). When the turn
+ends, what it added becomes a part of the thread and its snapshot goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
+
+from pydantic import Field, field_validator
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.items import thaw
+from noetic_nb.items._json_text import compact_json
+from noetic_nb.markup import plain_line
+from noetic_nb.memory import LayerStack, MemoryLayer
+from noetic_nb.redact import redact_text
+from noetic_nb.runtime._context.context import Context
+from noetic_nb.runtime._context.engine import Engine
+from noetic_nb.runtime._context.execution_recorder import BegunCall
+from noetic_nb.runtime._durability.corruption import count, is_damage
+from noetic_nb.runtime._durability.execution_record import ExecutionRecord
+from noetic_nb.runtime._durability.snapshot import ChildSnapshot, Snapshot, noticing_checkpoint, past_call
+from noetic_nb.runtime._durability.step_entry import check_entry
+from noetic_nb.runtime._durability.thread_log import ThreadStore, part_key
+from noetic_nb.runtime._durability.thread_writer import ThreadWriter, execution_prefix, snapshot_key
+from noetic_nb.runtime._durability.turn_record import TurnRecord
+from noetic_nb.runtime._durability.turn_state import TurnState
+from noetic_nb.steps._base import Frozen, InstanceField
+from noetic_nb.storage import JsonValue
+from noetic_nb.storage._adapter import get_many, write_together
+
+__all__ = ["Checkpoints", "OnError", "as_checkpoints", "load_states"]
+
+OnError: TypeAlias = Literal["raise", "warn"]
+"""What a turn that is not saved means."""
+
+# docs/behaviour/durability.md, "Constants".
+MAX_ENTRY_BYTES: Final = 128 * 1024
+MAX_ENTRIES: Final = 1_000
+# Characters of a call's arguments in a warning.
+_MOST_SHOWN: Final = 200
+
+
+class Checkpoints(Frozen):
+    """Where a harness writes its checkpoints, and how much [1]_.
+
+    Parameters
+    ----------
+    storage : StorageAdapter, optional
+        The harness's own when absent.
+    max_entry_bytes, max_entries : int
+        Limits of the ledger of steps.
+    on_error : {"raise", "warn"}
+        What a turn is that ended and could not be saved: an error, ``not_saved``, whose ``reply`` is the reply of the turn,
+        as the tools have run and the money is spent; or a reply with ``saved=False`` and a warning that says why.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``STEP_LEDGER_RETENTION_INVALID``, or ``INVALID_OPTION`` for another `on_error`.
+
+    References
+    ----------
+    .. [1] docs/behaviour/durability.md, "What is written when".
+
+    Examples
+    --------
+    >>> Checkpoints(max_entries=10).max_entries
+    10
+    """
+
+    error_code: ClassVar[str] = "STEP_LEDGER_RETENTION_INVALID"
+
+    storage: Any = None  # a StorageAdapter; pydantic would call its methods to check a Protocol
+    max_entry_bytes: int = Field(default=MAX_ENTRY_BYTES, ge=1)
+    max_entries: int = Field(default=MAX_ENTRIES, ge=1)
+    on_error: OnError = "raise"
+    stack: InstanceField[LayerStack] | None = None
+
+    @field_validator("on_error", mode="before")
+    @classmethod
+    def _known(cls, given: Any) -> Any:
+        if given not in get_args(OnError):
+            raise NoeticConfigError(
+                "INVALID_OPTION",
+                "Checkpoints, on_error: there is no such choice.",
+                given=given,
+                hint="Use 'raise' or 'warn'.",
+            )
+        return given
+
+    @property
+    def threads(self) -> ThreadStore:
+        """The saved threads."""
+        assert self.stack is not None
+        return ThreadStore(self.storage, self.stack.registry)
+
+    def open(self, ctx: Context, writer: ThreadWriter) -> None:
+        """Give a new root execution its record."""
+        turn = TurnRecord(self.storage, ctx.id, writer, self.max_entry_bytes, self.max_entries)
+        turn.raises = self.on_error == "raise"
+        turn.root.ctx, ctx.record = ctx, turn.root
+
+    async def unfinished(self) -> tuple[str, ...]:
+        """Return the executions that can be resumed; snapshots of which a thread holds everything are removed."""
+        ids = [key.split(":")[1] for key in await self.storage.list("execution:") if key.endswith(":snapshot")]
+        snapshots = await self._snapshots(ids)
+        after = {}
+        for execution_id in ids:
+            data: JsonValue = snapshots.get(snapshot_key(execution_id))
+            try:
+                after[execution_id] = part_key(data["threadId"], data["parts"])
+            except (KeyError, TypeError, ValueError, AttributeError):
+                continue  # `load` raises what is wrong with it
+        taken = await get_many(self.storage, after.values())
+        for execution_id, key in after.items():
+            # Where that part holds something else, the snapshot is the only copy of what the turn logged: it stays.
+            if key in taken and _holds(taken[key], snapshots[snapshot_key(execution_id)]):
+                await self.clear(execution_id)
+        return tuple([execution_id for execution_id in ids if after.get(execution_id) not in taken])
+
+    async def _snapshots(self, ids: Sequence[str]) -> dict[str, JsonValue]:
+        """Return the snapshots of executions, without those that are no JSON: one of these must not hide the others."""
+        keys = [snapshot_key(execution_id) for execution_id in ids]
+        try:
+            return await get_many(self.storage, keys)
+        except Exception as exc:
+            if not is_damage(exc):
+                raise
+            found = {}
+            for execution_id, key in zip(ids, keys, strict=True):
+                try:
+                    with noticing_checkpoint(execution_id):
+                        found[key] = await self.storage.get(key)
+                except NoeticConfigError:
+                    continue  # `load` raises what is wrong with it
+            return found
+
+    async def load(self, execution_id: str) -> Snapshot:
+        """Read a snapshot.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``NO_CHECKPOINT``, ``CHECKPOINT_SCHEMA_MISMATCH``.
+        """
+        with noticing_checkpoint(execution_id):
+            found = await self.storage.get(snapshot_key(execution_id))
+        if found is None:
+            known = ", ".join(await self.unfinished()) or "none"
+            raise NoeticConfigError(
+                "NO_CHECKPOINT",
+                "There is no such execution to resume.",
+                given=execution_id,
+                hint=f"There is {known}.",
+            )
+        return Snapshot.read(found, execution_id, self.threads.registry)
+
+    async def restore(self, ctx: Context, snapshot: Snapshot) -> None:
+        """Restore a context from its snapshot: counters, layers' state, and the ledger of its steps."""
+        record = ctx.record
+        assert isinstance(record, ExecutionRecord)
+        with noticing_checkpoint(snapshot.execution_id):
+            await _read_turn(record.turn, snapshot)
+        for one in record.turn.begun:
+            if one.is_left:
+                ctx.warn("call_unfinished", _unfinished(one))
+        stack = self.stack
+        assert stack is not None
+        await load_states(ctx.engine, ctx, stack.layers, snapshot.layers)
+
+    async def clear(self, execution_id: str) -> None:
+        """Forget an execution; its snapshot goes last, so that the remaining keys can be found again."""
+        snapshot = snapshot_key(execution_id)
+        keys = [key for key in await self.storage.list(execution_prefix(execution_id)) if key != snapshot]
+        await write_together(self.storage, {}, delete=[*keys, snapshot])
+
+
+def _holds(part: JsonValue, snapshot: JsonValue) -> bool:
+    """Tell whether a part of a thread begins with all items that a snapshot holds."""
+    try:
+        items = snapshot["itemLog"]["items"]
+        return bool(part["first"] == snapshot["recorded"] and part["items"][: len(items)] == items)
+    except (KeyError, TypeError):
+        return False
+
+
+async def _read_turn(turn: TurnState[ExecutionRecord], snapshot: Snapshot) -> None:
+    """Read the ended steps; an end that no record of its execution names is forgotten, with its results."""
+    root, tree = turn.root, turn.root.start
+    found = await get_many(turn.storage, await turn.storage.list(execution_prefix(turn.execution_id)))
+    _take_in(turn, root, snapshot)
+    totals = {"": snapshot.spent}
+    tree_steps, known = snapshot.tree_steps, {"": snapshot.sequence}
+    # Sorted, so that `written` begins with the oldest ends: these go first when there are too many.
+    for key in sorted(found):
+        kind = key.split(":")[2]
+        if kind == "ledger":
+            turn.written.append(key)
+            turn.sequence = _number(key) + 1
+        elif kind == "child":
+            turn.child_keys.append(key)
+            turn.next_child = _number(key) + 1
+            child = ChildSnapshot.read(found[key], turn.execution_id, root.ctx.item_log.registry)
+            start = tree.at_path(child.place)
+            record = ExecutionRecord(turn, start, key=key, inherited=child.inherited, snapshot=child)
+            turn.children[start] = record
+            _take_in(turn, record, child)
+            known[child.place] = child.sequence
+            tree_steps = max(tree_steps, child.tree_steps)
+            # Who wrote last knows best what the executions above had spent, and that may have been a child.
+            for place, spent in {**child.above, child.place: child.spent}.items():
+                totals[place] = totals.get(place, spent).or_more(spent)
+    for record in turn.children.values():
+        record.spent = totals[record.start.path]
+    # Records may know of numbers whose entries are gone: these are not given again.
+    turn.sequence = max(turn.sequence, *known.values())
+    ahead = [key for key in turn.written if not _take_entry(turn, found[key], _number(key), known)]
+    snapshot.put_back(root.ctx, totals[""])
+    for record in turn.children.values():
+        # Before any of them is begun again: what one of them did counts for all. Earlier versions did not number calls.
+        if record.snapshot is not None:
+            root.ctx.tree.calls.restore([call for call in record.snapshot.calls if call[0] is not None])
+    for key in sorted(found):
+        if key.split(":")[2] == "begun":
+            _take_call(turn, key, found[key])
+    root.ctx.tree.steps = tree_steps
+    # Moved back, so that whatever measures the turn counts on from the time it had taken.
+    root.ctx.started_ms -= snapshot.elapsed_ms
+    # Deleted before the first write: the next record counts beyond their numbers, and after another crash they would
+    # seem to be known.
+    if ahead:
+        await write_together(turn.storage, {}, delete=ahead)
+
+
+def _take_in(turn: TurnState[ExecutionRecord], record: ExecutionRecord, snapshot: Snapshot | ChildSnapshot) -> None:
+    tree = turn.root.start
+    record.returned = {tree.at_path(place): dict(result) for place, result in snapshot.returned.items()}
+    turn.loops |= {tree.at_path(place): began for place, began in snapshot.loops.items()}
+
+
+def _take_entry(turn: TurnState[ExecutionRecord], entry: JsonValue, number: int, known: Mapping[str, int]) -> bool:
+    """Put the end of a step where it will be looked for; False for one that no record knows of."""
+    check_entry(entry)
+    if number >= known.get(entry.get("in", ""), -1):
+        return False
+    turn.replays = True
+    if "places" in entry:
+        path, _, iteration = entry["path"].rpartition("!")
+        loop = turn.root.start.at_path(path)
+        loop.failures = {**loop.failures, int(iteration): entry}
+    else:
+        turn.root.start.at_path(entry["path"]).entry = entry
+    return True
+
+
+def _take_call(turn: TurnState[ExecutionRecord], key: str, data: JsonValue) -> None:
+    """Put a call that was begun into the history, unless a record knows how it ended: it may have had its effect."""
+    number, call = past_call(*data["call"])
+    path, of_step = data["path"], data["number"]
+    if not isinstance(path, str) or number is None:
+        raise TypeError("a call that was begun has no place")
+    if of_step is not None:
+        count(of_step, "number")
+    calls = turn.root.ctx.tree.calls
+    is_left = all(place.number != number for place in calls)
+    (place,) = calls.restore([(number, call._replace(status="cancelled", output=None))])
+    turn.begun.append(BegunCall(key, path, of_step, place, is_left))
+    turn.next_call = _number(key) + 1
+
+
+def _unfinished(one: BegunCall) -> str:
+    args = plain_line(redact_text(compact_json(thaw(one.place.call.args))), _MOST_SHOWN)
+    again = " Made once more with these arguments, it has the same idempotency key." if one.number is not None else ""
+    return (
+        f"The call of {one.place.call.name!r} with {args} had begun when the process ended. It may have run, so it counts "
+        f"in rules.{again}"
+    )
+
+
+def _number(key: str) -> int:
+    return int(key.rsplit(":", 1)[1])
+
+
+async def load_states(engine: Engine, ctx: Context, layers: Iterable[MemoryLayer], states: Mapping[str, Any]) -> None:
+    """Begin layers with the states they had; one that had none begins as ever."""
+    hook_ctx = engine.hook_context(ctx)
+    missing = tuple([layer for layer in layers if layer.id not in states])
+    if missing:
+        await engine.stack_of(missing).init(hook_ctx)
+    for layer in layers:
+        if layer.id in states:
+            # Through an `init` that loads just this, so that later writes are mirrored as after any other.
+            kept = layer.with_hooks(init=_loads(states[layer.id]))
+            await engine.stack_of((kept,)).init(hook_ctx)
+
+
+def _loads(state: JsonValue) -> Callable[[Any], Any]:
+    return lambda params: {"state": state}
+
+
+def as_checkpoints(given: bool | Checkpoints, stack: LayerStack) -> Checkpoints:
+    """Return checkpoints that know where to write."""
+    found = Checkpoints() if given is True else given
+    if not isinstance(found, Checkpoints):
+        raise NoeticConfigError(
+            "INVALID_OPTION", "checkpoints is True, False or Checkpoints(...).", given=given, hint="Pass True."
+        )
+    # A copy: the same record may be given to several harnesses, each with a storage and layers of its own.
+    return found.model_copy(update={"storage": found.storage or stack.storage, "stack": stack})

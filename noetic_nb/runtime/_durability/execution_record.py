@@ -1,0 +1,523 @@
+"""The record of one execution while it runs: ended steps, its place, and reusable results.
+
+The turn and each of its children have a record of how far they are, written together with the end of every step of theirs.
+A child whose record is there begins with the log and the layers' state it had; one whose result was merged into its parent
+is not merged twice. Records of children go when a step around them has ended.
+
+A step whose end cannot be written is run again. What it logged or changed must not be there twice then, so nothing more of
+its execution is written until a step around it ends. Nor is what the tools of an llm step run in its execution written as
+long as the llm step is under way; what they let children do is.
+
+The end of a step is put off where nothing can happen before the step around it ends, or the turn: it goes with the end of that,
+which makes it one write. Where something else comes next, it is written before that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Awaitable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from noetic_nb.items import dump_item, thaw
+from noetic_nb.memory._enforcement.call_history import PENDING, Place
+from noetic_nb.models._client import Usage
+from noetic_nb.redact import safe_logger
+from noetic_nb.runtime._context.context import Context
+from noetic_nb.runtime._context.execution_recorder import BegunCall
+from noetic_nb.runtime._context.size_warnings import Measured, warn_if_large
+from noetic_nb.runtime._durability.lazy_json import LateText
+from noetic_nb.runtime._durability.snapshot import ChildSnapshot, Spent, noticing_checkpoint
+from noetic_nb.runtime._durability.snapshot_writer import Moment, child_place, late_snapshot, moment_of, turn_place
+from noetic_nb.runtime._durability.step_entry import entry_data, is_plain, output_of, restore_meta, spent_by
+from noetic_nb.runtime._durability.step_record import StepRecord
+from noetic_nb.runtime._durability.thread_writer import (
+    attempt,
+    begun_prefix,
+    execution_prefix,
+    ledger_prefix,
+    write_failed,
+)
+from noetic_nb.runtime._durability.turn_state import TurnState
+from noetic_nb.steps import Step
+from noetic_nb.storage import JsonValue
+from noetic_nb.storage._adapter import write_together
+
+__all__ = ["ExecutionRecord", "timed"]
+
+_log: Final = safe_logger("noetic_nb")
+T = TypeVar("T")
+
+
+def timed(ctx: Context, storing: Awaitable[T]) -> Awaitable[T]:
+    """Wait for storage, and count that as such a time of the turn where somebody follows the run."""
+    return storing if ctx.engine.sink is None else _timed(ctx, storing)
+
+
+async def _timed(ctx: Context, storing: Awaitable[T]) -> T:
+    engine = ctx.engine
+    start = engine.clock.monotonic_ms()
+    try:
+        return await storing
+    finally:
+        engine.stack.state.storage_time.add((ctx.thread_id, ctx.turn), engine.clock.monotonic_ms() - start)
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class ExecutionRecord:
+    """The record of one execution of a turn: its own, or a child's.
+
+    Attributes
+    ----------
+    turn : TurnState[ExecutionRecord]
+        What all executions of the turn share.
+    start : StepRecord
+        Where in the tree it begins; the root for the turn's own.
+    parent : ExecutionRecord or None
+        The execution that began it.
+    is_beside : bool
+        Whether its parent continues meanwhile.
+    key : str or None
+        Where it is written; None before it has begun, and once a step around it has ended.
+    inherited : int
+        How many items of its log are its parent's.
+    snapshot, spent : ChildSnapshot, Spent or None
+        Where a process that has ended left it, and the most that is known of its spending.
+    returned : dict of StepRecord to dict
+        What came of its children whose result was merged, by where they began.
+    held : list of StepRecord
+        Steps of it that will be run again and have logged or changed something.
+    replayed : tuple of Usage, float, float, or None
+        Tokens, dollars and milliseconds of the turn at the last step that was not run again; None once one was run.
+    unwritten, settled
+        Ends of steps whose write failed, by key, and records of children inside them: both go with the next write.
+    put_off : list of tuple
+        Steps that have ended, each inside the next, with their outputs: not written yet.
+    """
+
+    turn: TurnState[ExecutionRecord]
+    start: StepRecord
+    parent: ExecutionRecord | None = None
+    is_beside: bool = False
+    key: str | None = None
+    inherited: int = 0
+    snapshot: ChildSnapshot | None = None
+    spent: Spent | None = None
+    returned: dict[StepRecord, dict[str, Any]] = field(default_factory=dict, init=False)
+    held: list[StepRecord] = field(default_factory=list, init=False)
+    replayed: tuple[Usage, float, float] | None = None
+    unwritten: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
+    settled: list[ExecutionRecord] = field(default_factory=list, init=False)
+    put_off: list[tuple[StepRecord, Step, Any]] = field(default_factory=list, init=False)
+    ctx: Context = field(init=False)
+    _lock: asyncio.Lock | None = None
+
+    @property
+    def lock(self) -> asyncio.Lock:
+        """One write at a time, so that the last to arrive in storage is the latest; most turns write but once."""
+        if self._lock is None:
+            self._lock = asyncio.Lock()
+        return self._lock
+
+    # -- steps ----------------------------------------------------------------------------------------------------
+
+    def step(self, frames: tuple[str, ...]) -> StepRecord:
+        """Return the record of a step of this execution, by all frames around it and its own."""
+        # Where nothing is recorded: what is never dropped would grow for as long as the execution is held open.
+        start = self.start if self.turn.is_turn else StepRecord()
+        step = start.at(frames[len(self.ctx.base_frames) :])
+        step.execution = self
+        return step
+
+    def replay(self, step: StepRecord, definition: Step) -> tuple[bool, Any]:
+        """Return whether a step ended before, and its output; the record of a different step is forgotten."""
+        ctx, turn = self.ctx, self.turn
+        step.is_open_llm = definition.kind == "llm"
+        step.ends_at_once = definition.kind == "branch" or (
+            definition.kind == "loop" and definition.until.is_immediate and definition.inbox is None
+        )
+        if not turn.replays:
+            return False, None
+        entry = step.entry
+        # The agent may have been changed between two processes, and a function may choose another step the second time.
+        if entry is not None and (entry["stepId"], entry["kind"]) != (definition.id, definition.kind):
+            self._forget(step)
+            entry = None
+        self.replayed = None
+        if entry is None:
+            return False, None
+        step.is_open_llm = False
+        with noticing_checkpoint(turn.execution_id):  # it may name positions and levels that there are not
+            for level, record in enumerate(self._waiting()):
+                then = (*spent_by(entry, level), float(entry["elapsedMs"]))
+                # Of children side by side the one that ended last tells how far their parent was.
+                if record.replayed is None or record.replayed[2] <= then[2]:
+                    record.replayed = then
+            ctx.step_count -= 1  # it was counted when it was run
+            ctx.tree.steps -= 1
+            restore_meta(entry, ctx)
+            return True, output_of(entry, definition, ctx, turn.first)
+
+    def _forget(self, step: StepRecord) -> None:
+        """Forget the record of a step and of all inside it; keys of children go when the turn ends."""
+        turn = self.turn
+        for inner in step.subtree():
+            turn.loops.pop(inner, None)
+            turn.children.pop(inner, None)
+            for record in (turn.root, *turn.children.values()):
+                record.returned.pop(inner, None)
+        step.clear()
+
+    def _waiting(self) -> Iterator[ExecutionRecord]:
+        """Yield this record, and those above whose executions wait for this one."""
+        record: ExecutionRecord | None = self
+        while record is not None:
+            yield record
+            record = None if record.is_beside else record.parent
+
+    def step_done(self, step: StepRecord, definition: Step, output: Any) -> Awaitable[object] | None:
+        """Write that a step ended, and how far the execution is; nothing for a child that was left behind."""
+        turn, ctx = self.turn, self.ctx
+        if turn.is_over:
+            return None
+        if not turn.is_turn:
+            is_outermost = self.parent is None and len(ctx.frames) == 1
+            return attempt(turn.writer.keep(ctx, len(ctx.item_log), ctx.turn)) if is_outermost else None
+        if turn.replays and not step.has_entry_inside():
+            self._was_run()
+        step.is_open_llm = False
+        ends = self.put_off
+        ends.append((step, definition, output))
+        if self._may_be_put_off(step):
+            return None
+        self.put_off = []
+        return self._write_ends(ends, ended=1)
+
+    def _may_be_put_off(self, step: StepRecord) -> bool:
+        """Tell whether nothing can happen between the end of a step and that of the step around it: no code, no waiting."""
+        engine, around = self.ctx.engine, step.parent
+        if engine.config.after_step is not None or around is None:
+            return False
+        if around is not self.start:
+            return around.ends_at_once and around.execution is self
+        hooks = engine.stack.hooks
+        if "on_complete" in hooks or "dispose" in hooks or (engine.stack.layers and engine.stack.writes_durably):
+            return False
+        return self.parent is None and self.ctx.id not in engine.handles
+
+    async def catch_up(self) -> None:
+        """Write the ends that were put off: something else comes next."""
+        ends, self.put_off = self.put_off, []
+        if ends:
+            await self._write_ends(ends, ended=0)
+
+    async def _write_ends(self, ends: list[tuple[StepRecord, Step, Any]], *, ended: int) -> None:
+        """Write the end of the last of some steps, each inside the next; those of the others where it cannot be written.
+
+        So many of them are still counted as running.
+        """
+        async with self.lock:
+            await self._write_last(ends, ended)
+
+    async def _write_last(self, ends: list[tuple[StepRecord, Step, Any]], ended: int) -> None:
+        turn, ctx = self.turn, self.ctx
+        *inside, (step, definition, output) = ends
+        entry = entry_data(step.path, definition, output, ctx, text=step.text, max_bytes=turn.max_entry_bytes)
+        if turn.is_over or self.key is None:  # either may have come true while the lock was awaited
+            return
+        is_held = self._is_held(step.parent, inside=step)
+        if entry is None or is_held:
+            if inside:
+                await self._write_last(inside, ended - 1)
+            turn.again.add(step)
+        if is_held:
+            return
+        if entry is not None or self._only_merged(step, definition):
+            await self._write(definition.id, entry, step, ended=ended)
+        elif await self._has_changed():
+            self.held.append(step)
+
+    def _was_run(self) -> None:
+        """Note that a step was really run: its context's counters include its spending by now."""
+        for record in self._waiting():
+            # Above, whatever a recorded step beside this one holds: hence the latest of all times.
+            record.replayed = None if record is self else (Usage(), 0.0, math.inf)
+
+    def _only_merged(self, step: StepRecord, definition: Step) -> bool:
+        """Tell whether a step whose end cannot be written did nothing but merge children, which is recorded itself."""
+        if definition.kind != "spawn" and (definition.kind != "fork" or definition.mode == "race"):
+            return False
+        return not any("lost" in self.returned.get(inner, ()) for inner in step.subtree())
+
+    def _is_held(self, around: StepRecord | None, *, inside: StepRecord | None = None) -> bool:
+        """Tell whether a write would hold items of a step that will be run again, with all it logs.
+
+        The innermost step that stays under way is `around`; what was held inside `inside`, which has ended, will not
+        be run again.
+        """
+        while around is not None:
+            if around.is_open_llm and around.execution is self:
+                return True
+            around = around.parent
+        if any(inside is None or inside not in held.around() for held in self.held):
+            return True
+        above = self.parent
+        while above is not None:
+            if above.held:
+                return True
+            above = above.parent
+        return False
+
+    # -- loops ----------------------------------------------------------------------------------------------------
+
+    def loop_began(self, loop: StepRecord, now_ms: float) -> tuple[Usage, float, float]:
+        """Return the spending and the time when a loop began, even before a crash."""
+        ctx, root = self.ctx, self.ctx.root
+        loops, began = self.turn.loops, [*ctx.tokens, ctx.cost, now_ms - root.started_ms]
+        if self.turn.is_turn:
+            known = loops.setdefault(loop, began)
+            if known is not began:
+                *usage, cost, elapsed = known
+                return Usage(*map(int, usage)), cost, root.started_ms + elapsed
+        return ctx.tokens, ctx.cost, now_ms
+
+    def spent_then(self) -> tuple[Usage, float, float]:
+        """Return the spending of the execution, and the time, when its last step ended, even before a crash."""
+        ctx = self.ctx
+        if self.replayed is None or self.replayed[2] == math.inf:
+            return ctx.tokens, ctx.cost, ctx.engine.clock.monotonic_ms()
+        usage, cost, elapsed = self.replayed
+        return usage, cost, ctx.root.started_ms + elapsed
+
+    def failure_of(self, loop: StepRecord, iteration: int) -> str | None:
+        """Return how a failed iteration was dealt with before; the steps it took keep their places."""
+        entry = loop.failures.get(iteration)
+        if entry is None:
+            return None
+        # Paths are counted: without these the next iteration would be taken for this one.
+        self.ctx.tree.occurrences |= entry["places"]
+        answer: str = entry["output"]
+        return answer
+
+    async def iteration_failed(self, loop: StepRecord, definition: Step, iteration: int, answer: str) -> None:
+        """Write that an iteration failed and how the loop dealt with it."""
+        turn, ctx = self.turn, self.ctx
+        begun = {key: n for key, n in ctx.tree.occurrences.items() if key.rpartition("/")[0] == loop.path}
+        if not turn.is_turn or turn.is_over:
+            return
+        async with self.lock:
+            path = f"{loop.path}!{iteration}"
+            entry = entry_data(path, definition, answer, ctx, text=None, max_bytes=turn.max_entry_bytes)
+            if entry is not None and self.key is not None and not self._is_held(loop):
+                await self._write(definition.id, {**entry, "places": begun}, None, ended=0)
+
+    # -- calls ----------------------------------------------------------------------------------------------------
+
+    def begun_before(self, path: str, name: str, args: Mapping[str, Any]) -> BegunCall | None:
+        """Return the call that a process which has ended began at a step with these arguments, and did not finish."""
+        for one in self.turn.begun:
+            call = one.place.call
+            if one.is_left and one.path == path and one.number is not None and (call.name, call[1]) == (name, args):
+                return one
+        return None
+
+    def numbers_taken(self, path: str) -> Collection[int | None]:
+        """Return which numbers calls of a step have that a process began and did not finish."""
+        return {one.number for one in self.turn.begun if one.path == path}
+
+    async def call_begins(self, path: str, number: int | None, place: Place, again: BegunCall | None) -> None:
+        """Write that a call is about to be made: until its end is written it may have had its effect."""
+        turn = self.turn
+        if not turn.is_open or turn.is_over:
+            return
+        if again is None:
+            again = BegunCall(f"{begun_prefix(turn.execution_id)}{turn.next_call:08d}", path, number, place)
+            turn.next_call += 1
+            turn.begun.append(again)
+        again.place, again.is_left = place, False
+        call = place.call
+        data = {"path": path, "number": number, "call": [call.name, thaw(call.args), *call[2:], place.number]}
+        await timed(self.ctx, attempt(write_together(turn.storage, {again.key: data})))
+
+    def _is_written(self, begun: BegunCall, done: StepRecord) -> bool:
+        """Tell whether a record that is about to be written knows the end of a call, whose step is not run again."""
+        is_inside = f"{begun.path}/".startswith(f"{done.path}/")
+        return is_inside and begun.place.call.status != PENDING and begun.place in self.ctx.calls
+
+    # -- children -------------------------------------------------------------------------------------------------
+
+    def child(self, ctx: Context, *, is_beside: bool) -> ExecutionRecord:
+        """Return the record of a child that is about to begin, be it for the second time."""
+        turn = self.turn
+        start = self.start.at(ctx.base_frames[len(self.ctx.base_frames) :]) if turn.is_turn else StepRecord()
+        child = turn.children.get(start)
+        if child is None or child.snapshot is None:
+            child = ExecutionRecord(turn, start)
+            if turn.is_turn:
+                turn.children[start] = child
+        child.parent, child.is_beside, child.ctx = self, is_beside, ctx
+        return child
+
+    def take_snapshot(self) -> tuple[ChildSnapshot, Spent] | None:
+        """Return the place and spending of a child that is begun again; None for a new one."""
+        found, spent, self.snapshot = self.snapshot, self.spent, None
+        if found is None or spent is None:
+            return None
+        parent = self.ctx.parent
+        if parent is None or found.inherited > len(parent.item_log):
+            # What its log continues is not there this time. Its key goes with the turn; it begins under a new one.
+            self._forget(self.start)
+            self.turn.children[self.start] = self
+            self.key = None
+            self.returned.clear()
+            return None
+        return found, spent
+
+    async def began(self, inherited: int) -> None:
+        """Write where a child begins."""
+        turn = self.turn
+        if not turn.is_turn or turn.is_over or self.key is not None:
+            return
+        self.key = f"{execution_prefix(turn.execution_id)}child:{turn.next_child:08d}"
+        turn.next_child += 1
+        turn.child_keys.append(self.key)
+        self.inherited = inherited
+        async with self.lock:
+            if not self._is_held(None):
+                await self._write(self.start.path, None, None, ended=0)
+
+    def merged_before(self) -> dict[str, Any] | None:
+        """Return the result of a child that was merged into its parent before; None for one that was not."""
+        assert self.parent is not None
+        found = self.parent.returned.get(self.start)
+        return None if found is None or "lost" in found else found
+
+    def merged(self, before: Any, result: Any) -> None:
+        """Note the result of a child that has just been merged; written with the next record of its parent."""
+        assert self.parent is not None
+        if self.turn.is_turn:
+            noted = {"result": result} if is_plain(result) else {} if result is before else {"lost": True}
+            self.parent.returned[self.start] = noted
+
+    # -- writing --------------------------------------------------------------------------------------------------
+
+    async def _has_changed(self) -> bool:
+        """Tell whether the execution has changed since its record was written to storage."""
+        try:
+            assert self.key is not None
+            kept: JsonValue = await self.turn.storage.get(self.key)
+            now = json.loads(json.dumps(self._data(ended=1)))
+            return any(now[part] != kept[part] for part in ("itemLog", "layers", "state"))
+        except Exception as exc:
+            # In doubt it has: the price is steps that run again, and that of the other answer items that are there
+            # twice.
+            _log.debug("Whether an execution has changed cannot be told. %s", exc)
+            return True
+
+    def _moment(self, ended: int, first: int) -> Moment:
+        """Return how far the execution is, but for its items, which begin at `first` in its log."""
+        turn, ctx = self.turn, self.ctx
+        loops = {loop.path: began for loop, began in turn.loops.items()} if turn.loops else {}
+        returned = {child.path: result for child, result in self.returned.items()} if self.returned else {}
+        again = (sum([step.execution is self for step in turn.again]), len(turn.again)) if turn.again else (0, 0)
+        if self.parent is not None:
+            place = child_place(ctx, self.start.path, self.inherited)
+        else:
+            place = turn_place(ctx, turn.first, turn.writer)
+        return moment_of(ctx, place, first, turn.sequence, loops, returned, ended, again)
+
+    @property
+    def _first_item(self) -> int:
+        """Where in its log the items begin that are written with it."""
+        return self.turn.writer.items if self.parent is None else self.inherited
+
+    def _data(self, *, ended: int) -> dict[str, Any]:
+        """Return how far the execution is, as it is written."""
+        first = self._first_item
+        items = self.ctx.item_log.since(first)
+        return self._moment(ended, first).dump([dump_item(item) for item in items])
+
+    def _record(self, key: str, ended: int) -> Measured | LateText:
+        """Return the same for the store."""
+        ctx, first = self.ctx, self._first_item
+        moment, items = self._moment(ended, first), ctx.item_log.since(first)
+        # What layers and code keep may be anything.
+        is_plain = not (ctx.state or ctx.engine.stack.layers or self.returned) and math.isfinite(ctx.cost)
+        # What is late must not change until it is read.
+        if is_plain and not (ctx.calls or self.turn.loops or self.parent) and self.turn.writer.store.keeps_text:
+            late = late_snapshot(moment, items)
+            if late is not None:
+                return late
+        return Measured(key, moment.dump([dump_item(item) for item in items]), is_plain=is_plain)
+
+    async def _write(self, step_id: str, entry: dict[str, Any] | None, done: StepRecord | None, *, ended: int) -> None:
+        """Write the progress of the execution, and the end of a step: records inside that step are no longer needed."""
+        turn, key = self.turn, self.key
+        assert key is not None
+        values: dict[str, Any] = {}
+        if not turn.is_open:
+            # Named before it is there: what is named and missing is nothing, what is there and not named would be lost.
+            values[turn.writer.open_key] = turn.writer.opened(turn.execution_id)
+        if entry is not None:
+            ledger_key = f"{ledger_prefix(turn.execution_id)}{turn.sequence:08d}"
+            turn.sequence += 1
+            turn.written.append(ledger_key)
+            self.unwritten[ledger_key] = entry
+            if done is not None:
+                self._settle(done)
+        excess = len(turn.written) - turn.max_entries
+        gone = turn.written[:excess] if excess > 0 else []
+        for old in gone:
+            for record in (turn.root, *turn.children.values()):
+                record.unwritten.pop(old, None)
+        # The order counts for stores that write one key after the other: a record must not know of an end that is not
+        # there yet, and what is inside a step must not go before the step's end has arrived.
+        if self.unwritten:
+            values |= self.unwritten
+        values[key] = self._record(key, ended)
+        ended_calls = [] if done is None else [one for one in turn.begun if self._is_written(one, done)]
+        gone += [one.key for one in ended_calls]
+        if self.settled:
+            gone = [*gone, *[child.key for child in self.settled if child.key is not None]]
+        memory, problem = turn.writer.store.memory, None
+        # In memory there is nothing to wait for; without a sink, nobody wants to know how long it took.
+        if memory is not None and self.ctx.engine.sink is None:
+            try:
+                memory.write_now(values, gone)
+            except Exception as exc:
+                problem = write_failed(exc)
+        else:
+            problem = await timed(self.ctx, attempt(write_together(turn.storage, values, delete=gone)))
+        if type(values[key]) is not LateText:  # which is small
+            warn_if_large(self.ctx, step_id, "checkpoint", values[key])
+        if problem is not None:
+            return
+        turn.is_open = True
+        turn.begun = [one for one in turn.begun if one not in ended_calls]
+        if excess > 0:
+            del turn.written[:excess]
+        self.unwritten.clear()
+        for child in self.settled:
+            # One that is just being written may arrive after its deletion: its key stays known until the turn ends.
+            if child.key is not None and not child.lock.locked():
+                turn.child_keys.remove(child.key)
+            child.key = None
+        self.settled.clear()
+
+    def _settle(self, done: StepRecord) -> None:
+        """Drop a step that has ended with all inside it: none of it will be looked at again."""
+        turn, inside = self.turn, dict.fromkeys(done.subtree())
+        for step in inside:
+            turn.loops.pop(step, None)
+            turn.again.discard(step)
+            self.returned.pop(step, None)
+            child = turn.children.pop(step, None)
+            if child is not None:
+                self.settled.append(child)
+        if self.held:
+            self.held = [step for step in self.held if step not in inside]
+        # Recorded ends tell the steps around this one that not all of them was really run.
+        if not (turn.replays and done.has_entry_inside()):
+            done.drop()

@@ -1,0 +1,186 @@
+"""The end of one step, as it is written and as it is used again.
+
+A model's text and its calls are in the log already: an entry that would be too large names the position there.
+An output that was read from a model's text is read again, so that it is of the same type.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from noetic_nb.items import Item, assistant_text, dump_item
+from noetic_nb.items._frozen import FrozenDict
+from noetic_nb.items._registry import DEFAULT_REGISTRY
+from noetic_nb.models._client import Usage
+from noetic_nb.runtime._context.context import Context
+from noetic_nb.runtime._context.messages import TurnInput
+from noetic_nb.runtime._durability.corruption import amount, count, mapping
+from noetic_nb.runtime._durability.snapshot import Spent, place_of
+from noetic_nb.steps import Step
+from noetic_nb.steps._loops.loop_snapshot import StepMeta
+from noetic_nb.steps._output_codec import parse_output
+from noetic_nb.storage import JsonValue
+
+__all__ = ["check_entry", "entry_data", "is_plain", "output_of", "restore_meta", "spent_by"]
+
+# What runs inside the same execution can leave another last model call behind.
+_WITH_META: Final = ("llm", "loop", "branch", "run")
+
+
+def entry_data(
+    path: str, step: Step, output: Any, ctx: Context, *, text: str | None, max_bytes: int
+) -> dict[str, Any] | None:
+    """Return the record of a step's end, in at most `max_bytes`; None where it cannot be written.
+
+    `text` is the model's text the output was read from.
+    """
+    root = ctx.root
+    entry: dict[str, Any] = {
+        "path": path,
+        "stepId": step.id,
+        "kind": step.kind,
+        "depth": ctx.depth,
+        # Names the record that must know of this entry's number before the entry counts; see `read_turn`.
+        "in": place_of(ctx),
+        "completedAt": ctx.engine.clock.now_ms(),
+        "elapsedMs": root.elapsed_ms,
+        "spent": _spent(ctx),
+    }
+    meta = ctx.last_step_meta
+    if step.kind in _WITH_META and meta is not None:
+        calls = [_position(ctx, item) for item in meta.tool_calls]
+        entry["meta"] = {"toolCalls": calls, "finishReason": meta.finish_reason, **Spent(meta.usage, meta.cost).dump()}
+    if isinstance(output, TurnInput):
+        entry["turnInput"] = True
+    if text is None:
+        if not is_plain(output):
+            return None
+        entry["output"] = output
+    else:
+        entry["said"] = text
+    if _size(entry) <= max_bytes:
+        return entry
+    logged = output if text is None and step.kind == "llm" else text
+    position = None if type(logged) is not str else _position_of_text(ctx, logged)
+    if position is None:
+        return None
+    entry.pop("output", None)
+    entry["said"] = position
+    entry["read"] = text is not None
+    return entry if _size(entry) <= max_bytes else None
+
+
+def check_entry(entry: JsonValue) -> None:
+    """Raise for an invalid entry: a step that is taken for not run is run, and paid for, a second time."""
+    for name in ("path", "stepId", "kind"):
+        if not isinstance(entry[name], str):
+            raise TypeError(f"{name!r} is no text")
+    amount(entry["elapsedMs"], "elapsedMs")
+    for level in entry["spent"]:
+        _usage_and_cost(level)
+    if "places" in entry:
+        places = mapping(entry, "places")
+        for place in places:
+            count(places[place], place)
+        # What a loop answered to a failure; the number of the iteration follows the path.
+        if not isinstance(entry["output"], str) or not entry["path"].rpartition("!")[2].isdecimal():
+            raise ValueError("a failed iteration has no number or no answer")
+    elif "said" not in entry:
+        if not is_plain(entry["output"]):
+            raise ValueError("'output' is no JSON data")
+    elif not isinstance(entry["said"], str):
+        count(entry["said"], "said")
+    if entry.get("meta") is not None:
+        Spent.read(entry["meta"])
+
+
+def _usage_and_cost(level: Sequence[Any]) -> tuple[Usage, float]:
+    *tokens, cost = level
+    return Usage(*[count(token, "tokens") for token in tokens]), amount(cost, "cost")
+
+
+def is_plain(value: Any) -> bool:
+    """Tell whether a value is the same once it was JSON."""
+    try:
+        # Compared, not only dumped: a tuple would come back as a list, an integer key as text, an enum as its value.
+        return _is_same(json.loads(json.dumps(value, allow_nan=False)), value)
+    except (TypeError, ValueError, RecursionError):
+        return False
+
+
+def _is_same(read: Any, value: Any) -> bool:
+    if isinstance(read, list):
+        return type(value) is list and len(value) == len(read) and all(map(_is_same, read, value))
+    if isinstance(read, dict):
+        # A frozen mapping reads like a dict and may come back as one; a `defaultdict` would miss its default.
+        is_mapping = (type(value) is dict or isinstance(value, FrozenDict)) and len(value) == len(read)
+        return is_mapping and all(type(key) is str and key in read and _is_same(read[key], value[key]) for key in value)
+    # The text of a turn is read back as what it was; see `output_of`.
+    return type(read) is (str if type(value) is TurnInput else type(value)) and bool(read == value)
+
+
+def output_of(entry: Mapping[str, Any], step: Step, ctx: Context, first: int) -> Any:
+    """Return the output an entry stands for; `first` is where the turn begins in the log."""
+    if entry.get("turnInput"):
+        log = ctx.root.item_log
+        return TurnInput(entry["output"], log[first] if first < len(log) else None, first)
+    if "said" not in entry:
+        return entry["output"]
+    said = entry["said"]
+    text = said if isinstance(said, str) else assistant_text([ctx.item_log[said]])
+    output = getattr(step, "output", None)
+    return text if output is None or not entry.get("read", True) else parse_output(output, text, step.id, None)
+
+
+def restore_meta(entry: Mapping[str, Any], ctx: Context) -> None:
+    """Let a context remember the last model call as it was then."""
+    meta = entry.get("meta")
+    if meta is not None:
+        calls = tuple(
+            [
+                ctx.item_log[item] if isinstance(item, int) else DEFAULT_REGISTRY.parse_kept(item)
+                for item in meta["toolCalls"]
+            ]
+        )
+        spent = Spent.read(meta)
+        ctx.last_step_meta = StepMeta(calls, spent.usage, spent.cost, (), meta.get("finishReason"))
+
+
+def _spent(ctx: Context) -> list[list[float]]:
+    """Return the spending of this execution and of each above it."""
+    spent: list[list[float]] = []
+    above: Context | None = ctx
+    while above is not None:
+        spent.append([*above.tokens, above.cost])
+        above = above.parent
+    return spent
+
+
+def spent_by(entry: Mapping[str, Any], level: int) -> tuple[Usage, float]:
+    """Return the spending when the step ended, of the execution so many levels above its own."""
+    return _usage_and_cost(entry["spent"][level])
+
+
+# From the end, as the calls of the last model call are among the newest items; by identity, which is cheaper than to
+# compare and mistakes no call for another.
+def _position(ctx: Context, item: Item) -> int | dict[str, Any]:
+    """Return where an item is in the log, or the item where it is not there."""
+    for position in range(len(ctx.item_log) - 1, -1, -1):
+        if ctx.item_log[position] is item:
+            return position
+    return dump_item(item)
+
+
+def _position_of_text(ctx: Context, text: str) -> int | None:
+    for position in range(len(ctx.item_log) - 1, -1, -1):
+        item = ctx.item_log[position]
+        if item.get("role") == "assistant" and assistant_text([item]) == text:
+            return position
+    return None
+
+
+def _size(entry: Mapping[str, Any] | Sequence[Any]) -> int:
+    # With everything escaped to ASCII a character is a byte, and a store's UTF-8 is never longer.
+    return len(json.dumps(entry, allow_nan=False))

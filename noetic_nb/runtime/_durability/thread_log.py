@@ -1,0 +1,346 @@
+"""Conversations in storage: additions to a thread's log, in parts that are written once and never changed.
+
+A part lies under ``thread:<id>:part:<8 digits>`` and holds the position of the log at which it begins, so that a part that is
+missing or twice there is noticed when a thread is read. ``thread:<id>:open`` names the execution that is under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, get_args
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.items import Item, ItemLog
+from noetic_nb.items._origins import Origin, OriginKind
+from noetic_nb.items._registry import ItemRegistry
+from noetic_nb.runtime._durability.corruption import count, is_damage, mapping, noticing, text_or_none, unreadable
+from noetic_nb.storage import InMemoryStorage, JsonValue, StorageAdapter
+from noetic_nb.storage._adapter import get_many
+
+__all__ = ["TEXT_OR_NONE", "OpenHead", "Part", "PartHead", "ThreadStore", "open_key", "part_key", "states_key"]
+
+VERSION: Final = 1
+# Parts that are parsed before others are read: what was read of them goes, and whoever waits for the loop gets on.
+_AT_ONCE: Final = 250
+PREFIX: Final = "thread:"
+# A resource may be anything for stores that keep more than JSON data.
+TEXT_OR_NONE: Final = frozenset([str, type(None)])
+
+
+@lru_cache(maxsize=64)
+def thread_prefix(thread_id: str) -> str:
+    """Return the prefix of all keys of a thread; ``~`` and ``:`` are escaped, so that no id reaches into another's.
+
+    Examples
+    --------
+    >>> thread_prefix("tenant:ann~1")
+    'thread:tenant~1ann~01:'
+    """
+    return f"{PREFIX}{thread_id.replace('~', '~0').replace(':', '~1')}:"
+
+
+def part_key(thread_id: str, number: int) -> str:
+    """Return the key of a part.
+
+    Examples
+    --------
+    >>> part_key("t1", 3)
+    'thread:t1:part:00000003'
+    """
+    return f"{thread_prefix(thread_id)}part:{number:08d}"
+
+
+def states_key(thread_id: str, number: int) -> str:
+    """Return the key of the layers' states that were written with a part.
+
+    Examples
+    --------
+    >>> states_key("t1", 3)
+    'thread:t1:states:00000003'
+    """
+    return f"{thread_prefix(thread_id)}states:{number:08d}"
+
+
+def open_key(thread_id: str) -> str:
+    """Return the key that names the execution under way.
+
+    Examples
+    --------
+    >>> open_key("t1")
+    'thread:t1:open'
+    """
+    return f"{thread_prefix(thread_id)}open"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stretch of a log: the items from position `first` on, as they were in turn `turn`."""
+
+    number: int
+    first: int
+    turn: int
+    resource_id: str | None
+    items: tuple[Item, ...]
+    origins: Mapping[int, Origin] = field(default_factory=dict)
+    """Who wrote items, by their place in the part, where it is not what their roles say."""
+    states: Mapping[str, int | None] | None = None
+    """By layer, the number under which its state at the end of the part is; None where earlier versions kept none."""
+
+
+class ThreadStore:
+    """The saved threads of a storage.
+
+    Attributes
+    ----------
+    memory : InMemoryStorage or None
+        The storage where it is the memory of this process.
+    is_immediate : bool
+        Whether nobody else runs while something is read or written: there is nothing to wait for, as in memory.
+    is_prompt : bool
+        Whether what is read or written is most often done without waiting, and may be begun in one task and end in another.
+    keeps_text : bool
+        Whether nothing is asked of what is written but its ``json_text()``.
+    """
+
+    __slots__ = ("_lacks", "is_immediate", "is_prompt", "keeps_text", "memory", "registry", "storage")
+
+    def __init__(self, storage: StorageAdapter, registry: ItemRegistry) -> None:
+        self.storage = storage
+        self.registry = registry
+        # Of the very class: another that is derived from it may do what it likes.
+        its_own = vars(type(storage))
+        self.memory = storage if type(storage) is InMemoryStorage else None
+        self.is_immediate = self.memory is not None
+        self.is_prompt = "is_prompt" in its_own
+        self.keeps_text = "keeps_text" in its_own
+        self._lacks: Any = storage.lacks if "lacks" in its_own else None  # type: ignore[attr-defined]
+
+    def lacks(self, keys: Sequence[str]) -> bool:
+        """Tell whether storage has none of some keys; False where it cannot tell at once, too."""
+        return self._lacks is not None and bool(self._lacks(keys))
+
+    async def read(self, thread_id: str) -> tuple[Part, ...]:
+        """Return all parts of a thread, in order; none for a thread that was never saved.
+
+        Raises `NoeticConfigError` ``CHECKPOINT_SCHEMA_MISMATCH`` where one is damaged or missing.
+        """
+        prefix = f"{thread_prefix(thread_id)}part:"
+        keys = await self.storage.list(prefix)
+        parts: list[Part] = []
+        position = 0
+        for start in range(0, len(keys), _AT_ONCE):
+            some = keys[start : start + _AT_ONCE]
+            found = await self._values(thread_id, some)
+            for number, key in enumerate(some, start):
+                # Eight digits sort as numbers do: the keys are 0, 1, 2 and so on unless one is missing.
+                if key != f"{prefix}{number:08d}":
+                    with self._noticing(thread_id, number):
+                        raise LookupError("it is missing")
+                part = self.part(found.get(key), thread_id, number, position)
+                parts.append(part)
+                position += len(part.items)
+        return tuple(parts)
+
+    async def after(self, thread_id: str, number: int, position: int) -> tuple[list[Part], str | None]:
+        """Return the parts from `number` on, where there are any, and the execution that is under way."""
+        # Read before every turn, and nearly always these two keys are all there is: one read, not two.
+        found = await self._values(thread_id, [part_key(thread_id, number), open_key(thread_id)])
+        parts: list[Part] = []
+        data = found.get(part_key(thread_id, number))
+        while data is not None:
+            parts.append(self.part(data, thread_id, number + len(parts), position))
+            position += len(parts[-1].items)
+            key = part_key(thread_id, number + len(parts))
+            data = (await self._values(thread_id, [key])).get(key)
+        opened = found.get(open_key(thread_id))
+        execution_id = execution_of(opened)
+        if opened is not None and execution_id is None:
+            # Taken for none, it would hide a turn whose items are nowhere else.
+            with self._noticing(thread_id, "'open'"):
+                raise TypeError("it names no execution")
+        return parts, execution_id
+
+    async def _values(self, thread_id: str, keys: Sequence[str]) -> dict[str, JsonValue]:
+        """Read some keys of a thread; which of them is no JSON is named in the error where there is one."""
+        try:
+            return await get_many(self.storage, keys)
+        except Exception as exc:
+            if not is_damage(exc):
+                raise
+            # One by one, to name the damaged one.
+            found = {}
+            for key in keys:
+                with self._noticing(thread_id, key.rsplit(":", 1)[1]):
+                    found[key] = await self.storage.get(key)
+            return {key: value for key, value in found.items() if value is not None}
+
+    async def states(self, thread_id: str, places: Mapping[str, int | None]) -> dict[str, Any]:
+        """Return states of layers, by the numbers under which a part has them.
+
+        Raises `NoeticConfigError` ``UNKNOWN_TURN`` where one is not kept, ``CHECKPOINT_SCHEMA_MISMATCH`` for a damaged one.
+        """
+        numbers = {number: states_key(thread_id, number) for number in places.values() if number is not None}
+        found = await self._values(thread_id, [*numbers.values()])
+        states = {}
+        for layer_id, number in places.items():
+            if number is None or numbers[number] not in found:
+                raise NoeticConfigError(
+                    "UNKNOWN_TURN",
+                    f"The state of layer {layer_id!r} as that turn left it is not kept.",
+                    given=thread_id,
+                    hint="It was no JSON data." if number is None else "It is too long ago.",
+                )
+            record = found[numbers[number]]
+            if not isinstance(record, Mapping) or layer_id not in record:
+                raise unreadable(
+                    f"What the layers of thread {thread_id!r} knew at part {number}",
+                    thread_id,
+                    f"nothing is there for layer {layer_id!r}",
+                    "written by another version; go back to another turn.",
+                )
+            states[layer_id] = record[layer_id]
+        return states
+
+    def part(self, data: JsonValue, thread_id: str, number: int, position: int) -> Part:
+        """Read one part, which must begin at a position; raises `NoeticConfigError` ``CHECKPOINT_SCHEMA_MISMATCH``."""
+        try:
+            return self._part(data, thread_id, number, position)
+        except Exception:  # said only where there is something to say: a thread may have ten thousand parts
+            with self._noticing(thread_id, number):
+                raise
+
+    def _part(self, data: JsonValue, thread_id: str, number: int, position: int) -> Part:
+        found = (data["version"], data["threadId"], data["part"], data["first"])
+        if found != (VERSION, thread_id, number, position):
+            raise ValueError(f"version, thread, part and position are {found}")
+        if not isinstance(data["items"], list):
+            raise TypeError("'items' is no list")
+        parse = self.registry.parse_kept
+        items = tuple([parse(item) for item in data["items"]])
+        return Part(
+            number,
+            position,
+            count(data["turn"], "turn"),
+            text_or_none(data, "resourceId"),
+            items,
+            read_origins(data, len(items)) if "origins" in data else {},
+            _places(data, number),
+        )
+
+    def _noticing(self, thread_id: str, number: int | str) -> AbstractContextManager[None]:
+        return noticing(
+            f"Part {number} of the saved thread {thread_id!r}",
+            thread_id,
+            "written by another version; mend it, or give the thread up with `await harness.forget_thread(...)`.",
+        )
+
+    async def names(self) -> tuple[str, ...]:
+        """Return the threads there are, sorted."""
+        names = set()
+        for key in await self.storage.list(PREFIX):
+            escaped, _, rest = key.removeprefix(PREFIX).partition(":")
+            kind = rest.partition(":")[0]
+            # In this order: "~01" stands for "~1" and must not become a colon on the way.
+            name = escaped.replace("~1", ":").replace("~0", "~")
+            # `open` is written before its snapshot and deleted after it, so alone it may stand for nothing.
+            if kind == "part" or (kind == "open" and name not in names and await self.is_open(name)):
+                names.add(name)
+        return tuple(sorted(names))
+
+    async def has(self, thread_id: str) -> bool:
+        """Tell whether anything of a thread is saved."""
+        return bool(await self.storage.list(part_key(thread_id, 0))) or await self.is_open(thread_id)
+
+    async def is_open(self, thread_id: str) -> bool:
+        """Tell whether something of an unfinished turn is there."""
+        try:
+            opened = await self.storage.get(open_key(thread_id))
+            if opened is None:
+                return False
+            execution_id = execution_of(opened)
+            return execution_id is None or await self.storage.get(f"execution:{execution_id}:snapshot") is not None
+        except Exception as exc:
+            if not is_damage(exc):
+                raise
+            return True  # something is there; what is wrong with it is raised when the thread is read
+
+    async def keys(self, thread_id: str) -> list[str]:
+        """Return all keys of a thread, in the order of deletion: the remaining keys are always a whole beginning."""
+        return sorted(await self.storage.list(thread_prefix(thread_id)), reverse=True)
+
+
+def execution_of(data: JsonValue) -> str | None:
+    """Return the execution that an ``open`` record names."""
+    found = data.get("executionId") if isinstance(data, Mapping) else None
+    return found if isinstance(found, str) else None
+
+
+def _places(data: Mapping[str, Any], number: int) -> Mapping[str, int | None] | None:
+    """Return where the states of a part are, none of them later than the part itself."""
+    if data.get("states") is None:
+        return None
+    found = mapping(data, "states")
+    for place in found.values():
+        if place is not None and not (type(place) is int and 0 <= place <= number):
+            raise ValueError("a state is said to be where none can be")
+    return found
+
+
+def origins_data(log: ItemLog, start: int, stop: int | None = None) -> dict[str, Any]:
+    """Return the origins of the items from `start` on, as data; nothing where their roles say it."""
+    marked = log.marked(start)
+    if not marked:
+        return {}
+    found = {str(at - start): [origin.kind, origin.name] for at, origin in marked.items() if stop is None or at < stop}
+    return {"origins": found} if found else {}
+
+
+def read_origins(data: Mapping[str, Any], items: int) -> dict[int, Origin]:
+    """Read the result of `origins_data` for so many items; raises `ValueError` for any other data."""
+    found = {}
+    for place, (kind, name) in data.get("origins", {}).items():
+        if kind not in get_args(OriginKind) or not isinstance(name, str | None) or not 0 <= int(place) < items:
+            raise ValueError(f"the origin of item {place!r} is none")
+        found[int(place)] = Origin(kind, name)
+    return found
+
+
+class OpenHead(NamedTuple):
+    """The names of the execution that is under way."""
+
+    execution_id: str
+
+    def dump(self, items: list[Any]) -> dict[str, Any]:
+        """Return the stored form, which has no items."""
+        return {"executionId": self.execution_id}
+
+
+class PartHead(NamedTuple):
+    """A part as it is written, but for its items."""
+
+    thread_id: str
+    number: int
+    first: int
+    turn: int
+    resource_id: str | None
+    origins: Mapping[str, Any]
+    states: Mapping[str, int | None]
+    now_ms: float
+
+    def dump(self, items: list[Any]) -> dict[str, Any]:
+        """Return the stored form."""
+        return {
+            "version": VERSION,
+            "threadId": self.thread_id,
+            "part": self.number,
+            "first": self.first,
+            "turn": self.turn,
+            "resourceId": self.resource_id,
+            "items": items,
+            **self.origins,
+            "states": self.states,
+            "writtenAt": self.now_ms,
+        }

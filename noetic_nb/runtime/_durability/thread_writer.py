@@ -1,0 +1,283 @@
+"""How far the log of a thread is in storage, and the items still to be added there.
+
+Only what is new is ever written. What could not be written stays to be done and is written first the next time, so that
+storage never has a hole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from noetic_nb.errors import NoeticError
+from noetic_nb.items import ItemLog, dump_item
+from noetic_nb.redact import safe_logger
+from noetic_nb.runtime._context.context import Context
+from noetic_nb.runtime._durability.lazy_json import LateText
+from noetic_nb.runtime._durability.thread_log import (
+    TEXT_OR_NONE,
+    OpenHead,
+    Part,
+    PartHead,
+    ThreadStore,
+    open_key,
+    origins_data,
+    part_key,
+    states_key,
+)
+from noetic_nb.runtime._durability.turn_states import KeptStates, NewStates
+from noetic_nb.storage._adapter import write_together
+from noetic_nb.sync import Begun, leave_hand
+
+__all__ = [
+    "ThreadWriter",
+    "attempt",
+    "begun_prefix",
+    "execution_prefix",
+    "ledger_prefix",
+    "snapshot_key",
+    "write_failed",
+]
+
+# Two harnesses that write one thread in turn get out of each other's way in one or two rounds.
+MAX_ROUNDS: Final = 8
+# A store that hangs must not hold the end of a turn for ever. Longer than `SQLiteStorage` waits for a lock, so that its own
+# error is the one that is reported.
+END_LIMIT_S: Final = 40
+# To look whether a write that failed is there all the same.
+LOOK_LIMIT_S: Final = 5
+
+# A record of all its fields, in half the time of a call of its class.
+_record: Final = tuple.__new__
+
+_log: Final = safe_logger("noetic_nb")
+
+
+def execution_prefix(execution_id: str) -> str:
+    """Return the prefix of all keys of an execution."""
+    return f"execution:{execution_id}:"
+
+
+def snapshot_key(execution_id: str) -> str:
+    """Return where an execution's snapshot is."""
+    return f"execution:{execution_id}:snapshot"
+
+
+def ledger_prefix(execution_id: str) -> str:
+    """Return the prefix of the keys of an execution's ledger."""
+    return f"execution:{execution_id}:ledger:"
+
+
+def begun_prefix(execution_id: str) -> str:
+    """Return what the keys of an execution's calls begin with that were begun and have not ended."""
+    return f"execution:{execution_id}:begun:"
+
+
+async def attempt(writing: Awaitable[None]) -> Exception | None:
+    """Await a write; a failed one is logged and returned: only the end of a turn may fail for a missing write."""
+    try:
+        await writing
+    except Exception as exc:
+        return write_failed(exc)
+    return None
+
+
+def write_failed(error: Exception) -> Exception:
+    """Log why a checkpoint could not be written, and return it."""
+    _log.warning("A checkpoint could not be written; the turn continues without it. %s", error)
+    return error
+
+
+@dataclass(slots=True)
+class ThreadWriter:
+    """The saved part of one thread's log: how many parts and items are in storage, and the last turn there.
+
+    `ended` are executions that are over, or given up, and whose checkpoints are still there. `lost` is why nothing
+    can be added any more: another harness has continued the thread. `states_of` returns the layers' states at the moment.
+    """
+
+    store: ThreadStore
+    thread_id: str
+    states_of: Callable[[Context], Mapping[str, Any]]
+    parts: int = 0
+    items: int = 0
+    turn: int = 0
+    ended: list[str] = field(default_factory=list)
+    lost: NoeticError | None = None
+    known: dict[str, list[str]] = field(default_factory=dict)
+    states: KeptStates = field(default_factory=KeptStates)
+    open_key: str = field(init=False)
+    """Under which storage names the execution that is under way."""
+    _next: tuple[int, str] = (-1, "")
+
+    def __post_init__(self) -> None:
+        self.open_key = open_key(self.thread_id)
+
+    @property
+    def next_key(self) -> str:
+        """The key of the part that comes next; looked for before every turn, and written at its end."""
+        if self._next[0] != self.parts:
+            self._next = self.parts, part_key(self.thread_id, self.parts)
+        return self._next[1]
+
+    def opened(self, execution_id: str) -> Any:
+        """Return the value under `open_key`."""
+        head = _record(OpenHead, (execution_id,))
+        return LateText(head, ()) if self.store.keeps_text else head.dump([])
+
+    def end(self, execution_id: str, keys: list[str]) -> None:
+        """Remember that an execution is over, and all keys of it but its snapshot's: they need not be looked for."""
+        self.ended.append(execution_id)
+        self.known[execution_id] = keys
+
+    def took(self, part: Part) -> None:
+        """Count a part that is in storage."""
+        self.parts, self.items, self.turn = part.number + 1, part.first + len(part.items), part.turn
+        self.states.read(part.number, part.states or {})
+
+    async def keep(self, ctx: Context, stop: int, turn: int) -> None:
+        """Write the log up to `stop` where it is not in storage, and remove the checkpoints of ended steps.
+
+        Raises `NoeticError` ``storage_failed`` and the like, or ``state_conflict`` where another harness has
+        continued the thread.
+        """
+        if self.lost is not None:
+            raise self.lost
+        for _ in range(MAX_ROUNDS):
+            key = self.next_key
+            # A turn that logged nothing is a part, too, or another process would give its number a second time.
+            is_new = self.items < stop or self.turn < turn
+            # In one group with the part: a store without groups writes the part first, so that nothing is ever in neither.
+            leftovers: list[str] = []
+            for execution_id in self.ended:
+                known = self.known.get(execution_id)
+                leftovers += await self._saved_keys(execution_id) if known is None else known
+                # Last: as long as it is there the others can be found again.
+                leftovers.append(snapshot_key(execution_id))
+            if self.ended:
+                leftovers.append(self.open_key)
+            if not is_new and not leftovers:
+                return
+            values, new = self._part(key, ctx, stop, turn) if is_new else ({}, None)
+            if new is not None and new.gone:
+                leftovers += [states_key(self.thread_id, number) for number in new.gone]
+            absent = (key,) if is_new else ()
+            try:
+                if self.store.memory is not None:
+                    self.store.memory.write_now(values, leftovers, absent)
+                else:
+                    await write_together(self.store.storage, values, delete=leftovers, absent=absent)
+            except NoeticError as exc:
+                if exc.kind != "state_conflict" or exc.facts.get("key") != key:
+                    raise
+                # Either our own write, whose answer was lost, or another harness: the next round tells.
+                await self._take_over(ctx.item_log)
+                continue
+            if new is not None:
+                # The one in memory does all of a group without letting anybody else run.
+                if not self.store.is_immediate and not hasattr(self.store.storage, "set_many"):
+                    await self._look_after(values[key], ctx.item_log)
+                self.states.written(self.parts, new)
+                self.parts, self.items, self.turn = self.parts + 1, max(self.items, stop), turn
+            self.ended.clear()
+            self.known.clear()
+            return
+        raise self.parted()
+
+    async def _look_after(self, part: dict[str, Any], log: ItemLog) -> None:
+        """Raise where another harness has written this part at the same time: without groups both may find the key free."""
+        data = await self.store.storage.get(self.next_key)
+        # Missing where the store answers with what it had a moment ago; that is no other harness.
+        if data is None or (data["items"] == part["items"] and data["turn"] == part["turn"]):
+            return
+        if not self.fits(self.store.part(data, self.thread_id, self.parts, self.items), log):
+            raise self.parted()
+
+    def _part(self, key: str, ctx: Context, stop: int, turn: int) -> tuple[dict[str, Any], NewStates]:
+        """Return the next part by its key, after the states that it names: a part without them could not be gone back to."""
+        new = self.states.next(self.parts, self.states_of(ctx))
+        values: dict[str, Any] = {states_key(self.thread_id, self.parts): new.changed} if new.changed else {}
+        origins, now = origins_data(ctx.item_log, self.items, stop), ctx.engine.clock.now_ms()
+        fields = (self.thread_id, self.parts, self.items, turn, ctx.resource_id, origins, new.places, now)
+        head = _record(PartHead, fields)
+        items = ctx.item_log.since(self.items, stop)
+        if self.store.keeps_text and type(ctx.resource_id) in TEXT_OR_NONE:
+            values[key] = LateText(head, items)
+        else:
+            values[key] = head.dump([dump_item(item) for item in items])
+        return values, new
+
+    async def keep_all(self, ctx: Context) -> Exception | None:
+        """Write all that a turn logged, as `keep` does, within a limit; returns why it is not in storage, None where it is."""
+        keeping = self.keep(ctx, len(ctx.item_log), ctx.turn)
+        problem: Exception | None = None
+        try:
+            await (keeping if self.store.is_immediate else self._in_time(keeping))
+        except Exception as exc:
+            problem = write_failed(exc)
+        if problem is None or await self._holds(ctx):
+            return None
+        return self.lost or problem
+
+    async def _in_time(self, keeping: Coroutine[Any, Any, None]) -> None:
+        rest: Awaitable[None] = keeping
+        if self.store.is_prompt:
+            try:
+                rest = Begun(keeping, keeping.send(None))
+            except StopIteration:
+                return
+        # From here on it waits: with a limit, which belongs to a task.
+        await leave_hand()
+        try:
+            async with asyncio.timeout(END_LIMIT_S) as deadline:
+                await rest
+        except TimeoutError as exc:
+            if not deadline.expired():
+                raise
+            raise NoeticError("storage_failed", f"The store did not answer within {END_LIMIT_S} seconds") from exc
+
+    async def _holds(self, ctx: Context) -> bool:
+        """Tell whether storage holds a turn although its write failed: the answer was lost, or a deletion failed after it."""
+        await leave_hand()
+        try:
+            async with asyncio.timeout(LOOK_LIMIT_S):
+                if self.lost is None and (self.items < len(ctx.item_log) or self.turn < ctx.turn):
+                    await self._take_over(ctx.item_log)
+        except Exception as exc:
+            _log.debug("Whether a turn is saved cannot be read. %s", exc)
+        return self.lost is None and self.items >= len(ctx.item_log) and self.turn >= ctx.turn
+
+    async def _take_over(self, log: ItemLog) -> None:
+        """Count a part that is there already where it is our own: a write can succeed and its answer be lost."""
+        data = await self.store.storage.get(self.next_key)
+        if data is None:
+            return  # gone again: try once more
+        part = self.store.part(data, self.thread_id, self.parts, self.items)
+        if not self.fits(part, log):
+            raise self.parted()
+        self.took(part)
+
+    def fits(self, part: Part, log: ItemLog) -> bool:
+        """Tell whether a log holds the items of a part at the position it names."""
+        stop = part.first + len(part.items)
+        return stop <= len(log) and all(a == b for a, b in zip(part.items, log[part.first : stop], strict=True))
+
+    def parted(self) -> NoeticError:
+        """Return the error of a thread that another harness has continued, and remember it."""
+        self.lost = NoeticError(
+            "state_conflict",
+            f"Another harness has continued thread {self.thread_id!r}: what was added here from item {self.items} on is "
+            f"not in storage",
+            hint="Run a thread in one harness at a time. close_thread() forgets this side; the next turn then continues "
+            "what is saved.",
+            thread_id=self.thread_id,
+            first=self.items,
+        )
+        return self.lost
+
+    async def _saved_keys(self, execution_id: str) -> list[str]:
+        """Return the keys of an execution but for that of its snapshot."""
+        keys = await self.store.storage.list(execution_prefix(execution_id))
+        return [key for key in keys if key != snapshot_key(execution_id)]

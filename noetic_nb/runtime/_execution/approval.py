@@ -1,0 +1,76 @@
+"""Have a person approve a call where a rule, or a tool, wants it. Nobody there, an error or an unclear answer means no.
+
+No time limit applies while a person thinks; the enforcement hooks, which have one, are over by then.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+from noetic_nb.events import SteeringDecided
+from noetic_nb.items._frozen import own_copy
+from noetic_nb.memory import SteeringAction, SteeringDecision
+from noetic_nb.runtime._context.protocols import Enforcing, SteeredExecution
+from noetic_nb.sync import awaited
+
+__all__ = ["NO_APPROVAL", "RESPONSE", "approval"]
+
+Outcome: TypeAlias = Literal["approved", "refused", "nobody", "error"]
+
+RESPONSE: Final = "response"
+"""Stands in place of a tool's name where a response is to be approved; its args hold the ``text``."""
+
+NO_APPROVAL: Final = "A person has to approve this call, and nobody did."
+
+
+def _takes_question(approve: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(approve).parameters
+    except (TypeError, ValueError):  # a callable without a signature, such as some built-in ones
+        return False
+    return "question" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+
+
+async def approval(
+    engine: Enforcing, ctx: SteeredExecution, name: str, args: Mapping[str, Any], decision: SteeringDecision | None
+) -> SteeringDecision | None:
+    """Call the harness's `approve` and record the answer: None where a person said yes, else the deny.
+
+    `name` is the tool, or `RESPONSE`; `decision` is the rule's question, None where the tool itself needs approval.
+    """
+    start = engine.clock.monotonic_ms()
+    question = None if decision is None else decision.guidance
+    rule_ids = () if decision is None else decision.rule_ids
+    answer: Any = None  # whatever `approve` returns; only True means yes
+    outcome: Outcome = "nobody"
+    if engine.approve is not None:
+        try:
+            beside = {"question": question} if _takes_question(engine.approve) else {}
+            # A copy: a form that writes into it changes neither the call nor its record.
+            answer = await awaited(engine.approve(name, own_copy(args), **beside))
+            # `is True`: a text, a number or a mock that is merely truthy must not let a call through.
+            outcome = "approved" if answer is True else "refused"
+        except Exception as exc:
+            ctx.report_problem("approval_failed", "approve", "before_tool_call", exc)
+            outcome = "error"
+    reason = answer if isinstance(answer, str) and answer else NO_APPROVAL
+    refused = None if outcome == "approved" else SteeringDecision(SteeringAction.DENY, reason, rule_ids)
+    if engine.sink is not None:
+        engine.sink.emit(
+            SteeringDecided(
+                ctx.where,
+                engine.clock.now_ms(),
+                "approval",
+                "after_model_call" if name == RESPONSE else "before_tool_call",
+                None if name == RESPONSE else name,
+                None if name == RESPONSE else args,
+                "allow" if refused is None else "deny",
+                question if refused is None else reason,
+                rule_ids,
+                engine.clock.monotonic_ms() - start,
+                outcome,
+            )
+        )
+    return refused

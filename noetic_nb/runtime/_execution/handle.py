@@ -1,0 +1,254 @@
+"""Handles of steps that run beside their execution, and the fate of those steps when it ends.
+
+A step that was started never outlives its execution unseen: it is aborted, given a moment, and left behind only with an
+error that says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, field
+from typing import Final
+
+from noetic_nb.errors import NoeticError
+from noetic_nb.memory import Stop
+from noetic_nb.runtime._context.context import Context
+from noetic_nb.runtime._context.engine import Engine
+from noetic_nb.runtime._context.protocols import StepValue
+from noetic_nb.runtime._context.step_errors import step_failed
+
+__all__ = ["GRACE_PERIOD_MS", "Handle", "Started", "end_handles", "started_by"]
+
+# Milliseconds: enough to close files and connections, too short to be felt as a hang.
+GRACE_PERIOD_MS: Final = 500
+
+# Tasks that were left behind: the loop holds them weakly, and one that is collected while it waits complains of it.
+_LEFT_BEHIND: Final[set[asyncio.Task[None]]] = set()
+
+
+class Handle:
+    """A step that runs in the background of an execution. Made by `Context.start`.
+
+    Attributes
+    ----------
+    id, step_id : str
+        Which handle of which step.
+    execution_id : str
+        The child execution it runs in, as the run's events name it.
+    """
+
+    __slots__ = (
+        "_ctx",
+        "_error",
+        "_over",
+        "_settled",
+        "_task",
+        "_value",
+        "_waiting",
+        "_was_awaited",
+        "execution_id",
+        "id",
+        "step_id",
+    )  # fmt: skip
+
+    def __init__(self, id: str, step_id: str, ctx: Context) -> None:
+        self.id = id
+        self.step_id = step_id
+        self.execution_id = ctx.id
+        self._ctx: Context | None = ctx
+        self._task: asyncio.Task[None] | None = None
+        self._settled = asyncio.Event()
+        self._over = self._was_awaited = False
+        self._waiting = 0
+        self._value: StepValue = None
+        self._error: BaseException | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether there is a result, or an error."""
+        return self._settled.is_set()
+
+    async def result(self) -> StepValue:
+        """Wait for the step's output; may be awaited by several, and again at any later time.
+
+        Raises
+        ------
+        NoeticError
+            What the step raised; ``cancelled``; or ``handle_evicted``, with ``handle_id``, ``step_id`` and
+            ``grace_period_ms``, where it was still running some time after its execution had ended.
+        """
+        if not self.done:
+            if asyncio.current_task() is self._task:
+                raise step_failed(self.step_id, f"Step {self.step_id!r} waits for its own result")
+            self._waiting += 1
+            try:
+                await self._settled.wait()
+            finally:
+                self._waiting -= 1
+        self._was_awaited = True
+        if self._error is not None:
+            raise self._error.with_traceback(None)  # one instance for many: it must not gather their frames
+        return self._value
+
+    def cancel(self, reason: str = "cancelled by the holder of its handle") -> bool:
+        """Abort the step: its waits are cut short now, everything else ends at its next boundary.
+
+        Returns
+        -------
+        bool
+            False where it had ended already.
+        """
+        if self._over or self._ctx is None:
+            return False
+        self._ctx.abort(reason)
+        return True
+
+    def __repr__(self) -> str:
+        state = "running" if not self.done else "done" if self._error is None else type(self._error).__name__
+        return f"Handle({self.id!r}, step {self.step_id!r}, {state})"
+
+    # -- for those who run it -------------------------------------------------------------------------------------
+
+    def run_by(self, task: asyncio.Task[None]) -> None:
+        """Note which task runs the step."""
+        self._task = task
+
+    def succeed(self, value: StepValue) -> None:
+        """Keep the output; the first outcome counts."""
+        if not self._over:
+            self._over, self._value = True, value
+
+    def fail(self, error: BaseException) -> None:
+        """Keep the error; the first outcome counts."""
+        if not self._over:
+            self._over, self._error = True, error
+
+    def settle(self) -> None:
+        """Give the outcome to the waiting callers."""
+        self._ctx = None
+        self._settled.set()
+
+    @property
+    def over(self) -> bool:
+        """Whether the outcome is known, be it that its execution still tidies up."""
+        return self._over
+
+    @property
+    def unreported(self) -> BaseException | None:
+        """An error that nobody has seen. To be cancelled is none."""
+        # Somebody who waits gets the error as soon as it is settled.
+        if self._error is None or self._was_awaited or self._waiting:
+            return None
+        cancelled = isinstance(self._error, NoeticError) and self._error.kind == "cancelled"
+        return None if cancelled else self._error
+
+    def evict(self) -> BaseException | None:
+        """Stop waiting for the step; returns an error to report. A step that was only tidying up keeps its outcome."""
+        error = self.unreported
+        if not self._over:
+            error = NoeticError(
+                "handle_evicted",
+                f"Step {self.step_id!r} was still running {GRACE_PERIOD_MS} ms after the execution that started it "
+                "had ended, and was left behind",
+                hint="Await handle.result() before the execution ends, or let the step end when it is told to stop.",
+                handle_id=self.id,
+                step_id=self.step_id,
+                grace_period_ms=GRACE_PERIOD_MS,
+            )
+            # Before the cancellation: the first outcome counts, and it must say that the step was left behind.
+            self.fail(error)
+            if self._task is not None:
+                self._task.cancel()
+        if self._task is not None:
+            _LEFT_BEHIND.add(self._task)
+            self._task.add_done_callback(_LEFT_BEHIND.discard)
+        self.settle()
+        return error
+
+    @property
+    def task(self) -> asyncio.Task[None] | None:
+        """The task that runs the step."""
+        return self._task
+
+
+@dataclass(slots=True)
+class Started:
+    """The steps that one execution has started and still answers for.
+
+    `merging` lets one child at a time give its memory back, so that they do not overwrite each other.
+    """
+
+    handles: dict[str, Handle] = field(default_factory=dict)
+    merging: asyncio.Lock = field(default_factory=asyncio.Lock)
+    counts: dict[str, int] = field(default_factory=dict)
+    closing: bool = False
+    stop: Stop | None = None
+
+    def add(self, handle: Handle) -> None:
+        """Answer for a handle until the execution ends."""
+        self.handles[handle.id] = handle
+
+    def number(self, place: str) -> int:
+        """Return how many steps were started at a place before; the same when the execution is resumed."""
+        number = self.counts.get(place, 0)
+        self.counts[place] = number + 1
+        return number
+
+    def ended(self, handle: Handle) -> None:
+        """Forget a handle that has nothing more to report."""
+        if handle.unreported is None:
+            self.handles.pop(handle.id, None)
+
+
+def started_by(engine: Engine, ctx: Context) -> Started:
+    """Return the steps that an execution has started, to add to them.
+
+    Raises `NoeticError` ``cancelled``, or ``step_failed`` where the execution has ended.
+    """
+    ctx.check_abort()
+    started: Started | None = engine.handles.get(ctx.id)
+    left = ctx.parent is not None and ctx not in ctx.parent.children
+    if left or ctx.tree.channels.closed or (started is not None and started.closing):
+        raise step_failed(
+            "start", "The execution that would start this step has ended", hint="Start it in one that is open."
+        )
+    if started is None:
+        started = engine.handles[ctx.id] = Started()
+    return started
+
+
+async def end_handles(engine: Engine, ctx: Context) -> Stop | None:
+    """Abort the steps that an execution has started, and wait for them no longer than the grace period.
+
+    Returns what a layer wanted while a started step was running. A cancellation that arrives meanwhile waits, too; it
+    is raised then.
+    """
+    closing = asyncio.ensure_future(_close(engine, ctx, engine.handles[ctx.id]))
+    try:
+        return await asyncio.shield(closing)
+    except asyncio.CancelledError:
+        # Each further cancellation ends one wait only.
+        while not closing.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait([closing])
+        raise
+
+
+async def _close(engine: Engine, ctx: Context, started: Started) -> Stop | None:
+    # First: a step that is aborted may start another one on its way out, which nobody would wait for.
+    started.closing = True
+    try:
+        tasks = [handle.task for handle in started.handles.values() if handle.task is not None and not handle.done]
+        for handle in tuple(started.handles.values()):
+            handle.cancel("the execution that started it ended")
+        if tasks:
+            await asyncio.wait(tasks, timeout=GRACE_PERIOD_MS / 1000)
+        for handle in tuple(started.handles.values()):
+            error = handle.unreported if handle.done else handle.evict()
+            if error is not None:
+                engine.report(ctx, error, handle.step_id)
+                ctx.report_problem("started_step_failed", handle.step_id, "handle", error)
+    finally:
+        engine.handles.pop(ctx.id, None)
+    return started.stop

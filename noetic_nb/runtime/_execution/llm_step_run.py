@@ -1,0 +1,325 @@
+"""The answers of one llm step: send, review, log, run the tools that were called.
+
+Every response is reviewed before any tool it calls is run. Where the rules guide, the model is called again, at most three
+times; a response that is still guided after that is denied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from noetic_nb._core.worker_threads import let_loop_run
+from noetic_nb.errors import NoeticError
+from noetic_nb.items import Item, function_call_output, input_message
+from noetic_nb.items._build import response_text
+from noetic_nb.items._call_ids import with_own_call_ids
+from noetic_nb.memory import SteeringAction, SteeringDecision
+from noetic_nb.memory._steering_decision import ALLOW, denied
+from noetic_nb.models._client import CUT_OFF, NO_USAGE, ModelDelta, ModelResponse
+from noetic_nb.models._response_items import deltas_of
+from noetic_nb.runtime._context.context import Context
+from noetic_nb.runtime._context.engine import Engine
+from noetic_nb.runtime._context.messages import append_input, log_items, query_of
+from noetic_nb.runtime._context.protocols import FollowedAnswer
+from noetic_nb.runtime._context.step_errors import TurnStopped
+from noetic_nb.runtime._execution.approval import RESPONSE, approval
+from noetic_nb.runtime._execution.planned_step import PlannedStep
+from noetic_nb.runtime._execution.tool_call import call_tool
+from noetic_nb.runtime._execution.truncated_answers import (
+    MAX_EMPTY_RETRIES,
+    asking_for_rest,
+    cut_error,
+    empty_error,
+    is_asked_again,
+    joined,
+    may_continue,
+    raise_refusal,
+    refuse_calls,
+    warn_cut,
+)
+from noetic_nb.runtime._planning.turn_plan import TurnPlan
+from noetic_nb.steps import LLMStep
+from noetic_nb.steps._output_codec import CodecOutput, OutputReader
+from noetic_nb.tokens import estimate_tokens
+
+__all__ = ["LLMStepRun"]
+
+# At most four model calls for one response; more would let a rule that nothing satisfies spend without end.
+MAX_GUIDED_RETRIES: Final = 3
+DEFAULT_GUIDANCE: Final = "Adjust your last answer and try again."
+
+
+class LLMStepRun(PlannedStep):
+    """The state of one llm step while it runs."""
+
+    __slots__ = (
+        "answer",
+        "continued",
+        "cost",
+        "held",
+        "incomplete",
+        "on_delta",
+        "produced",
+        "reading",
+        "usage",
+    )  # fmt: skip
+
+    def __init__(self, engine: Engine, step: LLMStep, ctx: Context, model: str, instructions: str) -> None:
+        super().__init__(engine, step, ctx, model, instructions)
+        self.incomplete = step.incomplete or engine.config.incomplete
+        self.continued = 0
+        """How often the last answer was continued."""
+        # What all its answers came to.
+        self.produced: list[Item] = []
+        self.usage, self.cost = NO_USAGE, 0.0
+        self.answer: FollowedAnswer | None = None
+        """The answer that is under way, where the turn is streamed."""
+        self.on_delta: Callable[[ModelDelta], None] | None = None
+        self.held: list[ModelDelta] = []
+        self.reading: OutputReader | None = None
+        """The last answer, where a codec reads it while it is written."""
+
+    async def respond(self) -> ModelResponse:
+        """Call the model until a response stands.
+
+        Raises
+        ------
+        NoeticError
+            ``steering_denied``, ``llm_refused``, ``llm_failed``, or what the client raises.
+        """
+        guided = empty = 0
+        begun: ModelResponse | None = None  # an answer that was cut off and is being continued
+        ctx, engine = self.ctx, self.engine
+        while True:
+            if ctx.aborted:
+                raise ctx.stopped()
+            if ctx.tree.inbox and begun is None:
+                await self.take_inbox()
+            # Most steps have neither: the plan is made without waiting then.
+            is_chosen = "project_history" in engine.stack.hooks or self.policy.overflow == "summarize"
+            plan = await self.planned() if is_chosen else self.plan()
+            self.report_plan(plan)
+            response, failed = await self.call(plan, is_continuation=begun is not None)
+            if ctx.aborted:  # a client that ignores cancellation answers all the same
+                raise ctx.stopped()
+            if begun is not None:
+                response = joined(begun, response, engine)
+            if response.finish_reason in CUT_OFF and self.incomplete == "error":
+                raise cut_error(response, self.model, self.step.id)
+            if not response.items:
+                empty += 1
+                if empty > MAX_EMPTY_RETRIES:
+                    raise empty_error(self.model, empty) from failed
+                self.ephemeral = (input_message("continue", ids=engine.ids),)
+                continue
+            raise_refusal(response, self.step.id)
+            if may_continue(response, self.incomplete, self.continued) and not _calls_of(response.items):
+                begun = response
+                self.continued += 1
+                self.ephemeral = asking_for_rest(response, engine)
+                continue
+            begun, self.ephemeral = None, ()
+            stack = engine.stack
+            if "after_model_call" not in stack.hooks or stack.lets_pass(ctx.id, ctx.where, response):
+                return response
+            response, decision = await self.review(response)
+            if decision.action is SteeringAction.ALLOW:
+                return response
+            guided += 1
+            if decision.action is not SteeringAction.GUIDE or guided > MAX_GUIDED_RETRIES:
+                raise denied(decision, f"A response of model {self.model!r} was denied.", step_id=self.step.id)
+            self.continued = 0
+            self.settle_answer()
+            guidance = input_message(decision.guidance or DEFAULT_GUIDANCE, "developer", ids=engine.ids)
+            log_items(engine, ctx, [guidance], "guidance")
+
+    async def call(self, plan: TurnPlan, *, is_continuation: bool) -> tuple[ModelResponse, NoeticError | None]:
+        """Send one request. An error that stands for an empty answer is returned beside one; all others are raised."""
+        ctx, engine = self.ctx, self.engine
+        hooks, tree = engine.stack.hooks, ctx.tree
+        try:
+            if not is_continuation and (tree.follow is not None or tree.on_delta is not None):
+                self.on_delta = self.listener("after_model_call" in hooks and engine.stack.reviews_responses())
+            response, duration = await engine.call_model(
+                ctx, self.request(plan), step=ctx.step_count, on_delta=self.on_delta
+            )
+            self._hook_ctx = None  # what has been spent is another sum now
+            if self.tokenizer is not estimate_tokens:  # whose error is known, and shown where its counts are
+                from noetic_nb.runtime._execution.billing_check import reconcile
+
+                reconcile(self, plan, response.usage.input_tokens)
+            if "on_model_outcome" in hooks:
+                await self.report_outcome(response, duration)
+        except NoeticError as exc:
+            if exc.kind.startswith("llm_") and exc.facts.get("step_id") is None:
+                exc.facts["step_id"] = self.step.id  # a client knows of no steps
+            if not is_asked_again(exc, self.incomplete, is_continuation=is_continuation):
+                raise
+            return ModelResponse(()), exc  # some clients raise for what others return
+        return response, None
+
+    async def answer_whole(self) -> tuple[ModelResponse, tuple[Item, ...]]:
+        """Log a whole answer, with its continuation where it was cut off; returns the last part and its calls."""
+        engine, ctx = self.engine, self.ctx
+        while True:
+            try:
+                response = await self.respond()
+            except BaseException:
+                self.settle_answer()
+                raise
+            if self.answer is not None or self.held:
+                self.settle_answer(response)
+            logged = log_items(engine, ctx, response.items, "model")
+            self.produced += logged
+            self.usage, self.cost = self.usage + response.usage, self.cost + (response.cost or 0.0)
+            ctx.tree.finish_reason = response.finish_reason
+            calls = _calls_of(logged)  # as they were logged: a server may give an id to more than one call
+            if response.finish_reason not in CUT_OFF:
+                self.continued = 0
+                return response, calls
+            if calls:
+                refuse_calls(engine, ctx, calls)
+                calls = ()
+            if not may_continue(response, self.incomplete, self.continued):
+                warn_cut(ctx, response, self.model)
+                return response, calls
+            self.continued += 1
+
+    def listener(self, is_reviewed: bool) -> Callable[[ModelDelta], None]:
+        """Begin to pass on the model's text: to the streams of the turn, and to the codec of the output."""
+        self.settle_answer()
+        tree = self.ctx.tree
+        listeners: list[Callable[[ModelDelta], None]] = []
+        if tree.follow is not None:
+            self.answer = tree.follow(self.ctx, is_reviewed)
+            listeners.append(self.answer.add)
+        if tree.on_delta is not None:
+            listeners.append(self.held.append if is_reviewed else tree.on_delta)
+        if isinstance(self.step.output, CodecOutput):
+            self.reading = OutputReader(self.step.output.codec)
+            listeners.append(self.reading.take)
+        if len(listeners) == 1:
+            return listeners[0]
+
+        def forward(delta: ModelDelta) -> None:
+            for listener in listeners:
+                listener(delta)
+
+        return forward
+
+    def settle_answer(self, response: ModelResponse | None = None) -> None:
+        """Let those who stream the turn know what became of the answer: the response that stands, or that none does."""
+        answer, self.answer = self.answer, None
+        if answer is not None:
+            if response is not None:
+                answer.stood()
+            else:
+                answer.take_back()
+        held, self.held = self.held, []
+        if held and response is not None and self.ctx.tree.on_delta is not None:
+            # What was judged: a client may stream more than its response holds.
+            judged = [*deltas_of(response.items)]
+            for delta in held if _written(held) == _written(judged) else judged:
+                self.ctx.tree.on_delta(delta)
+
+    async def take_inbox(self) -> None:
+        """Log the messages that arrived while the agent was working."""
+        inbox = self.ctx.tree.inbox
+        if not inbox or self.ctx.parent is not None or self.ctx.model_calls == 0:
+            return
+        messages = list(inbox)
+        inbox.clear()
+        logged, requests = await append_input(
+            self.engine, self.ctx, self.hook_ctx, [item for message in messages for item in message.take()], "user"
+        )
+        self.ctx.query = query_of(logged) or self.ctx.query
+        self.requests += requests
+        if self.requests:
+            await self.rerender()
+
+    async def report_outcome(self, response: ModelResponse, duration_ms: float) -> None:
+        """Report the cost of the call to the layers, even where its response will not stand."""
+        await self.engine.stack.model_outcome(
+            self.hook_ctx,
+            model=self.model,
+            usage=response.usage,
+            cost=response.cost,
+            duration_ms=duration_ms,
+            logprobs=response.logprobs,
+        )
+
+    async def review(self, response: ModelResponse) -> tuple[ModelResponse, SteeringDecision]:
+        """Let the rules, and a person where they want one, decide on a response before any tool it calls is run."""
+        engine, ctx = self.engine, self.ctx
+        # Reviewed under the ids that its calls will have, which are those that rules about calls see.
+        items = with_own_call_ids(response.items, ctx.item_log.has_call)
+        if items is not response.items:
+            response = response._replace(items=tuple(items))
+        history = ctx.tree.calls.so_far()
+        decision = await engine.stack.after_model_call(self.hook_ctx, response=response, history=history)
+        stop = engine.stack.take_stop(self.hook_ctx) or decision.stop
+        if stop is not None:
+            raise TurnStopped(stop)
+        if decision.action is SteeringAction.ASK:
+            shown = {"text": response_text(response.items)}
+            decision = await approval(engine, ctx, RESPONSE, shown, decision) or ALLOW
+        return response, decision
+
+    async def run_calls(self, calls: Sequence[Item]) -> None:
+        """Run tools in order. No call is left without an answer in the log."""
+        first = len(self.ctx.item_log)
+        try:
+            for call in calls:
+                await self._run_call(call)
+                await let_loop_run()
+        except BaseException as exc:
+            # Providers refuse a log in which a call has no output, so the thread would be lost.
+            answered = {item.get("callId") for item in self.ctx.item_log.since(first)}
+            left = [call for call in calls if call["callId"] not in answered]
+            outputs = [
+                function_call_output(call["callId"], self._left(call, exc), ids=self.engine.ids) for call in left
+            ]
+            log_items(self.engine, self.ctx, outputs, "tool")
+            raise
+
+    async def _run_call(self, call: Item) -> None:
+        ctx = self.ctx
+        hook_ctx = self.hook_ctx if self.engine.stack.hooks else None
+        name = call.get("name")
+        ctx.check_abort()
+        ctx.check_limits()
+        end = await call_tool(
+            self.engine,
+            ctx,
+            hook_ctx,
+            self.tools.find(name),
+            name=str(name),
+            arguments=call.get("arguments") or "",
+            call_id=call["callId"],
+        )
+        output = function_call_output(call["callId"], end.output, ids=self.engine.ids)
+        _, requests = await append_input(self.engine, ctx, hook_ctx, [output], "tool")
+        if requests:
+            self.requests += tuple([request for request in requests if request.timing == "immediate"])
+            ctx.rerenders += tuple([request for request in requests if request.timing == "batched"])
+
+    def _left(self, call: Item, error: BaseException) -> str:
+        """Return the output of a call that the end of its turn left without one: it may have been made all the same."""
+        for place in reversed(self.ctx.calls):
+            if place.call.call_id == call["callId"] and place.call.execution_id == self.ctx.id:
+                if place.call.output is not None:
+                    return place.call.output
+                break
+        why = f"the turn was stopped: {error.stop.suggestion}" if isinstance(error, TurnStopped) else str(error)
+        return f"Error: not run, {why or 'the turn was cancelled'}"
+
+
+def _written(deltas: Sequence[ModelDelta]) -> list[str]:
+    return [
+        "".join([delta.text for delta in deltas if delta.kind == kind]) for kind in ("text", "reasoning", "tool_call")
+    ]
+
+
+def _calls_of(items: Sequence[Item]) -> tuple[Item, ...]:
+    return tuple([item for item in items if item["type"] == "function_call"])

@@ -1,0 +1,243 @@
+"""The requests of one llm step: recalled items, the chosen history, the plan of the next call, and its request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import is_
+
+from noetic_nb.events import LogStretch
+from noetic_nb.items import Item
+from noetic_nb.items._call_ids import with_own_call_ids
+from noetic_nb.memory import ExecutionContext, RerenderRequest
+from noetic_nb.memory._hooks.recall import RecallEntry
+from noetic_nb.models._client import ModelRequest
+from noetic_nb.runtime._context.context import Context
+from noetic_nb.runtime._context.engine import Engine
+from noetic_nb.runtime._context.messages import warn_if_redacted
+from noetic_nb.runtime._context.step_errors import TurnStopped
+from noetic_nb.runtime._planning.log_stretches import log_stretches
+from noetic_nb.runtime._planning.make_plan import plan_turn
+from noetic_nb.runtime._planning.turn_plan import TurnPlan, leaves_out
+from noetic_nb.steps import LLMStep
+
+__all__ = ["PlannedStep"]
+
+
+class PlannedStep:
+    """One llm step and its requests."""
+
+    __slots__ = (
+        "_chosen",
+        "_hook_ctx",
+        "_stretches",
+        "budgets",
+        "ctx",
+        "engine",
+        "ephemeral",
+        "instructions",
+        "model",
+        "planning_ms",
+        "policy",
+        "recalled",
+        "requests",
+        "shares",
+        "step",
+        "system_tokens",
+        "tokenizer",
+        "tools",
+    )  # fmt: skip
+
+    def __init__(self, engine: Engine, step: LLMStep, ctx: Context, model: str, instructions: str) -> None:
+        self.engine = engine
+        self.step = step
+        self.ctx = ctx
+        self.model = model
+        self.tokenizer = engine.tokenizer_of(model)
+        setup = engine.setups.of(step, instructions, self.tokenizer)
+        self.policy, tools, self.system_tokens, self.budgets, self.instructions, self.shares = setup
+        self.tools = engine.offered(tools, ctx)
+        ctx.item_log.recount(self.tokenizer)
+        self._hook_ctx: ExecutionContext | None = None
+        self.recalled: tuple[RecallEntry, ...] = ()
+        self.requests: tuple[RerenderRequest, ...] = ()
+        self._chosen: tuple[int, Sequence[Item] | None] | None = None
+        self._stretches: tuple[LogStretch, ...] | None = None
+        self.ephemeral: tuple[Item, ...] = ()
+        self.planning_ms: float | None = None
+        """How long it took to plan the last call; measured only where somebody follows the run."""
+
+    @property
+    def hook_ctx(self) -> ExecutionContext:
+        """The execution as hooks see it; made only where a hook will look."""
+        if self._hook_ctx is None:
+            self._hook_ctx = self.engine.hook_context(self.ctx)
+        return self._hook_ctx
+
+    async def recall(self) -> None:
+        """Recall from the layers, once per step."""
+        self.recalled = await self.engine.stack.recall(
+            self.hook_ctx,
+            query=self.ctx.query,
+            log=self.ctx.item_log,
+            budgets=self.shares,
+            mode="cached",
+            with_empty=True,
+        )
+        self.warn_of_recalled()
+        self.raise_stop()
+
+    def warn_of_recalled(self) -> None:
+        """Warn of placeholders in recalled items."""
+        for entry in self.recalled:
+            if entry.text is not None and "[redacted" not in entry.text:
+                continue  # all there is of it is this text
+            warn_if_redacted(self.ctx, entry.items, f"What layer {entry.layer_id!r} recalled", entry.layer_id)
+
+    async def rerender(self) -> None:
+        """Recall again the layers that requested it while tool outputs were logged."""
+        self.recalled = await self.engine.stack.rerender(
+            self.hook_ctx,
+            self.requests,
+            current=self.recalled,
+            query=self.ctx.query,
+            log=self.ctx.item_log,
+            budgets=self.shares,
+        )
+        self.warn_of_recalled()
+        self.requests = ()
+        self.ctx.recalled = self.recalled
+
+    def _projection(self) -> tuple[LogStretch, ...] | None:
+        """Return the history that the layers chose, as a run records it."""
+        if self._chosen is None or self._chosen[1] is None:
+            return None
+        known, size = self._chosen[0], len(self.ctx.item_log)
+        if self._stretches is None:
+            self._stretches = log_stretches(self._chosen[1], self.ctx.item_log.items)
+        return (*self._stretches, LogStretch(known, size)) if size > known else self._stretches
+
+    async def _projected(self) -> Sequence[Item] | None:
+        """Let the layers choose from the history, once per step; items logged during the step follow unchanged."""
+        log = self.ctx.item_log
+        if self._chosen is None:
+            shown = await self.engine.stack.project_history(self.hook_ctx, log.items)
+            self._chosen = (len(log), None if shown is log.items else shown)
+            self._stretches = None
+        known, shown_items = self._chosen
+        return None if shown_items is None else (*shown_items, *log[known:])
+
+    def plan(self, projected: Sequence[Item] | None = None, extra: tuple[RecallEntry, ...] = ()) -> TurnPlan:
+        """Plan the next call."""
+        engine = self.engine
+        if engine.sink is None:
+            return self._plan(projected, extra)
+        start = engine.clock.monotonic_ms()
+        plan = self._plan(projected, extra)
+        self.planning_ms = engine.clock.monotonic_ms() - start
+        return plan
+
+    def _plan(self, projected: Sequence[Item] | None, extra: tuple[RecallEntry, ...]) -> TurnPlan:
+        engine = self.engine
+        return plan_turn(
+            self.ctx.item_log,
+            engine.stack.layers,
+            self.policy,
+            (*self.recalled, *extra) if extra else self.recalled,
+            instructions=self.instructions,
+            tool_tokens=self.tools.count(self.tokenizer),
+            tokenizer=self.tokenizer,
+            projected=projected,
+            budgets=self.budgets,
+            system_tokens=self.system_tokens,
+            counted_by=engine.tokenizer,
+        )
+
+    async def planned(self) -> TurnPlan:
+        """Plan the next call on the history that the layers choose, with a summary where the policy wants one."""
+        projected = await self._projected() if "project_history" in self.engine.stack.hooks else None
+        plan = self.plan(projected)
+        if projected is not None or not leaves_out(plan):
+            return plan
+        # One policy of three wants it, in long conversations.
+        from noetic_nb.runtime._planning.summary import summarised
+
+        return await summarised(
+            self.engine, self.ctx, self.model, self.policy, plan, lambda extra: self.plan(None, extra)
+        )
+
+    def warn_over_budget(self, plan: TurnPlan) -> None:
+        """Warn that a request is too large: the user's message is sent at any size."""
+        policy = self.policy
+        most = max(0.0, policy.token_budget - policy.response_reserve)
+        self.ctx.warn(
+            "over_budget",
+            f"The request to model {self.model!r} has {plan.total_tokens} tokens and was sent all the same: the budget of "
+            f"{policy.token_budget:g} less {policy.response_reserve:g} for the answer leaves {most:g}. "
+            "Raise token_budget, or lower response_reserve, of the projection.",
+        )
+
+    def report_plan(self, plan: TurnPlan) -> None:
+        """Report the request before it is sent: to layers, to rules about the origins of values, and to the run."""
+        engine, ctx, hooks = self.engine, self.ctx, self.engine.stack.hooks
+        room = self.policy.token_budget - self.policy.response_reserve
+        # Layers' items are taken only where they fit beside all the rest.
+        if plan.history + plan.system + plan.tools > room:
+            self.warn_over_budget(plan)
+        if "delivered" in hooks and not engine.stack.is_idle("delivered", ctx.id):
+            engine.stack.delivered(self.hook_ctx, [item["id"] for _, item in plan.layer_items if "id" in item])
+        if "before_tool_call" in hooks and (self.instructions or plan.layer_items):
+            ctx.noting().note_call(len(ctx.item_log), self.instructions, plan.layer_items)
+        if engine.sink is not None:
+            self.report_prepared()
+            now, projection = engine.clock.now_ms(), self._projection()
+            sent = plan.as_event(ctx.where, now, ctx.step_count, projection, self.ephemeral, self.planning_ms)
+            engine.sink.emit(sent)
+
+    def report_prepared(self) -> None:
+        """Report the shared parts of the requests of this execution, where they are not in the run already."""
+        engine, ctx = self.engine, self.ctx
+        # With the subscribers: one that has come since knows nothing of it.
+        now = (
+            self.step,
+            self.model,
+            self.instructions,
+            self.tools.specs,
+            engine.hub.sinks,
+            engine.stack.layers,
+            self.tokenizer,
+        )
+        before = ctx.prepared
+        if before is not None and all(map(is_, now, before)):
+            return
+        if before is None or before[4] is not now[4] or before[0] is not now[0] or before != now:
+            from noetic_nb.runtime._execution.prepared_request import emit_prepared  # where a run is recorded only
+
+            emit_prepared(
+                engine, ctx, self.step, self.policy, self.model, self.instructions, self.tools, self.tokenizer
+            )
+        ctx.prepared = now
+
+    def request(self, plan: TurnPlan) -> ModelRequest:
+        """Return the request that carries out a plan."""
+        step, items = self.step, plan.items
+        if self.ctx.item_log.repeats_calls:
+            items = with_own_call_ids(items)
+        fields = (
+            self.model,
+            (*items, *self.ephemeral) if self.ephemeral else items,
+            self.instructions or None,
+            self.tools.specs,
+            step.params,
+            None if step.output is None else step.output.json_schema,
+            "agent",
+            self.ctx.thread_id,
+        )
+        return tuple.__new__(ModelRequest, fields)  # in half the time of a call of its class
+
+    def raise_stop(self) -> None:
+        """Raise where a layer wants the turn to stop."""
+        stack = self.engine.stack
+        if stack.has_stops:
+            stop = stack.take_stop(self.hook_ctx)
+            if stop is not None:
+                raise TurnStopped(stop)

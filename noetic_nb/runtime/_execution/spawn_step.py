@@ -1,0 +1,175 @@
+"""A spawn: a child execution with a context of its own, in four ways in and three ways out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.items import ItemLog, assistant_text, input_message
+from noetic_nb.models._client import ModelRequest
+from noetic_nb.runtime._context.context import Context, StepRunner
+from noetic_nb.runtime._context.engine import Engine
+from noetic_nb.runtime._context.protocols import StepValue
+from noetic_nb.runtime._execution.child import Child, Outcome, outcome_of
+from noetic_nb.steps import SpawnStep
+from noetic_nb.steps._loops.loop_snapshot import json_text
+from noetic_nb.steps._spawn_options import CustomContext, InheritContext, SchemaResult, SubsetContext, SummaryResult
+from noetic_nb.steps._traverse import llm_steps
+from noetic_nb.sync import awaited
+
+__all__ = ["run_spawn"]
+
+
+async def run_spawn(engine: Engine, step: SpawnStep, value: StepValue, ctx: Context, run: StepRunner) -> StepValue:
+    """Run a spawn; returns its child's output, in the form its parent wants.
+
+    Raises `NoeticError`: what the child raised, ``step_failed`` where it ran out of time, ``llm_parse_error`` or
+    ``spawn_summary_failed`` where its output could not be handed on.
+
+    References
+    ----------
+    .. [1] docs/behaviour/runtime.md, "Spawn and children".
+    """
+    inner = engine.with_layers(step, step.memory, step.drop)
+    inherit = isinstance(step.context_in, InheritContext)
+    items = () if inherit else await _items_in(step, value, ctx)
+    registry, tokenizer = ctx.item_log.registry, ctx.item_log.tokenizer
+    log = ctx.item_log.fork() if inherit else ItemLog(registry=registry, tokenizer=tokenizer)
+    child = Child(engine, inner, ctx, step.id, "spawn", log)
+    # From here on, so that the time of the layers' `on_spawn` counts, too.
+    timer = _arm(step, child.ctx)
+    outcome: Outcome = "failure"
+    result: StepValue = None
+    merged: tuple[str, ...] = ()
+    try:
+        await child.begin(items)
+        output = await run(inner, step.child, value, child.ctx)
+        # A child that ran out of time may have finished all the same: too late is too late.
+        child.ctx.check_abort()
+        # Before the merge: an output that is refused must leave nothing in the parent's layers.
+        output = await _result_of(inner, step, output, child.ctx)
+        result, merged = await child.merge_into_parent(output)
+        outcome = "success"
+        return result
+    except BaseException as exc:
+        # A cancellation is an outcome, too: the layers complete with it.
+        outcome = outcome_of(exc)
+        raise
+    finally:
+        if timer is not None:
+            timer.cancel()
+        await child.end(outcome, result, merged)
+
+
+def _arm(step: SpawnStep, child: Context) -> asyncio.TimerHandle | None:
+    """Abort the child when its time is up."""
+    if step.timeout_ms is None:
+        return None
+    error = NoeticError(
+        "step_failed",
+        f"The child of spawn {step.id!r} ran out of time",
+        given=f"{step.timeout_ms:g} ms",
+        hint="Raise its timeout_ms, or give it less to do.",
+        step_id=step.id,
+        timeout=step.timeout_ms,
+        retries_exhausted=False,
+    )
+    loop = asyncio.get_running_loop()
+    return loop.call_later(step.timeout_ms / 1000, lambda: child.abort("out of time", error=error))
+
+
+async def _items_in(step: SpawnStep, value: StepValue, ctx: Context) -> tuple[Mapping[str, Any], ...]:
+    """Return the items a child starts with, by the strategies that choose or make them."""
+    match step.context_in:
+        case SubsetContext(select=select):
+            made = select(tuple(ctx.item_log), ctx.state)
+        case CustomContext(build=build):
+            made = build(value, ctx)
+        case _:
+            return ()
+    made = await awaited(made)
+    if isinstance(made, Mapping | str) or not isinstance(made, Iterable):
+        raise NoeticConfigError(
+            "INVALID_STEP",
+            f"The {step.context_in.strategy!r} strategy of spawn {step.id!r} returned no list of items.",
+            given=made,
+            hint="Return a list of items; an empty one for none.",
+            step_id=step.id,
+        )
+    return tuple(made)
+
+
+async def _result_of(engine: Engine, step: SpawnStep, output: StepValue, child: Context) -> StepValue:
+    """Return the part of a child's output that its parent gets."""
+    match step.context_out:
+        case SchemaResult(schema_=schema):
+            try:
+                return schema.check(output)
+            except ValueError as exc:
+                problem: Exception = exc
+                if isinstance(output, str):
+                    # A model answers in text: what fits, or does not fit somewhere, is the JSON that it wrote.
+                    try:
+                        value = json.loads(output)
+                        return schema.check(value)
+                    except json.JSONDecodeError:
+                        pass
+                    except (ValueError, RecursionError) as inner:
+                        problem = inner
+                raise schema.refusal(json_text(output), str(problem), step.id) from problem
+        case SummaryResult() as wanted:
+            return await _summary(engine, step, wanted, output, child)
+        case _:
+            return output
+
+
+def _writer(engine: Engine, step: SpawnStep, wanted: SummaryResult) -> str | None:
+    """Return the model that writes the summary: the one that is named, or one of a step nearby, or the only one there is."""
+    if wanted.model is not None:
+        return wanted.model if engine.has_model(wanted.model) else None
+    named = (inner.model for within in (step.child, engine.config.step) for inner in llm_steps(within))
+    found = next((model for model in named if isinstance(model, str) and engine.has_model(model)), None)
+    if found is not None or engine.models is None:
+        return found
+    if not isinstance(engine.models, Mapping):
+        return "summary"  # a single client answers every name
+    return next(iter(engine.models)) if len(engine.models) == 1 else None
+
+
+async def _summary(engine: Engine, step: SpawnStep, wanted: SummaryResult, output: StepValue, child: Context) -> str:
+    """Ask a model for a summary of the child's conversation; the parents pay."""
+    model = _writer(engine, step, wanted)
+    if model is None:
+        raise NoeticError(
+            "step_failed",
+            f"No model can summarise what the child of spawn {step.id!r} did",
+            given=wanted.model,
+            hint="Name one: context_out={'strategy': 'summary', 'model': ...}.",
+            step_id=step.id,
+            child_output=output,
+            retries_exhausted=False,
+        )
+    # The child's log ends with the child, so the prompt never shows in the parent's conversation.
+    child.item_log.append(input_message(wanted.prompt, ids=engine.ids))
+    request = ModelRequest(model, child.item_log.items, purpose="summary", thread_id=child.thread_id)
+    try:
+        response, _ = await engine.call_model(child, request, step=child.step_count)
+        text = assistant_text(response.items)
+        if not text:
+            raise NoeticError("llm_failed", f"Model {model!r} wrote no summary", model=model)
+    except (NoeticError, NoeticConfigError) as exc:
+        # These end more than the summary: wrapped, they would be taken for a failure that one can go on after.
+        if isinstance(exc, NoeticError) and exc.kind in ("cancelled", "budget_exceeded"):
+            raise
+        raise NoeticError(
+            "spawn_summary_failed",
+            f"What the child of spawn {step.id!r} did could not be summarised: {exc}",
+            hint="Its output is on the error as `child_output`.",
+            step_id=step.id,
+            child_output=output,
+            summary_cause=exc,
+        ) from exc
+    return text

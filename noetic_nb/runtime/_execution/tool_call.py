@@ -1,0 +1,438 @@
+"""One tool call, whichever path leads to it: find, check, steer, run, check, record.
+
+The model reads what became of its call: the result, an error in plain words, or what the rules decided.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import traceback
+from collections.abc import Callable, Mapping
+from contextvars import copy_context
+from functools import partial
+from typing import Any, Final, Literal, NamedTuple
+
+import noetic_nb
+from noetic_nb._core.worker_threads import ON_THE_SPOT, OnTheSpot, leaves_loop
+from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
+from noetic_nb.events import ToolCalled, ToolProgress
+from noetic_nb.items._bound_values import may_change
+from noetic_nb.items._frozen import frozen_or_none
+from noetic_nb.items._json_copy import frozen_data
+from noetic_nb.items._json_form import json_form
+from noetic_nb.items._json_text import compact_json
+from noetic_nb.items._origins import Provenance
+from noetic_nb.memory import ExecutionContext, PastCall, SteeringAction, SteeringDecision
+from noetic_nb.memory._enforcement.call_history import PENDING, Place
+from noetic_nb.memory._state.state_copy import StateNotCopied
+from noetic_nb.redact import redact_text, safe_logger
+from noetic_nb.runtime._context.context import Context
+from noetic_nb.runtime._context.engine import Engine
+from noetic_nb.runtime._context.execution_recorder import BegunCall
+from noetic_nb.runtime._context.protocols import Enforcing, SteeredExecution
+from noetic_nb.runtime._context.step_errors import TurnStopped, error_text, typed_text
+from noetic_nb.runtime._execution.approval import NO_APPROVAL, approval
+from noetic_nb.steps import Tool
+from noetic_nb.steps._tools import drained
+
+__all__ = ["CallEnd", "call_tool", "denial_text", "own_context", "record_call", "steer_call"]
+
+_LOG: Final = safe_logger("noetic_nb.tools")
+_NOT_THE_AUTHORS: Final = (os.path.dirname(noetic_nb.__file__), "site-packages", os.path.dirname(os.__file__))
+
+DEFAULT_GUIDANCE: Final = {
+    SteeringAction.DENY: "This call is not allowed.",
+    SteeringAction.GUIDE: "Adjust the call before trying again.",
+    SteeringAction.ASK: NO_APPROVAL,
+}
+CHANGED: Final = SteeringDecision(
+    SteeringAction.DENY, "The arguments were changed while the call was decided on, so it was not made."
+)
+
+Status = Literal["ok", "error", "denied", "guided", "invalid_args", "invalid_result", "unknown", "cancelled"]
+
+_ONE_THREAD: Final = re.compile(
+    r"event loop|(?:in|a|main|same|different|other|another|current) thread|thread[- ](?:local|safe|bound)|_thread\._local",
+    re.I,
+)
+"""What errors say of an object that belongs to one thread."""
+MAY_HAVE_RUN: Final = "Error: cancelled; may have run"
+INLINE_HINT: Final = (
+    "This tool ran in a worker thread. Make it with nn.tool(..., inline=True) to run it on the event loop's thread."
+)
+
+
+class CallEnd(NamedTuple):
+    """The end of a call: the text for the model, and the value for code."""
+
+    status: Status
+    output: str
+    value: Any = None  # what the tool returned: the user's own
+    error: BaseException | None = None
+    decision: SteeringDecision | None = None
+
+
+class ToolCallContext:
+    """The execution as a tool sees it: everything of the `Context`, to read and to set, and which call this is.
+
+    Attributes
+    ----------
+    call_id : str
+        As the model named it.
+    idempotency_key : str
+        The same when the call is made again after a crash: pass it on to whatever must not happen twice.
+    """
+
+    __slots__ = ("_ctx", "call_id", "idempotency_key")
+
+    def __init__(self, ctx: Context, call_id: str, number: int | None) -> None:
+        self._ctx = ctx
+        self.call_id = call_id
+        # A child that is begun again has another id; its place is the same.
+        self.idempotency_key = f"{ctx.id}:{call_id}" if number is None else f"{ctx.root.id}:{ctx.place}:{number}"
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ctx, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ToolCallContext.__slots__:
+            object.__setattr__(self, name, value)
+        else:
+            setattr(self._ctx, name, value)
+
+
+def own_context(ctx: Context | ToolCallContext) -> Context:
+    """Return the execution itself, which steps are run in and told apart by."""
+    return ctx._ctx if isinstance(ctx, ToolCallContext) else ctx
+
+
+def _numbered(ctx: Context, again: BegunCall | None) -> int | None:
+    """Return which call of its step this is, the same as before for one that is made once more; None where nobody counts.
+
+    Paths are counted only while steps are watched, as they are wherever an execution can be resumed.
+    """
+    if ctx.record is None:
+        return None
+    if again is not None:
+        return again.number
+    path, counts = ctx.place, ctx.tree.occurrences
+    taken, number = ctx.record.numbers_taken(path), counts.get(f"{path}/", 0) + 1
+    while number in taken:
+        number += 1
+    counts[f"{path}/"] = number
+    return number
+
+
+def denial_text(decision: SteeringDecision) -> str:
+    """Return the text for the model about a decision against its call: a structured error.
+
+    Examples
+    --------
+    >>> denial_text(SteeringDecision("deny", "Ask first.", ("ask",)))
+    '{"error":{"kind":"steering_denied","action":"deny","guidance":"Ask first.","ruleId":"ask"}}'
+    """
+    error: dict[str, Any] = {
+        "kind": "steering_denied",
+        "action": str(decision.action),
+        "guidance": decision.guidance or DEFAULT_GUIDANCE[decision.action],
+    }
+    if decision.rule_ids:
+        error["ruleId"] = decision.rule_ids[0]
+    return compact_json({"error": error})
+
+
+async def call_tool(
+    engine: Engine,
+    ctx: Context,
+    hook_ctx: ExecutionContext | None,
+    tool: Tool | None,
+    *,
+    name: str,
+    arguments: str | Mapping[str, Any],
+    call_id: str,
+) -> CallEnd:
+    """Carry out one call, or say why not.
+
+    Parameters
+    ----------
+    hook_ctx : ExecutionContext, optional
+        The execution as hooks see it; made here where it is not given and a layer has a hook.
+
+    Raises
+    ------
+    TurnStopped
+        Where a layer ends the turn; the call was not made.
+    NoeticConfigError
+        Where a rule cannot work as it is set up.
+    """
+    ctx.tool_calls += 1
+    if tool is None:
+        end = CallEnd("unknown", f"Error: unknown tool '{name}'")
+        record_call(engine, ctx, _place(ctx, name, {}, call_id), None, None, end, 0.0)
+        return end
+    raw = None
+    try:
+        given = tool.read(arguments)
+        raw = frozen_or_none(given)
+        # Once: whatever is judged, recorded and run from here on comes of this.
+        values, args = tool.bind(given)
+    except NoeticError as exc:
+        end = CallEnd("invalid_args", f"Error: {exc.what}", error=exc)
+        record_call(engine, ctx, _place(ctx, tool.name, {}, call_id), None, raw, end, 0.0)
+        return end
+    # Before any rule is evaluated: of calls that are decided on at the same time, the later ones see the earlier.
+    place = _place(ctx, tool.name, args, call_id)
+    if hook_ctx is None and engine.stack.hooks:
+        hook_ctx = engine.hook_context(ctx)
+    again = None
+    if ctx.record is not None and tool.wants_context:  # which is how it gets its idempotency key
+        again = ctx.record.begun_before(ctx.place, tool.name, args)
+        place.resumes = None if again is None else again.place
+    worker = ON_THE_SPOT if tool.inline or tool.wants_context or not leaves_loop() else ctx.tree.worker
+    refused = None
+    try:
+        if tool.needs_approval or "before_tool_call" in engine.stack.hooks:
+            now = partial(tool.shown, values) if may_change(values) else None
+            refused = await steer_call(
+                engine,
+                ctx,
+                hook_ctx,
+                place,
+                args,
+                raw,
+                values,
+                now,
+                needs_approval=tool.needs_approval,
+                provenance=partial(ctx.provenance, tool.spec.parameters),
+            )
+            ctx.check_abort()  # a person may have taken long to approve
+        if refused is None:
+            await ctx.until_aborted(worker.acquire())
+    except BaseException:
+        ctx.tree.calls.give_back(place)
+        raise
+    if refused is not None:
+        record_call(engine, ctx, place, args, raw, refused, 0.0)
+        return refused
+    ctx.tree.calls.start(place)
+    # Only now: the time a person takes to approve is not the tool's.
+    start = engine.clock.monotonic_ms()
+    try:
+        number = _numbered(ctx, again) if tool.wants_context else None
+        if ctx.record is not None and "before_tool_call" in engine.stack.hooks:
+            # Written first: were the process killed now, the call would count when the turn is resumed.
+            await ctx.record.call_begins(ctx.place, number, place, again)
+            ctx.check_abort()
+        end = await _run(engine, tool, values, ctx, call_id, number, worker)
+    except BaseException as exc:  # it may have had its effect, so it keeps its place
+        record_call(engine, ctx, place, args, raw, _broken_off(ctx, exc), engine.clock.monotonic_ms() - start)
+        raise
+    finally:
+        worker.release()
+    duration = engine.clock.monotonic_ms() - start
+    record_call(engine, ctx, place, args, raw, end, duration)
+    if end.error is not None:
+        _warn_of_failure(ctx, tool.name, end.error)
+    if hook_ctx is not None and "on_tool_outcome" in engine.stack.hooks:
+        await engine.stack.tool_outcome(
+            hook_ctx,
+            name=tool.name,
+            call_id=call_id,
+            success=end.status == "ok",
+            duration_ms=duration,
+            error=None if end.error is None else error_text(end.error),
+            output=end.output,
+            error_type=_error_type(end.error),
+        )
+        _raise_stop(engine, hook_ctx)
+    return end
+
+
+def _broken_off(ctx: Context, error: BaseException) -> CallEnd:
+    """Return the end of a call that has none of its own."""
+    if ctx.aborted or not isinstance(error, Exception) or isinstance(error, TurnStopped):
+        return CallEnd("cancelled", f"{MAY_HAVE_RUN}{': ' if (why := error_text(error)) else ''}{why}", error=error)
+    return CallEnd("error", f"Error: {typed_text(error)}", error=error)
+
+
+def _place(ctx: Context, name: str, args: Mapping[str, Any], call_id: str) -> Place:
+    """Give a call its place among the calls of the tree."""
+    place = ctx.tree.calls.reserve(PastCall(name, args, call_id, PENDING, None, ctx.id))
+    ctx.calls.append(place)
+    return place
+
+
+async def steer_call(
+    engine: Enforcing,
+    ctx: SteeredExecution,
+    hook_ctx: ExecutionContext | None,
+    place: Place,
+    args: Mapping[str, Any],
+    raw: Any,
+    values: Mapping[str, Any],
+    now: Callable[[], Any] | None,
+    *,
+    needs_approval: bool,
+    provenance: Callable[[], Provenance] | None = None,
+) -> CallEnd | None:
+    """Return how the call ended if it must not be made, None where it may.
+
+    Parameters
+    ----------
+    values : mapping
+        What the tool will get, as Python values.
+    now : callable, optional
+        Returns the JSON data that these are by the time the call is made; None where nobody can change them meanwhile.
+
+    Raises
+    ------
+    TurnStopped
+        Where a layer ends the turn.
+    """
+    decision, name = None, place.call.name
+    if hook_ctx is not None and "before_tool_call" in engine.stack.hooks:
+        decision = await engine.stack.before_tool_call(
+            hook_ctx,
+            tool_name=name,
+            tool_args=args,
+            call_id=place.call.call_id,
+            history=ctx.tree.calls.so_far(place),
+            raw_args=raw,
+            provenance=provenance,
+            tool_values=values,
+        )
+        # Before the decision itself: a turn that ends needs no answer for the model.
+        stop = engine.stack.take_stop(hook_ctx) or decision.stop
+        if stop is not None:
+            raise TurnStopped(stop)
+        if decision.action in (SteeringAction.DENY, SteeringAction.GUIDE):
+            status: Status = "denied" if decision.action is SteeringAction.DENY else "guided"
+            return CallEnd(status, denial_text(decision), decision=decision)
+    if needs_approval or (decision is not None and decision.action is SteeringAction.ASK):
+        refused = await approval(engine, ctx, name, args, decision)
+        if refused is not None:
+            return CallEnd("denied", denial_text(refused), decision=refused)
+    if now is not None and not _is_same(now, args):
+        return CallEnd("denied", denial_text(CHANGED), decision=CHANGED)
+    return None
+
+
+def _is_same(now: Callable[[], Any], args: Mapping[str, Any]) -> bool:
+    try:
+        return bool(now() == args)
+    except Exception:  # such as a value that has no JSON form any more
+        return False
+
+
+def _error_type(error: BaseException | None) -> str | None:
+    if isinstance(error, NoeticError | NoeticConfigError):
+        return error.kind if isinstance(error, NoeticError) else error.code
+    return None if error is None else type(error).__name__
+
+
+async def _run(
+    engine: Engine,
+    tool: Tool,
+    values: Mapping[str, Any],
+    ctx: Context,
+    call_id: str,
+    number: int | None,
+    worker: OnTheSpot,
+) -> CallEnd:
+    seen = ToolCallContext(ctx, call_id, number) if tool.wants_context else None
+
+    def report(piece: Any) -> None:
+        if engine.sink is not None:
+            engine.sink.emit(ToolProgress(ctx.where, engine.clock.now_ms(), tool.name, call_id, _shown(piece)))
+
+    try:
+        if worker is ON_THE_SPOT:
+            result = tool.begin(values, seen)
+        else:
+            result = await ctx.until_aborted(worker.call(copy_context().run, tool.begin, values))
+        if tool.streams:
+            result = drained(result, report, ctx.until_aborted, worker)
+        value = tool.checked(await ctx.until_aborted(result) if hasattr(result, "__await__") else result)
+        return CallEnd("ok", tool.render(value), value)
+    except asyncio.CancelledError:
+        raise
+    except (NoeticConfigError, TurnStopped):
+        raise
+    except NoeticError as exc:
+        if ctx.aborted and (exc.kind == "cancelled" or exc is ctx.abort_error):
+            raise
+        status: Status = "invalid_result" if exc.facts.get("reason") == "invalid_result" else "error"
+        return CallEnd(status, f"Error: {exc.what}", error=exc)
+    except Exception as exc:
+        text = typed_text(exc)
+        if worker is ON_THE_SPOT or not _ONE_THREAD.search(text):
+            return CallEnd("error", f"Error: {text}", error=exc)
+        error = NoeticError("tool_failed", text, hint=INLINE_HINT, reason="thread", tool_name=tool.name)
+        error.__cause__ = exc
+        return CallEnd("error", f"Error: {error}", error=error)
+
+
+def _warn_of_failure(ctx: Context, name: str, error: BaseException) -> None:
+    """Tell the tool's author, as the model has been told: in the reply, and with the traceback in the log."""
+    # A guarded tool that is refused is as it should be; a layer's state has been reported as the layer's.
+    if isinstance(error, StateNotCopied) or (isinstance(error, NoeticError) and error.kind == "steering_denied"):
+        return
+    place = _place_of(error)
+    text = str(error) if isinstance(error, NoeticError) else typed_text(error)
+    ctx.warn("tool_failed", redact_text(f"Tool {name!r} failed{place}: {text.rstrip('.')}."))
+    if place:  # what this library says of a result says enough
+        _LOG.warning("Tool %r failed; the model was told so, and the turn went on.", name, exc_info=error)
+
+
+def _place_of(error: BaseException) -> str:
+    """Return where the tool's own code raised: the innermost line outside of installed packages and of this library."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not any(part in frame.filename for part in _NOT_THE_AUTHORS):
+            return f" in {frame.name}, line {frame.lineno} of {os.path.basename(frame.filename)}"
+    return ""
+
+
+def _shown(piece: Any) -> Any:
+    try:
+        return json_form(piece)
+    except ItemValidationError:
+        return str(piece)
+
+
+def record_call(
+    engine: Enforcing,
+    ctx: SteeredExecution,
+    place: Place,
+    args: Mapping[str, Any] | None,
+    raw: Any,
+    end: CallEnd,
+    duration_ms: float,
+) -> None:
+    """Note how a call ended, in the history of the tree and in the run."""
+    ctx.tree.calls.settle(place, end.status, end.output)
+    if engine.sink is None:
+        return
+    called = ToolCalled(
+        ctx.where,
+        engine.clock.now_ms(),
+        place.call.name,
+        place.call.call_id,
+        frozen_data(args),  # now, as a tool may go on to change what it was given
+        end.output,
+        duration_ms,
+        end.status,
+        None if end.error is None else error_text(end.error),
+        frozen_data(raw),
+        place.number,
+        place.behind,
+        _error_type(end.error),
+    )
+    engine.sink.emit(called)
+
+
+def _raise_stop(engine: Engine, hook_ctx: ExecutionContext) -> None:
+    stop = engine.stack.take_stop(hook_ctx)
+    if stop is not None:
+        raise TurnStopped(stop)

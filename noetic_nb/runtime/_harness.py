@@ -1,0 +1,754 @@
+"""Run an agent: threads of conversation over one configuration, its models, its storage and its sources of time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from noetic_nb._core.arguments import explained
+from noetic_nb._core.cards import Card, with_card
+from noetic_nb._core.shell import Shell, checked_shell
+from noetic_nb.clock import SYSTEM_CLOCK, Clock
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import EventSink, QualityGiven, TextRetracted
+from noetic_nb.ids import SYSTEM_IDS, Ids
+from noetic_nb.items import ItemLog
+from noetic_nb.markup import plain, plain_line
+from noetic_nb.memory import LayerStack, LayerStateStore
+from noetic_nb.memory._execution_context import Diagnostic, log_diagnostic
+from noetic_nb.memory._state.state_store import StateListener
+from noetic_nb.models._client import ModelClient, check_clients
+from noetic_nb.runtime._config.config import AgentConfig
+from noetic_nb.runtime._config.harness_arguments import (
+    HINTS,
+    check_arguments,
+    counter_of,
+    filesystem_of,
+    unknown_name,
+)
+from noetic_nb.runtime._config.limits import Limits
+from noetic_nb.runtime._context.channels import ChannelHandle
+from noetic_nb.runtime._context.context import Context
+from noetic_nb.runtime._context.engine import Approve, Engine
+from noetic_nb.runtime._context.event_hub import EventHub
+from noetic_nb.runtime._context.protocols import StepValue
+from noetic_nb.runtime._context.reply import AgentReply
+from noetic_nb.runtime._context.step_errors import TurnStopped
+from noetic_nb.runtime._execution.run_step import run_step
+from noetic_nb.runtime._execution.tool_call import own_context
+from noetic_nb.runtime._planning.make_plan import plan_turn
+from noetic_nb.runtime._planning.turn_plan import TurnPlan
+from noetic_nb.runtime._threads.pending_reply import PendingReply
+from noetic_nb.runtime._threads.state_history import state_changed
+from noetic_nb.runtime._threads.thread import Delivery, ThreadStatus
+from noetic_nb.runtime._threads.threads import AddedItems, Conversations, Threads
+from noetic_nb.steps import Channel, Step
+from noetic_nb.steps._output_codec import system_instructions
+from noetic_nb.steps._records import as_step
+from noetic_nb.steps._traverse import llm_steps
+from noetic_nb.storage import InMemoryStorage, StorageAdapter
+from noetic_nb.tokens import Tokenizer
+
+if TYPE_CHECKING:  # loaded when they are first wanted
+    from noetic_nb.runtime._check import Finding
+    from noetic_nb.runtime._durability.checkpoints import Checkpoints
+    from noetic_nb.runtime._execution.handle import Handle
+    from noetic_nb.runtime._threads.durable_threads import DurableThreads
+    from noetic_nb.runtime._threads.memory_view import MemoryView
+    from noetic_nb.runtime._threads.turn_stream import Release, TurnStream
+    from noetic_nb.tokenizers import TokenCalibration
+
+__all__ = ["AgentHarness"]
+
+
+@with_card(shown="in cells")
+class AgentHarness:
+    """An agent that can be talked to.
+
+    Parameters
+    ----------
+    config : AgentConfig
+        What it does.
+    model : ModelClient or mapping of str to ModelClient, optional
+        One client for every model name, or clients by name; an agent without llm steps needs none.
+    storage : StorageAdapter, optional
+        Where state outlives executions; in memory by default.
+    clock, ids : Clock, Ids, optional
+        Sources of time and identity.
+    tokenizer : str or callable, optional
+        Counts tokens: a name for `noetic_nb.tokenizers.get`, such as ``"gpt-4.1"`` or ``"calibrated"``, a
+        `TokenCalibration`, or a function of a text. Instead of the configuration's; the default is an estimate.
+    approve : callable, optional
+        Called before a tool call that needs approval: ``approve(tool_name, args)`` answers True, False, or a text that
+        says why not; may be async. Without it such calls are denied at once.
+    diagnostic : callable, optional
+        Gets errors that do not fail a turn: ``diagnostic(layer_id, hook, error)``; a warning is logged by default.
+    fs : str, path or fsspec filesystem, optional
+        The files of the agent, as ``ctx.fs`` in hooks, tools and steps: a folder that no path leads out of, a URL such as
+        ``memory://notes``, or any filesystem of fsspec. Instead of the configuration's.
+    shell : Shell, optional
+        What runs commands, as ``ctx.shell``: a `LocalShell`, a `ScriptedShell`, or your own. Instead of the configuration's.
+    checkpoints : bool or Checkpoints, optional
+        Keep conversations and turns in the storage: a new harness continues every thread where it was left, and
+        `resume` a turn that a crash cut off. Run a thread in one harness at a time.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> import noetic_nb as nn
+    >>> config = nn.AgentConfig(name="echo", step=nn.react(model="scripted"))
+    >>> harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Hello!"]))
+    >>> asyncio.run(harness.execute("Hi")).text
+    'Hello!'
+    """
+
+    @explained(**HINTS["__init__"])
+    def __init__(
+        self,
+        config: AgentConfig,
+        *,
+        model: ModelClient | Mapping[str, ModelClient] | None = None,
+        storage: StorageAdapter | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        ids: Ids = SYSTEM_IDS,
+        tokenizer: str | Tokenizer | TokenCalibration | None = None,
+        approve: Approve | None = None,
+        diagnostic: Diagnostic = log_diagnostic,
+        fs: Any = None,  # of fsspec, which has no types
+        shell: Shell | None = None,
+        checkpoints: bool | Checkpoints | None = None,
+    ) -> None:
+        check_arguments(config, storage, clock, ids, tokenizer, approve, diagnostic)
+        counted_by = counter_of(config.tokenizer if tokenizer is None else tokenizer)
+        check_clients(model)
+        self.config = config
+        self.clock = clock
+        self.ids = ids
+        state = LayerStateStore(diagnostic)
+        self._hub = EventHub(state.report, self._subscribers_changed)
+        self._stack = LayerStack(
+            config.memory,
+            storage=storage,
+            state=state,
+            force_atomic_recall=config.force_atomic_recall,
+            on_steering_error=config.on_steering_error,
+            clock=clock,
+            ids=ids,
+            registry=config.item_registry,
+        )
+        self._engine = Engine(
+            config,
+            model=model,
+            stack=self._stack,
+            hub=self._hub,
+            clock=clock,
+            ids=ids,
+            tokenizer=counted_by,
+            approve=approve,
+            fs=filesystem_of(config.fs if fs is None else fs),
+            shell=checked_shell(config.shell if shell is None else shell),
+        )
+        self._stop_watching: Callable[[], None] | None = None
+        self._durable: DurableThreads | None = None
+        if checkpoints is not None and checkpoints is not False:
+            # Loaded here, with the storage formats it needs, as most harnesses keep no checkpoints.
+            from noetic_nb.runtime._threads.durable_threads import durable_threads
+
+            self._durable = durable_threads(self._engine, self, checkpoints)
+        self._threads = self._durable or Threads(self._engine, self)
+        self._threads.forgets = checkpoints is None and storage is not None and not isinstance(storage, InMemoryStorage)
+
+    # -- turns --------------------------------------------------------------------------------------------------
+
+    @explained(**HINTS["execute"])
+    def execute(
+        self,
+        text_or_items: str | Sequence[Mapping[str, Any]],
+        *,
+        thread_id: str = "default",
+        resource_id: str | None = None,
+        delivery: Delivery = "next_turn",
+        limits: Limits | Mapping[str, Any] | None = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> Coroutine[Any, Any, AgentReply]:
+        """Send a message and wait for the turn it becomes part of.
+
+        Parameters
+        ----------
+        text_or_items : str or sequence of items
+            The message.
+        thread_id : str
+            The conversation. Turns of one thread never overlap; messages sent meanwhile share the next turn.
+        resource_id : str, optional
+            The person, tenant or project; what layers of that scope know is shared between its threads.
+        delivery : {"next_turn", "between_rounds", "interrupt"}
+            Where a turn of the thread is running: wait for the next; be part of it from its next model call on, and
+            get its reply; or cancel it and be answered instead.
+        limits : Limits or mapping, optional
+            What the turn may spend, instead of the agent's limits.
+        state : mapping, optional
+            What ``ctx.state`` starts with.
+
+        Returns
+        -------
+        coroutine of AgentReply
+            The reply, with what the turn cost and what went wrong on the way (`warnings`), once it is awaited: ``await`` it
+            in a notebook, ``nn.run_sync(...)`` it in a script. Nothing is sent before.
+
+        Raises
+        ------
+        NoeticError
+            What went wrong: ``steering_denied``, ``llm_failed``, ``cancelled``, ... The user's items stay in the log and
+            the thread can be used again. ``not_saved`` where all went well and the checkpoints could not be written; its
+            ``reply`` is the reply.
+        NoeticConfigError
+            Where something cannot work as it is set up.
+        """
+
+        async def begin() -> AgentReply:
+            message = self._threads.message(text_or_items, resource_id, delivery, limits, state)
+            return await self._threads.thread(thread_id).send(message, self._threads.run, delivery)
+
+        return PendingReply("execute", begin)
+
+    @overload
+    def stream(
+        self,
+        text_or_items: str | Sequence[Mapping[str, Any]],
+        *,
+        thread_id: str = ...,
+        resource_id: str | None = ...,
+        delivery: Delivery = ...,
+        limits: Limits | Mapping[str, Any] | None = ...,
+        state: Mapping[str, Any] | None = ...,
+        release: Literal["judged"] = ...,
+    ) -> TurnStream[str]: ...
+
+    @overload
+    def stream(
+        self,
+        text_or_items: str | Sequence[Mapping[str, Any]],
+        *,
+        thread_id: str = ...,
+        resource_id: str | None = ...,
+        delivery: Delivery = ...,
+        limits: Limits | Mapping[str, Any] | None = ...,
+        state: Mapping[str, Any] | None = ...,
+        release: Literal["live"],
+    ) -> TurnStream[str | TextRetracted]: ...
+
+    @explained(**HINTS["stream"])
+    def stream(
+        self,
+        text_or_items: str | Sequence[Mapping[str, Any]],
+        *,
+        thread_id: str = "default",
+        resource_id: str | None = None,
+        delivery: Delivery = "next_turn",
+        limits: Limits | Mapping[str, Any] | None = None,
+        state: Mapping[str, Any] | None = None,
+        release: Release = "judged",
+    ) -> TurnStream[Any]:
+        """Send a message and follow its turn: text as it is written, items as they are logged, events as they happen.
+
+        Parameters
+        ----------
+        text_or_items, thread_id, resource_id, delivery, limits, state
+            As for `execute`.
+        release : {"judged", "live"}
+            When rules review the model's answers: hand out each one when it stands, so that rejected text is never seen; or
+            hand out its pieces at once and say `TextRetracted` of those that are taken back. Where nothing reviews
+            answers, both hand them out at once.
+
+        Returns
+        -------
+        TurnStream
+            Iterate over ``.text``, ``.items`` or ``.events``, several at a time if need be; await ``.reply``. The turn
+            begins with the first of these.
+
+        Raises
+        ------
+        NoeticError
+            ``step_failed`` at once for what is no message. What goes wrong in the turn is raised to whoever follows it.
+        NoeticConfigError
+            ``INVALID_OPTION``, ``INVALID_LIMITS`` or ``INVALID_THREAD``, at once.
+
+        Examples
+        --------
+        >>> import asyncio
+        >>> import noetic_nb as nn
+        >>> config = nn.AgentConfig(name="echo", step=nn.react(model="scripted"))
+        >>> harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Hello, world!"]))
+        >>> async def main():
+        ...     return [piece async for piece in harness.stream("Hi").text]
+        >>> asyncio.run(main())
+        ['Hello, ', 'world!']
+        """
+        message = self._threads.message(text_or_items, resource_id, delivery, limits, state)
+        if release not in ("judged", "live"):
+            raise NoeticConfigError(
+                "INVALID_OPTION", "There is no such release.", given=release, hint="Use 'judged' or 'live'."
+            )
+        session = self._threads.thread(thread_id)
+        from noetic_nb.runtime._threads.turn_stream import TurnStream
+
+        return TurnStream(self, message, lambda: session.send(message, self._threads.run, delivery), release)
+
+    async def cancel(self, thread_id: str = "default", reason: str = "cancelled by the caller") -> bool:
+        """Cancel the turn that is running on a thread; its waiting caller gets ``cancelled``.
+
+        Returns
+        -------
+        bool
+            False where no turn was running.
+        """
+        session = self._threads.by_id.get(thread_id)
+        return session is not None and session.abort(reason)
+
+    @asynccontextmanager
+    async def execution(
+        self,
+        *,
+        thread_id: str = "default",
+        resource_id: str | None = None,
+        limits: Limits | None = None,
+        state: Mapping[str, Any] | None = None,
+    ) -> AsyncIterator[Context]:
+        """Hold one execution open over several steps, or several cells; its layers complete and dispose once.
+
+        Raises
+        ------
+        NoeticError
+            ``step_failed`` where a turn of the thread is running.
+        """
+        async with self._threads.execution(thread_id, resource_id, limits, state) as ctx:
+            yield ctx
+
+    @explained(**HINTS["run"])
+    async def run(self, step: Step | Mapping[str, Any], value: StepValue, ctx: Context) -> StepValue:
+        """Run one step inside an open execution.
+
+        Raises
+        ------
+        NoeticError
+            What the step raises; where a layer stops the execution, ``cancelled`` with the suggestion as the reason.
+        """
+        try:
+            return await run_step(ctx.engine, as_step(step, "what was to run"), value, own_context(ctx))
+        except TurnStopped as stopped:
+            raise stopped.as_error() from None
+
+    def start(
+        self, step: Step | Mapping[str, Any], value: StepValue, ctx: Context, *, drop: Iterable[str] = ()
+    ) -> Handle:
+        """Start one step beside an open execution and return at once; ``ctx.start(step, value)`` is the same.
+
+        It runs in a child execution with a log of its own, and the parent pays. Whatever still runs when the parent ends
+        is aborted, and left behind 500 ms later.
+
+        Parameters
+        ----------
+        drop : iterable of str
+            Ids of layers that the child does not inherit.
+
+        Raises
+        ------
+        NoeticError
+            ``cancelled``, or ``step_failed`` where the execution has ended.
+
+        Examples
+        --------
+        >>> import asyncio
+        >>> import noetic_nb as nn
+        >>> harness = nn.AgentHarness(nn.AgentConfig(name="desk"))
+        >>> async def main():
+        ...     async with harness.execution() as ctx:
+        ...         handle = harness.start(nn.step.run("double", lambda n, ctx: 2 * n), 21, ctx)
+        ...         return handle.done, await handle.result()
+        >>> asyncio.run(main())
+        (False, 42)
+        """
+        from noetic_nb.runtime._execution.start_step import start_step
+
+        return start_step(ctx.engine, as_step(step, "what was to start"), value, own_context(ctx), run_step, drop)
+
+    def channel_handle(self, channel: Channel, execution_id: str) -> ChannelHandle:
+        """Return an external channel of a running execution, to send to it from outside.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_CHANNEL`` for a channel that is not declared external.
+        """
+        ctx = self._threads.find(execution_id)
+        return ChannelHandle.open(None if ctx is None else ctx.tree.channels, channel)
+
+    @property
+    def executions(self) -> tuple[str, ...]:
+        """Ids of the executions that are open now."""
+        return tuple(self._threads.live)
+
+    # -- feedback -------------------------------------------------------------------------------------------------
+
+    @explained(**HINTS["feedback"])
+    async def feedback(self, thread_id: str = "default", *, quality: float, source: str = "user") -> None:
+        """Rate the last reply of a thread.
+
+        Parameters
+        ----------
+        quality : float
+            From 0 (useless) to 1 (perfect); values outside are clamped by the regulator.
+        source : str
+            Who rates it.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_FEEDBACK`` for what is not a finite number.
+        """
+        if isinstance(quality, bool) or not isinstance(quality, int | float) or not math.isfinite(quality):
+            raise NoeticConfigError("INVALID_FEEDBACK", "Quality is a finite number from 0 to 1.", given=quality)
+        ctx = await self._last_context(thread_id)
+        if self._engine.sink is not None:
+            now = self._engine.clock.now_ms()
+            self._engine.sink.emit(QualityGiven(ctx.where, now, float(quality), source))
+        await self._engine.stack.feedback(
+            self._engine.hook_context(ctx), kind="quality", value=float(quality), source=source
+        )
+
+    @explained(**HINTS["correct"])
+    async def correct(self, thread_id: str, message: str, *, source: str = "user") -> None:
+        """Tell the agent the fault of the last reply of a thread, so that it is remembered.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_FEEDBACK`` for what is not text.
+        """
+        if not isinstance(message, str) or not message.strip():
+            raise NoeticConfigError("INVALID_FEEDBACK", "A correction is a text.", given=message)
+        ctx = await self._last_context(thread_id)
+        await self._engine.stack.feedback(
+            self._engine.hook_context(ctx), kind="correction", value=message, source=source
+        )
+
+    async def reset_task(self, thread_id: str = "default") -> None:
+        """Begin a new task on a thread: the counts of a regulator for the old one no longer stop it."""
+        ctx = await self._last_context(thread_id)
+        await self._engine.stack.feedback(self._engine.hook_context(ctx), kind="reset_task", value=None, source="user")
+
+    async def _last_context(self, thread_id: str) -> Context:
+        """Return the context that feedback belongs to; its thread may have to be read first."""
+        if self._durable is not None:
+            await self._durable.load(thread_id)
+        await self._threads.cleared(thread_id)
+        self._threads.known(thread_id)
+        return self._threads.context_of(thread_id)
+
+    # -- inspection -----------------------------------------------------------------------------------------------
+
+    def preview(self, thread_id: str = "default") -> TurnPlan:
+        """Return the plan of the next model call of a thread, without calling anything.
+
+        The layers' part is what they last recalled on the thread; no hook is run.
+        """
+        session = self._threads.thread(thread_id)
+        step = next(iter(llm_steps(self.config.step)), None)
+        instructions = step.instructions if step is not None and isinstance(step.instructions, str) else ""
+        last = session.ctx or session.last
+        model = step.model if step is not None and isinstance(step.model, str) else ""
+        tokenizer = self._engine.tokenizer_of(model)
+        return plan_turn(
+            session.log,
+            self.config.memory,
+            self.config.projection if step is None or step.projection is None else step.projection,
+            () if last is None else last.recalled,
+            instructions=instructions if step is None else system_instructions(instructions, step.output),
+            tool_tokens=0 if step is None else self._engine.setups.tools(step).count(tokenizer),
+            tokenizer=tokenizer,
+        )
+
+    def memory(self, thread_id: str = "default") -> MemoryView:
+        """Return the memory of a thread: look at it, edit it, rewind it; see `MemoryView`.
+
+        Looking for a state on a thread that is not there is ``UNKNOWN_THREAD``, where any is.
+        """
+        return self._threads.memory(thread_id)
+
+    @property
+    def turn_count(self) -> int:
+        """How many turns the threads in memory have had."""
+        return sum([thread.turn for thread in self._threads.by_id.values()])
+
+    def status(self, thread_id: str = "default") -> ThreadStatus:
+        """Return the status of a thread now.
+
+        Examples
+        --------
+        >>> import noetic_nb as nn
+        >>> nn.AgentHarness(nn.AgentConfig(name="desk")).status()
+        ThreadStatus(state='idle', turn_id=None, elapsed_ms=0.0, waiting=0)
+        """
+        session = self._threads.by_id.get(thread_id)
+        return ThreadStatus("idle") if session is None else session.status
+
+    def check(self) -> tuple[Finding, ...]:
+        """Look the configuration over; returns findings, worst first."""
+        from noetic_nb.runtime._check import find
+
+        return find(self._engine)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the configuration and the models' names as plain data, for the head of a run."""
+        from noetic_nb.runtime._config.describe import describe
+
+        return describe(self.config, self._engine.models)
+
+    def log(self, thread_id: str = "default") -> ItemLog:
+        """Return a copy of a thread's log.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_THREAD`` where there are threads, and none of this id.
+        """
+        self._threads.known(thread_id)
+        return self._threads.thread(thread_id).log.fork()
+
+    @explained(**HINTS["seed"])
+    def seed(self, thread_id: str, items_or_run: Iterable[Any] | Conversations, *, replace: bool = False) -> AddedItems:
+        """Begin a thread with an earlier conversation; no model is called.
+
+        Parameters
+        ----------
+        items_or_run : iterable of items, or Run
+            Items, messages as OpenAI's chat completions have them, or a run with one thread or one of this name.
+        replace : bool, default False
+            Begin anew where the thread has items: its log, what layers of its own know and, with checkpoints, what is
+            saved of it and its unfinished turn go. What it shares with other threads, as by a resource, stays.
+
+        Returns
+        -------
+        tuple of Item
+            What was logged. With `replace`, awaiting it makes sure that storage is cleared, too; the next turn does
+            otherwise.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``THREAD_EXISTS`` where the thread has items here, ``UNKNOWN_THREAD`` for a run of several threads.
+        NoeticError
+            ``step_failed`` where a turn of the thread is running, ``item_schema_mismatch`` for an unknown type.
+        ItemValidationError
+            For what is no item, or not as its type must be; nothing is changed then.
+
+        Examples
+        --------
+        >>> import noetic_nb as nn
+        >>> harness = nn.AgentHarness(nn.AgentConfig(name="desk"))
+        >>> len(harness.seed("t", [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello!"}]))
+        2
+        """
+        return self._threads.seed(thread_id, items_or_run, replace)
+
+    def append(self, thread_id: str, items: Iterable[Any]) -> AddedItems:
+        """Add items to a thread, but for those it has by their ids; no model is called.
+
+        Read a saved thread with `load_thread` before.
+
+        Returns
+        -------
+        tuple of Item
+            What was added.
+
+        Raises
+        ------
+        NoeticError
+            ``step_failed`` where a turn of the thread is running, ``item_schema_mismatch`` for an unknown type.
+        ItemValidationError
+            For what is no item, not as its type must be, or has the id of another item; nothing is added then.
+        """
+        return self._threads.append(thread_id, items)
+
+    def close_thread(self, thread_id: str) -> bool:
+        """Forget a thread here: its log and its data in memory. Stored data stays; see `forget_thread`.
+
+        Returns
+        -------
+        bool
+            False where there was no such thread.
+
+        Raises
+        ------
+        NoeticError
+            ``step_failed`` where a turn of the thread is running.
+        """
+        return self._threads.close(thread_id)
+
+    @property
+    def threads(self) -> tuple[str, ...]:
+        """The threads there are."""
+        return tuple(self._threads.by_id)
+
+    # -- threads that outlive their process -----------------------------------------------------------------------
+
+    async def unfinished(self) -> tuple[str, ...]:
+        """Return the ids of turns that were under way when their process ended, from the storage of checkpoints."""
+        return () if self._durable is None else await self._durable.checkpoints.unfinished()
+
+    def resume(self, execution_id: str) -> Coroutine[Any, Any, AgentReply]:
+        """Continue a turn that was under way when its process ended; steps whose end was recorded are not run again.
+
+        A new message on the thread gives the turn up: what it had logged stays in the conversation.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``NO_CHECKPOINT`` where there is nothing to continue, ``CHECKPOINT_SCHEMA_MISMATCH`` for a damaged one.
+        NoeticError
+            As for `execute`.
+        """
+        return PendingReply("resume", lambda: self._kept.resume(execution_id))
+
+    async def clear_checkpoint(self, execution_id: str) -> None:
+        """Forget where a turn stood that was under way when its process ended: it cannot be resumed any more."""
+        await self._kept.checkpoints.clear(execution_id)
+
+    async def saved_threads(self) -> tuple[str, ...]:
+        """Return the threads in the storage of checkpoints, whichever harness wrote them; sorted.
+
+        Examples
+        --------
+        >>> import asyncio
+        >>> import noetic_nb as nn
+        >>> config = nn.AgentConfig(name="echo", step=nn.react(model="scripted"))
+        >>> store = nn.InMemoryStorage()
+        >>> def harness(*replies):
+        ...     return nn.AgentHarness(config, model=nn.ScriptedModel(replies), storage=store, checkpoints=True)
+        >>> async def main():
+        ...     await harness("Hello!").execute("Hi", thread_id="ann")
+        ...     later = harness("Still here.")  # as in a new process
+        ...     await later.execute("And now?", thread_id="ann")
+        ...     return await later.saved_threads(), len(later.log("ann"))
+        >>> asyncio.run(main())
+        (('ann',), 4)
+        """
+        return () if self._durable is None else await self._durable.saved()
+
+    async def load_thread(self, thread_id: str = "default") -> bool:
+        """Read a saved thread now, so that `preview`, `log` and `memory` know it; `execute` does so by itself.
+
+        Returns
+        -------
+        bool
+            False where no such thread is saved.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``NO_CHECKPOINT`` for a harness without checkpoints, ``CHECKPOINT_SCHEMA_MISMATCH`` for a damaged thread,
+            ``THREAD_EXISTS`` for one that was begun here without it.
+        NoeticError
+            ``state_conflict`` where another harness has continued a thread that this one has continued, too.
+        """
+        return await self._kept.load(thread_id)
+
+    async def forget_thread(self, thread_id: str) -> bool:
+        """Delete a conversation, here and in storage, with its checkpoints. Layers' states stay: edit them with `memory`.
+
+        Returns
+        -------
+        bool
+            False where there was no such thread.
+
+        Raises
+        ------
+        NoeticError
+            ``step_failed`` where a turn of the thread is running, or what the storage raises.
+        NoeticConfigError
+            ``NO_CHECKPOINT`` for a harness without checkpoints.
+        """
+        return await self._kept.forget(thread_id)
+
+    @property
+    def _kept(self) -> DurableThreads:
+        if self._durable is None:
+            raise NoeticConfigError(
+                "NO_CHECKPOINT", "This harness keeps no checkpoints.", hint="Pass checkpoints=True and a storage."
+            )
+        return self._durable
+
+    # -- recording ------------------------------------------------------------------------------------------------
+
+    def subscribe(self, sink: EventSink) -> Callable[[], None]:
+        """Send every event to a sink; returns a function that ends this.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_OPTION`` for what has no ``emit``.
+        """
+        if not callable(getattr(sink, "emit", None)):
+            raise NoeticConfigError(
+                "INVALID_OPTION",
+                "A sink has a method emit(event).",
+                given=sink,
+                hint="A function listens to a run: nn.record(harness).subscribe(function).",
+            )
+        self._hub.add(sink)
+        return lambda: self._hub.remove(sink)
+
+    @property
+    def sinks(self) -> tuple[EventSink, ...]:
+        """The sinks of events, in the order in which they subscribed."""
+        return self._hub.sinks
+
+    @property
+    def approve(self) -> Approve | None:
+        """The callback before a call that needs approval; None where such calls are denied at once."""
+        return self._engine.approve
+
+    def _subscribers_changed(self) -> None:
+        """Watch the layers' states while there is a subscriber, and only then: without one no event is made."""
+        self._engine.update_sinks()
+        self._threads.written.sink = self._engine.sink
+        if self._hub and self._stop_watching is None:
+            begun = [layer.hooks.on_record for layer in self._stack.layers if layer.hooks.on_record is not None]
+            self._stack.state.tell = self._state_teller()
+            ends = [begin(self._hub, self._engine.clock) for begin in begun]
+
+            def stop() -> None:
+                self._stack.state.tell = None
+                for end in ends:
+                    end()
+
+            self._stop_watching = stop
+        elif not self._hub and self._stop_watching is not None:
+            self._stop_watching()
+            self._stop_watching = None
+
+    def _state_teller(self) -> StateListener:
+        """Return a callback that puts each unremembered state that a layer writes into the run."""
+        hub, clock, find = self._hub, self._engine.clock, self._threads.find
+
+        def written(execution_id: str, layer_id: str, kept: Any, hook: str) -> None:
+            ctx = find(execution_id)
+            if ctx is not None:
+                hub.emit(state_changed(ctx.where, clock.now_ms(), layer_id, hook, kept))
+
+        return written
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(unknown_name(type(self), name), name=name, obj=self)
+
+    def _card(self) -> Card:
+        engine, saved = self._engine, self._durable is not None
+        models = engine.models if isinstance(engine.models, Mapping) else {"model": engine.models}
+        facts: list[tuple[str, Any]] = [(plain(name, 40), client) for name, client in models.items()]
+        facts += [("storage", self._stack.storage), ("checkpoints", saved), ("threads", len(self._threads.by_id))]
+        return Card("AgentHarness", self.config.name, facts, [("config", self.config)])
+
+    def __repr__(self) -> str:
+        return f"AgentHarness({plain_line(self.config.name)!r}, {len(self._threads.by_id)} threads)"

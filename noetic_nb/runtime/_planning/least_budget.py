@@ -1,0 +1,291 @@
+"""The items that were not sent with a call, the reasons, and the smallest budget that would have admitted each.
+
+Found by planning the call again: no rule of the planner is repeated here. More room does not always send more: layers take
+their share first, and a larger item that now fits may push out what stood behind it. So budgets are tried one by one
+where that is possible, upwards from the recorded one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from noetic_nb.events import ItemFate
+from noetic_nb.items import Item, item_text, item_tokens
+from noetic_nb.items._build import content_tokens
+from noetic_nb.memory._budget.projection import must_send
+from noetic_nb.runtime._planning.make_plan import split_history
+from noetic_nb.runtime._planning.plan_inputs import PlanInputs, all_items
+from noetic_nb.runtime._planning.turn_plan import TurnPlan
+
+__all__ = ["AbsentItem", "LeastBudget", "absent_items", "least_budget"]
+
+# So many budgets are tried one by one, at about 0.1 ms each; beyond, by halves.
+MOST_TRIED: Final = 2_048
+
+
+class AbsentItem(NamedTuple):
+    """An item that a request does not have, or has in spite of the budget (``forced``)."""
+
+    origin: str
+    """``history``, or ``layer:<id>``."""
+    position: int
+    """Its place in the log, or among all that the layer offered."""
+    tokens: int
+    """Of the whole item where it is history, of its text where a layer offered it; of a text that was cut, of its rest."""
+    reason: str
+    item: Item
+    before: int | None = None
+    """Of a layer's offer: how many items of layers were sent before it."""
+
+
+class LeastBudget(NamedTuple):
+    """The smallest change that would have admitted an item; with one token, or one item, less it is not admitted.
+
+    `changes` is what `PlanInputs.replan` takes.
+    """
+
+    total: int | None = None
+    """Tokens of the whole request with its answer, where that is to be raised."""
+    window: int | None = None
+    """Items of history, where the window is to be raised."""
+    layer_id: str | None = None
+    maximum: int | None = None
+    """The most tokens of the layer `layer_id`, where that is to be raised."""
+    minimum: float = 0.0
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The change, as keywords."""
+        found: dict[str, Any] = {}
+        if self.total is not None:
+            found["total"] = self.total
+        if self.window is not None:
+            found["window"] = self.window
+        if self.layer_id is not None:
+            found["budgets"] = {self.layer_id: (self.minimum, self.maximum)}
+        return found
+
+
+def absent_items(inputs: PlanInputs, plan: TurnPlan) -> tuple[AbsentItem, ...]:
+    """Return the items that a plan leaves out: offers of layers, then history in its order.
+
+    Parameters
+    ----------
+    inputs : PlanInputs
+        What the call is planned from.
+    plan : TurnPlan
+        A plan of it.
+    """
+    tokenizer = inputs.tokenizer
+    offered = [
+        AbsentItem(
+            f"layer:{offer.layer_id}",
+            offer.place,
+            content_tokens(offer.item, tokenizer),
+            offer.reason,
+            offer.item,
+            offer.before,
+        )
+        for offer in plan.unsent
+    ]
+    reasons: dict[int, str] = plan.left_out()
+    reasons |= {fate.position: fate.reason for fate in plan.fates if _is_forced(fate)}
+    chosen: dict[int, str] = {}
+    if plan.hidden:
+        # Long stretches have no reasons of their own: what layers did choose of them was left out for its size.
+        _, history = split_history(inputs.log, inputs.projected)
+        window = plan.policy.window_size if plan.policy.overflow == "sliding_window" else None
+        floor = max(0, len(history) - window) if window else 0
+        chosen = {id(item): "outside_window" if at < floor else "over_budget" for at, item in enumerate(history)}
+    absent = []
+    for at in sorted(reasons):
+        item, reason = inputs.log[at], reasons[at]
+        if reason == "hidden":
+            reason = chosen.get(id(item), reason)
+        absent.append(AbsentItem("history", at, inputs.log.token_count(at), reason, item))
+    return (*offered, *absent)
+
+
+def _is_forced(fate: ItemFate) -> bool:
+    return fate.origin == "history" and fate.reason == "forced"
+
+
+def least_budget(inputs: PlanInputs, absent: AbsentItem) -> LeastBudget | None:
+    """Return the smallest budget that would have admitted an item, None where none would.
+
+    Parameters
+    ----------
+    inputs : PlanInputs
+        What the call was planned from.
+    absent : AbsentItem
+        One of `absent_items`.
+
+    Returns
+    -------
+    LeastBudget or None
+        Of history the total, and the window where that was what kept it out; of a layer's offer the layer's own maximum,
+        or else the total. None for what a layer hides, and for a call without its output.
+
+    References
+    ----------
+    .. [1] docs/behaviour/runtime.md, "The smallest budget".
+    """
+    if absent.origin == "history":
+        return _Search(inputs, _HistoryItem(inputs, absent.position)).of_history()
+    layer_id = absent.origin.removeprefix("layer:")
+    return _Search(inputs, _OfferedItem(inputs, layer_id, absent)).of_layer(layer_id, absent)
+
+
+class _HistoryItem:
+    """A log item: with which budgets it is sent, and how much room there must be for it."""
+
+    def __init__(self, inputs: PlanInputs, position: int) -> None:
+        self.inputs, self.position = inputs, position
+        _, self.history = split_history(inputs.log, inputs.projected)
+        self.item = inputs.log[position]
+        places = [at for at, item in enumerate(self.history) if item is self.item]
+        self.at = places[-1] if places else None
+
+    def is_sent(self, **changes: Any) -> bool:
+        return self.inputs.replan(**changes).sends(self.position)
+
+    @property
+    def first(self) -> int:
+        """Where the history must begin: with the item, or with the call that it answers."""
+        assert self.at is not None
+        if self.item["type"] != "function_call_output":
+            return self.at
+        call_id = self.item.get("callId")
+        calls = [
+            at
+            for at, item in enumerate(self.history[: self.at])
+            if item["type"] == "function_call" and item.get("callId") == call_id
+        ]
+        return calls[-1] if calls else self.at
+
+    def needed(self) -> int:
+        """Tokens of the history from there on."""
+        return _tokens(self.history[self.first :], self.inputs)
+
+    def window(self) -> int:
+        return len(self.history) - self.first
+
+
+class _OfferedItem:
+    """An item that a layer offered: the budgets with which it is sent."""
+
+    def __init__(self, inputs: PlanInputs, layer_id: str, absent: AbsentItem) -> None:
+        entries = (*inputs.offers, *([] if inputs.summary is None else [inputs.summary]))
+        entry = next(entry for entry in entries if entry.layer_id == layer_id)
+        self.inputs, self.layer_id, self.reason = inputs, layer_id, absent.reason
+        self.text = entry.text
+        self.item = all_items(entry)[absent.position]
+
+    def is_sent(self, **changes: Any) -> bool:
+        # Most budgets leave too little to the layer itself: that is seen without a plan.
+        held = self.inputs.held(self.layer_id, **changes)
+        if held is not None and not self._is_among(held.items):
+            return False
+        plan = self.inputs.replan(**changes)
+        return self._is_among([item for layer_id, item in plan.layer_items if layer_id == self.layer_id])
+
+    def _is_among(self, sent: Sequence[Item]) -> bool:
+        if self.text is None:
+            return any(item is self.item for item in sent)
+        # A text is sent once any of it is, and wholly where it was its allocation that cut it.
+        return bool(sent) and (self.reason == "over_budget" or item_text(sent[0]) == self.text)
+
+    def needed(self) -> int:
+        _, history = split_history(self.inputs.log, self.inputs.projected)
+        return int(must_send(history, self.inputs.tokenizer))
+
+
+class _Search:
+    """Tries budgets, upwards from those of a recorded call."""
+
+    def __init__(self, inputs: PlanInputs, wanted: _HistoryItem | _OfferedItem) -> None:
+        self.inputs, self.wanted = inputs, wanted
+        head, _ = split_history(inputs.log, inputs.projected)
+        # What every request has: no smaller total can admit anything.
+        self.fixed = inputs.system_tokens + inputs.tool_tokens + inputs.policy.response_reserve + _tokens(head, inputs)
+        entries = (*inputs.offers, *([] if inputs.summary is None else [inputs.summary]))
+        self.offered = sum([_tokens(all_items(entry), inputs) + _text_tokens(entry.text, inputs) for entry in entries])
+
+    def of_history(self) -> LeastBudget | None:
+        wanted, policy = self.wanted, self.inputs.policy
+        assert isinstance(wanted, _HistoryItem)
+        if wanted.at is None:  # hidden by a layer
+            return None
+        kept = policy.window_size if policy.overflow == "sliding_window" else None
+        window = wanted.window() if kept and kept < wanted.window() else None
+        if window is not None and self.wanted.is_sent(window=window):
+            return LeastBudget(window=window)
+        total = self._total(wanted.needed(), **({} if window is None else {"window": window}))
+        return None if total is None else LeastBudget(total=total, window=window)
+
+    def of_layer(self, layer_id: str, absent: AbsentItem) -> LeastBudget | None:
+        wanted = self.wanted
+        assert isinstance(wanted, _OfferedItem)
+        low, high = next(((low, high) for name, low, high in self.inputs.limits if name == layer_id), (0.0, math.inf))
+        most = 0 if high == math.inf else math.ceil(high) + math.ceil(self.offered)
+        if absent.reason != "over_budget" and high != math.inf:
+            found = self._smallest(
+                lambda number: self.wanted.is_sent(budgets={layer_id: (low, number)}), math.floor(high) + 1, most
+            )
+            if found is not None:
+                return LeastBudget(layer_id=layer_id, maximum=found, minimum=low)
+        total = self._total(wanted.needed())
+        if total is not None or high == math.inf:
+            return None if total is None else LeastBudget(total=total)
+        # Neither is enough, or with more in total another item of the layer takes its place: the maximum that would be
+        # with any total, and then the total.
+        plenty = 1_000 * math.ceil(self.fixed + wanted.needed() + self.offered + 1)
+        maximum = self._smallest(
+            lambda number: self.wanted.is_sent(total=plenty, budgets={layer_id: (low, number)}),
+            math.floor(high) + 1,
+            most,
+        )
+        if maximum is None:
+            return None
+        total = self._total(wanted.needed(), budgets={layer_id: (low, maximum)})
+        return None if total is None else LeastBudget(total, None, layer_id, maximum, low)
+
+    def _total(self, needed: int, **changed: Any) -> int | None:
+        now = self.inputs.policy.token_budget
+        if now == math.inf:
+            return None
+        first = max(math.floor(now) + 1, math.ceil(self.fixed + needed))
+        # With room for everything that was offered all is sent; a layer's allocation may need more than that.
+        last = first + math.ceil(self.offered) + 1
+        while not self.wanted.is_sent(total=last, **changed):
+            if last > 1_000 * (first + self.offered + 1):
+                return None
+            last *= 2
+        return self._smallest(lambda number: self.wanted.is_sent(total=number, **changed), first, last)
+
+    @staticmethod
+    def _smallest(admits: Callable[[int], bool], first: int, last: int) -> int | None:
+        """Return the smallest number that admits; of a long range one that does while the number before it does not."""
+        if last - first <= MOST_TRIED:
+            return next((number for number in range(first, last + 1) if admits(number)), None)
+        if not admits(last):
+            return None
+        if admits(first):
+            return first
+        while last - first > 1:
+            middle = (first + last) // 2
+            if admits(middle):
+                last = middle
+            else:
+                first = middle
+        return last
+
+
+def _tokens(items: Sequence[Item], inputs: PlanInputs) -> int:
+    return sum([item_tokens(item, inputs.tokenizer) for item in items])
+
+
+def _text_tokens(text: str | None, inputs: PlanInputs) -> int:
+    return 0 if text is None else inputs.tokenizer(text)

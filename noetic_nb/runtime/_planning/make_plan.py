@@ -1,0 +1,433 @@
+"""Plan a model call: the sent items in order, and the items left out.
+
+Pure: the harness executes a plan, `preview` shows one, and what-if questions call it again with other numbers. There is no
+second implementation of any of this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+from msgspec import structs
+
+from noetic_nb.events import ItemFate, LayerTokens, UnsentOffer
+from noetic_nb.items import Item, ItemLog, input_message, item_tokens
+from noetic_nb.items._build import content_tokens
+from noetic_nb.items._log import ItemView
+from noetic_nb.memory import BudgetPlan, MemoryLayer, ProjectionPolicy, allocate_budgets
+from noetic_nb.memory._budget.projection import ProjectedHistory, latest_user, must_send, project_tail
+from noetic_nb.memory._hooks.recall import RecallEntry
+from noetic_nb.runtime._planning.turn_plan import SentItems, TurnPlan
+from noetic_nb.tokens import Tokenizer, estimate_tokens
+from noetic_nb.tokens import system_tokens as tokens_of_system
+
+__all__ = ["arranged", "plan_turn", "split_history"]
+
+# Neighbours that layers left out are named one by one up to here, as views show them; beyond, a turn of a long
+# conversation would write down most of it again.
+MAX_FATES: Final = 100
+
+FateReason: TypeAlias = Literal["over_budget", "outside_window", "unresolved_call", "forced", "hidden"]
+UnsentReason: TypeAlias = Literal["over_budget", "over_allocation", "trimmed"]
+
+
+def plan_turn(
+    log: ItemLog | Sequence[Item],
+    layers: Iterable[MemoryLayer],
+    policy: ProjectionPolicy,
+    recalled: Iterable[RecallEntry] = (),
+    *,
+    instructions: str = "",
+    tool_tokens: int = 0,
+    tokenizer: Tokenizer = estimate_tokens,
+    projected: Sequence[Item] | None = None,
+    budgets: BudgetPlan | None = None,
+    system_tokens: int | None = None,
+    counted_by: Tokenizer | None = None,
+) -> TurnPlan:
+    """Choose the items that a model call sends.
+
+    Parameters
+    ----------
+    log : ItemLog or sequence of Item
+        The whole conversation.
+    layers : iterable of MemoryLayer
+        Whose budgets share the total.
+    policy : ProjectionPolicy
+        How much may be sent, what goes first when it is too much, and in which order it is sent.
+    recalled : iterable of RecallEntry
+        What the layers offer, in slot order.
+    instructions : str
+        System text.
+    tool_tokens : int
+        Tokens the tools' descriptions take up; they come off what is left for items.
+    tokenizer : callable
+        From text to tokens.
+    projected : sequence of Item, optional
+        What layers made of the history, instead of the log itself.
+    budgets : BudgetPlan, optional
+        An allocation made before with the same numbers.
+    system_tokens : int, optional
+        Tokens of the instructions, where they were counted before.
+    counted_by : callable, optional
+        What counted the texts of `recalled`; they are counted again unless it is the tokenizer.
+
+    Returns
+    -------
+    TurnPlan
+        The request's items, tokens by origin, and the fate of every item that was left out.
+
+    References
+    ----------
+    .. [1] docs/behaviour/runtime.md, "Planning a model call".
+
+    Examples
+    --------
+    >>> from noetic_nb.items import input_message
+    >>> log = ItemLog([input_message("hello", item_id="id-1")])
+    >>> plan = plan_turn(log, [], ProjectionPolicy(token_budget=100, response_reserve=20), instructions="Be brief.")
+    >>> plan.system, plan.history, plan.total_tokens
+    (3, 29, 32)
+    """
+    if system_tokens is None:
+        system_tokens = tokens_of_system(tokenizer, instructions)
+    system = system_tokens
+    layers = tuple(layers)
+    if budgets is None:
+        budgets = allocate_budgets(
+            layers,
+            total_budget=policy.token_budget,
+            system_prompt_tokens=system,
+            response_reserve=policy.response_reserve,
+        )
+    view: Sequence[Item] = log.items if isinstance(log, ItemLog) else log
+    window = policy.window_size if policy.overflow == "sliding_window" else None
+    # The usual case, which must not take longer with a longer history: the log's running sums say that all of it fits.
+    recalled = tuple(recalled)
+    if projected is None and window is None and isinstance(view, ItemView) and view.tokenizer is tokenizer:
+        room = policy.view_budget(system + tool_tokens)
+        if view.is_whole_within(room):
+            offers = _Offers(budgets, tokenizer, counted_by)
+            if recalled:
+                offers.take(recalled, room - view.tokens)
+            if not offers.is_short:
+                return _whole(view, policy, budgets, offers, layers, system, tool_tokens)
+    head, history = split_history(view, projected)
+    head_tokens = sum([item_tokens(item, tokenizer) for item in head])
+    left = policy.view_budget(system + tool_tokens) - head_tokens
+    offers = _Offers(budgets, tokenizer, counted_by)
+    # The latest user message is always sent, so the layers share what it leaves.
+    must = must_send(history, tokenizer)
+    left = must + offers.take(recalled, left - must)
+    tail = project_tail(history, left, window=window, tokenizer=tokenizer)
+    chosen = _sent(history, tail)
+    sent = chosen
+    if offers.items and policy.order == "cache":
+        sent = arranged(head, offers.items, chosen, [layer.id for layer in layers if layer.placement == "suffix"])
+    elif head or offers.items:
+        sent = SentItems((*head, *[item for _, item in offers.items]), chosen)
+    hidden: tuple[tuple[int, int, int], ...] = ()
+    kept: tuple[int, ...] = ()
+    if history is view:
+        span, fates, floor = (tail.start, tail.stop), (*offers.fates, *tail.fates), tail.floor
+    elif projected is None:
+        tail, kept = _among_system(tail, view)
+        span, fates, floor = (tail.start, tail.stop), (*offers.fates, *tail.fates), tail.floor
+    else:
+        span, floor = (0, len(view)), 0
+        left_out, hidden = _hidden(view, sent, tokenizer, _reasons_of(history, tail))
+        fates = (*offers.fates, *left_out)
+    return TurnPlan(
+        sent,
+        policy,
+        budgets,
+        offers.usage(),
+        tuple(offers.items),
+        system,
+        tool_tokens,
+        offers.framing,
+        tail.tokens + head_tokens,
+        len(sent) - len(offers.items),
+        span,
+        fates,
+        floor,
+        hidden,
+        tuple(offers.unsent),
+        tuple(offers.texts),
+        kept,
+        tokenizer,
+    )
+
+
+def arranged(
+    head: Sequence[Item], offered: Iterable[tuple[str, Item]], history: Sequence[Item], last: Iterable[str]
+) -> Sequence[Item]:
+    """Return items in the order that keeps most of a request's beginning from one call to the next.
+
+    What the layers named in `last` offer stands before the latest user message instead of before the history: a model call
+    within the same turn still begins with all of it, and one of the next turn with all of the history before it.
+
+    Examples
+    --------
+    >>> a, b, note = input_message("a"), input_message("b"), input_message("note", "developer")
+    >>> [item["content"][0]["text"] for item in arranged((), [("notes", note)], [a, b], ["notes"])]
+    ['a', 'note', 'b']
+    """
+    late = frozenset(last)
+    front = (*head, *[item for layer_id, item in offered if layer_id not in late])
+    behind = tuple([item for layer_id, item in offered if layer_id in late])
+    if not behind:
+        return SentItems(front, history)
+    user = latest_user(history)
+    place = len(history) if user is None else user
+    return SentItems(front, history[:place], behind, history[place:])
+
+
+def _whole(
+    view: ItemView,
+    policy: ProjectionPolicy,
+    budgets: BudgetPlan,
+    offers: _Offers,
+    layers: Iterable[MemoryLayer],
+    system: int,
+    tool_tokens: int,
+) -> TurnPlan:
+    """Return the plan that sends a whole log and all that the layers offer."""
+    size = len(view)
+    sent: Sequence[Item] = view
+    if offers.items and policy.order == "cache":
+        sent = arranged((), offers.items, view, [layer.id for layer in layers if layer.placement == "suffix"])
+    elif offers.items:
+        sent = SentItems([item for _, item in offers.items], view)
+    fields = (
+        sent,
+        policy,
+        budgets,
+        offers.usage(),
+        tuple(offers.items),
+        system,
+        tool_tokens,
+        offers.framing,
+        view.tokens,
+        size,
+        (0, size),
+        tuple(offers.fates),
+        0,
+        (),
+        tuple(offers.unsent),
+        tuple(offers.texts),
+        (),
+        offers.tokenizer,
+    )
+    return tuple.__new__(TurnPlan, fields)  # in half the time of a call of its class
+
+
+def split_history(view: Sequence[Item], projected: Sequence[Item] | None) -> tuple[Sequence[Item], Sequence[Item]]:
+    """Return the system messages, which are always sent, and the history of which the newest part is."""
+    return _split_system(view if projected is None else _with_question(projected, view))
+
+
+def _with_question(projected: Sequence[Item], view: Sequence[Item]) -> Sequence[Item]:
+    """Return the history that layers chose, led by the latest user message where they left none."""
+    if any(item.get("role") == "user" and item["type"] == "message" for item in projected):
+        return projected
+    question = latest_user(view)
+    return projected if question is None else (view[question], *projected)
+
+
+def _split_system(items: Sequence[Item]) -> tuple[Sequence[Item], Sequence[Item]]:
+    """Return system messages and the rest; the same object as the rest where there are none."""
+    if isinstance(items, ItemView) and not items.has_system:
+        return (), items
+    system = [item for item in items if item.get("role") == "system"]
+    return (system, [item for item in items if item.get("role") != "system"]) if system else ((), items)
+
+
+def _sent(history: Sequence[Item], tail: ProjectedHistory) -> Sequence[Item]:
+    if not tail.dropped and tail.forced is None:
+        return history[tail.start :]
+    return [history[position] for position in tail.positions()]
+
+
+def _among_system(tail: ProjectedHistory, view: Sequence[Item]) -> tuple[ProjectedHistory, tuple[int, ...]]:
+    """Return a tail of a log's history by its places in the log, and the system messages before it, which are sent as well."""
+    places = [at for at, item in enumerate(view) if item.get("role") != "system"]
+    # All of the history: what is before its first item belongs to it, too.
+    start = (places[tail.start] if tail.start < len(places) else len(view)) if tail.start else 0
+    floor = places[tail.floor] if tail.floor else 0
+    fates = tuple([structs.replace(fate, position=places[fate.position]) for fate in tail.fates])
+    kept = tuple([at for at in range(start) if view[at].get("role") == "system"])
+    return tail._replace(start=start, stop=len(view), fates=fates, floor=min(floor, start)), kept
+
+
+def _reasons_of(history: Sequence[Item], tail: ProjectedHistory) -> dict[int, FateReason]:
+    """Return why items that layers did choose are not sent, by their identity; the latest user message is named, too."""
+    reasons: dict[int, FateReason] = {}
+    for at in (*range(tail.start), *sorted(tail.dropped)):
+        outside: FateReason = "outside_window" if at < tail.floor else "over_budget"
+        reasons[id(history[at])] = "unresolved_call" if at >= tail.start else outside
+    if tail.forced is not None:
+        reasons[id(history[tail.forced])] = "forced"
+    return reasons
+
+
+def _hidden(
+    view: Sequence[Item], sent: Sequence[Item], tokenizer: Tokenizer, reasons: Mapping[int, FateReason]
+) -> tuple[list[ItemFate], tuple[tuple[int, int, int], ...]]:
+    """Return the log items that a layer, or the budget after it, kept from being sent: fates, and long stretches as a whole.
+
+    What is sent is looked at and not what is left out, so that a window costs what is in it.
+    """
+    if isinstance(view, ItemView):
+        places = view.places_of(sent)
+    else:
+        ids = {id(item) for item in sent}
+        places = [at for at, item in enumerate(view) if id(item) in ids]
+    fates: list[ItemFate] = []
+    stretches: list[tuple[int, int, int]] = []
+    start = 0
+    for kept in (*places, len(view)):
+        left_out = view[start:kept]
+        if len(left_out) <= MAX_FATES:
+            for at, item in enumerate(left_out, start):
+                fates.append(ItemFate("history", at, item_tokens(item, tokenizer), reasons.get(id(item), "hidden")))
+        elif isinstance(left_out, ItemView) and left_out.tokenizer is tokenizer:
+            stretches.append((start, kept, left_out.tokens))
+        else:
+            stretches.append((start, kept, sum([item_tokens(item, tokenizer) for item in left_out])))
+        if kept < len(view) and reasons.get(id(view[kept])) == "forced":
+            fates.append(ItemFate("history", kept, item_tokens(view[kept], tokenizer), "forced"))
+        start = kept + 1
+    return fates, tuple(stretches)
+
+
+# What layers use is the same at most steps of an agent. By identity of the allocations and of what counted, which an entry holds:
+# other numbers may be equal and read differently, as 200 and 200.0 do.
+_MAX_USAGES: Final = 256
+_USAGES: Final[dict[tuple[Any, ...], tuple[Any, Tokenizer, tuple[LayerTokens, ...]]]] = {}
+
+
+class _Offers:
+    """The offers of layers that are taken, and the usage of each layer."""
+
+    __slots__ = (
+        "_budgets",
+        "_is_counted",
+        "_used",
+        "fates",
+        "framing",
+        "is_short",
+        "items",
+        "texts",
+        "tokenizer",
+        "unsent",
+    )  # fmt: skip
+
+    def __init__(self, budgets: BudgetPlan, tokenizer: Tokenizer, counted_by: Tokenizer | None) -> None:
+        self.items: list[tuple[str, Item]] = []
+        self.fates: list[ItemFate] = []
+        self.unsent: list[UnsentOffer] = []
+        self.texts: list[str] = []
+        self.framing = 0
+        # Whether there was too little room for any of them.
+        self.is_short = False
+        self._budgets = budgets
+        self.tokenizer = tokenizer
+        self._is_counted = counted_by is tokenizer
+        # Of each layer the tokens and the items that were taken.
+        self._used: dict[str, tuple[int, int]] = {}
+
+    def take(self, recalled: Iterable[RecallEntry], left: float) -> float:
+        """Take the items that fit, one by one; a smaller one behind a larger one may still fit."""
+        tokenizer, taken, is_counted = self.tokenizer, self._used, self._is_counted
+        texts, taken_items, framing = self.texts, self.items, 0
+        is_plain = not hasattr(tokenizer, "count_content")  # else a counter of its own may look at the item
+        for entry in recalled:
+            layer_id, items, content, dropped, _, text = entry
+            if text is not None:
+                texts.append(layer_id)
+                if is_plain and len(items) == 1 and not dropped and layer_id not in taken:
+                    # What most layers offer, a text that is sent as it is; one that was cut is another text.
+                    item = items[0]
+                    if item["content"][0]["text"] is text and (whole := item_tokens(item, tokenizer)) <= left:
+                        if not is_counted:
+                            content = tokenizer(text)
+                        taken_items.append((layer_id, item))
+                        framing += whole - content
+                        taken[layer_id] = content, 1
+                        left -= whole
+                        continue
+            origin = f"layer:{layer_id}"
+            # Where each stood among all that the layer returned; nearly always all of them are here.
+            places: Sequence[int] = range(len(entry.items))
+            if entry.dropped:
+                gone = frozenset(entry.places)
+                places = [at for at in range(len(entry.items) + len(entry.dropped)) if at not in gone]
+            for position, item in enumerate(entry.items):
+                whole = item_tokens(item, self.tokenizer)
+                content = content_tokens(item, self.tokenizer)
+                if whole > left:
+                    self.is_short = True
+                    self.fates.append(ItemFate(origin, position, content, "over_budget"))
+                    self._leave(layer_id, places[position], "over_budget", item)
+                    continue
+                left -= whole
+                self._add(layer_id, item, whole, content)
+            for position, item in enumerate(entry.dropped, start=len(entry.items)):
+                tokens = content_tokens(item, self.tokenizer)
+                self.fates.append(ItemFate(origin, position, tokens, "over_allocation"))
+                self._leave(layer_id, entry.places[position - len(entry.items)], "over_allocation", item)
+            if entry.text is not None and entry.items:
+                self._note_cut(entry, entry.text)
+        self.framing += framing
+        return left
+
+    def _add(self, layer_id: str, item: Item, whole: int, content: int) -> None:
+        self.items.append((layer_id, item))
+        self.framing += whole - content
+        used, count = self._used.get(layer_id, (0, 0))
+        self._used[layer_id] = used + content, count + 1
+
+    def _leave(self, layer_id: str, place: int, reason: UnsentReason, item: Item) -> None:
+        self.unsent.append(UnsentOffer(layer_id, place, len(self.items), reason, item))
+
+    def _note_cut(self, entry: RecallEntry, text: str) -> None:
+        """Note the rest of a layer's text, which its budget had no room for."""
+        item = entry.items[0]
+        kept = item["content"][0]["text"]
+        if kept is text or len(kept) == len(text):
+            return
+        rest = input_message(text[len(kept) :], "developer", item_id=item["id"])
+        self.fates.append(ItemFate(f"layer:{entry.layer_id}", 0, content_tokens(rest, self.tokenizer), "trimmed"))
+        self._leave(entry.layer_id, 0, "trimmed", rest)
+
+    def usage(self) -> tuple[LayerTokens, ...]:
+        """Return the allocation, use and yield of every layer."""
+        taken, allocations = self._used, self._budgets.allocations
+        if not taken and not allocations:
+            return ()
+        key = (id(allocations), id(self.tokenizer), *taken.items())
+        known = _USAGES.get(key)
+        if known is None:
+            # Emptied as a whole: an entry holds what it is known by, which would otherwise stay alive here.
+            if len(_USAGES) >= _MAX_USAGES:
+                _USAGES.clear()
+            known = _USAGES[key] = allocations, self.tokenizer, self._usage()
+        return known[2]
+
+    def _usage(self) -> tuple[LayerTokens, ...]:
+        taken, nothing = self._used, (0, 0)
+        rows: list[LayerTokens] = []
+        left = len(taken)
+        for layer_id, given in self._budgets.allocations:
+            used, count = nothing
+            if layer_id in taken:
+                used, count = taken[layer_id]
+                left -= 1
+            rows.append(LayerTokens(layer_id, given, used, given - used if given > used else 0.0, count))
+        if left:  # of layers without an allocation
+            known = {layer_id for layer_id, _ in self._budgets.allocations}
+            others = [(layer_id, tokens) for layer_id, tokens in taken.items() if layer_id not in known]
+            rows += [LayerTokens(layer_id, 0.0, used, 0.0, count) for layer_id, (used, count) in others]
+        return tuple(rows)

@@ -1,0 +1,338 @@
+"""The inputs of a planned call, so that it can be planned again with other numbers.
+
+The plan itself is always made by `allocate_budgets` and `plan_turn`. What layers offered is what was recorded: where the
+allocation of a layer changes, its offer is held to the new one as recall does it, and the layer is not asked again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import RequestPrepared, UnsentOffer, ViewAssembled
+from noetic_nb.items import Item, freeze
+from noetic_nb.items._build import content_tokens
+from noetic_nb.items._log import ItemView
+from noetic_nb.memory import BudgetConfig, BudgetPlan, MemoryLayer, ProjectionPolicy, allocate_budgets
+from noetic_nb.memory._budget.projection import Order, Overflow
+from noetic_nb.memory._hooks.recall import RecallEntry, places_that_fit, text_that_fits
+from noetic_nb.memory._layer import budget_range
+from noetic_nb.runtime._planning.log_stretches import of_stretches
+from noetic_nb.runtime._planning.make_plan import plan_turn
+from noetic_nb.runtime._planning.turn_plan import TurnPlan, leaves_out
+from noetic_nb.tokens import Tokenizer
+
+__all__ = ["PlanInputs", "all_items", "plan_inputs"]
+
+
+class _Recorded:
+    """Stands for a number that stays as it was recorded; None would be one for a window."""
+
+    def __repr__(self) -> str:
+        return "as recorded"
+
+
+RECORDED: Final = _Recorded()
+
+
+@dataclass(frozen=True, slots=True)
+class PlanInputs:
+    """The inputs of `plan_turn` for one recorded call.
+
+    `limits` are the least and the most tokens of each layer, `allocated` what each was given, `suffixes` the layers that may be
+    sent behind the history. `summary` stands for history
+    that is left out, with ``overflow="summarize"``.
+    """
+
+    log: ItemView
+    limits: tuple[tuple[str, float, float], ...]
+    suffixes: tuple[str, ...]
+    policy: ProjectionPolicy
+    offers: tuple[RecallEntry, ...]
+    summary: RecallEntry | None
+    instructions: str
+    system_tokens: int
+    tool_tokens: int
+    projected: Sequence[Item] | None
+    allocated: Mapping[str, float]
+    tokenizer: Tokenizer
+
+    def replan(
+        self,
+        *,
+        budgets: Mapping[str, Any] | None = None,
+        total: float | None = None,
+        reserve: float | None = None,
+        overflow: Overflow | None = None,
+        window: int | _Recorded | None = RECORDED,
+        order: Order | None = None,
+    ) -> TurnPlan:
+        """Plan the call again; arguments that are not given stay as they were.
+
+        Parameters
+        ----------
+        budgets : mapping, optional
+            By layer id, what `MemoryLayer` takes as its budget, or a pair of the least and the most tokens.
+        total, reserve : float, optional
+            Tokens of the whole request with its answer, and of the answer alone.
+        overflow : {"truncate", "sliding_window", "summarize"}, optional
+            What happens to what does not fit. A summary is sent only where one was recorded.
+        window : int or None, optional
+            Items that the policy keeps; None is no window.
+        order : {"slot", "cache"}, optional
+            Where layers stand; the same items are sent.
+
+        Returns
+        -------
+        TurnPlan
+            As `plan_turn` makes it. With nothing given, the plan that was recorded.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_LAYER_REFERENCE``, ``INVALID_BUDGET``, ``INVALID_PROJECTION``, ``INVALID_BUDGET_INPUT``.
+
+        References
+        ----------
+        .. [1] docs/behaviour/runtime.md, "Planning a call again".
+        """
+        layers = self._layers({} if budgets is None else _as_budgets(budgets))
+        policy = self._policy(total, reserve, overflow, window, order)
+        split = self._split(layers, policy)
+        offers = tuple([self._held(entry, split) for entry in self.offers])
+        plan = self._plan(layers, policy, offers, split)
+        if self.summary is not None and self.projected is None and leaves_out(plan):
+            return self._plan(layers, policy, (*offers, self.summary), split)
+        return plan
+
+    def held(
+        self, layer_id: str, *, budgets: Mapping[str, Any] | None = None, total: float | None = None
+    ) -> RecallEntry | None:
+        """Return the part of a layer's offer that these budgets admit: a plan with them sends no other items of it.
+
+        None for what is not held to a share: a summary, and what offered nothing.
+        """
+        layers = self._layers({} if budgets is None else budgets)
+        policy = self._policy(total, None, None, RECORDED, None)
+        entry = next((entry for entry in self.offers if entry.layer_id == layer_id), None)
+        return None if entry is None else self._held(entry, self._split(layers, policy))
+
+    def _split(self, layers: Sequence[MemoryLayer], policy: ProjectionPolicy) -> BudgetPlan:
+        return allocate_budgets(
+            layers,
+            total_budget=policy.token_budget,
+            system_prompt_tokens=self.system_tokens,
+            response_reserve=policy.response_reserve,
+        )
+
+    def _plan(
+        self, layers: Sequence[MemoryLayer], policy: ProjectionPolicy, offers: Sequence[RecallEntry], split: BudgetPlan
+    ) -> TurnPlan:
+        return plan_turn(
+            self.log,
+            layers,
+            policy,
+            offers,
+            instructions=self.instructions,
+            tool_tokens=self.tool_tokens,
+            tokenizer=self.tokenizer,
+            projected=self.projected,
+            budgets=split,
+            system_tokens=self.system_tokens,
+        )
+
+    def _layers(self, budgets: Mapping[str, Any]) -> tuple[MemoryLayer, ...]:
+        known = {layer_id for layer_id, _, _ in self.limits}
+        for layer_id in budgets:
+            if layer_id not in known:
+                raise NoeticConfigError(
+                    "UNKNOWN_LAYER_REFERENCE",
+                    "The call has no such layer.",
+                    given=layer_id,
+                    hint=f"It has {', '.join(map(repr, sorted(known))) or 'none'}.",
+                )
+        return tuple(
+            [
+                _layer(layer_id, _budget(budgets[layer_id], layer_id), suffix)
+                if layer_id in budgets
+                else _recorded_layer(layer_id, low, high, suffix)
+                for layer_id, low, high in self.limits
+                for suffix in [layer_id in self.suffixes]
+            ]
+        )
+
+    def _policy(
+        self,
+        total: float | None,
+        reserve: float | None,
+        overflow: Overflow | None,
+        window: int | _Recorded | None,
+        order: Order | None,
+    ) -> ProjectionPolicy:
+        changed: dict[str, Any] = {}
+        if total is not None:
+            changed["token_budget"] = _as_tokens(total, "total")
+        if reserve is not None:
+            changed["response_reserve"] = _as_tokens(reserve, "reserve")
+        if overflow is not None:
+            changed["overflow"] = overflow
+            if overflow == "truncate" and isinstance(window, _Recorded):
+                changed["window_size"] = None  # which has no meaning there
+        if not isinstance(window, _Recorded):
+            changed["window_size"] = window
+        if order is not None:
+            changed["order"] = order
+        return ProjectionPolicy(**{**self.policy.model_dump(), **changed}) if changed else self.policy
+
+    def _held(self, entry: RecallEntry, split: BudgetPlan) -> RecallEntry:
+        """Hold an offer to a layer's allocation, where it is another than the recorded one."""
+        given = next((share.allocated for share in split.allocations if share.layer_id == entry.layer_id), math.inf)
+        if given == self.allocated.get(entry.layer_id, math.inf):
+            return entry
+        if entry.text is not None:
+            return _held_text(entry, entry.text, given, self.tokenizer)
+        items = all_items(entry)
+        kept = places_that_fit([content_tokens(item, self.tokenizer) for item in items], given)
+        left = tuple(sorted({*range(len(items))}.difference(kept)))
+        return entry._replace(
+            items=tuple([items[place] for place in kept]), dropped=tuple([items[place] for place in left]), places=left
+        )
+
+
+def _as_budgets(given: object) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        raise NoeticConfigError(
+            "INVALID_BUDGET", "Budgets are given by layer.", given=given, hint="Write budgets={'notes': (100, 400)}."
+        )
+    return given
+
+
+def _as_tokens(given: object, field: str) -> float:
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise NoeticConfigError(
+            "INVALID_PROJECTION",
+            f"`{field}` is a number of tokens.",
+            given=given,
+            hint="Leave it out to keep it.",
+            field=field,
+        )
+    return given
+
+
+def _layer(layer_id: str, budget: BudgetConfig, suffix: bool) -> MemoryLayer:
+    return MemoryLayer(id=layer_id, slot=0, scope="thread", budget=budget, placement="suffix" if suffix else None)
+
+
+@lru_cache(maxsize=256, typed=True)
+def _recorded_layer(layer_id: str, low: float, high: float, suffix: bool) -> MemoryLayer:
+    """Return the layer of these numbers, which a search plans with some thousand times; layers are frozen."""
+    return _layer(layer_id, {"min": low, "max": high}, suffix)
+
+
+def _budget(given: Any, layer_id: str) -> BudgetConfig:
+    if isinstance(given, Sequence) and not isinstance(given, str) and len(given) == 2:
+        given = {"min": given[0], "max": given[1]}
+    budget_range(given, layer_id=layer_id)
+    found: BudgetConfig = given
+    return found
+
+
+def all_items(entry: RecallEntry) -> list[Item]:
+    """Return all that a layer offered, in its order."""
+    dropped, kept = dict(zip(entry.places, entry.dropped, strict=True)), iter(entry.items)
+    return [dropped[at] if at in dropped else next(kept) for at in range(len(entry.items) + len(dropped))]
+
+
+def _held_text(entry: RecallEntry, text: str, budget: float, tokenizer: Tokenizer) -> RecallEntry:
+    (item,) = (*entry.items, *entry.dropped)
+    kept = text_that_fits(text, budget, tokenizer)
+    if not kept:
+        return entry._replace(items=(), dropped=(_with_text(item, text),), places=(0,))
+    return entry._replace(items=(_with_text(item, kept),), dropped=(), places=())
+
+
+def _with_text(item: Item, text: str) -> Item:
+    (part,) = item["content"]
+    return item if part["text"] == text else Item({**item, "content": freeze([{**part, "text": text}])})
+
+
+def plan_inputs(view: ViewAssembled, prepared: RequestPrepared, log: ItemView, tokenizer: Tokenizer) -> PlanInputs:
+    """Return the inputs of the plan of a recorded call.
+
+    Parameters
+    ----------
+    view : ViewAssembled
+        The request.
+    prepared : RequestPrepared
+        The last of its execution before it.
+    log : ItemView
+        The log of its execution at that moment.
+    tokenizer : callable
+        What counted its tokens.
+    """
+    layers = {layer_id for layer_id, _, _ in prepared.limits}
+    offers = _recorded_offers(view)
+    policy = ProjectionPolicy(
+        token_budget=view.total,
+        response_reserve=view.reserve,
+        overflow=prepared.overflow,
+        window_size=prepared.window_size,
+        order=prepared.order,
+    )
+    return PlanInputs(
+        log,
+        prepared.limits,
+        prepared.suffixes,
+        policy,
+        tuple([entry for entry in offers if entry.layer_id in layers]),
+        next((entry for entry in offers if entry.layer_id not in layers), None),
+        prepared.instructions,
+        view.system,
+        view.tools,
+        None if view.projection is None else of_stretches(view.projection, log),
+        {share.layer_id: share.allocated for share in view.layers},
+        tokenizer,
+    )
+
+
+def _recorded_offers(view: ViewAssembled) -> list[RecallEntry]:
+    """Return the offers of layers, in their order: sent items, and unsent ones in their places."""
+    sent: dict[str, list[Item]] = {}
+    left: dict[str, list[UnsentOffer]] = {}
+    unsent = list(view.unsent)
+    for place in range(len(view.layer_items) + 1):
+        while unsent and unsent[0].before == place:
+            offer = unsent.pop(0)
+            sent.setdefault(offer.layer_id, [])
+            left.setdefault(offer.layer_id, []).append(offer)
+        if place < len(view.layer_items):
+            layer_id, item = view.layer_items[place]
+            sent.setdefault(layer_id, []).append(item)
+    return [_entry(layer_id, items, left.get(layer_id, []), layer_id in view.texts) for layer_id, items in sent.items()]
+
+
+def _entry(layer_id: str, sent: Sequence[Item], left: Sequence[UnsentOffer], is_text: bool) -> RecallEntry:
+    rest = "".join([_text_of(offer.item) for offer in left if offer.reason == "trimmed"])
+    whole = {offer.place: offer for offer in left if offer.reason != "trimmed"}
+    kept: list[Item] = []
+    dropped: dict[int, Item] = {}
+    waiting = iter(sent)
+    for place in range(len(sent) + len(whole)):
+        offer = whole.get(place)
+        if offer is None:
+            kept.append(next(waiting))
+        elif offer.reason == "over_budget":
+            kept.append(offer.item)
+        else:
+            dropped[place] = offer.item
+    text = _text_of((*kept, *dropped.values())[0]) + rest if is_text else None
+    return RecallEntry(layer_id, tuple(kept), 0, tuple(dropped.values()), tuple(dropped), text)
+
+
+def _text_of(item: Item) -> str:
+    text: str = item["content"][0]["text"]
+    return text

@@ -1,0 +1,108 @@
+"""Replace items that do not fit by a summary, where the policy wants one.
+
+The summary's room is set aside first, so that every item is either sent or covered by the summary. A summary reaches a little
+further than it must and is used until the history has grown past it; the next one is made from it and what came since. Where
+it cannot be made, the view is truncated and the reason reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from noetic_nb.items import Item, assistant_text, input_message, item_text
+from noetic_nb.items._build import content_tokens
+from noetic_nb.layers._helpers.blocks import cut_block
+from noetic_nb.memory import ProjectionPolicy
+from noetic_nb.memory._hooks.recall import RecallEntry
+from noetic_nb.models._client import ModelRequest
+from noetic_nb.runtime._context.context import Context
+from noetic_nb.runtime._context.engine import Engine
+from noetic_nb.runtime._context.sent_history import SUMMARY_ORIGIN
+from noetic_nb.runtime._planning.turn_plan import TurnPlan
+
+__all__ = ["SUMMARY_ORIGIN", "summarised"]
+
+_REQUEST: Final = (
+    "Summarise the conversation above for an assistant that will go on with it and no longer sees it. Keep names, "
+    "numbers, decisions and open questions. Answer with the summary only."
+)
+# A summary may take this share of what is left for items; more would push out the history it stands beside.
+SUMMARY_SHARE: Final = 0.25
+# It covers this share of what is still sent as well, so that not every turn needs a new one.
+AHEAD_SHARE: Final = 0.25
+
+
+async def summarised(
+    engine: Engine,
+    ctx: Context,
+    model: str,
+    policy: ProjectionPolicy,
+    plan: TurnPlan,
+    replan: Callable[[tuple[RecallEntry, ...]], TurnPlan],
+) -> TurnPlan:
+    """Return a plan in which a developer message stands for the history that it leaves out.
+
+    `plan`, the view without a summary, is returned as it is where nothing is left out or no summary can be made. The
+    policy may name another model to write it; `replan` makes the plan again with further entries.
+    """
+    limit = int(policy.view_budget(plan.system + plan.tools) * SUMMARY_SHARE)
+    kept = policy.window_size or 0
+    last = max(0, len(ctx.item_log) - kept)
+    # A text as long as a summary may be: what it takes up decides what has to be covered.
+    room = _entry(engine, "word " * limit, limit)
+    if room is None:
+        return plan
+    stop = min(replan((room,)).window[0], last)
+    if stop <= 0:
+        return plan
+    ahead = min(stop + int((len(ctx.item_log) - stop) * AHEAD_SHARE), last)
+    text = await _text(engine, ctx, policy, policy.overflow_model or model, stop, ahead)
+    entry = _entry(engine, text, limit) if text else None
+    return plan if entry is None else replan((entry,))
+
+
+def _entry(engine: Engine, text: str, limit: int) -> RecallEntry | None:
+    """Return a summary as a recalled item, cut to its limit; None where there is no room at all."""
+    block = cut_block(SUMMARY_ORIGIN, text, limit, engine.tokenizer)
+    if block is None:
+        return None
+    item = input_message(block, "developer", ids=engine.ids)
+    return RecallEntry(SUMMARY_ORIGIN, (item,), content_tokens(item, engine.tokenizer))
+
+
+async def _text(engine: Engine, ctx: Context, policy: ProjectionPolicy, model: str, stop: int, ahead: int) -> str:
+    """Return a summary that covers at least the first `stop` items, empty where it cannot be made."""
+    cache = engine.summaries.setdefault(ctx.thread_id, {})
+    covered = max(cache, default=0)
+    if covered >= stop:
+        return cache[covered]
+    try:
+        # As much at a time as a request of this policy holds: a first summary may have a long history to read.
+        while covered < ahead:
+            end = _chunk_end(ctx, covered, ahead, policy.view_budget(0))
+            written = await _written(engine, ctx, model, cache.get(covered, ""), tuple(ctx.item_log[covered:end]))
+            cache.clear()  # a shorter one is never wanted again
+            cache[end], covered = written, end
+    except Exception as exc:
+        ctx.report_problem("summary_failed", SUMMARY_ORIGIN, "project_history", exc)
+        engine.report(ctx, exc, SUMMARY_ORIGIN)
+        return ""
+    return cache[covered]
+
+
+def _chunk_end(ctx: Context, start: int, stop: int, budget: float) -> int:
+    left, end = budget, start
+    while end < stop and (end == start or ctx.item_log.items.token_count(end) <= left):
+        left -= ctx.item_log.items.token_count(end)
+        end += 1
+    return end
+
+
+async def _written(engine: Engine, ctx: Context, model: str, before: str, items: tuple[Item, ...]) -> str:
+    lines = [f"Summary of what came before: {before}"] if before else []
+    lines += [f"{item.role or item['type']}: {item_text(item)}" for item in items]
+    prompt = (input_message("\n".join(lines), ids=engine.ids), input_message(_REQUEST, ids=engine.ids))
+    request = ModelRequest(model, prompt, purpose="summary", thread_id=ctx.thread_id)
+    response, _ = await engine.call_model(ctx, request, step=ctx.step_count)
+    return assistant_text(response.items)

@@ -1,0 +1,218 @@
+"""A thread of conversation: its log, and the queue of messages that arrive while a turn is running.
+
+Turns of a thread never overlap. What is queued while one runs is taken together into the next, and everyone who waits for
+it gets that reply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+from noetic_nb.items import ItemLog
+from noetic_nb.runtime._config.limits import Limits
+from noetic_nb.runtime._context.context import Context
+from noetic_nb.runtime._context.reply import AgentReply
+
+if TYPE_CHECKING:
+    from noetic_nb.runtime._durability.thread_writer import ThreadWriter
+
+__all__ = ["Delivery", "Message", "Thread", "ThreadStatus"]
+
+Delivery: TypeAlias = Literal["next_turn", "between_rounds", "interrupt"]
+"""When a message that arrives during a turn is taken in: by the next one, before its next model call, or instead of it."""
+
+
+@dataclass(slots=True, eq=False)
+class Message:
+    """A message to the agent, and where the reply to it goes."""
+
+    items: Sequence[Mapping[str, Any]]
+    resource_id: str | None = None
+    limits: Limits | None = None
+    state: dict[str, Any] | None = None
+    watch: Callable[[Context], None] | None = None
+    reply: asyncio.Future[AgentReply] | None = None
+    taken: bool = False
+    now: Callable[[], float] | None = None
+    """The clock by which it waits."""
+    queued_ms: float | None = None
+    """When it began to wait for the turn before it; None where it did not."""
+
+    def take(self) -> Sequence[Mapping[str, Any]]:
+        """Return the items, which are part of a turn from now on."""
+        self.taken = True
+        return self.items
+
+    @property
+    def waits(self) -> bool:
+        """Whether someone still waits for the reply."""
+        return self.reply is not None and not self.reply.done()
+
+    def answer(self, outcome: AgentReply | BaseException) -> None:
+        """Give the reply, or the error, to the waiting caller."""
+        if self.reply is None or self.reply.done():
+            return
+        if isinstance(outcome, AgentReply):
+            self.reply.set_result(outcome)
+        elif isinstance(outcome, asyncio.CancelledError):
+            self.reply.cancel()
+        else:
+            self.reply.set_exception(outcome)
+
+
+class ThreadStatus(NamedTuple):
+    """The status of a thread: the running turn, its duration, and the number of messages that wait for the next."""
+
+    state: Literal["idle", "generating", "aborting"]
+    turn_id: str | None = None
+    elapsed_ms: float = 0.0
+    waiting: int = 0
+
+
+RunMessages: TypeAlias = Callable[["Thread", Sequence[Message]], Awaitable[AgentReply]]
+
+
+@dataclass(slots=True, eq=False)
+class Thread:
+    """One conversation in this process.
+
+    Attributes
+    ----------
+    ctx, last : Context or None
+        The execution that is open, and the one before it.
+    busy : bool
+        Whether a turn runs or is about to; everything that changes the thread waits until it is False.
+    waiting : list of Message
+        For the next turn, in order.
+    between, offered : list of Message
+        Not yet taken in by the turn that runs, and all that it was offered: what it does not take waits for the next.
+    writer : ThreadWriter or None
+        How much of the log is in storage; None without checkpoints, and before the thread was read.
+    """
+
+    thread_id: str
+    log: ItemLog
+    turn: int = 0
+    resource_id: str | None = None
+    ctx: Context | None = None
+    last: Context | None = None
+    busy: bool = False
+    waiting: list[Message] = field(default_factory=list)
+    between: list[Message] = field(default_factory=list)
+    offered: list[Message] = field(default_factory=list)
+    answered: Sequence[Message] = ()
+    """Those that the turn of the queue answers, while it runs."""
+    draining: asyncio.Task[None] | None = None
+    writer: ThreadWriter | None = None
+    reading: asyncio.Future[None] | None = None
+    """Done when the thread has been read, while somebody reads it."""
+    is_opening: bool = False
+    """Whether a turn is about to begin, and waits until the thread has been read."""
+    aborted_early: str | None = None
+    """Why that turn is to be cancelled as soon as it begins."""
+
+    async def send(self, message: Message, run: RunMessages, delivery: Delivery = "next_turn") -> AgentReply:
+        """Run a turn for a message now, or let the turn that runs, or the next, take it."""
+        if not self.busy:
+            self.busy = True
+            try:
+                # BaseException below: whoever sent a message into a turn that is cancelled must not wait for ever
+                # either.
+                reply = await run(self, (message,))
+            except BaseException as exc:
+                self._share(exc)
+                raise
+            else:
+                self._share(reply)
+                return reply
+            finally:
+                self.release(run)
+        message.reply = asyncio.get_running_loop().create_future()
+        if message.now is not None:
+            message.queued_ms = message.now()
+        if delivery == "between_rounds" and self.ctx is not None:
+            self.between.append(message)
+            self.offered.append(message)
+        elif delivery == "interrupt":
+            self.waiting.insert(0, message)
+            self.abort("interrupted by a newer message")
+        else:
+            self.waiting.append(message)
+        try:
+            return await message.reply
+        except asyncio.CancelledError:
+            # Its turn runs in a task of the thread: it goes on only while somebody waits for it.
+            if message in self.answered and not any(each.waits for each in (*self.answered, *self.offered)):
+                self.abort("the caller was cancelled")
+            raise
+
+    def abort(self, reason: str) -> bool:
+        """Cancel the turn that runs, or is about to; False where there is none."""
+        if self.ctx is not None:
+            self.ctx.abort(reason)
+            return True
+        if self.is_opening:
+            self.aborted_early = self.aborted_early or reason
+        return self.is_opening
+
+    @property
+    def status(self) -> ThreadStatus:
+        """The status of the thread."""
+        waiting = sum(message.waits for message in self.waiting)
+        is_aborting = self.aborted_early is not None if self.ctx is None else self.ctx.aborted
+        state: Literal["generating", "aborting"] = "aborting" if is_aborting else "generating"
+        if self.ctx is None:
+            return ThreadStatus(state if self.is_opening else "idle", waiting=waiting)
+        return ThreadStatus(state, self.ctx.turn_id, self.ctx.elapsed_ms, waiting)
+
+    def _share(self, outcome: AgentReply | BaseException) -> None:
+        """Give the outcome of a turn to those whose message it took in."""
+        if not self.offered:
+            return
+        for message in self.offered:
+            if message.taken:
+                message.answer(outcome)
+            elif message.waits:  # too late for this turn
+                self.waiting.append(message)
+        self.offered.clear()
+        self.between.clear()
+
+    def release(self, run: RunMessages) -> None:
+        """Let the next turn begin: with the messages that arrived meanwhile, if any did."""
+        if not self.waiting:
+            self.busy = False
+        else:
+            # Kept, as a loop holds its tasks weakly. `busy` stays True, so that no newer message overtakes those that
+            # wait.
+            self.draining = asyncio.get_running_loop().create_task(self._drain(run))
+
+    async def _drain(self, run: RunMessages) -> None:
+        """Run turns until no message waits; messages that came together are answered together."""
+        try:
+            while messages := [message for message in self.waiting if message.waits]:
+                # Cleared before the turn runs: what arrives from now on is for the one after it.
+                self.waiting.clear()
+                self.answered = messages
+                try:
+                    reply = await run(self, messages)
+                except BaseException as exc:
+                    self._share(exc)
+                    for message in messages:
+                        message.answer(exc)
+                    # An error is for those whose messages were taken, and the queue goes on; a cancellation is for this
+                    # task.
+                    if not isinstance(exc, Exception):
+                        raise
+                else:
+                    self._share(reply)
+                    for message in messages:
+                        message.answer(reply)
+        finally:
+            self.answered = ()
+            for message in self.waiting:  # only where this task itself was cancelled
+                message.answer(asyncio.CancelledError())
+            self.waiting.clear()
+            self.busy = False

@@ -1,0 +1,459 @@
+"""The threads of one harness: their turns, and the executions that are open."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast, get_args
+
+from noetic_nb._core.arguments import closest
+from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
+from noetic_nb.events import ItemsAppended, LayerStateChanged
+from noetic_nb.items import Item, ItemLog
+from noetic_nb.items._input_items import input_items
+from noetic_nb.memory import resolve_scope_key
+from noetic_nb.redact import safe_logger
+from noetic_nb.runtime._config.limits import Limits
+from noetic_nb.runtime._context.context import Context, Runner
+from noetic_nb.runtime._context.engine import Engine
+from noetic_nb.runtime._context.messages import as_input_items, log_items
+from noetic_nb.runtime._context.reply import AgentReply, problem_code, problem_text
+from noetic_nb.runtime._threads.state_history import LiveHistory, StateHistory
+from noetic_nb.runtime._threads.thread import Delivery, Message, Thread
+from noetic_nb.runtime._threads.turn import ExecutionEnd, Resumed, arm_deadline, close_execution, new_context, run_turn
+from noetic_nb.steps import SpawnStep
+from noetic_nb.steps._traverse import steps_within
+from noetic_nb.storage import ScopedStorage
+from noetic_nb.sync import interruptible
+
+if TYPE_CHECKING:
+    from noetic_nb.runtime._threads.memory_view import MemoryView
+
+__all__ = ["AddedItems", "Conversations", "Threads"]
+
+_log: Final = safe_logger("noetic_nb")
+_DELIVERIES: Final = get_args(Delivery)
+_SUCH_AS: Final = {"limits": "{'max_steps': 5}", "state": "{'cart': []}"}
+
+
+class Conversations(Protocol):
+    """A run, or a harness: threads by name."""
+
+    @property
+    def threads(self) -> tuple[str, ...]:
+        """The threads there are."""
+
+    # Positional, as the parameter is named differently from one to the other.
+    def log(self, thread_id: str, /) -> Iterable[Item]:
+        """Return the items of a thread."""
+
+
+class AddedItems(tuple[Item, ...]):
+    """The items that joined a log; awaiting it waits until the items they replaced are gone from storage, too."""
+
+    _settle: Callable[[], Awaitable[None]]
+
+    def __await__(self) -> Generator[Any, None, AddedItems]:
+        yield from self._settle().__await__()
+        return self
+
+
+class Threads:
+    """Threads by id, contexts by execution. The engine runs their turns; a context belongs to the harness."""
+
+    def __init__(self, engine: Engine, harness: Runner) -> None:
+        self.by_id: dict[str, Thread] = {}
+        self.live: dict[str, Context] = {}
+        self._engine = engine
+        self._harness = harness
+        # By thread that was begun anew: the layers, and their keys, of which storage still holds what they knew.
+        self.stale: dict[str, tuple[tuple[str, str], ...]] = {}
+        self._clearing = asyncio.Lock()
+        # Whether it is to be said at the next turn that conversations are not kept, although there is a storage.
+        self.forgets = False
+        # Threads that somebody has looked at only.
+        self._looked_at: set[str] = set()
+        self._history = StateHistory(engine.clock)
+        # Only root executions are in `live`. A child's states are its own, and show in the write of its parent's merge.
+        self.written = engine.stack.state.history = LiveHistory(self._history, engine.stack.layers, self.live)
+        engine.stack.state.on_problem = self._warn
+
+    def thread(self, thread_id: str) -> Thread:
+        """Return a thread, begun now where there is none; raises `NoeticConfigError` ``INVALID_THREAD``."""
+        thread = self.by_id.get(thread_id)
+        if thread is None:
+            if not isinstance(thread_id, str) or not thread_id:
+                raise NoeticConfigError("INVALID_THREAD", "A thread needs a non-empty id.", given=thread_id)
+            thread = Thread(thread_id, ItemLog(registry=self._engine.stack.registry, tokenizer=self._engine.tokenizer))
+            self.by_id[thread_id] = thread
+        return thread
+
+    def known(self, thread_id: str) -> None:
+        """Check that a thread is there, where any is; raises `NoeticConfigError` ``UNKNOWN_THREAD``.
+
+        A misspelt id would else be answered with an empty conversation.
+        """
+        there = [name for name in self.by_id if name not in self._looked_at or self._is_used(name)]
+        if there and thread_id not in there:
+            names = ", ".join(map(repr, sorted(there)[:10]))
+            hint = f"{closest(thread_id, there)} Threads here are {names}; `load_thread` reads a saved one."
+            raise NoeticConfigError("UNKNOWN_THREAD", "There is no such thread.", given=thread_id, hint=hint.strip())
+
+    def _is_used(self, thread_id: str) -> bool:
+        thread = self.by_id[thread_id]
+        return thread.busy or thread.turn > 0 or len(thread.log) > 0
+
+    def drop(self, thread_id: str) -> None:
+        """Forget a thread."""
+        self.by_id.pop(thread_id, None)
+        self._history.forget(thread_id)
+        # The engine outlives its threads: without this a server would keep something of every thread there ever was.
+        self._engine.summaries.pop(thread_id, None)
+
+    def resting(self, thread_id: str) -> Thread:
+        """Return a thread in which nothing runs; raises `NoeticError` ``step_failed`` where a turn is running."""
+        thread = self.thread(thread_id)
+        if thread.busy:
+            raise NoeticError(
+                "step_failed", f"A turn of thread {thread_id!r} is running", hint="Await it first.", step_id="execution"
+            )
+        return thread
+
+    def close(self, thread_id: str) -> bool:
+        """Forget a thread in which nothing runs; False where there is none."""
+        if thread_id not in self.by_id:
+            return False
+        self.resting(thread_id)
+        self.drop(thread_id)
+        return True
+
+    # -- items without a turn -------------------------------------------------------------------------------------
+
+    def seed(self, thread_id: str, given: Any, replace: bool) -> AddedItems:
+        """Begin a thread with items; see `AgentHarness.seed`."""
+        items = self._read(_conversation(given, thread_id))
+        thread = self.resting(thread_id)
+        if len(thread.log) and not replace:
+            raise NoeticConfigError(
+                "THREAD_EXISTS",
+                f"Thread {thread_id!r} has {len(thread.log)} items already.",
+                given=thread_id,
+                hint="append() adds to it; replace=True drops what it has, and what layers know of it.",
+            )
+        if replace:
+            self._begin_anew(thread)
+        logged = self._add(thread_id, items)
+        if replace:
+            self._clear_at_once(thread_id)
+        return logged
+
+    def append(self, thread_id: str, given: Any) -> AddedItems:
+        """Add items to a thread, but for those it has; see `AgentHarness.append`."""
+        items = self._read(_conversation(given, thread_id))
+        log = self.resting(thread_id).log
+        known = {item["id"]: item for item in log if item.get("id")} if any(item.get("id") for item in items) else {}
+        fresh = []
+        for item in items:
+            there = known.get(item.get("id"))
+            if there is None:
+                fresh.append(item)
+                if item.get("id"):
+                    known[item["id"]] = item
+            elif _without_call_id(there) != _without_call_id(item):
+                raise ItemValidationError(
+                    f"Thread {thread_id!r} has another item with the id {item['id']!r}.",
+                    given=item,
+                    hint="Leave the id out, or give another; nothing was added.",
+                )
+        return self._add(thread_id, fresh)
+
+    def _read(self, given: Iterable[Any]) -> tuple[Item, ...]:
+        return input_items(given, registry=self._engine.stack.registry, ids=self._engine.ids)
+
+    def _add(self, thread_id: str, items: Sequence[Item]) -> AddedItems:
+        logged = AddedItems(log_items(self._engine, self.context_of(thread_id), items, "seed"))
+        logged._settle = lambda: self.cleared(thread_id)
+        return logged
+
+    def _begin_anew(self, thread: Thread) -> None:
+        """Drop the data of a thread in memory, and note the keys to be removed from storage."""
+        engine, thread_id = self._engine, thread.thread_id
+        old = self.context_of(thread_id)
+        ctx = engine.hook_context(old)
+        inner = [found.memory or () for found in steps_within(engine.config.step) if isinstance(found, SpawnStep)]
+        stale = []
+        for layer in (*engine.stack.layers, *(layer for layers in inner for layer in layers)):
+            # What is shared with other threads, as by a resource, is not this one's to drop.
+            if layer.scope in ("thread", "resource") and resolve_scope_key(layer.scope, ctx) == thread_id:
+                stale.append((layer.id, thread_id))
+                self._history.forget_changes(layer.id, thread_id)
+                engine.stack.forget_recalled(layer.id, thread_id)
+                if layer.hooks.on_edit is not None and ctx.resource_id is None:
+                    layer.hooks.on_edit(ctx, None)()
+                if engine.sink is not None:
+                    now = engine.clock.now_ms()
+                    engine.sink.emit(LayerStateChanged(old.where, now, layer.id, "seed", None))
+        self.stale[thread_id] = tuple(dict.fromkeys(stale))
+        thread.log = ItemLog(registry=engine.stack.registry, tokenizer=engine.tokenizer)
+        thread.turn, thread.last, thread.writer = 0, None, None
+        self._history.forget(thread_id)
+        engine.summaries.pop(thread_id, None)
+        if engine.sink is not None:
+            # Without items: from here on the log of the thread is another, in the run, too.
+            engine.sink.emit(ItemsAppended(self.context_of(thread_id).where, engine.clock.now_ms(), 0, (), "seed"))
+
+    def _clear_at_once(self, thread_id: str) -> None:
+        """Clear storage now where it answers at once; otherwise the next user of the thread does."""
+        clearing = self.cleared(thread_id)
+        try:
+            clearing.send(None)
+        except StopIteration:
+            return
+        except Exception as exc:  # raised to whoever needs the thread next, who tries again
+            _log.warning("What thread %r held is not gone from storage yet. %s", thread_id, exc)
+        finally:
+            clearing.close()
+
+    async def cleared(self, thread_id: str) -> None:
+        """Remove from storage the remaining keys of a thread that was begun anew; may be called again."""
+        if thread_id in self.stale:
+            # One at a time: the second would delete what a turn behind the first has written.
+            async with self._clearing:
+                if thread_id in self.stale:
+                    await self._clear(thread_id)
+
+    async def _clear(self, thread_id: str) -> None:
+        for layer_id, scope_key in self.stale[thread_id]:
+            storage = ScopedStorage(self._engine.stack.storage, layer_id, scope_key)
+            for key in await storage.list():
+                await storage.delete(key)
+        del self.stale[thread_id]
+
+    def context_of(self, thread_id: str) -> Context:
+        """Return the context an event about a thread belongs to: its last turn's."""
+        thread = self.thread(thread_id)
+        found = thread.ctx or thread.last
+        if found is not None:
+            return found
+        # No turn has run here, but an event needs a place all the same. It is not added to `live`: nothing runs in it.
+        return new_context(
+            self._engine,
+            thread_id=thread_id,
+            resource_id=thread.resource_id,
+            log=thread.log,
+            turn=thread.turn,
+            harness=self._harness,
+        )
+
+    def memory(self, thread_id: str) -> MemoryView:
+        """Return the memory of a thread."""
+        from noetic_nb.runtime._threads.memory_view import MemoryView  # for those who look, and most programs never do
+
+        if thread_id not in self.by_id:
+            self._looked_at.add(thread_id)
+        ctx = self.context_of(thread_id)
+        return MemoryView(
+            self._engine,
+            self._history,
+            self._engine.hook_context(ctx),
+            self.thread(thread_id).log,
+            is_live=ctx.id in self.live,
+            open_thread=self._open_thread,
+            threads=tuple(self.by_id),
+            settle=lambda: self.cleared(thread_id),
+            known=lambda: self.known(thread_id),
+        )
+
+    def _open_thread(self, thread_id: str, log: ItemLog, turn: int, resource_id: str | None) -> None:
+        self.by_id[thread_id] = Thread(thread_id, log, turn=turn, resource_id=resource_id)
+
+    def find(self, execution_id: str) -> Context | None:
+        """Return the context of an execution that is open, be it a child's."""
+        found = self.live.get(execution_id)
+        below = [] if found is not None else list(self.live.values())
+        while below:
+            ctx = below.pop()
+            if ctx.id == execution_id:
+                return ctx
+            below.extend(ctx.children)
+        return found
+
+    def _turn_ended(self, thread: Thread) -> None:
+        """Note where a turn of a thread ended, so that one can go back to it."""
+        self._history.turn_ended(thread.thread_id, thread.turn, len(thread.log))
+
+    def _warn(self, execution_id: str, source: str, hook: str, error: BaseException) -> None:
+        ctx = self.find(execution_id)
+        if ctx is not None:  # what goes wrong after a turn is over can be in no reply of it
+            ctx.warn(problem_code(hook, error), problem_text(source, hook, error), None if hook == "emit" else source)
+
+    def message(
+        self,
+        content: str | Sequence[Mapping[str, Any]],
+        resource_id: str | None,
+        delivery: str,
+        limits: Limits | Mapping[str, Any] | None,
+        state: Mapping[str, Any] | None,
+    ) -> Message:
+        """Check a message and its options; nothing has happened yet."""
+        if delivery not in _DELIVERIES:
+            raise NoeticConfigError(
+                "INVALID_OPTION", "There is no such delivery.", given=delivery, hint=f"Use one of {_DELIVERIES}."
+            )
+        if content is None:
+            raise NoeticConfigError(
+                "INVALID_OPTION",
+                "There is no message.",
+                given=content,
+                hint="Write execute('Hi'); [] begins a turn without one.",
+            )
+        for option, value in () if limits is state is None else (("limits", limits), ("state", state)):
+            if value is not None and not isinstance(value, Limits | Mapping):
+                raise NoeticConfigError(
+                    "INVALID_OPTION",
+                    f"`{option}` is a mapping.",
+                    given=value,
+                    hint=f"Such as {option}={_SUCH_AS[option]}.",
+                )
+        items = as_input_items(self._engine, content, "execute", serialise=False)
+        # Checked now and not when its turn begins: by then the message may have waited, and others with it.
+        checked = limits if limits is None or isinstance(limits, Limits) else Limits(**limits)
+        now = self._engine.clock.monotonic_ms
+        return Message(items, resource_id, checked, None if state is None else dict(state), now=now)
+
+    def run(self, thread: Thread, messages: Sequence[Message]) -> Awaitable[AgentReply]:
+        """Run one turn for all messages that wait; its options are those of the first message."""
+        if thread.thread_id in self.stale:
+            return self._run_cleared(thread, messages)
+        first = messages[0]
+        ctx = self._open(thread, first.resource_id, first.limits, first.state)
+        # Before anything of the turn is emitted: a stream leaves out the events of a context that it does not know.
+        for message in messages:
+            if message.watch is not None:
+                message.watch(ctx)
+        if len(messages) == 1 and first.queued_ms is None:
+            return self._turn(thread, ctx, first.take())
+        queued = [message.queued_ms for message in messages if message.queued_ms is not None]
+        waited = self._engine.clock.monotonic_ms() - min(queued) if queued else None
+        return self._turn(thread, ctx, [item for message in messages for item in message.take()], waited_ms=waited)
+
+    async def _run_cleared(self, thread: Thread, messages: Sequence[Message]) -> AgentReply:
+        await self.cleared(thread.thread_id)
+        return await self.run(thread, messages)
+
+    async def _turn(
+        self,
+        thread: Thread,
+        ctx: Context,
+        items: Sequence[Mapping[str, Any]],
+        resumed: Resumed | None = None,
+        waited_ms: float | None = None,
+    ) -> AgentReply:
+        thread.ctx = ctx
+        ctx.tree.inbox = thread.between
+        try:
+            with interruptible():
+                return await run_turn(self._engine, ctx, items, resumed=resumed, waited_ms=waited_ms)
+        finally:
+            # `last` first: a status that is read in between must find one of the two.
+            thread.last, thread.ctx = ctx, None
+            # Not before the turn was closed: what layers write as they complete is noted for executions in `live` only.
+            self.live.pop(ctx.id, None)
+            self._turn_ended(thread)
+            if ctx.record is not None:
+                ctx.record.turn.close()
+
+    def _open(
+        self,
+        thread: Thread,
+        resource_id: str | None,
+        limits: Limits | None,
+        state: dict[str, Any] | None,
+        execution_id: str | None = None,
+    ) -> Context:
+        """Make the context of a thread's next turn."""
+        thread.turn += 1
+        ctx = new_context(
+            self._engine,
+            thread_id=thread.thread_id,
+            resource_id=thread.resource_id if resource_id is None else resource_id,
+            log=thread.log,
+            turn=thread.turn,
+            harness=self._harness,
+            limits=limits,
+            state=state,
+            execution_id=execution_id,
+        )
+        thread.resource_id = ctx.resource_id
+        self.live[ctx.id] = ctx
+        if self.forgets:
+            self.forgets = False
+            ctx.warn(
+                "conversation_not_kept",
+                "The harness has a storage and keeps no checkpoints: a new process will know nothing of this conversation. "
+                "Pass checkpoints=True to keep it, or checkpoints=False if that is meant.",
+            )
+        return ctx
+
+    @asynccontextmanager
+    async def execution(
+        self, thread_id: str, resource_id: str | None, limits: Limits | None, state: Mapping[str, Any] | None
+    ) -> AsyncIterator[Context]:
+        """Hold one execution of a thread open."""
+        thread = self.resting(thread_id)
+        thread.busy = True
+        try:
+            await self.cleared(thread_id)
+        except BaseException:
+            thread.release(self.run)
+            raise
+        ctx = self._open(thread, resource_id, limits, None if state is None else dict(state))
+        thread.ctx = ctx
+        timer = arm_deadline(ctx)
+        outcome: ExecutionEnd = "failure"
+        try:
+            # Inside the `try`: where one layer fails to begin, those that have begun are closed.
+            await self._engine.stack.init(self._engine.hook_context(ctx))
+            with interruptible():
+                yield ctx
+            ctx.check_judges()
+            outcome = "aborted" if ctx.aborted else "success"
+        except asyncio.CancelledError:
+            outcome = "aborted"
+            raise
+        except NoeticError as exc:
+            outcome = "aborted" if exc.kind == "cancelled" else "failure"
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+            thread.last, thread.ctx = ctx, None
+            try:
+                await close_execution(self._engine, ctx, outcome)
+            finally:
+                self.live.pop(ctx.id, None)
+                self._turn_ended(thread)
+                # Last, so that no message that waits begins a turn while the layers are still writing.
+                thread.release(self.run)
+
+
+def _conversation(given: Any, thread_id: str) -> Iterable[Any]:
+    """Return the items that are given, be it as a run of one thread, or of several with one of this name."""
+    if isinstance(given, str | Mapping):
+        raise ItemValidationError("A conversation is a list of items.", given=given, hint="Pass [item, ...].")
+    if not (hasattr(given, "threads") and callable(getattr(given, "log", None))):
+        return cast(Iterable[Any], given)
+    if thread_id not in given.threads and len(given.threads) != 1:
+        raise NoeticConfigError(
+            "UNKNOWN_THREAD",
+            "It has several threads, and none of this name.",
+            given=thread_id,
+            hint=f"Pass run.log(...) with one of {', '.join(map(repr, given.threads)) or 'none'}.",
+        )
+    return cast(Iterable[Any], given.log(thread_id if thread_id in given.threads else given.threads[0]))
+
+
+def _without_call_id(item: Item) -> dict[str, Any]:
+    """Return an item without the id of its call, which may be another in a log."""
+    return {key: value for key, value in item.items() if key not in ("callId", "serverCallId")}

@@ -1,0 +1,345 @@
+"""One turn: open an execution, let the agent work, and close it in every case."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextvars import copy_context
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.events import TurnCompleted, TurnStarted
+from noetic_nb.items import Item, ItemLog, assistant_message, assistant_text
+from noetic_nb.memory import Stop
+from noetic_nb.memory._declared import TypedMemory
+from noetic_nb.runtime._config.limits import Limits, exceeded
+from noetic_nb.runtime._context.context import Context, Runner
+from noetic_nb.runtime._context.engine import Engine
+from noetic_nb.runtime._context.messages import Announce, TurnInput, append_input, log_items, query_of, warn_if_redacted
+from noetic_nb.runtime._context.protocols import TurnRecorder
+from noetic_nb.runtime._context.reply import AgentReply
+from noetic_nb.runtime._context.step_errors import TurnStopped, layers_not_saved, not_saved, note_saved
+from noetic_nb.runtime._execution.run_step import run_step
+from noetic_nb.steps._loops.loop_snapshot import output_text
+from noetic_nb.sync import protected, stepped
+
+__all__ = ["ExecutionEnd", "Resumed", "arm_deadline", "close_execution", "new_context", "run_turn", "turn_input"]
+
+
+ExecutionEnd = Literal["success", "failure", "aborted"]
+
+
+@dataclass(slots=True, eq=False)
+class _Turn:
+    """The state of a turn while it runs."""
+
+    turn_id: str
+    first: int
+    started_ms: float
+    waited_ms: float | None = None
+    outcome: ExecutionEnd = "failure"
+    stop: Stop | None = None
+    output: Any = None  # whatever the agent's step returns
+    error: BaseException | None = None
+
+
+def new_context(
+    engine: Engine,
+    *,
+    thread_id: str,
+    resource_id: str | None,
+    log: ItemLog,
+    turn: int,
+    limits: Limits | None = None,
+    state: dict[str, Any] | None = None,
+    execution_id: str | None = None,
+    harness: Runner,
+) -> Context:
+    """Return the context of a new root execution."""
+    return Context(
+        engine.ids.new("execution") if execution_id is None else execution_id,
+        thread_id,
+        resource_id,
+        log,
+        turn,
+        engine.clock.monotonic_ms(),
+        state=state,
+        limits=engine.config.limits if limits is None else limits,
+        engine=engine,
+        harness=harness,
+        open_memory=_open_memory,
+    )
+
+
+def _open_memory(engine: Engine, ctx: Context) -> TypedMemory:
+    """Return the data and functions of layers for code, loaded when a step first wants them."""
+    from noetic_nb.runtime._execution.context_memory import ContextMemory
+
+    return ContextMemory(engine, ctx)
+
+
+async def run_turn(
+    engine: Engine,
+    ctx: Context,
+    items: Sequence[Mapping[str, Any]],
+    *,
+    resumed: Resumed | None = None,
+    waited_ms: float | None = None,
+) -> AgentReply:
+    """Log the user's items, which have waited so long for other turns, and let the agent answer.
+
+    A turn that was under way before, `resumed`, has its items logged already and its layers have their state. Raises
+    `NoeticConfigError` ``NO_STEP_CONFIGURED``, or where something cannot work as it is set up, and `NoeticError` for
+    what went wrong; the user's items stay in the log and the thread can be used again.
+    """
+    step = engine.config.step
+    if step is None:
+        log_items(engine, ctx, items, "user")
+        raise NoeticConfigError(
+            "NO_STEP_CONFIGURED",
+            "The agent has no step to run.",
+            hint="Pass step=... to AgentConfig, such as nn.react(...).",
+        )
+    first = len(ctx.item_log) if resumed is None else resumed.first
+    turn = _Turn(engine.ids.new("turn"), first, ctx.started_ms, waited_ms)
+    ctx.turn_id = turn.turn_id
+    timer = None
+    if ctx.tree.limits is not None:
+        timer = arm_deadline(ctx, 0.0 if resumed is None else resumed.used_ms)
+    try:
+        given = await _begin(engine, ctx, turn, items) if resumed is None else resumed.given
+        if ctx.record is not None:
+            # Not earlier: a turn that is resumed without its user's items would have nothing to answer.
+            await ctx.record.turn.begin(first)
+        turn.output = await run_step(engine, step, given, ctx)
+        if len(ctx.item_log) <= turn.first or ctx.item_log[-1].get("role") != "assistant":
+            _log_answer(engine, ctx, turn)
+        ctx.check_judges()
+        turn.outcome = "success"
+    except TurnStopped as stopped:
+        turn.stop, turn.outcome = stopped.stop, "aborted"
+    except asyncio.CancelledError as exc:
+        turn.outcome, turn.error = "aborted", exc
+        raise
+    except NoeticError as exc:
+        turn.outcome, turn.error = "aborted" if exc.kind == "cancelled" else "failure", exc
+        engine.report(ctx, exc)
+        raise
+    except Exception as exc:
+        turn.error = exc
+        engine.report(ctx, exc)
+        raise
+    finally:
+        if timer is not None:
+            timer.cancel()
+        # A layer may ask for a stop only as it completes; that must hide neither an error nor an earlier stop.
+        late = await close_execution(engine, ctx, turn.outcome)
+        if late is not None and turn.stop is None and turn.outcome == "success":
+            turn.stop, turn.outcome = late, "aborted"
+        reply = _reply(ctx, turn)
+        unsaved = None if ctx.record is None else _unsaved(ctx, ctx.record.turn, turn.error, reply)
+        if unsaved is not None:
+            engine.report(ctx, unsaved)
+        _completed(engine, ctx, turn, reply)
+    # After the turn was completed in every way: the answer is there, and only its record is missing.
+    if unsaved is not None:
+        raise unsaved
+    return reply
+
+
+def _unsaved(ctx: Context, record: TurnRecorder, error: BaseException | None, reply: AgentReply) -> NoeticError | None:
+    """Return the error of a turn that is not in storage; where it ended with an error, that one says so and stays."""
+    if error is not None:
+        note_saved(error, record.problem)
+        return None
+    return not_saved(ctx.thread_id, record.problem, reply) if record.problem is not None and record.raises else None
+
+
+class Resumed(NamedTuple):
+    """The place of a turn: its first item, the user's message, and the time it had taken."""
+
+    first: int
+    given: TurnInput
+    used_ms: float = 0.0
+
+
+def arm_deadline(ctx: Context, used_ms: float = 0.0) -> asyncio.TimerHandle | None:
+    """Abort an execution when its time is up, so that a model call under way is cut short; some may be used already."""
+    limits = ctx.tree.limits
+    if limits is None or limits.max_duration_ms is None:
+        return None
+    limit = limits.max_duration_ms
+
+    def expire() -> None:
+        # The timer runs by the loop's clock, which may be ahead of ours: the error must not name less time than the
+        # limit.
+        ctx.abort("out of time", error=exceeded("duration", limit, max(limit, ctx.elapsed_ms)))
+
+    return asyncio.get_running_loop().call_later(max(0.0, limit - used_ms) / 1000, expire)
+
+
+async def _begin(engine: Engine, ctx: Context, turn: _Turn, items: Sequence[Mapping[str, Any]]) -> TurnInput:
+    """Initialise the layers and log the user's items, which are kept even where a layer fails."""
+    if ctx.turn == 1 and turn.first:  # seeded outside of any turn, so that no reply has said it yet
+        warn_if_redacted(ctx, ctx.item_log, "The conversation that the thread began with")
+
+    announce: Announce | None = None
+    if engine.sink is not None:
+
+        def announce(logged: Sequence[Item]) -> None:
+            _started(engine, ctx, turn, logged)
+
+    if engine.stack.layers:
+        hook_ctx = engine.hook_context(ctx)
+        try:
+            await engine.stack.init(hook_ctx)
+        except BaseException:
+            log_items(engine, ctx, items, "user", announce)
+            raise
+        logged, ctx.rerenders = await append_input(engine, ctx, hook_ctx, items, "user", announce)
+        ctx.query = query_of(logged)
+        return turn_input(ctx.query, ctx.item_log, turn.first)
+    logged = log_items(engine, ctx, items, "user", announce)
+    ctx.query = query_of(logged)
+    # Nothing was awaited, so that the first of these is the first of the turn.
+    return TurnInput(ctx.query, logged[0] if logged else None, turn.first)
+
+
+def turn_input(text: str, log: ItemLog, first: int) -> TurnInput:
+    """Return the input of the first step of a turn: the text of the items logged from `first` on."""
+    # A turn without a single item is legal: code may start one with an empty list.
+    return TurnInput(text, log[first] if first < len(log) else None, first)
+
+
+def _log_answer(engine: Engine, ctx: Context, turn: _Turn) -> None:
+    """Log the answer of an agent whose children gave it: the conversation must show the text that the user read."""
+    text = output_text(turn.output)
+    # A step that handed its input on has answered nothing: that text is the user's own.
+    if not text or isinstance(turn.output, TurnInput):
+        return
+    if not any(item.get("role") == "assistant" for item in ctx.item_log[turn.first :]):
+        log_items(engine, ctx, [assistant_message(text, ids=engine.ids)], "model")
+
+
+def _started(engine: Engine, ctx: Context, turn: _Turn, logged: Sequence[Item]) -> None:
+    if engine.sink is not None:
+        stop = turn.first + len(logged)
+        engine.sink.emit(
+            TurnStarted(
+                ctx.where,
+                engine.clock.now_ms(),
+                turn.turn_id,
+                turn.first,
+                stop,
+                query_of(logged),
+                ctx.resource_id,
+                turn.waited_ms,
+            )
+        )
+
+
+async def close_execution(engine: Engine, ctx: Context, outcome: ExecutionEnd) -> Stop | None:
+    """Complete and dispose the layers, always; returns a stop that one of them asked for at the end.
+
+    Every hook in here has its own limit, so the whole is bounded; a cancellation that arrives meanwhile waits until the
+    state is written.
+    """
+    if engine.handles and ctx.id in engine.handles:
+        from noetic_nb.runtime._execution.handle import end_handles  # loaded with the first step that was started
+
+        late = None
+        try:
+            # It forgets the handles even where it raises, so the call below does not come here again.
+            late = await end_handles(engine, ctx)
+        finally:
+            stop = await close_execution(engine, ctx, outcome)
+        return stop or late
+    ctx.tree.end()
+    if ctx.record is None:
+        return await _close_layers(engine, ctx, outcome) if engine.stack.layers else None
+    try:
+        if engine.stack.layers:
+            return await _close_layers(engine, ctx, outcome)
+        ctx.hook_base = None
+        return None
+    finally:
+        # Last: a turn that is killed before this is resumed, and its layers complete then.
+        await ctx.record.turn.end()
+
+
+async def _close_layers(engine: Engine, ctx: Context, outcome: ExecutionEnd) -> Stop | None:
+    stop: Stop | None = None
+
+    def ended(failed: Mapping[str, Exception], asked_for: Stop | None = None) -> None:
+        nonlocal stop
+        stop = asked_for
+        if failed and ctx.record is not None:
+            ctx.record.turn.problem = layers_not_saved(failed)
+
+    try:
+        failed = engine.stack.end_now(ctx.id)
+        if failed is not None:
+            ended(failed)
+            return None
+        steps = engine.stack.closing(engine.hook_context(ctx), log=ctx.item_log, outcome=outcome, ended=ended)
+        context = copy_context()  # what hooks set in it at the end is theirs
+        waiting = context.run(next, steps, None)
+        if waiting is not None:
+            await protected(stepped(steps, waiting), "Closing an execution", context)
+        return stop
+    finally:
+        ctx.hook_base = None  # it refers to the execution, which is to go when nobody has it any more
+
+
+def _reply(ctx: Context, turn: _Turn) -> AgentReply:
+    items = ctx.item_log.since(turn.first)
+    if turn.stop is not None:
+        text = turn.stop.suggestion
+    elif ctx.answer is not None and items and items[-1] is ctx.answer[0]:
+        text = ctx.answer[1]  # read by the step already
+    else:
+        text = assistant_text(items)
+    stopped = None if turn.stop is None else turn.stop.decision
+    meta, reason = ctx.last_step_meta, ctx.tree.finish_reason
+    if turn.stop is not None:
+        reason = None
+    elif meta is not None:
+        reason = meta.finish_reason
+    fields = (
+        text,
+        items,
+        ctx.tokens,
+        ctx.cost,
+        stopped,
+        turn.turn_id,
+        ctx.thread_id,
+        turn.output,
+        reason,
+        ctx.tree.warnings,
+        None if ctx.record is None else ctx.record.turn.problem is None,
+    )
+    return tuple.__new__(AgentReply, fields)  # in half the time of a call of its class
+
+
+def _completed(engine: Engine, ctx: Context, turn: _Turn, reply: AgentReply) -> None:
+    storage_ms = engine.stack.state.storage_time.take((ctx.thread_id, ctx.turn))
+    if engine.sink is not None:
+        engine.sink.emit(
+            TurnCompleted(
+                ctx.where,
+                engine.clock.now_ms(),
+                turn.turn_id,
+                turn.outcome,
+                engine.clock.monotonic_ms() - turn.started_ms,
+                reply.text,
+                ctx.tokens.input_tokens,
+                ctx.tokens.output_tokens,
+                ctx.known_cost,
+                ctx.model_calls,
+                ctx.tool_calls,
+                reply.stopped,
+                reply.finish_reason,
+                storage_ms,
+            )
+        )

@@ -1,0 +1,279 @@
+"""Evaluate the rules of one snapshot on one call or response.
+
+Rules are evaluated in order; the first deny ends it. A rule that raises, hangs or returns nonsense counts as the policy
+decides, and is named in the result either way, so that nothing passes unrecorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
+
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.memory._enforcement.decision_records import fault_text
+from noetic_nb.memory._enforcement.enforcement import FAILED_GUIDANCE
+from noetic_nb.memory._hook_timeout import cancellations, is_cancelled
+from noetic_nb.memory._steering_decision import (
+    ALLOW,
+    SteeringAction,
+    SteeringDecision,
+    as_decision,
+    most_restrictive,
+)
+from noetic_nb.memory.params import BeforeToolCallParams, PastCall
+from noetic_nb.steering._evaluation.rule_snapshot import Asked, PreparedRule, RuleSnapshot
+from noetic_nb.steering._predicates.bindings import Bindings, Params
+from noetic_nb.steering._predicates.guidance_template import capped
+from noetic_nb.steering._rules.rule import LLMEval, Point, SteeringRule
+from noetic_nb.sync import awaited, begun_anew
+
+__all__ = ["Evaluation", "OnError", "OnUnparseable", "Params", "Policy", "RuleFault", "evaluate"]
+
+OnError: TypeAlias = Literal["deny", "allow", "raise"]
+OnUnparseable: TypeAlias = Literal["allow", "deny"]
+# The last argument is the evaluation itself, as the caller gave it.
+JudgeNow: TypeAlias = Callable[[SteeringRule, LLMEval, Params, Any], Awaitable[SteeringDecision | None]]
+JudgeLater: TypeAlias = Callable[[SteeringRule, LLMEval, Params, Any], None]
+
+NOT_BEGUN: Final = Asked(0)
+
+UNREADABLE_GUIDANCE: Final = "A judge gave no readable verdict, so this is not allowed."
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFault:
+    """A rule that could not be evaluated, and its error."""
+
+    rule_id: str
+    error: BaseException | None
+    reason: Literal["error", "unparseable"]
+
+    def words(self, point: Point) -> tuple[str, str]:
+        """Return the rule and its error, as `SteeringDecided` has them."""
+        return self.rule_id, self.reason if self.error is None else fault_text(self.error, point)
+
+
+@dataclass(slots=True)
+class Evaluation:
+    """The joint decision of the rules, and the rules that failed."""
+
+    decision: SteeringDecision = ALLOW
+    faults: tuple[RuleFault, ...] = ()
+    waited: bool = False
+    """Whether a rule awaited something; otherwise the event loop was blocked the whole time."""
+    waiting_for: str | None = None
+    """The rule that is being awaited."""
+    rules_ms: list[tuple[str, float]] = field(default_factory=list)
+    """Rules that were evaluated and how long each took; measured only where somebody follows the run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The meaning of failures, and how often a judge is consulted again."""
+
+    on_error: OnError = "deny"
+    on_unparseable: OnUnparseable = "allow"
+    max_retries: int = 1
+    late_verdicts: bool = True
+    """Whether asynchronous judges may answer after the decision."""
+
+
+async def evaluate(
+    snapshot: RuleSnapshot,
+    point: Point,
+    params: Params,
+    policy: Policy,
+    *,
+    judge_now: JudgeNow,
+    judge_later: JudgeLater,
+    result: Evaluation | None = None,
+    history: Callable[[], Sequence[PastCall]] | None = None,
+    begun: Asked = NOT_BEGUN,
+) -> Evaluation:
+    """Evaluate the rules of a snapshot that apply at a point, in order.
+
+    ``judge_now(rule, judge, params, result)`` waits for a synchronous judge, and returns None where no verdict could be read;
+    ``judge_later`` starts an asynchronous one in the background. `result` is filled in step by step, so that a caller that
+    cancels the evaluation knows how far it came. `history` returns the calls so far as they stand, which rules read after
+    one of them has awaited something. `begun` says which rules were asked already.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``MISSING_CALL_MODEL`` where a judge has to be consulted and there is no model, whatever the policy.
+    Exception
+        What a rule raised, under the policy ``"raise"``.
+    """
+    result = Evaluation() if result is None else result
+    decisions: list[SteeringDecision] = []
+    tool = params.tool_name if isinstance(params, BeforeToolCallParams) else None
+    rules, needs, *_ = snapshot.prepared(point, tool)
+    bindings = Bindings(params, needs)
+    is_stale = False
+    # As where plain predicates are asked: from one rule to the next is what the first has taken.
+    clock = None if params.ctx.sink is None else params.ctx.clock
+    last, since, first = None, 0.0, begun.since
+    for prepared in rules[begun.place :]:
+        if clock is not None:
+            now, first = clock.monotonic_ms() if first is None else first, None
+            if last is not None:
+                result.rules_ms.append((last, now - since))
+            last, since = prepared.rule.id, now
+        if is_stale and history is not None:
+            is_stale = False
+            params = params._replace(history=history())
+            bindings = Bindings(params, needs)
+        rule = prepared.rule
+        try:
+            answer: Any = None
+            if begun.error is not None:
+                raise begun.error
+            if begun.answer is not None:
+                answer, begun = begun.answer, NOT_BEGUN
+            elif (predicate := prepared.predicate) is not None:
+                answer = predicate(params)
+                # The most frequent case by far: a predicate without an opinion.
+                if answer is None and rule.llm_eval is None:
+                    continue
+            elif prepared.evaluate is not None:
+                answer = prepared.evaluate(params, bindings)
+            # The cheap tests come first: this runs for every rule of every call.
+            if answer is not None and type(answer) is not SteeringDecision and hasattr(answer, "__await__"):
+                is_stale, result.waited, result.waiting_for = True, True, rule.id
+                answer = await _waited(answer)
+            if prepared.decide is not None:
+                if not answer:
+                    continue  # the condition is not met, so its judge is not consulted either
+                answer = None if rule.llm_eval is not None else prepared.decide(params)
+            if answer is not None:
+                decision: SteeringDecision | None = _named(answer, prepared)
+            elif rule.llm_eval is None:
+                continue
+            else:
+                is_stale = True
+                decision = await _judged(rule, rule.llm_eval, params, policy, result, judge_now, judge_later)
+        except Exception as exc:
+            begun = NOT_BEGUN
+            decision = _failed(rule, exc, policy, result)
+        except BaseException as exc:
+            begun = NOT_BEGUN
+            decision = _failed(rule, _as_error(rule, exc, result), policy, result)
+        if decision is None:
+            continue
+        decisions.append(decision)
+        if decision.action is SteeringAction.DENY:
+            break
+    if clock is not None and last is not None:
+        result.rules_ms.append((last, clock.monotonic_ms() - since))
+    result.waiting_for = None
+    if decisions:
+        result.decision = most_restrictive(decisions)
+    if result.faults and result.decision.action is SteeringAction.ALLOW:
+        _name_failed_rules(result)
+    return result
+
+
+async def _waited(answer: Awaitable[Any]) -> Any:
+    """Wait for a rule. One that takes its cancellation for something else does not go on, and nor do the rules after it."""
+    before = cancellations()
+    try:
+        return await awaited(begun_anew(answer))
+    finally:
+        if cancellations() > before:
+            raise asyncio.CancelledError
+
+
+def _name_failed_rules(result: Evaluation) -> None:
+    """Record a call that is allowed although rules failed, under the names of these rules."""
+    failed = tuple(dict.fromkeys([fault.rule_id for fault in result.faults]))
+    result.decision = SteeringDecision(SteeringAction.ALLOW, None, failed, result.decision.stop)
+
+
+def _as_error(rule: SteeringRule, error: BaseException, result: Evaluation) -> Exception:
+    """Return the exception of a rule as an error of the rule, or raise one that is to end the program or the task."""
+    # Of a rule's own one has made another error.
+    is_closing = isinstance(error, GeneratorExit) and result.waiting_for == rule.id
+    # Told apart by the task: a rule may raise `CancelledError` itself, and nobody wants to end anything then.
+    is_end = isinstance(error, asyncio.CancelledError) and is_cancelled()
+    if is_closing or is_end or isinstance(error, KeyboardInterrupt | SystemExit):
+        # Named in the row that this leaves; the end of the task is no doing of a rule that was not waited for.
+        result.waiting_for = result.waiting_for if is_end else rule.id
+        raise error
+    found = RuntimeError(f"{type(error).__name__} from a rule: {error}")
+    found.__cause__ = error
+    return found
+
+
+def _failed(rule: SteeringRule, error: Exception, policy: Policy, result: Evaluation) -> SteeringDecision | None:
+    """Return the decision of a failed rule under the policy; called where its error is being handled."""
+    # A missing model is an error of the set-up: no policy may turn it into a decision.
+    missing = isinstance(error, NoeticConfigError) and error.code == "MISSING_CALL_MODEL"
+    if missing or policy.on_error == "raise":
+        result.waiting_for = rule.id  # named in the row that this leaves
+        raise error
+    result.faults += (RuleFault(rule.id, error, "error"),)
+    if policy.on_error == "allow":
+        return None
+    # Fixed text: the error itself may quote arguments or paths that the model must not read.
+    return SteeringDecision(SteeringAction.DENY, FAILED_GUIDANCE, (rule.id,))
+
+
+async def _judged(
+    rule: SteeringRule,
+    judge: LLMEval,
+    params: Params,
+    policy: Policy,
+    result: Evaluation,
+    judge_now: JudgeNow,
+    judge_later: JudgeLater,
+) -> SteeringDecision | None:
+    # Checked before the mode is: an asynchronous judge without a model would fail unseen, in the background.
+    if params.ctx.call_model is None:
+        raise NoeticConfigError(
+            "MISSING_CALL_MODEL",
+            f"Rule {rule.id!r} has a judge, and there is no model to call",
+            given=judge.model,
+            hint="Give the harness a model that answers this name, or make the rule a predicate.",
+            rule_id=rule.id,
+        )
+    if judge.mode == "async" and policy.late_verdicts:
+        judge_later(rule, judge, params, result)
+        return None
+    result.waited, result.waiting_for = True, rule.id
+    decision: SteeringDecision | None = await _waited(judge_now(rule, judge, params, result))
+    if decision is None:
+        # A fault under either policy, so that the ledger shows that this judge decided nothing.
+        result.faults += (RuleFault(rule.id, None, "unparseable"),)
+        if policy.on_unparseable == "allow":
+            return ALLOW
+        return SteeringDecision(SteeringAction.DENY, UNREADABLE_GUIDANCE, (rule.id,))
+    if decision.action is SteeringAction.ALLOW:
+        return decision
+    return SteeringDecision(decision.action, capped(decision.guidance or "") or None, (rule.id,))
+
+
+def _named(answer: Any, prepared: PreparedRule) -> SteeringDecision:
+    """Return a rule's decision with the rule's name on it, unless it only allows."""
+    rule_id = prepared.rule.id
+    if not isinstance(answer, SteeringDecision):
+        if not isinstance(answer, Mapping):
+            raise NoeticError(
+                "step_failed",
+                f"Rule {rule_id!r} answered a {type(answer).__name__}",
+                given=answer,
+                hint="A rule answers deny(...), guide(...), ask(...), allow() or None for no opinion.",
+                step_id=rule_id,
+            )
+        answer = as_decision(answer)
+    decision: SteeringDecision = answer
+    # A condition's decision carries the name already; an allow is nobody's doing.
+    if prepared.decide is not None or decision.action is SteeringAction.ALLOW:
+        return decision
+    # `deny(3)` is only found here: a record does not check the types of its fields.
+    guidance: Any = decision.guidance
+    if guidance is not None and not isinstance(guidance, str):
+        raise TypeError(f"Guidance is text, not {type(guidance).__name__}: {guidance!r:.80}.")
+    text = None if guidance is None else capped(guidance)
+    return SteeringDecision(decision.action, text, (rule_id,), decision.stop, decision.matched)

@@ -1,0 +1,275 @@
+"""What can be read from a rule without evaluating it: the tools and arguments it names, and its side effects.
+
+Only the text of the rule itself is read; what it does through another function is not found.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any, Final
+
+from noetic_nb.steering._predicates.cel_names import cel_tokens
+from noetic_nb.steering._rules.rule import CelCondition, PythonPredicate, SequenceRule, SteeringRule
+
+__all__ = ["StaticFacts", "read_rule"]
+
+# What returns something else at another time, or acts on the world.
+_IMPURE_MODULES: Final = frozenset(
+    {
+        *("time", "random", "secrets", "uuid", "os", "subprocess", "socket", "shutil", "tempfile"),
+        *("requests", "httpx", "urllib", "http", "smtplib", "sqlite3", "logging"),
+    }
+)
+_IMPURE_BUILTINS: Final = frozenset({"open", "print", "input", "exec", "eval", "setattr", "delattr"})
+_CLOCKS: Final = frozenset({"now", "today", "utcnow", "now_ms", "monotonic_ms"})
+_CHANGING: Final = frozenset(
+    {"append", "add", "update", "pop", "clear", "remove", "extend", "insert", "setdefault", "discard", "popitem"}
+)
+_ACTIONS: Final = frozenset({"deny", "guide", "ask"})
+_PLACE: Final = re.compile(r"\{tool\.args\.([A-Za-z0-9_]+)")
+
+
+@dataclass(slots=True)
+class StaticFacts:
+    """What can be read from a rule."""
+
+    tools: set[str] = field(default_factory=set)
+    """Tools it names beside `rule.tools`: those it compares with, and those of a sequence."""
+    about: set[str] = field(default_factory=set)
+    """Of these the ones it compares the called tool with."""
+    arguments: set[str] = field(default_factory=set)
+    """Arguments it names, or paths such as ``invite.email``."""
+    trusted: set[str] = field(default_factory=set)
+    """Tools whose results it trusts, or fields of them: ``get_contacts.email``."""
+    maybe: set[str] = field(default_factory=set)
+    """Texts it compares with a ``name`` that may be something else than a tool's."""
+    demanded: set[str] = field(default_factory=set)
+    """Arguments without which it raises, ``call.tool_args["path"]``: a slip there is no silent one."""
+    impure: list[str] = field(default_factory=list)
+    """Its side effects, in words."""
+    silent: bool = False
+    """Whether it can keep a call from happening without a reason."""
+
+
+def read_rule(rule: SteeringRule) -> StaticFacts:
+    """Return what can be read from a rule.
+
+    Examples
+    --------
+    >>> rule = SteeringRule(id="r", applies_to="before_tool_call", when="tool.name == 'pay' && tool.args.amount > 3")
+    >>> found = read_rule(rule)
+    >>> found.tools, found.arguments, found.silent
+    ({'pay'}, {'amount'}, True)
+    """
+    found = StaticFacts(arguments=set(_PLACE.findall(rule.guidance or "")))
+    match rule.decider:
+        case CelCondition(text):
+            _read_condition(text, found)
+            decides = rule.llm_eval is None and rule.action != "allow"
+            found.silent = decides and not (rule.guidance or "").strip()
+        case SequenceRule(others=others, args=args, trust=trust):
+            found.tools |= set(others)
+            found.trusted |= {one for one in trust if one not in ("user", "system") and not one.startswith("layer:")}
+            found.arguments |= set(args)
+            # Without guidance of its own it has a default text.
+            found.silent = rule.guidance is not None and not rule.guidance.strip()
+        case PythonPredicate(function) if rule.source is not None:
+            _read_python(function, rule.source, found)
+    return found
+
+
+def _text_of(token: str) -> str:
+    return token.lstrip("rRbB").strip("'\"")
+
+
+def _read_condition(text: str, found: StaticFacts) -> None:
+    tokens = [(kind, value) for kind, value, _ in cel_tokens(text)]
+    marks = [value for _, value in tokens]
+    for at, (kind, value) in enumerate(tokens):
+        before = marks[max(0, at - 3) : at]
+        if kind == "ident" and before[-3:] == ["tool", ".", "args"]:
+            continue
+        if kind == "ident" and marks[max(0, at - 4) : at] == ["tool", ".", "args", "."]:
+            found.arguments.add(value)
+        elif kind == "string" and marks[max(0, at - 4) : at] == ["tool", ".", "args", "["]:
+            found.arguments.add(_text_of(value))
+        elif kind == "ident" and value == "name" and before[-1:] == ["."]:
+            names = set(_compared(tokens, at))
+            found.tools |= names
+            if before[-2:-1] == ["tool"]:
+                found.about |= names
+
+
+def _compared(tokens: list[tuple[str, str]], at: int) -> Iterator[str]:
+    """Yield the texts that the name at this place is compared with."""
+    following = tokens[at + 1 : at + 3]
+    if len(following) == 2 and following[0][1] in ("==", "!=") and following[1][0] == "string":
+        yield _text_of(following[1][1])
+    if at >= 4 and tokens[at - 3][1] in ("==", "!=") and tokens[at - 4][0] == "string":
+        yield _text_of(tokens[at - 4][1])
+    if len(following) == 2 and following[0][1] == "in" and following[1][1] == "[":
+        for kind, value in tokens[at + 3 :]:
+            if value == "]":
+                return
+            if kind == "string":
+                yield _text_of(value)
+
+
+def _read_python(function: Any, source: str, found: StaticFacts) -> None:
+    try:
+        tree = ast.parse(textwrap.dedent(source))
+    except SyntaxError:  # a lambda inside a longer statement: its text cannot be read alone
+        return
+    functions = [
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+    ]
+    if not functions:
+        return
+    _PythonReader(functions[0], getattr(function, "__globals__", {}), found).read()
+
+
+def _names_history(node: ast.expr) -> bool:
+    return any(isinstance(part, ast.Attribute) and part.attr == "history" for part in ast.walk(node))
+
+
+class _PythonReader:
+    """Walks over one function; knows which names are its own."""
+
+    def __init__(
+        self,
+        function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda,
+        names: Mapping[str, Any],
+        found: StaticFacts,
+    ) -> None:
+        self.function = function
+        self.names = names
+        self.found = found
+        arguments = function.args
+        self.parameter = next((arg.arg for arg in [*arguments.posonlyargs, *arguments.args]), "")
+        body = function.body if isinstance(function.body, list) else [function.body]
+        self.nodes = [node for statement in body for node in ast.walk(statement)]
+        self.own = {node.id for node in self.nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        loops = [node for node in self.nodes if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension)]
+        self.past = {
+            target.id
+            for loop in loops
+            if _names_history(loop.iter)
+            for target in ast.walk(loop.target)
+            if isinstance(target, ast.Name)
+        }
+        self.imported = {
+            (alias.asname or alias.name).split(".")[0]: (getattr(node, "module", None) or alias.name).split(".")[0]
+            for node in self.nodes
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for alias in node.names
+        }
+
+    def read(self) -> None:
+        for node in self.nodes:
+            if isinstance(node, ast.Global | ast.Nonlocal):
+                self.impure(f"it changes {', '.join(node.names)}, which outlives it", node)
+            elif isinstance(node, ast.Call):
+                self.call(node)
+            elif isinstance(node, ast.Compare):
+                self.compare(node)
+            elif isinstance(node, ast.Subscript):
+                self.subscript(node)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
+                self.impure(f"it changes {ast.unparse(node)}", node)
+            elif isinstance(node, ast.Dict):
+                self.decision(node)
+
+    def impure(self, what: str, node: ast.AST) -> None:
+        self.found.impure.append(f"{what} (line {getattr(node, 'lineno', '?')})")
+
+    def module_of(self, name: str) -> str | None:
+        if name in self.imported:
+            return self.imported[name]
+        if name in self.own:
+            return None
+        value = self.names.get(name)
+        if isinstance(value, ModuleType):
+            return value.__name__.split(".")[0]
+        home = getattr(value, "__module__", None)
+        return home.split(".")[0] if isinstance(home, str) and callable(value) else None
+
+    def call(self, node: ast.Call) -> None:
+        root: ast.expr = node.func
+        path: list[str] = []
+        while isinstance(root, ast.Attribute):
+            path.append(root.attr)
+            root = root.value
+        if not isinstance(root, ast.Name):
+            return
+        name = root.id
+        shown = ast.unparse(node.func)
+        if name in _IMPURE_BUILTINS and not path and name not in self.own and name not in self.names:
+            assert hasattr(builtins, name)
+            self.impure(f"it calls {shown}()", node)
+        elif (self.module_of(name) or "") in _IMPURE_MODULES:
+            self.impure(f"it calls {shown}(), which depends on more than the call, or acts", node)
+        elif path and path[0] in _CLOCKS:
+            self.impure(f"it reads a clock: {shown}()", node)
+        elif path and path[0] in _CHANGING and name not in self.own and name != self.parameter:
+            self.impure(f"it changes {name}, which outlives it", node)
+        elif path and path[0] == "get" and path[1:2] == ["tool_args"] and node.args:
+            self.found.arguments |= self.argument(node.args[0])
+        if (path[0] if path else name) in _ACTIONS and not self.says_something(node):
+            self.found.silent = True
+
+    @staticmethod
+    def says_something(node: ast.Call) -> bool:
+        first = node.args[0] if node.args else next((k.value for k in node.keywords), None)
+        return first is not None and not (isinstance(first, ast.Constant) and not str(first.value or "").strip())
+
+    def decision(self, node: ast.Dict) -> None:
+        keys = {
+            key.value: value for key, value in zip(node.keys, node.values, strict=True) if isinstance(key, ast.Constant)
+        }
+        action = keys.get("action")
+        if isinstance(action, ast.Constant) and action.value in _ACTIONS and "guidance" not in keys:
+            self.found.silent = True
+
+    @staticmethod
+    def argument(node: ast.expr) -> set[str]:
+        return {node.value} if isinstance(node, ast.Constant) and isinstance(node.value, str) else set()
+
+    def subscript(self, node: ast.Subscript) -> None:
+        if isinstance(node.value, ast.Attribute) and node.value.attr == "tool_args":
+            if isinstance(node.ctx, ast.Load):
+                self.found.demanded |= self.argument(node.slice)
+            else:
+                self.impure("it changes the arguments of the call", node)
+        elif not isinstance(node.ctx, ast.Load):
+            root = node.value
+            if isinstance(root, ast.Name) and root.id not in self.own:
+                self.impure(f"it changes {root.id}, which outlives it", node)
+
+    def compare(self, node: ast.Compare) -> None:
+        sides = [node.left, *node.comparators]
+        named = [side for side in sides if isinstance(side, ast.Attribute) and side.attr in ("tool_name", "name")]
+        if not named:
+            return
+        texts = {
+            part.value
+            for side in sides
+            for part in ast.walk(side)
+            if isinstance(part, ast.Constant) and isinstance(part.value, str) and not isinstance(side, ast.Call)
+        }
+        if named[0].attr == "tool_name":
+            self.found.tools |= texts
+            self.found.about |= texts
+        elif self.is_of_history(named[0].value):
+            self.found.tools |= texts
+        else:
+            self.found.maybe |= texts
+
+    def is_of_history(self, owner: ast.expr) -> bool:
+        """Tell whether an expression is a call of the history: ``call.history[-1]``, or ``past`` of a loop over it."""
+        return _names_history(owner) or (isinstance(owner, ast.Name) and owner.id in self.past)

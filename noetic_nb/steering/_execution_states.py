@@ -1,0 +1,320 @@
+"""The state of a steering layer, execution by execution: its begin, its growth, its copy for a child, and its stored part."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from noetic_nb.memory._execution_context import ExecutionContext
+from noetic_nb.memory.params import CompleteParams, InitParams, SpawnParams, ToolOutcome
+from noetic_nb.memory.scope import MemoryScope, resolve_scope_key
+from noetic_nb.steering._evaluation.async_verdicts import LateVerdicts, QueuedVerdict
+from noetic_nb.steering._evaluation.evaluate import Params
+from noetic_nb.steering._evaluation.judging import LAYER_ID, Row
+from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
+from noetic_nb.steering._ledger import (
+    Entry,
+    Ledger,
+    LedgerEntry,
+    State,
+    change_entry,
+    outcome_entry,
+    target_entry,
+)
+from noetic_nb.steering._past_calls import appended, earlier_calls, rows_of
+from noetic_nb.steering._rulebook.rulebook import RuleBook
+
+if TYPE_CHECKING:
+    from noetic_nb.steering._evaluation.rule_targets import UnknownTarget
+import math
+from collections.abc import Callable
+
+from noetic_nb.errors import NoeticError
+
+__all__ = ["ExecutionStates", "checked_ledger"]
+
+
+def checked_ledger(stored: Any, key: str) -> list[LedgerEntry]:
+    """Return the ledger of a stored state, all of which is looked through.
+
+    Parameters
+    ----------
+    stored : JSON data
+        What was read.
+    key : str
+        Where from, for the error.
+
+    Raises
+    ------
+    NoeticError
+        ``storage_failed``, with ``layer_id`` and ``key``, if it is not the state of a steering layer.
+
+    Examples
+    --------
+    >>> checked_ledger({"ledger": [{"timestamp": "noon"}]}, "layers/steering/t1/state")
+    Traceback (most recent call last):
+    ...
+    noetic_nb.errors.NoeticError: The stored state of layer 'steering' is damaged: ledger[0].timestamp is no finite number...
+    """
+    problem = _problem(stored)
+    if problem is not None:
+        # Rules fail closed: a layer whose past cannot be read must not begin with an empty one.
+        raise NoeticError(
+            "storage_failed",
+            f"The stored state of layer 'steering' is damaged: {problem}",
+            given=stored,
+            hint=f"Repair or delete the key {key!r}; nothing was changed.",
+            layer_id="steering",
+            key=key,
+        )
+    ledger: list[LedgerEntry] = stored["ledger"]
+    return ledger
+
+
+# What the layer reads of its records; all else in them is kept as it is.
+_RECORDS: Final[dict[str, tuple[tuple[str, ...], dict[str, str]]]] = {
+    "ledger": (
+        (),
+        {
+            "kind": "text",
+            "timestamp": "number",
+            "durationMs": "number",
+            "toolName": "text",
+            "action": "text",
+            "guidance": "text",
+            "ruleId": "text",
+            "ruleIds": "texts",
+            "faults": "records",
+        },
+    ),
+    "pendingAsync": (("ruleId", "guidance"), {"ruleId": "text", "guidance": "text"}),
+}
+_CALL: Final = {"name": "text", "status": "text", "callId": "text", "executionId": "text", "args": "object"}
+_RECORDS["calls"] = _RECORDS["made"] = (("name", "status"), {**_CALL, "output": "text"})
+_WANTED: Final[dict[str, tuple[str, Callable[[Any], bool]]]] = {
+    "text": ("text", lambda value: isinstance(value, str)),
+    "number": ("finite number", lambda value: _is_number(value)),
+    "texts": ("list of texts", lambda value: isinstance(value, list) and all(isinstance(one, str) for one in value)),
+    "records": ("list of objects", lambda value: isinstance(value, list) and all(isinstance(v, dict) for v in value)),
+    "object": ("object", lambda value: isinstance(value, dict)),
+}
+# As deep as items and events may be nested.
+_MAX_DEPTH: Final = 200
+
+
+def _problem(stored: Any) -> str | None:
+    if not isinstance(stored, dict):
+        return "it is no object"
+    if _depth(stored) > _MAX_DEPTH:
+        return f"it is nested more than {_MAX_DEPTH} deep"
+    if "ledger" not in stored:
+        return "`ledger` is missing"
+    if not isinstance(stored.get("earlier", ""), str):
+        return "earlier is no text"
+    for name, (required, known) in _RECORDS.items():
+        records = stored.get(name, [])
+        if not isinstance(records, list):
+            return f"{name} is no list"
+        for place, record in enumerate(records):
+            # A dict, as JSON gives it: this is done for every entry of a ledger at every turn, and a mapping is found slowly.
+            if not isinstance(record, dict):
+                return f"{name}[{place}] is no object"
+            for key in required:
+                if key not in record:
+                    return f"{name}[{place}].{key} is missing"
+            for key, value in record.items():
+                kind = known.get(key)
+                # None stands for an output or arguments that nobody knows.
+                if kind is None or (value is None and key not in required):
+                    continue
+                wanted, holds = _WANTED[kind]
+                if not holds(value):
+                    return f"{name}[{place}].{key} is no {wanted}"
+    return None
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        return not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value)
+    except OverflowError:  # a whole number that no float can hold
+        return False
+
+
+def _depth(value: Any) -> int:
+    # No recursion: the data may be nested deeper than the interpreter can call.
+    deepest, level = 0, [value]
+    while level and deepest <= _MAX_DEPTH:
+        deepest += 1
+        level = [
+            inner
+            for each in level
+            for inner in (each.values() if isinstance(each, dict) else each)
+            if isinstance(inner, dict | list)
+        ]
+    return deepest
+
+
+# Threads whose states are remembered, to be found unchanged: a ledger of 100 entries takes some 100 kB.
+MAX_LEFT: Final = 64
+
+
+class ExecutionStates:
+    """The state of one steering layer for each execution: a ledger, the verdicts that wait, and calls in a wider scope."""
+
+    def __init__(self, book: RuleBook, max_entries: int, scope: MemoryScope, late: LateVerdicts) -> None:
+        self.book = book
+        self.max_entries = max_entries
+        self.scope = scope
+        self.late = late
+        self.known_changes: dict[str, int] = {}
+        """By execution: how many changes of the rule book its ledger has."""
+        # The rules and tools that were compared last, and what the rules name that no tool has.
+        self._compared: tuple[RuleSnapshot, int, tuple[UnknownTarget, ...]] | None = None
+        # Executions whose tools were not known yet when they began.
+        self._unchecked: set[str] = set()
+        # By scope, the states that executions left last.
+        self._left: dict[str, State] = {}
+
+    def init(self, p: InitParams) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
+        """Begin an execution's state, with the stored state where the scope is wider."""
+        # An execution's own namespace is empty when it begins, so there is nothing to read.
+        return self._begun(p, None) if self.scope == "execution" else self._read(p)
+
+    async def _read(self, p: InitParams) -> Mapping[str, Any]:
+        return self._begun(p, await self._stored(p))
+
+    def _begun(self, p: InitParams, stored: Mapping[str, Any] | None) -> Mapping[str, Any]:
+        ledger: Sequence[LedgerEntry] = ()
+        waiting: list[QueuedVerdict] = []
+        if stored is not None:
+            ledger, waiting = stored["ledger"], stored.get("pendingAsync", [])
+        self.known_changes[p.ctx.execution_id] = self.book.change_count
+        ledger = [*ledger, *self._unknown(p.ctx)]
+        kept = Ledger(ledger[-self.max_entries :] if self.max_entries else ())
+        state: dict[str, Any] = {"ledger": kept, "pendingAsync": self.late.open(p.ctx, waiting)}
+        if self.scope != "execution":
+            # Calls of an execution that never came to its end count too: they may have had their effect.
+            state["earlier"] = "" if stored is None else appended(earlier_calls(stored), stored.get("made", ()))
+        return {"state": State(state)}
+
+    def _unknown(self, ctx: ExecutionContext, *, is_over: bool = False) -> Sequence[LedgerEntry]:
+        """Report what the rules name and no tool has, at the first turn of a thread and after an edit; returns entries."""
+        snapshot, compared = self.book.snapshot, self._compared
+        if not is_over and ctx.turn > 1 and compared is not None and compared[0] is snapshot:
+            return ()
+        tools = ctx.known_tools(is_over)
+        if tools is None:
+            self._unchecked.add(ctx.execution_id)
+            return ()
+        if compared is None or compared[0] is not snapshot or compared[1] != len(tools):
+            from noetic_nb.steering._evaluation.rule_targets import unknown_targets  # it reads the text of rules
+
+            self.book.known_tools = tools
+            compared = self._compared = (snapshot, len(tools), unknown_targets(snapshot, tools))
+        for target in compared[2]:
+            ctx.warn(LAYER_ID, "init", target)
+        now = ctx.clock.now_ms()
+        return [target_entry(target.rule_id, target.name, str(target), now) for target in compared[2]]
+
+    def forget(self, execution_id: str) -> None:
+        """Let go of an execution that is over."""
+        self.known_changes.pop(execution_id, None)
+        self._unchecked.discard(execution_id)
+
+    async def _stored(self, p: InitParams) -> Mapping[str, Any] | None:
+        """Return the stored state: the very object that was left where its text is found unchanged, which is so at most turns."""
+        left = self._left.get(p.scope_key)
+        if left is not None and await p.storage.get_text("state") == left.json_text():
+            return {**left, "pendingAsync": [{**verdict} for verdict in left["pendingAsync"]]}
+        stored = await p.storage.get("state")
+        if stored is None:
+            return None
+        ledger = checked_ledger(stored, f"{p.storage.prefix}state")
+        return {**stored, "ledger": [Entry(entry) for entry in ledger]}
+
+    def on_tool_outcome(self, p: ToolOutcome) -> Mapping[str, Any] | None:
+        """Remember the calls of an execution in a state that outlives it."""
+        if p.state is None:
+            return None
+        made = rows_of(p.ctx.past_calls())
+        if not made:  # a runtime that keeps no history
+            made = Ledger([*p.state.get("made", []), {"name": p.name, "status": "ok" if p.success else "error"}])
+        return {"state": State({**p.state, "made": made})}
+
+    def with_entry(self, p: Params, entry: LedgerEntry, state: Any = None, *, row: Row | None = None) -> dict[str, Any]:
+        """Return a state with one more entry, which is that of a row of judges, if there is one."""
+        state, ctx = p.state if state is None else state, p.ctx
+        made = State({"ledger": [], "pendingAsync": None} if state is None else state)
+        waiting, queue = made["pendingAsync"], self.late.queues.get(ctx.execution_id)
+        if queue is None or waiting is not queue.pending:
+            made["pendingAsync"] = self.late.pending(ctx, waiting)
+        entry = Entry(entry)
+        made["ledger"] = self.longer(made["ledger"], *self._edits(ctx), entry if row is None else row.fill(entry))
+        return made
+
+    def is_quiet(self, execution_id: str, state: Any) -> bool:
+        """Tell whether an entry is all that is to be added to a state: no edit of a rule, and no verdict that waits."""
+        queue = self.late.queues.get(execution_id)
+        return (
+            type(state) is State
+            and queue is not None
+            and not queue.pending
+            and state.get("pendingAsync") is queue.pending
+            and self.book.change_count == self.known_changes.get(execution_id)
+        )
+
+    def longer(self, ledger: Sequence[LedgerEntry], *entries: LedgerEntry) -> Ledger:
+        """Return a ledger with further entries, new because others may hold the one there is."""
+        longer = Ledger([*ledger, *[entry if type(entry) is Entry else Entry(entry) for entry in entries]])
+        if (more := len(longer) - self.max_entries) > 0:
+            del longer[:more]
+        return longer
+
+    def _edits(self, ctx: ExecutionContext) -> Sequence[LedgerEntry]:
+        """Return entries for the edits that are not in this execution's ledger yet."""
+        count = self.book.change_count
+        known = self.known_changes.get(ctx.execution_id, count)
+        if known == count:
+            return ()
+        new = self.book.changes[known:]
+        self.known_changes[ctx.execution_id] = known + len(new)
+        now = ctx.clock.now_ms()
+        return [change_entry(change.change, change.rule_id, change.version, now) for change in new]
+
+    def on_spawn(self, p: SpawnParams) -> Mapping[str, Any]:
+        """Give a child the ledger so far, and a queue of its own."""
+        # Deep, because parent and child may run at the same time.
+        ledger = [] if p.parent_state is None else copy.deepcopy(p.parent_state["ledger"])
+        self.known_changes[p.child_ctx.execution_id] = self.book.change_count
+        state: dict[str, Any] = {"ledger": ledger, "pendingAsync": self.late.open(p.child_ctx, [])}
+        if self.scope != "execution":
+            parent = p.parent_state or {}
+            # What was called in this tree is in its history already.
+            made = [] if p.child_ctx.past_calls() else parent.get("made", [])
+            state["earlier"] = appended(earlier_calls(parent), made)
+            state["ledger"] = Ledger([Entry(entry) for entry in ledger])
+        return {"child_state": State(state)}
+
+    def on_complete(self, p: CompleteParams) -> Mapping[str, Any]:
+        """Enter how an execution ended, and keep the state with which the next one of a wider scope goes on."""
+        now = p.ctx.clock.now_ms()
+        if p.ctx.execution_id in self._unchecked and (entries := self._unknown(p.ctx, is_over=True)):
+            ledger = Ledger([*(p.state or {"ledger": ()})["ledger"], *entries])
+            p = p._replace(state=State({"pendingAsync": self.late.pending(p.ctx), **(p.state or {}), "ledger": ledger}))
+        entry = outcome_entry(p.outcome, now)
+        state = p.state or {"ledger": [], "pendingAsync": self.late.pending(p.ctx)}
+        if self.scope != "execution":
+            # Before the queue is closed: what is saved must not be carried over as well.
+            self.late.saved(p.ctx)
+            made = rows_of(p.ctx.past_calls()) or state.get("made", ())
+            state = {key: value for key, value in state.items() if key != "calls"}
+            state |= {"earlier": appended(earlier_calls(p.state), made), "made": []}
+        state = State({**state, "ledger": self.longer(state["ledger"], *self._edits(p.ctx), entry)})
+        if self.scope != "execution":
+            key = resolve_scope_key(self.scope, p.ctx)
+            self._left.pop(key, None)  # the newest last
+            self._left[key] = state
+            if len(self._left) > MAX_LEFT:
+                del self._left[next(iter(self._left))]
+        return {"state": state}

@@ -1,0 +1,250 @@
+"""The hooks of a steering layer: it decides on calls and responses, and delivers late verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+
+from noetic_nb.clock import Clock
+from noetic_nb.events import EventSink, RuleChanged, Where
+from noetic_nb.memory._enforcement.call_history import CallsSoFar
+from noetic_nb.memory._hooks.hook_decisions import RuleTimes
+from noetic_nb.memory._hooks.hook_skips import IdleHook, PassingHook
+from noetic_nb.memory._layer import MemoryHooks
+from noetic_nb.memory._steering_decision import ALLOW, SteeringDecision
+from noetic_nb.memory.params import (
+    AfterModelCallParams,
+    BeforeToolCallParams,
+    DisposeParams,
+    HookFailure,
+    PastCall,
+    RecallParams,
+)
+from noetic_nb.memory.scope import MemoryScope
+from noetic_nb.models._client import ModelResponse
+from noetic_nb.steering._evaluation.evaluate import Params, Policy, evaluate
+from noetic_nb.steering._evaluation.judging import LAYER_ID, Judging, Row
+from noetic_nb.steering._evaluation.rule_snapshot import Asked, RuleSnapshot
+from noetic_nb.steering._execution_states import ExecutionStates
+from noetic_nb.steering._ledger import State, decision_entry, turn_entry
+from noetic_nb.steering._past_calls import ThreadHistory, earlier_calls
+from noetic_nb.steering._rulebook.rulebook import RuleBook, RuleChange
+from noetic_nb.steering._rules.rule import Point
+from noetic_nb.steering._rules.rule_text import rule_text
+
+__all__ = ["SteeringHooks"]
+
+# Rules belong to the agent, not to one of its threads.
+OUTSIDE: Final = Where("", "", 0)
+
+
+class SteeringHooks:
+    """The hooks of one steering layer. The state of an execution is in its layer state or in its queue of late verdicts."""
+
+    def __init__(self, book: RuleBook, max_entries: int, policy: Policy, scope: MemoryScope) -> None:
+        self.book = book
+        self.policy = policy
+        self.judging = Judging(policy)
+        self.late = self.judging.late
+        self.states = ExecutionStates(book, max_entries, scope, self.late)
+        # The last version of the rules of which none is about responses.
+        self._quiet: RuleSnapshot | None = None
+        # By execution, evaluations that were cancelled.
+        self._cancelled: dict[str, Row] = {}
+
+    def memory_hooks(self) -> MemoryHooks:
+        """Return the hooks as a layer has them; those about states alone are called without a step between."""
+        states = self.states
+        return MemoryHooks(
+            init=states.init,
+            recall=IdleHook(self.recall, self._offers_nothing),
+            before_tool_call=self.before_tool_call,
+            after_model_call=PassingHook(self.after_model_call, self._lets_pass),
+            on_spawn=states.on_spawn,
+            on_complete=states.on_complete,
+            dispose=self.dispose,
+            on_hook_failure=self.on_hook_failure,
+            # Only a layer whose state outlives the execution has to remember what was called in it.
+            on_tool_outcome=None if states.scope == "execution" else states.on_tool_outcome,
+            delivered=IdleHook(self.late.delivered, self._sent_nothing),
+            on_record=self.on_record,
+        )
+
+    def recall(self, p: RecallParams) -> Mapping[str, Any] | None:
+        """Deliver verdicts that came late, as far as there is room for them."""
+        waiting = self.late.pending(p.ctx, None if p.state is None else p.state["pendingAsync"])
+        if not waiting:
+            return None
+        message = self.late.take(p.ctx, p.budget, p.ctx.tokenize)
+        if message is None:
+            return None
+        # The state is returned so that a durable queue is written without what was taken.
+        return {"items": [message], "state": State({"ledger": [], **(p.state or {}), "pendingAsync": waiting})}
+
+    def _offers_nothing(self, execution_id: str, state_of: Callable[[str, str], Any]) -> bool:
+        queue = self.late.queues.get(execution_id)
+        if queue is None or queue.pending:
+            return False
+        # A state of another kind was set by somebody else, and another list is to take the queue's place: recall looks at it.
+        state = state_of(execution_id, LAYER_ID)
+        return type(state) is State and state.get("pendingAsync") is queue.pending
+
+    def _sent_nothing(self, execution_id: str, state_of: Callable[[str, str], Any]) -> bool:
+        queue = self.late.queues.get(execution_id)
+        return queue is None or not queue.in_flight
+
+    def before_tool_call(self, p: BeforeToolCallParams) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
+        """Decide whether a tool may be called."""
+        return self._decide("before_tool_call", p)
+
+    def after_model_call(self, p: AfterModelCallParams) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
+        """Decide whether a response may stand."""
+        return self._decide("after_model_call", p)
+
+    def _decide(self, point: Point, p: Params) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
+        # Fail closed: no state means that nothing is known of the ledger, the queue or the calls so far.
+        ctx, state = p.ctx, p.state
+        name = p.tool_name if isinstance(p, BeforeToolCallParams) else None
+        if state is None or state.get("uninitialised"):
+            raise SteeringNotReady(f"The steering layer was never initialised for execution {ctx.execution_id!r}.")
+        clock, snapshot = ctx.clock, self.book.snapshot
+        start = clock.monotonic_ms()
+        prepared = snapshot.prepared(point, name)
+        calls_now: Callable[[], Sequence[PastCall]] | None = None
+        took: list[float] | None = None
+        if prepared.rules:
+            if isinstance(p.history, CallsSoFar):
+                calls_now = p.history.now
+            # Of the thread, or wherever the scope reaches; of an execution there is nothing beside ledger and queue.
+            if len(state) > 2 and (text := earlier_calls(state)):
+                p, calls_now = _with_earlier(text, p, calls_now)
+            # Who follows the run learns how long each rule took.
+            took = None if ctx.sink is None else []
+            # Rules may read the state; what they write into it changes nothing.
+            p = p._replace(state=state.snapshot() if type(state) is State else state)
+            begun = prepared.asked(p, took)
+            if begun is not None:
+                times = list(zip(prepared.ids, took or (), strict=False))
+                return self._evaluated(snapshot, point, p, state, start, calls_now, begun, times)
+        # Most calls and responses: there are no rules for them, or none that has anything to say.
+        duration = clock.monotonic_ms() - start
+        longer = self.states.with_entry(p, decision_entry(p, ALLOW, duration, blocked=True), state)
+        result: dict[str, Any] = {"decision": ALLOW, "state": longer}
+        if took:
+            result["rules_ms"] = RuleTimes(prepared.ids, tuple(took))
+        return result
+
+    async def _evaluated(
+        self,
+        snapshot: RuleSnapshot,
+        point: Point,
+        p: Params,
+        state: Any,
+        start: float,
+        calls_now: Callable[[], Sequence[PastCall]] | None,
+        begun: Asked,
+        took: list[tuple[str, float]],
+    ) -> Mapping[str, Any]:
+        """Go on with an evaluation; nothing is in the ledger yet when this raises."""
+        row = Row(rules_ms=took)
+        try:
+            await evaluate(
+                snapshot,
+                point,
+                p,
+                self.policy,
+                judge_now=self.judging.now,
+                judge_later=self.judging.later,
+                result=row,
+                history=calls_now,
+                begun=begun,
+            )
+        except BaseException:
+            # Kept for `on_hook_failure`, which names the rule that took too long, or that ended the program.
+            self._cancelled[p.ctx.execution_id] = row
+            raise
+        duration = p.ctx.clock.monotonic_ms() - start
+        # Reported in full to people; the model only reads the fixed guidance.
+        for fault in row.faults:
+            if fault.error is not None:
+                p.ctx.diagnostic(LAYER_ID, point, fault.error)
+            else:
+                self.judging.not_read(fault.rule_id, p, point)
+        faults = tuple((fault.rule_id, fault.reason) for fault in row.faults) if row.faults else ()
+        entry = decision_entry(p, row.decision, duration, faults=faults, blocked=not row.waited)
+        outcome = row.faults[0].reason if row.faults else None
+        result = {
+            "decision": row.decision,
+            "state": self.states.with_entry(p, entry, state, row=row),
+            "outcome": outcome,
+        }
+        if row.rules_ms:
+            result["rules_ms"] = RuleTimes(*zip(*row.rules_ms, strict=True))
+        if row.faults:
+            result["faults"] = tuple([fault.words(point) for fault in row.faults])
+        return result
+
+    def on_hook_failure(self, p: HookFailure) -> Mapping[str, Any]:
+        """Enter the outcome that stands for a failed or late evaluation."""
+        row = self._cancelled.pop(p.params.ctx.execution_id, None) or Row()
+        named = () if row.waiting_for is None else (row.waiting_for,)
+        decision = SteeringDecision(p.decision.action, p.decision.guidance, named)
+        entry = decision_entry(p.params, decision, p.duration_ms) | {"failure": p.reason}
+        state = self.states.with_entry(p.params, entry, p.state, row=row)
+        if p.reason in ("uninitialised", "disabled"):
+            # The state that carries this entry must not pass for that of a layer that is ready.
+            state["uninitialised"] = True
+        if p.reason == "timeout" and named and self.book.snapshot.isolated(named[0]) == "thread":
+            p.params.ctx.diagnostic(LAYER_ID, p.hook, ThreadLeftBehind(named[0]))
+        return {"state": state, "rule_ids": named}
+
+    def _lets_pass(self, execution_id: str, state: Any, response: ModelResponse, clock: Clock) -> State | None:
+        """Return the state with an entry for a response, where no rule is about responses; None where there is one."""
+        start = clock.monotonic_ms()
+        snapshot = self.book.snapshot
+        if snapshot is not self._quiet:
+            if snapshot.prepared("after_model_call", None).rules:
+                return None
+            self._quiet = snapshot
+        if not self.states.is_quiet(execution_id, state):
+            return None
+        entry = turn_entry(response, clock.now_ms()) | {"durationMs": clock.monotonic_ms() - start}
+        return State({**state, "ledger": self.states.longer(state["ledger"], entry)})
+
+    def dispose(self, p: DisposeParams) -> None:
+        """Forget an execution; verdicts that still wait go to the next one of its thread."""
+        self.states.forget(p.ctx.execution_id)
+        self._cancelled.pop(p.ctx.execution_id, None)
+        self.late.close(p.ctx)
+
+    def on_record(self, sink: EventSink, clock: Clock) -> Callable[[], None]:
+        """Record every edit of the rules from now on, whether or not a turn is running."""
+
+        def changed(change: RuleChange) -> None:
+            old = None if change.old is None else rule_text(change.old)
+            new = None if change.new is None else rule_text(change.new)
+            sink.emit(RuleChanged(OUTSIDE, clock.now_ms(), change.rule_id, change.change, change.version, old, new))
+
+        return self.book.listen(changed)
+
+
+def _with_earlier(
+    text: str, p: Params, now: Callable[[], Sequence[PastCall]] | None
+) -> tuple[Params, Callable[[], Sequence[PastCall]] | None]:
+    """Let the history begin with the calls of earlier turns, which a layer of a wider scope remembers."""
+    history = ThreadHistory(text, p.history)
+    return p._replace(history=history), None if now is None else lambda: ThreadHistory(text, now())
+
+
+class SteeringNotReady(RuntimeError):
+    """The layer was called before it was initialised: an error of the run, which the policy turns into a deny."""
+
+
+class ThreadLeftBehind(RuntimeError):
+    """A rule that ran in a thread took too long; Python cannot stop a thread, so it runs until it ends by itself."""
+
+    def __init__(self, rule_id: str) -> None:
+        super().__init__(
+            f"Rule {rule_id!r} took too long and was abandoned; its thread cannot be stopped and was left behind. "
+            "Give the predicate a limit of its own, or write it as a condition with isolate=True."
+        )

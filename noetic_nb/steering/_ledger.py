@@ -1,0 +1,304 @@
+"""The ledger: each decision, its rules, and the failures on the way. An entry is plain data with wire keys.
+
+It knows nothing of rules or of their evaluation; the layer passes it the facts.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+from noetic_nb.items import freeze, thaw
+from noetic_nb.items._frozen import FLAT, FrozenDict
+from noetic_nb.items._json_copy import frozen_data
+from noetic_nb.memory._state.state_copy import deep_copy
+from noetic_nb.memory._steering_decision import ALLOW, SteeringDecision
+from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
+from noetic_nb.models._client import ModelResponse
+from noetic_nb.storage._in_memory import encode
+
+__all__ = [
+    "SLOW_MS",
+    "Entry",
+    "Ledger",
+    "LedgerEntry",
+    "State",
+    "change_entry",
+    "decision_entry",
+    "mark_late_fault",
+    "outcome_entry",
+    "target_entry",
+    "turn_entry",
+]
+
+LedgerEntry: TypeAlias = dict[str, Any]
+
+# Keys, and the calls of as many threads as take their turns at the same time.
+MAX_TEXTS: Final = 32
+# A synchronous predicate blocks the loop and cannot be timed out; longer than this is marked.
+SLOW_MS: Final = 50.0
+# An entry of usual facts, beside the arguments of its call.
+_ENTRY_BYTES: Final = 900
+
+
+class Ledger(list[LedgerEntry]):
+    """Entries that stay as they were written, but for faults that are known later: snapshots of a state share them.
+
+    A copy that somebody asks for is a copy all the way down.
+    """
+
+    __slots__ = ()
+
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Ledger:
+        return Ledger([copy.deepcopy(entry, memo) for entry in self])
+
+
+def _changing(name: str) -> Any:
+    method = getattr(dict, name)
+
+    def change(self: Entry, *args: Any, **kwargs: Any) -> Any:
+        self.text = self._frozen = None
+        return method(self, *args, **kwargs)
+
+    return change
+
+
+class Entry(dict[str, Any]):
+    """An entry that is encoded and frozen once, however often the ledger is saved and recorded that it is in.
+
+    What is in it does not change in place; its own keys may. A copy of it is a plain dictionary.
+
+    Examples
+    --------
+    >>> entry = Entry({"action": "allow"})
+    >>> entry.json_text(), entry.text
+    ('{"action":"allow"}', '{"action":"allow"}')
+    >>> mark_late_fault(entry, "fair", "error")
+    >>> entry.text is None
+    True
+    """
+
+    __slots__ = ("_frozen", "text")
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        super().__init__(facts)
+        self.text: str | None = None
+        self._frozen: FrozenDict | None = None
+
+    __setitem__ = _changing("__setitem__")
+    __delitem__ = _changing("__delitem__")
+    __ior__ = _changing("__ior__")
+    clear = _changing("clear")
+    pop = _changing("pop")
+    popitem = _changing("popitem")
+    setdefault = _changing("setdefault")
+    update = _changing("update")
+
+    def __deepcopy__(self, memo: dict[Any, Any]) -> dict[str, Any]:
+        return copy.deepcopy(dict(self), memo)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+    def json_text(self) -> str:
+        """Return the entry as JSON text."""
+        if self.text is None:
+            self.text = encode(self)
+        return self.text
+
+    def frozen(self) -> FrozenDict:
+        """Return the entry as data that cannot change."""
+        if self._frozen is None:
+            self._frozen = frozen_data(dict(self))
+        return self._frozen
+
+
+class State(dict[str, Any]):
+    """The state of a layer: its text is put together from those of its parts.
+
+    Snapshots share the ledger's entries; a copy that somebody asks for is a plain dictionary.
+
+    Examples
+    --------
+    >>> State({"ledger": Ledger([Entry({"n": 1}), {"n": 2}]), "pendingAsync": []}).json_text()
+    '{"ledger":[{"n":1},{"n":2}],"pendingAsync":[]}'
+    """
+
+    __slots__ = ()
+
+    def __deepcopy__(self, memo: dict[Any, Any]) -> dict[str, Any]:
+        return copy.deepcopy(dict(self), memo)
+
+    def snapshot(self) -> State:
+        """Return a copy that shares the entries, which stay as they were written but for faults that are known later."""
+        made, ledger, waiting = State(self), self.get("ledger"), self.get("pendingAsync")
+        if len(made) == 2 and type(ledger) is Ledger and type(waiting) is list:  # of an execution, as most
+            made["ledger"], made["pendingAsync"] = Ledger(ledger), deep_copy(waiting) if waiting else []
+            return made
+        for key, value in self.items():
+            kind = type(value)
+            if kind is Ledger:
+                made[key] = Ledger(value)
+            elif kind is list:
+                made[key] = deep_copy(value) if value else []
+            elif kind is not str:
+                made[key] = deep_copy(value)
+        return made
+
+    def bytes_held(self, size_of: Callable[[Any], int]) -> int:
+        """Return about how many bytes it takes, with the arguments that entries are about: they may outlive the log."""
+        size = 0
+        for value in self.values():
+            if type(value) is Ledger:
+                size += _ENTRY_BYTES * len(value) + sum(
+                    [size_of(row["toolArgs"]) for row in value if "toolArgs" in row]
+                )
+            elif value:
+                size += size_of(value)
+        return size
+
+    def frozen(self) -> FrozenDict:
+        """Return the state as data that cannot change, made of what was frozen of each entry before."""
+        made = {}
+        for key, value in self.items():
+            if type(value) is Ledger:
+                made[key] = tuple([entry.frozen() if type(entry) is Entry else frozen_data(entry) for entry in value])
+            else:
+                made[key] = frozen_data(value)
+        return FrozenDict(made)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+    def json_text(self) -> str:
+        """Return the state as JSON text, identical to an encoder's text."""
+        parts = []
+        for key, value in self.items():
+            if type(key) is not str:  # somebody else's, which JSON turns into text
+                return encode(self)
+            if type(value) is Ledger:
+                rows = [(entry.text or entry.json_text()) if type(entry) is Entry else encode(entry) for entry in value]
+                parts.append(f"{_text_of(key)}:[{','.join(rows)}]")
+            else:
+                parts.append(f"{_text_of(key)}:{_text_of(value) if type(value) is str else encode(value)}")
+        return f"{{{','.join(parts)}}}"
+
+
+# The calls of earlier turns are one text, which stands in several states before a call is added.
+_text_of: Final = lru_cache(maxsize=MAX_TEXTS)(encode)
+
+
+def decision_entry(
+    params: BeforeToolCallParams | AfterModelCallParams,
+    decision: SteeringDecision,
+    duration_ms: float,
+    *,
+    faults: Sequence[tuple[str, str]] = (),
+    blocked: bool = False,
+) -> LedgerEntry:
+    """Return the entry of one evaluation.
+
+    Parameters
+    ----------
+    params : BeforeToolCallParams or AfterModelCallParams
+        What was judged.
+    decision : SteeringDecision
+        What came of it.
+    duration_ms : float, milliseconds
+        How long it took.
+    faults : sequence of tuple
+        The id of each rule that failed, and the reason.
+    blocked : bool
+        Whether nothing else could run meanwhile: if it took long, it is marked as slow.
+
+    References
+    ----------
+    .. [1] docs/behaviour/steering.md, "Ledger".
+    """
+    now, action = params.ctx.clock.now_ms(), decision.action._value_
+    entry: LedgerEntry
+    if isinstance(params, BeforeToolCallParams):
+        # Itself: each look at `tool_args` would be one more copy.
+        entry = {
+            "timestamp": now,
+            "kind": "tool_call",
+            "toolName": params[0],
+            "toolArgs": _copied(params[1]),
+            "action": action,
+        }
+    else:
+        entry = turn_entry(params.response, now)
+        entry["action"] = action
+    if decision is not ALLOW:  # which has neither, as most decisions
+        if decision.guidance is not None:
+            entry["guidance"] = decision.guidance
+        if decision.rule_ids:
+            # One id for readers of the wire form, all of them for those who look closer.
+            entry["ruleId"] = decision.rule_ids[0]
+            entry["ruleIds"] = list(decision.rule_ids)
+    entry["durationMs"] = duration_ms
+    if faults:
+        entry["faults"] = [{"ruleId": rule_id, "reason": reason} for rule_id, reason in faults]
+    if blocked and duration_ms > SLOW_MS:
+        entry["slow"] = True  # no timeout could have stopped it either
+    return entry
+
+
+def turn_entry(response: ModelResponse, now_ms: float) -> LedgerEntry:
+    """Return the first facts of the entry of a response."""
+    usage = response.usage
+    return {
+        "timestamp": now_ms,
+        "kind": "model_turn",
+        "tokenUsage": {"input": usage.input_tokens, "output": usage.output_tokens},
+        "action": ALLOW.action._value_,
+    }
+
+
+def outcome_entry(outcome: str, now_ms: float) -> LedgerEntry:
+    """Return the entry of how an execution ended."""
+    return {"kind": "custom", "timestamp": now_ms, "custom": {"outcome": outcome}}
+
+
+def mark_late_fault(entry: LedgerEntry, rule_id: str, reason: str) -> None:
+    """Note in an entry that a judge failed after the decision; the decision stays as it is.
+
+    Examples
+    --------
+    >>> entry = {"action": "allow"}
+    >>> mark_late_fault(entry, "fair", "error")
+    >>> entry["action"], entry["fault"], entry["ruleIds"]
+    ('allow', 'error', ['fair'])
+    """
+    entry["fault"] = reason
+    entry["faults"] = [*entry.get("faults", []), {"ruleId": rule_id, "reason": reason}]
+    if rule_id not in entry.get("ruleIds", []):
+        entry["ruleIds"] = [*entry.get("ruleIds", []), rule_id]
+        entry.setdefault("ruleId", rule_id)
+
+
+def _copied(args: Any) -> Any:
+    """Return arguments that later changes do not reach, as plain data; a value that is no JSON data is kept as text."""
+    kind = type(args)
+    if kind is FrozenDict:  # as the runtime gives them: nothing in them needs to be checked
+        return {key: inner if type(inner) in FLAT else _copied(inner) for key, inner in args.items()}
+    if kind is tuple:
+        return [inner if type(inner) in FLAT else _copied(inner) for inner in args]
+    try:
+        return thaw(freeze(args))
+    except ValueError:
+        return {str(key): repr(value)[:200] for key, value in args.items()}
+
+
+def target_entry(rule_id: str, name: str, text: str, now_ms: float) -> LedgerEntry:
+    """Return the entry of a rule that names a tool or an argument that the agent does not have."""
+    facts = {"unknownTarget": name, "ruleId": rule_id, "text": text}
+    return {"kind": "custom", "timestamp": now_ms, "custom": facts}
+
+
+def change_entry(change: str, rule_id: str, version: int, now_ms: float) -> LedgerEntry:
+    """Return the entry of an edit that took effect during an execution."""
+    facts = {"ruleChange": change, "ruleId": rule_id, "version": version}
+    return {"kind": "custom", "timestamp": now_ms, "custom": facts}

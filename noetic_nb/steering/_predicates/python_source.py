@@ -1,0 +1,169 @@
+"""Turn the text of a Python rule into a predicate: an editor does this when Apply is pressed.
+
+The text is code its author runs in their own kernel, like a cell. It is never taken from a file.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from noetic_nb._core.names import function_name
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.memory._steering_decision import allow, as_decision, ask, deny, guide
+from noetic_nb.steering._rules.rule import PythonPredicate, SteeringRule
+
+__all__ = ["check_on_samples", "check_parameter", "compile_predicate"]
+
+# What the text of a rule may use without importing it.
+NAMES: Final[Mapping[str, Any]] = {"allow": allow, "ask": ask, "deny": deny, "guide": guide}
+
+# An editor compiles at every pause in typing: the text of old drafts is not kept for tracebacks that nobody reads.
+MAX_TEXTS: Final = 256
+
+_versions: dict[str, int] = {}
+_texts: Final[deque[str]] = deque()
+
+
+def _file_name(rule_id: str) -> str:
+    _versions[rule_id] = _versions.get(rule_id, 0) + 1
+    name = f"<rule {rule_id} v{_versions[rule_id]}>"
+    _texts.append(name)
+    if len(_texts) > MAX_TEXTS:
+        linecache.cache.pop(_texts.popleft(), None)
+    return name
+
+
+def _not_replaced(rule_id: str, what: str, line: int | None, hint: str, column: int | None = None) -> NoeticConfigError:
+    place = "" if line is None else f" in line {line}"
+    return NoeticConfigError(
+        "RULE_DOES_NOT_COMPILE",
+        f"Rule {rule_id!r} was not replaced: {what}{place}",
+        hint=hint,
+        rule_id=rule_id,
+        line=line,
+        column=column,
+    )
+
+
+def compile_predicate(rule_id: str, text: str, namespace: Mapping[str, Any]) -> Callable[..., Any]:
+    r"""Compile the text of a rule: one function, whose decorators are left aside.
+
+    Parameters
+    ----------
+    rule_id : str
+        For messages and tracebacks.
+    text : str
+        Python source with exactly one function at its top level; imports and constants may stand beside it.
+    namespace : mapping
+        Names the function may use, beside `allow`, `deny` and `guide`.
+
+    Returns
+    -------
+    callable
+        The function.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``RULE_DOES_NOT_COMPILE`` with the `line`, and the `column` of a syntax error, where they are known.
+
+    Examples
+    --------
+    >>> rule = compile_predicate("short", "def short(call):\n    return deny('No.')", {})
+    >>> rule(None).guidance
+    'No.'
+    """
+    file_name = _file_name(rule_id)
+    try:
+        tree = ast.parse(text, file_name)
+    except (SyntaxError, ValueError) as exc:
+        line = getattr(exc, "lineno", None)
+        hint = "Correct the text and apply it again."
+        column = getattr(exc, "offset", None) or None
+        raise _not_replaced(rule_id, getattr(exc, "msg", None) or str(exc), line, hint, column) from exc
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    if len(functions) != 1:
+        found = ", ".join(node.name for node in functions) or "none"
+        raise _not_replaced(
+            rule_id, f"it needs exactly one function, and has {found}", None, "Write def name(call): ..."
+        )
+    # A decorator such as @rules.rule(...) would put the rule into the book while it is only being tried.
+    functions[0].decorator_list = []
+    scope = {**NAMES, **namespace}
+    # Tracebacks and inspect.getsource find the text again, as they do for cells.
+    linecache.cache[file_name] = (len(text), None, text.splitlines(keepends=True), file_name)
+    try:
+        # In a scope of its own: running the text must not change the names of the notebook.
+        exec(compile(tree, file_name, "exec"), scope)
+    except Exception as exc:
+        raise _not_replaced(
+            rule_id, f"{type(exc).__name__}: {exc}", _line_of(exc, file_name), "Correct the text."
+        ) from exc
+    function: Callable[..., Any] = scope[functions[0].name]
+    return function
+
+
+def check_parameter(rule_id: str, function: Callable[..., Any]) -> None:
+    """Refuse a function that cannot be called with the call, or the response, that it decides on.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_RULE``.
+    """
+    try:
+        inspect.signature(function).bind(None)
+    except TypeError as exc:
+        raise NoeticConfigError(
+            "INVALID_RULE",
+            f"A rule is called with one argument, the call or the response, and {function_name(function)!r} cannot be: {exc}",
+            given=function,
+            hint="Write def rule(call): ...",
+            rule_id=rule_id,
+        ) from exc
+    except ValueError:
+        return  # built in, and says nothing of itself
+
+
+def _line_of(error: BaseException, file_name: str) -> int | None:
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file_name]
+    return lines[-1] if lines else None
+
+
+def check_on_samples(rule: SteeringRule, samples: Iterable[Any]) -> None:
+    """Call a synchronous predicate on calls it would have seen, and check its return values.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``RULE_FAILS_ON_SAMPLE`` with the `line` of the text that failed, where it is known.
+    """
+    if not isinstance(rule.decider, PythonPredicate):
+        return
+    predicate = rule.decider.function
+    # Samples are tried while someone presses a button: there is no loop to wait in.
+    if inspect.iscoroutinefunction(predicate):
+        return
+    file_name = predicate.__code__.co_filename if hasattr(predicate, "__code__") else ""
+    for sample in samples:
+        try:
+            answer = predicate(sample)
+            if answer is not None:
+                as_decision(answer)
+        except Exception as exc:
+            line = _line_of(exc, file_name)
+            place = "" if line is None else f" in line {line}"
+            raise NoeticConfigError(
+                "RULE_FAILS_ON_SAMPLE",
+                f"Rule {rule.id!r} was not replaced: on a recorded call it failed with {type(exc).__name__}: {exc}{place}",
+                given=getattr(sample, "tool_name", sample),
+                hint="Correct the text; the last good version stays in force.",
+                rule_id=rule.id,
+                line=line,
+            ) from exc

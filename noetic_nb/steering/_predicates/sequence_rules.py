@@ -1,0 +1,167 @@
+"""Rules about earlier calls: never `send_email` after `read_secrets`; at most 3 `search` calls; only values of the user.
+
+A call counts from its decision on, unless it was refused, and whether or not it succeeded: what failed may have had its
+effect. For *only after*, what came before must have succeeded.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import Any, Final
+
+from noetic_nb._core.names import skeleton
+from noetic_nb.items._origins import members
+from noetic_nb.items._value_search import hidden_character, value_text
+from noetic_nb.memory._steering_decision import SteeringAction, SteeringDecision
+from noetic_nb.steering._predicates.bindings import MAX_AT_ONCE, Params, work_of
+from noetic_nb.steering._predicates.guidance_template import Guidance
+from noetic_nb.steering._predicates.in_thread import in_thread
+from noetic_nb.steering._rules.rule import SequenceRule, SteeringRule
+
+__all__ = ["check_sequence", "describe_sequence", "sequence_rule"]
+
+# How a call ends that was never made.
+_NOT_MADE: Final = frozenset({"denied", "guided", "invalid_args", "unknown"})
+
+
+def _names(tools: str | Iterable[str]) -> tuple[str, ...]:
+    return (tools,) if isinstance(tools, str) else tuple(tools)
+
+
+def _listed(names: Iterable[str], word: str) -> str:
+    *head, last = names
+    return f"{', '.join(head)} {word} {last}" if head else last
+
+
+def describe_sequence(rule: SteeringRule, sequence: SequenceRule) -> str:
+    """Return a sequence rule in words.
+
+    Examples
+    --------
+    >>> rule = sequence_rule("never_after", "send_email", others="read_secrets")
+    >>> describe_sequence(rule, rule.sequence)
+    'send_email must not be called after read_secrets.'
+    """
+    tools = _listed(rule.tools or ("any tool",), "or")
+    match sequence.kind:
+        case "never_after":
+            return f"{tools} must not be called after {_listed(sequence.others, 'or')}."
+        case "only_after":
+            return f"{tools} may be called only after {_listed(sequence.others, 'and')}."
+        case "only_from_user":
+            values = f"the {_listed(sequence.args, 'and')}" if sequence.args else "values"
+            sources = _listed(("the user", *sequence.trust), "or")
+            return f"{tools} may be called only with {values} that {sources} gave."
+    if not sequence.count:
+        return f"{tools} may not be called."
+    times = {1: "once", 2: "twice"}.get(sequence.count, f"{sequence.count} times")
+    return f"{tools} may be called at most {times}."
+
+
+def sequence_rule(
+    kind: str,
+    tools: str | Iterable[str],
+    *,
+    others: str | Iterable[str] = (),
+    count: int | None = None,
+    args: Iterable[str] = (),
+    trust: str | Iterable[str] = (),
+    id: str | None = None,
+    action: str | None = None,
+    guidance: str | None = None,
+) -> SteeringRule:
+    """Return a rule about the calls so far, named after its tools.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_RULE``.
+    """
+    names, before, values = _names(tools), _names(others), _names(args)
+    title = {"never_after": "never", "only_after": "only", "at_most": f"at-most-{count}"}.get(kind, kind)
+    if kind == "only_from_user":
+        title = "-".join(["only-from-user", *values, "of"])
+    default_id = "-".join([title, *names, *(["after", *before] if before else [])])
+    return SteeringRule(
+        id=id or default_id,
+        applies_to="before_tool_call",
+        tools=names,
+        sequence={"kind": kind, "others": before, "count": count, "args": values, "trust": _names(trust)},
+        action=action,
+        guidance=guidance,
+    )
+
+
+def check_sequence(
+    rule: SteeringRule, sequence: SequenceRule, params: Params
+) -> SteeringDecision | Awaitable[SteeringDecision | None] | None:
+    """Return the decision on a call that violates a sequence rule, None on one that does not.
+
+    Many values, or long texts, are compared in a thread: the decision has to be awaited then, and the loop goes on.
+
+    Parameters
+    ----------
+    rule : SteeringRule
+        The rule, for its tools, action and guidance.
+    sequence : SequenceRule
+        What it allows.
+    params : BeforeToolCallParams
+        The call; its `history` is read whole, however long it is.
+    """
+    if sequence.kind == "only_from_user":
+        if work_of(params) > MAX_AT_ONCE:
+            return in_thread(_check_origins, rule, sequence, params, name=rule.id)
+        return _check_origins(rule, sequence, params)
+    # Names are compared by what a reader sees, as rules are looked up: a look-alike tool counts as the tool.
+    # Counted by name first: a thread has a thousand calls of a few tools.
+    made = Counter([call.name for call in params.history if call.status not in _NOT_MADE])
+    others = {skeleton(name) for name in sequence.others}
+    match sequence.kind:
+        case "at_most":
+            own = {skeleton(name) for name in rule.tools or ()}
+            violated = sum(count for name, count in made.items() if skeleton(name) in own) >= (sequence.count or 0)
+        case "never_after":
+            violated = any(skeleton(name) in others for name in made)
+        case "only_after":
+            # What failed did not do what the rule relies on.
+            ended_well = {call.name for call in params.history if call.status == "ok"}
+            violated = not others <= set(map(skeleton, ended_well))
+    if not violated:
+        return None
+    text = describe_sequence(rule, sequence) if rule.guidance is None else Guidance(rule.id, rule.guidance).fill(params)
+    return SteeringDecision(SteeringAction(rule.action or "deny"), text, (rule.id,))
+
+
+def _check_origins(rule: SteeringRule, sequence: SequenceRule, params: Any) -> SteeringDecision | None:
+    """Return the decision on a call with a value that neither the user nor anybody trusted wrote."""
+    trusted = ("user", *sequence.trust)
+    args = params.tool_args
+    for name in sequence.args or tuple(args):
+        # Of all arguments, those that the tool takes under any name are named by the model.
+        value = _argument(args, name) if sequence.args else {name: args[name]}
+        texts = map(value_text, members(value, args))
+        hidden = next(filter(None, map(hidden_character, texts)), None)
+        if hidden is None and params.is_vouched(value, trusted):
+            continue
+        if rule.guidance is not None:
+            text = Guidance(rule.id, rule.guidance).fill(params)
+        else:
+            # The tool's name, not its words: what it wrote may be what the attacker wants the model to read.
+            fault = f"comes from {params.origin(value)}"
+            if hidden is not None:
+                fault = f"holds a character that nobody sees (U+{ord(hidden):04X})"
+            text = f"{describe_sequence(rule, sequence)} The {name} of this call {fault}. Ask the user, or go on without it."
+        return SteeringDecision(SteeringAction(rule.action or "deny"), text, (rule.id,))
+    return None
+
+
+def _argument(args: Any, path: str) -> Any:
+    """Return an argument by its name or path, of every member where a list is on the way; None where it is not there."""
+    if isinstance(args, Mapping):
+        if path in args:
+            return args[path]
+        name, _, rest = path.partition(".")
+        return _argument(args.get(name), rest) if rest else None
+    # A path that ends in a list must not mean that nothing is looked at.
+    return [_argument(member, path) for member in args] if isinstance(args, list | tuple) else None

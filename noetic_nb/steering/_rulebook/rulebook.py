@@ -1,0 +1,456 @@
+"""An ordered, versioned set of rules that may be edited while an agent runs.
+
+Whoever evaluates takes a snapshot first, and snapshots never change: an edit takes effect at the next evaluation and never
+in the middle of one. Rules are found by enforcement point and tool name, so that rules about other tools cost nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from types import FrameType
+from typing import Any, ClassVar, Final, Literal, TypeAlias
+
+from noetic_nb._core.cards import Card, Table, with_card
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.markup import plain_line
+from noetic_nb.redact import safe_logger
+from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
+from noetic_nb.steering._predicates.conditions import compiled
+from noetic_nb.steering._predicates.python_source import check_on_samples, compile_predicate
+from noetic_nb.steering._predicates.sequence_rules import describe_sequence
+from noetic_nb.steering._rulebook.rule_decorators import RuleMethods
+from noetic_nb.steering._rules.rule import CelCondition, PythonPredicate, SequenceRule, SteeringRule, as_rule
+
+__all__ = ["RuleBook", "RuleChange"]
+
+_LOG: Final = safe_logger("noetic_nb.steering")
+
+ChangeKind: TypeAlias = Literal["add", "replace", "remove", "enable", "disable", "move", "undo"]
+
+
+@dataclass(frozen=True, slots=True)
+class RuleChange:
+    """One step from a version of a rule book to the next."""
+
+    version: int
+    change: ChangeKind
+    rule_id: str
+    old: SteeringRule | None
+    new: SteeringRule | None
+
+
+@with_card(shown="as HTML")
+class RuleBook(RuleMethods):
+    """Rules that are living, versioned data.
+
+    Parameters
+    ----------
+    rules : iterable of SteeringRule or mapping, optional
+        The first rules, in order.
+
+    Examples
+    --------
+    >>> from noetic_nb.steering import deny
+    >>> rules = RuleBook()
+    >>> @rules.rule(on="before_tool_call", tools=["delete"])
+    ... def inside_workspace(call):
+    ...     if not call.tool_args["path"].startswith("/workspace/"):
+    ...         return deny("Stay inside /workspace/.")
+    >>> [rule.id for rule in rules], rules.version
+    (['inside_workspace'], 1)
+    """
+
+    # Set by the module of the layer, which stands above this one. Any: so does the layer.
+    make_layer: ClassVar[Callable[[RuleBook], Any]]
+
+    def __init__(self, rules: Iterable[SteeringRule | Mapping[str, Any]] = ()) -> None:
+        self._is_used = False
+        self.file: tuple[Path, str] | None = None
+        """The rule file that it was last read from or written to, and the digest of what stood there."""
+        self.known_tools: Mapping[str, Mapping[str, Any] | None] = {}
+        """The JSON Schemas of the tools, by name, of the agent in which the rules were used last."""
+        self._snapshot = RuleSnapshot(0, ())
+        self._changes: list[RuleChange] = []
+        self._past: list[tuple[tuple[SteeringRule, ...], RuleChange]] = []
+        self._listeners: list[Callable[[RuleChange], None]] = []
+        # Edits read the rules and then write them; widgets may do so from another thread than the agent's.
+        self._lock = threading.RLock()
+        # A text is a sequence of letters, and a single rule no sequence at all.
+        listed = [rules] if isinstance(rules, str | Mapping) or not isinstance(rules, Iterable) else rules
+        first = tuple([_checked(rule) for rule in listed])
+        seen: set[str] = set()
+        for rule in first:
+            if rule.id in seen:
+                raise NoeticConfigError(
+                    "DUPLICATE_RULE_ID", "Two rules share an id.", given=rule.id, hint="Rename one."
+                )
+            seen.add(rule.id)
+        # The first rules are no change: version 0, and nothing to undo.
+        if first:
+            self._snapshot = RuleSnapshot(0, first)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Who listens is of this process, as the lock is.
+        return {**self.__dict__, "_listeners": [], "_lock": None, "known_tools": {}}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.RLock())
+
+    @property
+    def snapshot(self) -> RuleSnapshot:
+        """The rules as they are now; never changes."""
+        return self._snapshot
+
+    @property
+    def version(self) -> int:
+        """How many changes there have been."""
+        return self._snapshot.version
+
+    @property
+    def changes(self) -> tuple[RuleChange, ...]:
+        """All changes, oldest first."""
+        return tuple(self._changes)
+
+    @property
+    def change_count(self) -> int:
+        """How many changes there have been since the book was made."""
+        return len(self._changes)
+
+    def as_layer(self) -> Any:
+        """Return the layer that enforces these rules, with its defaults: the meaning of a rule book in ``memory=[...]``."""
+        return type(self).make_layer(self)
+
+    def save(self, path: str | PathLike[str]) -> Path:
+        """Write the rules to a file, as `save_rules` does.
+
+        Parameters
+        ----------
+        path : path-like
+            A ``.yaml``, ``.yml`` (extra ``rules``) or ``.json`` file; replaced if it exists. Python rules are written by name.
+
+        Returns
+        -------
+        Path
+            The file.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_FORMAT`` for another suffix, ``MISSING_PACKAGE`` without the extra ``rules``.
+
+        Examples
+        --------
+        >>> from tempfile import TemporaryDirectory
+        >>> rules = RuleBook()
+        >>> _ = rules.at_most(3, "search")
+        >>> with TemporaryDirectory() as folder:
+        ...     list(RuleBook.load(rules.save(f"{folder}/rules.json"))) == list(rules)
+        True
+        """
+        from noetic_nb.steering._rulebook.rule_files import save_rules
+
+        return save_rules(self, path)
+
+    @staticmethod
+    def load(path: str | PathLike[str], *, functions: Mapping[str, Callable[..., Any]] | None = None) -> RuleBook:
+        """Read a rule book from a file, as `load_rules` does.
+
+        Parameters
+        ----------
+        path : path-like
+            What `save` wrote.
+        functions : mapping of str to callable, optional
+            The functions of the Python rules, by the names in the file.
+
+        Returns
+        -------
+        RuleBook
+            The rules of the file, in order.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_RULE_FILE`` if it cannot be read, ``UNBOUND_RULE`` for a Python rule without its function,
+            ``RULE_DOES_NOT_COMPILE``, ``DUPLICATE_RULE_ID``, ``INVALID_FORMAT``, ``MISSING_PACKAGE``.
+
+        Examples
+        --------
+        See `save`.
+        """
+        from noetic_nb.steering._rulebook.rule_files import load_rules
+
+        return load_rules(path, functions=functions)
+
+    def mark_used(self) -> None:
+        """Take note that something evaluates these rules; a rule book without that is a finding of ``harness.check()``."""
+        self._is_used = True
+
+    def __iter__(self) -> Iterator[SteeringRule]:
+        return iter(self._snapshot)
+
+    def __len__(self) -> int:
+        return len(self._snapshot)
+
+    def __contains__(self, rule_id: object) -> bool:
+        return isinstance(rule_id, str) and self.find(rule_id) is not None
+
+    def find(self, rule_id: str) -> SteeringRule | None:
+        """Return the rule of an id, None where there is none."""
+        return next((rule for rule in self._snapshot if rule.id == rule_id), None)
+
+    def __getitem__(self, rule_id: str) -> SteeringRule:
+        if (found := self.find(rule_id)) is not None:
+            return found
+        known = ", ".join(repr(rule.id) for rule in self._snapshot) or "none"
+        raise NoeticConfigError("UNKNOWN_RULE", "There is no such rule.", given=rule_id, hint=f"Rules: {known}.")
+
+    def put(self, rule: SteeringRule | Mapping[str, Any]) -> SteeringRule:
+        """Add a rule at the end, or replace the one with its id in place.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_RULE``, ``RULE_DOES_NOT_COMPILE`` or ``MISSING_PACKAGE``; the rule book then stays as it was.
+        """
+        # Compiled before the lock is taken: a condition in a process may take seconds.
+        new = _checked(rule)
+        with self._lock:
+            rules = list(self._snapshot.rules)
+            for position, old in enumerate(rules):
+                if old.id == new.id:
+                    rules[position] = new
+                    self._change_to("replace", new.id, rules, old, new)
+                    return new
+            self._change_to("add", new.id, [*rules, new], None, new)
+        return new
+
+    def draft(self, rule_id: str, text: str) -> SteeringRule:
+        """Return a Python rule with another text, without putting it into the book: something to try first.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_RULE``, ``INVALID_RULE`` for a rule of another form, ``RULE_DOES_NOT_COMPILE`` with a `line`.
+        """
+        old = self[rule_id]
+        match old.decider:
+            case PythonPredicate(function):
+                names = getattr(inspect.unwrap(function), "__globals__", {})
+            case None:
+                names = {}
+            case other:
+                raise NoeticConfigError(
+                    "INVALID_RULE",
+                    f"Rule {rule_id!r} is not a Python rule.",
+                    given=other.form,
+                    hint="Put a whole rule in its place: rules.put({...}).",
+                    rule_id=rule_id,
+                )
+        predicate = compile_predicate(rule_id, text, names)
+        return old.model_copy(update={"predicate": predicate, "source": text})
+
+    def replace_source(self, rule_id: str, text: str, *, samples: Iterable[Any] = ()) -> SteeringRule:
+        """Replace a Python rule by the function in a text, if it compiles and works; else the last good version stays.
+
+        Parameters
+        ----------
+        rule_id : str
+            Which rule.
+        text : str
+            Source of one function; it may use the names its old version could use, and `allow`, `deny`, `guide`.
+        samples : iterable, optional
+            Calls or responses the new version is tried on first (records with the fields of the hook's parameters).
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_RULE``, ``RULE_DOES_NOT_COMPILE`` or ``RULE_FAILS_ON_SAMPLE``; the last two have a `line`.
+        """
+        new = self.draft(rule_id, text)
+        check_on_samples(new, samples)
+        return self.put(new)
+
+    def remove(self, rule_id: str) -> SteeringRule:
+        """Take a rule out."""
+        with self._lock:
+            old = self[rule_id]
+            self._change_to("remove", rule_id, [rule for rule in self._snapshot if rule.id != rule_id], old, None)
+        return old
+
+    def enable(self, rule_id: str) -> None:
+        """Evaluate a rule again."""
+        self._switch(rule_id, True)
+
+    def disable(self, rule_id: str) -> None:
+        """Leave a rule in its place but do not evaluate it."""
+        self._switch(rule_id, False)
+
+    def move(self, rule_id: str, position: int) -> None:
+        """Put a rule at another place in the order.
+
+        Parameters
+        ----------
+        rule_id : str
+            Which rule.
+        position : int
+            0 for the first place, ``len(rules) - 1`` or -1 for the last.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_RULE`` or ``INVALID_POSITION``.
+        """
+        with self._lock:
+            rule, count = self[rule_id], len(self._snapshot)
+            if isinstance(position, bool) or not isinstance(position, int) or not -count <= position < count:
+                raise NoeticConfigError(
+                    "INVALID_POSITION",
+                    "There is no such place among the rules.",
+                    given=position,
+                    hint=f"Use 0 to {count - 1}, or -1 for the last.",
+                )
+            place = position % count
+            if self._snapshot.rules[place] is rule:
+                return
+            rest = [other for other in self._snapshot if other.id != rule_id]
+            rest.insert(place, rule)
+            self._change_to("move", rule_id, rest, rule, rule)
+
+    def undo(self) -> RuleChange | None:
+        """Take the last change back, as a change of its own; None where there is nothing to take back."""
+        with self._lock:
+            if not self._past:
+                return None
+            before, last = self._past.pop()
+            self._change_to("undo", last.rule_id, before, last.new, last.old, remember=False)
+            return self._changes[-1]
+
+    def listen(self, listener: Callable[[RuleChange], None]) -> Callable[[], None]:
+        """Call `listener` after every change; returns a function that ends this.
+
+        A listener that raises is logged and not called again: what watches the rules must not keep them from changing.
+        """
+
+        def relay(change: RuleChange) -> None:  # one per call, so that the same function may listen twice
+            listener(change)
+
+        self._listeners.append(relay)
+        return lambda: self._forget(relay)
+
+    def _forget(self, listener: Callable[[RuleChange], None]) -> None:
+        with self._lock:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+
+    def _switch(self, rule_id: str, enabled: bool) -> None:
+        with self._lock:
+            old = self[rule_id]
+            if old.enabled == enabled:
+                return
+            new = old.model_copy(update={"enabled": enabled})
+            rules = [new if rule.id == rule_id else rule for rule in self._snapshot]
+            self._change_to("enable" if enabled else "disable", rule_id, rules, old, new)
+
+    def _change_to(
+        self,
+        kind: ChangeKind,
+        rule_id: str,
+        rules: Iterable[SteeringRule],
+        old: SteeringRule | None,
+        new: SteeringRule | None,
+        *,
+        remember: bool = True,
+    ) -> None:
+        before = self._snapshot.rules
+        version = self._snapshot.version + 1
+        # One assignment, and readers take no lock: an evaluation sees all of the change or nothing of it.
+        self._snapshot = RuleSnapshot(version, tuple(rules))
+        change = RuleChange(version, kind, rule_id, old, new)
+        self._changes.append(change)
+        if remember:
+            self._past.append((before, change))
+        # A copy, because a listener may end its own listening.
+        for listener in tuple(self._listeners):
+            try:
+                listener(change)
+            except Exception:
+                _LOG.exception("A listener of a rule book failed and was removed; the change stands.")
+                self._forget(listener)
+
+    def __repr__(self) -> str:
+        ids = [rule.id for rule in self._snapshot]
+        more = f", … {len(ids) - MAX_IDS} more" if len(ids) > MAX_IDS else ""
+        return f"RuleBook(version {self.version}: {', '.join(map(plain_line, ids[:MAX_IDS])) or 'no rules'}{more})"
+
+    def _card(self) -> Card:
+        return _rules_card(self.version, self._snapshot)
+
+
+def unused_books() -> tuple[RuleBook, ...]:
+    """Return the rule books in the callers' variables that have rules and that no layer enforces and nothing has evaluated.
+
+    The callers are those outside the library: of a notebook, its cell. Books that they cannot name are not their business.
+    """
+    seen: dict[int, object] = {}
+    frame: FrameType | None = sys._getframe(1)
+    is_nearest = True
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).split(".")[0] != "noetic_nb":
+            # Of those further out the local names only: their modules may be anybody's.
+            names = (*frame.f_globals.values(), *frame.f_locals.values()) if is_nearest else frame.f_locals.values()
+            seen.update({id(value): value for value in names})
+            is_nearest = False
+        frame = frame.f_back
+    books = [value for value in seen.values() if isinstance(value, RuleBook)]
+    # Rules that are written and enforced by nothing are a trap.
+    return tuple([book for book in books if not book._is_used and any(rule.enabled for rule in book)])
+
+
+def _checked(rule: SteeringRule | Mapping[str, Any]) -> SteeringRule:
+    """Return a rule that can be evaluated: a condition that does not compile never gets into a rule book."""
+    found = as_rule(rule)
+    if found.form == "cel":
+        compiled(found)
+    return found
+
+
+# A repr is read at a glance; the table has all of them.
+MAX_IDS: Final = 8
+
+
+def _summary(rule: SteeringRule) -> str:
+    """Return the decider of a rule, in one line."""
+    parts: list[str] = []
+    match rule.decider:
+        case PythonPredicate():
+            parts.append("Python")
+        case CelCondition(text):
+            parts.append(f"when {text}" if rule.llm_eval is not None else f"when {text} → {rule.action or 'deny'}")
+        case SequenceRule() as sequence:
+            parts.append(describe_sequence(rule, sequence))
+    if rule.llm_eval is not None:
+        parts.append(f"{rule.llm_eval.model} judges: {rule.llm_eval.prompt}")
+    return " ".join(parts)
+
+
+def _rules_card(version: int, rules: RuleSnapshot) -> Card:
+    """Return rules in order: where they apply and how they decide."""
+    rows = (
+        (
+            place,
+            rule.id,
+            ", ".join(point.replace("_", " ") for point in rule.applies_to),
+            "every tool" if rule.tools is None else ", ".join(rule.tools),
+            _summary(rule),
+            "" if rule.enabled else "off",
+        )
+        for place, rule in enumerate(rules, start=1)
+    )
+    names = ("", "Rule", "Where", "Tools", "Decides", "")
+    return Card("RuleBook", facts=[("", f"version {version}")], table=Table(names, rows, len(rules), "no rules yet"))

@@ -1,0 +1,186 @@
+"""The base of all steps: frozen records that refuse unknown keys and read both spellings of their fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
+from pydantic.alias_generators import to_camel
+from pydantic_core import core_schema
+
+from noetic_nb._core.arguments import closest, explained
+from noetic_nb._core.cards import Card, with_card
+from noetic_nb._core.record_type import RecordType
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.memory._layer import MemoryLayer
+
+__all__ = ["Frozen", "InstanceField", "Requirement", "StepRecord"]
+
+T = TypeVar("T")
+
+if TYPE_CHECKING:
+    InstanceField = Annotated[T, ...]
+else:
+
+    class InstanceField:
+        """A field that holds an object of a class, which pydantic looks at no further.
+
+        `pydantic.InstanceOf` would build a schema of the class as well, for JSON that never occurs here.
+        """
+
+        def __class_getitem__(cls, kind: type) -> Any:
+            return Annotated[kind, cls(kind)]
+
+        def __init__(self, kind: type) -> None:
+            self.kind = kind
+
+        def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+            return core_schema.is_instance_schema(self.kind)
+
+
+@with_card
+class Frozen(BaseModel, metaclass=RecordType):
+    """A frozen record; unknown keys are errors; keys in snake_case or camelCase.
+
+    Raises
+    ------
+    NoeticConfigError
+        With the class's own `error_code`, naming the field: pydantic's error is a `ValueError`, which a schema that holds
+        this record would swallow.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        arbitrary_types_allowed=True,
+        # Steps refer to each other: building every validator at import costs more than most programs ever use.
+        defer_build=True,
+    )
+
+    error_code: ClassVar[str] = "INVALID_STEP"
+    expects: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    """What a field is and what to write, for what people put there by mistake; and where what is no field belongs."""
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    is_part: ClassVar[bool] = False
+    """Whether a record that holds it shows it as a part of its own."""
+
+    def _card(self) -> Card:
+        name = next((key for key in ("id", "name") if key in type(self).model_fields), "")
+        facts: list[tuple[str, Any]] = []
+        parts: list[tuple[str, Any]] = []
+        for key, field in type(self).model_fields.items():
+            value = getattr(self, key)
+            # Of settings, which have no name, what was left at its default is shown, too.
+            if key in (name, "kind") or (name and value == field.get_default(call_default_factory=True)):
+                continue
+            inside = value if isinstance(value, tuple) else (value,)
+            if inside and all(isinstance(each, MemoryLayer) or getattr(each, "is_part", False) for each in inside):
+                parts += [(key, each) for each in inside]
+            else:
+                facts.append((key, value))
+        return Card(type(self).__name__, getattr(self, name, ""), facts, parts)
+
+    @explained()
+    def __init__(self, **data: Any) -> None:
+        # Before pydantic sees them: it would make 1 or 0 of a truth value.
+        for given, value in data.items():
+            if value is True or value is False:
+                self._refuse_bool(given, value)
+        try:
+            super().__init__(**data)
+        except ValidationError as exc:
+            raise self._error(data, exc) from exc
+
+    @classmethod
+    def _error(cls, data: Mapping[str, Any], exc: ValidationError) -> NoeticConfigError:
+        """Return pydantic's error as a sentence with a remedy."""
+        # A misspelt field first: the one that is missing may be it.
+        first = min(exc.errors(), key=lambda each: each["type"] != "extra_forbidden")
+        where = ".".join(map(str, first["loc"])) or "value"
+        name, field = data.get("id", data.get("name", "")), str(first["loc"][0]) if first["loc"] else ""
+        who, fields = f"{cls.__name__}{f' {name!r}' if name else ''}", ", ".join(cls.model_fields)
+        kind, hint = cls.expects.get(field, ("", ""))
+        if first["type"] == "extra_forbidden":
+            what = f"{who} has no field {field!r}"
+            hint = hint or f"{closest(field, cls.model_fields)} Fields are {fields}.".strip()
+        elif kind and (
+            first["type"] == "is_instance_of" or first.get("input") is data.get(field)
+        ):  # not something deep in it
+            what = f"{who}: `{field}` is {kind}"
+        else:
+            what, hint = f"{who}, {where}: {first['msg']}", f"Fields are {fields}."
+        return NoeticConfigError(cls.error_code, what, given=first.get("input"), hint=hint, field=where)
+
+    @classmethod
+    def _refuse_bool(cls, given: str, value: bool) -> None:
+        """Refuse a truth value where a number is wanted: pydantic takes it for 1 or 0."""
+        for name, field in cls.model_fields.items():
+            if given != name and given != field.alias:
+                continue
+            # What an `Annotated` type within a union is about is its origin.
+            kinds = {getattr(kind, "__origin__", kind) for kind in (field.annotation, *get_args(field.annotation))}
+            if kinds & {int, float} and bool not in kinds:
+                raise NoeticConfigError(
+                    cls.error_code,
+                    f"{cls.__name__}, {name}: a number is wanted, not {value}",
+                    given=value,
+                    hint="Pass a number.",
+                    field=name,
+                )
+
+
+def _is_given(value: object) -> bool:
+    """Tell whether there is anything: not None, no blank text, no empty list."""
+    return bool(value.strip()) if isinstance(value, str) else value is not None and value != () and value != []
+
+
+class Requirement(NamedTuple):
+    """A field that a kind of step requires."""
+
+    field: str
+    code: str
+    what: str
+    hint: str
+    fits: Callable[[Any], bool] = _is_given
+
+
+class StepRecord(Frozen):
+    """The id of a step, and the required fields of its kind.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``EMPTY_STEP_ID``, a code of the kind of step, or ``INVALID_STEP``.
+    """
+
+    needs: ClassVar[tuple[Requirement, ...]] = ()
+    is_part = True
+
+    id: str
+    # Of the saved workflow document it was read from: for those who check a configuration.
+    _unknown_keys: tuple[str, ...] = PrivateAttr(())
+
+    def __init__(self, **data: Any) -> None:
+        step_id = data.get("id")
+        if not isinstance(step_id, str) or not step_id.strip():
+            raise NoeticConfigError(
+                "EMPTY_STEP_ID", f"{type(self).__name__} needs a non-blank id.", given=step_id, hint="Pass id='...'."
+            )
+        # Before pydantic, too: its "field required" has neither a code of its own nor a way out.
+        for need in self.needs:
+            if not need.fits(data.get(need.field)):
+                raise NoeticConfigError(
+                    need.code,
+                    f"{type(self).__name__} {step_id!r} needs {need.what}.",
+                    given=data.get(need.field),
+                    hint=need.hint,
+                    step_id=step_id,
+                )
+        super().__init__(**data)

@@ -1,0 +1,274 @@
+"""Tools made of functions: their parameters, results and docstrings are read once.
+
+A parameter named ``ctx`` is not part of what the model sees: it receives the execution's context.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Iterable, Iterator
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints, overload
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, create_model
+
+from noetic_nb._core.names import LAMBDA, function_name, inside_partial
+from noetic_nb.errors import ItemValidationError, NoeticConfigError
+from noetic_nb.items._json_form import form_of, without_json_form
+from noetic_nb.models._client import ToolSpec
+from noetic_nb.steps._tools import Tool, spec_tokens, twin_error, wire_name
+
+__all__ = ["as_tools", "chooses_tools", "make_tool", "tool", "without_name"]
+
+CONTEXT: Final = "ctx"
+
+
+def _result_type(returns: Any) -> Any:
+    """Return the type of a generator's value from its annotation, which may be that of the value itself."""
+    kind, given = get_origin(returns) or returns, get_args(returns)
+    if kind is Generator:
+        value = given[2] if len(given) == 3 else None
+        return given[0] if given and value in (None, type(None)) else Any if value is None else value
+    if kind in (AsyncGenerator, AsyncIterator, AsyncIterable):
+        return given[0] if given else Any
+    return Any if kind in (Iterator, Iterable) else returns
+
+
+def without_name(function: Callable[..., Any]) -> NoeticConfigError:
+    """Return the error of a lambda: rules and models know tools by their names."""
+    return NoeticConfigError(
+        "INVALID_TOOL",
+        "A lambda has no name, and rules and models know tools by their names.",
+        given=function,
+        hint="Write def, or name it: nn.tool(function, name='...').",
+    )
+
+
+def _parameters(function: Callable[..., Any], name: str) -> tuple[type[BaseModel], Any, bool]:
+    signature = inspect.signature(function)
+    try:
+        # Resolved, as annotations are texts in modules that postpone them; the extras hold notes for the schema.
+        hints = get_type_hints(inside_partial(function), include_extras=True)
+    except NameError as exc:
+        raise NoeticConfigError(
+            "INVALID_TOOL",
+            f"An annotation of tool {name!r} cannot be resolved: {exc}",
+            hint="Define the type above the tool, at module or cell level.",
+        ) from exc
+    fields: dict[str, Any] = {}
+    for parameter in signature.parameters.values():
+        if parameter.name == CONTEXT:
+            continue
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise NoeticConfigError(
+                "INVALID_TOOL",
+                f"Tool {name!r} has a parameter that cannot be passed by name.",
+                given=str(parameter),
+                hint="Name every parameter; a model passes arguments by name.",
+            )
+        annotation = hints.get(parameter.name, Any)
+        # Without a default the annotation stands alone, because it may bring one: ``Field(default_factory=...)``.
+        fields[parameter.name] = annotation if parameter.default is parameter.empty else (annotation, parameter.default)
+    model: type[BaseModel] = create_model(
+        f"{wire_name(name)}_arguments", __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True), **fields
+    )
+    return model, hints.get("return", Any), CONTEXT in signature.parameters
+
+
+def _check_json_form(model: type[BaseModel], name: str) -> None:
+    """Refuse parameters, and defaults, that rules could not be shown."""
+    problem = without_json_form(model.__pydantic_core_schema__)
+    for parameter, field in model.model_fields.items():
+        if problem is None and not field.is_required() and field.default_factory is None:
+            try:
+                form_of(model).dump_fields({parameter: field.default})
+            except ItemValidationError as exc:
+                problem = f"the default of {parameter!r} ({exc.what})"
+    if problem is not None:
+        raise NoeticConfigError(
+            "INVALID_TOOL",
+            f"Tool {name!r} has a parameter without a JSON form: {problem}",
+            hint="Use JSON types, dates, enumerations, dataclasses or pydantic models, which rules can judge.",
+        )
+
+
+def make_tool(
+    function: Callable[..., Any],
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    needs_approval: bool = False,
+    inline: bool = False,
+) -> Tool:
+    """Make a tool of a function.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``EMPTY_TOOL_NAME`` or ``INVALID_TOOL``.
+    """
+    if not callable(function):
+        raise NoeticConfigError(
+            "INVALID_TOOL",
+            "A tool is made of a function",
+            given=function,
+            hint="Pass the function itself: tools=[search].",
+        )
+    given = function_name(function) if name is None else name
+    if given == LAMBDA:
+        raise without_name(function)
+    for option, text in (("name", given), ("description", description)):
+        if text is not None and not isinstance(text, str):
+            raise NoeticConfigError(
+                "INVALID_TOOL", f"The {option} of a tool is text", given=text, hint=f"Pass {option}='...'."
+            )
+    if not given.strip():
+        raise NoeticConfigError(
+            "EMPTY_TOOL_NAME", "A tool needs a non-blank name.", given=given, hint="Pass name='...'."
+        )
+    model, returns, wants_context = _parameters(function, given)
+    is_async = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
+    streams = inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+    if streams:
+        returns = _result_type(returns)
+    about = inspect.getdoc(inside_partial(function)) or "" if description is None else description
+    try:
+        schema = model.model_json_schema()
+        output: TypeAdapter[Any] = TypeAdapter(returns)
+    except Exception as exc:
+        raise NoeticConfigError(
+            "INVALID_TOOL",
+            f"The annotations of tool {given!r} have no JSON Schema: {exc}",
+            hint="Use JSON types, dataclasses or pydantic models.",
+        ) from exc
+    _check_json_form(model, given)
+    # pydantic's name for the model of the arguments: tokens that say nothing.
+    schema.pop("title", None)
+    spec = ToolSpec(given, about, schema)
+    return Tool(
+        name=given,
+        description=about,
+        input=model,
+        output=output,
+        execute=function,
+        needs_approval=needs_approval,
+        wants_context=wants_context,
+        streams=streams,
+        inline=inline or is_async,
+        spec=spec,
+        tokens=spec_tokens(spec),
+    )
+
+
+@overload
+def tool(
+    function: Callable[..., Any],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    needs_approval: bool = False,
+    inline: bool = False,
+) -> Tool: ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    needs_approval: Literal[True, False] = False,
+    inline: bool = False,
+) -> Callable[[Callable[..., Any]], Tool]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    needs_approval: bool = False,
+    inline: bool = False,
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a function a tool: the model sees its name, docstring and annotations.
+
+    Parameters
+    ----------
+    function : callable
+        Sync or async; every parameter by name, with annotations that have a JSON Schema and values that have a JSON form.
+        What a generator yields is progress, as events `ToolProgress`; what it returns is the result, or its last piece
+        where it returns nothing.
+    name, description : str, optional
+        Instead of the function's own.
+    needs_approval : bool, default False
+        Ask a person before each call.
+    inline : bool, default False
+        Call a ``def`` function on the thread of the event loop. By default it runs in a worker thread of the turn, so that
+        it blocks neither the loop nor the stop button; one that takes ``ctx`` is always called inline. Pass True for what
+        belongs to one thread, such as an SQLite connection that another cell has opened.
+
+    Examples
+    --------
+    >>> @tool
+    ... def lookup(order_id: str) -> dict[str, str]:
+    ...     "Find one order."
+    ...     return {"order": order_id}
+    >>> lookup.name, lookup.arguments('{"order_id": "A17"}')
+    ('lookup', {'order_id': 'A17'})
+    """
+    options: dict[str, Any] = {
+        "name": name,
+        "description": description,
+        "needs_approval": needs_approval,
+        "inline": inline,
+    }
+    return (lambda wrapped: make_tool(wrapped, **options)) if function is None else make_tool(function, **options)
+
+
+def as_tools(value: object) -> object:
+    """Return one tool or function, or several, as a tuple of tools; anything else as it is.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``TOOL_NAME_COLLISION`` for two different tools of one name, or what `make_tool` raises.
+
+    Examples
+    --------
+    >>> as_tools(tool(len_of := (lambda text: len(text)), name="length"))[0].name
+    'length'
+    """
+    if isinstance(value, Tool) or callable(value):
+        value = [value]
+    if isinstance(value, list | tuple):
+        made = tuple([one if isinstance(one, Tool) or not callable(one) else make_tool(one) for one in value])
+        functions: dict[str, Any] = {}
+        for one in made:
+            if isinstance(one, Tool) and functions.setdefault(one.name, one.execute) is not one.execute:
+                raise twin_error(one.name)
+        return made
+    return value
+
+
+def chooses_tools(value: object) -> bool:
+    """Tell whether a function chooses tools at run time, rather than being one.
+
+    It takes the context and nothing else: one parameter, named ``ctx`` or without the annotation that a tool would have.
+
+    Examples
+    --------
+    >>> def lookup(order_id: str) -> str: ...
+    >>> chooses_tools(lookup), chooses_tools(lambda ctx: [lookup])
+    (False, True)
+    """
+    if isinstance(value, Tool) or not callable(value):
+        return False
+    try:
+        parameters = list(inspect.signature(value).parameters.values())
+    except (TypeError, ValueError):
+        return True  # built in, and says nothing of itself
+    named = [one for one in parameters if one.default is one.empty or one.kind in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
+    if len(named) != 1:
+        return False
+    annotation = named[0].annotation
+    return named[0].name == CONTEXT or annotation is inspect.Parameter.empty or "Context" in str(annotation)

@@ -1,0 +1,273 @@
+"""Names for values that JSON cannot hold: functions, tools, layers, schemas, codecs. A file names them; it never brings code."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from types import MethodType
+from typing import Any, Final, TypeVar, overload
+
+from noetic_nb._core.cards import Card, with_card
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.memory._declared import MemoryConfig
+from noetic_nb.memory._layer import MemoryLayer
+from noetic_nb.steps._function_tools import make_tool
+from noetic_nb.steps._json.json_codecs import READY
+from noetic_nb.steps._output_codec import CodecOutput, OutputCodec
+from noetic_nb.steps._schema import OutputSchema
+from noetic_nb.steps._tools import Tool
+
+__all__ = ["Registry"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_KINDS: Final[Mapping[str, tuple[str, str]]] = {
+    "fn": ("function", "UNKNOWN_FUNCTION_REFERENCE"),
+    "tool": ("tool", "UNKNOWN_TOOL_REFERENCE"),
+    "layer": ("layer", "UNKNOWN_LAYER_REFERENCE"),
+    "schema": ("schema", "UNKNOWN_SCHEMA_REFERENCE"),
+    "codec": ("codec", "UNKNOWN_CODEC_REFERENCE"),
+    "workflow": ("workflow", "UNKNOWN_WORKFLOW_REFERENCE"),
+}
+
+
+@with_card
+class Registry:
+    """The table that references are resolved against.
+
+    Parameters
+    ----------
+    functions : mapping of str to callable, or iterable of callable
+        By name; those of an iterable are called what they are called.
+    tools : iterable of Tool or callable
+        By their own names.
+    layers : iterable of MemoryLayer
+        By their own ids.
+    schemas : mapping of str to type
+        Types of structured outputs and of messages.
+    workflows : mapping of str to mapping
+        Workflow documents that others may refer to.
+    codecs : mapping of str to OutputCodec
+        Codecs of structured outputs, beside ``fenced_json`` and ``json_lines``.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``DUPLICATE_REFERENCE`` where one name would mean two things.
+
+    Examples
+    --------
+    >>> registry = Registry()
+    >>> @registry.fn
+    ... def double(value, ctx):
+    ...     return 2 * value
+    >>> registry.resolve("fn:double")(4, None)
+    8
+    """
+
+    def __init__(
+        self,
+        functions: Mapping[str, Callable[..., Any]] | Iterable[Callable[..., Any]] = (),
+        *,
+        tools: Iterable[Tool | Callable[..., Any]] = (),
+        layers: MemoryConfig | Iterable[MemoryLayer] = (),
+        schemas: Mapping[str, Any] | None = None,
+        workflows: Mapping[str, Mapping[str, Any]] | None = None,
+        codecs: Mapping[str, OutputCodec] | None = None,
+    ) -> None:
+        self._known: dict[str, dict[str, Any]] = {kind: {} for kind in _KINDS}
+        # Before the user's own, so that a codec of one of these names is refused and not taken for it.
+        self._known["codec"].update(READY)
+        named = functions if isinstance(functions, Mapping) else {_name_of(f): f for f in functions}
+        for name, function in named.items():
+            self.fn(function, name=name)
+        for tool in tools:
+            self.tool(tool)
+        for layer in layers:
+            self.layer(layer)
+        for name, schema in (schemas or {}).items():
+            self.schema(name, schema)
+        for name, document in (workflows or {}).items():
+            self._add("workflow", name, document)
+        for name, codec in (codecs or {}).items():
+            self.codec(name, codec)
+
+    @overload
+    def fn(self, function: F, /, *, name: str | None = None) -> F: ...
+    @overload
+    def fn(self, function: None = None, /, *, name: str | None = None) -> Callable[[F], F]: ...
+    def fn(self, function: Any = None, /, *, name: str | None = None) -> Any:
+        """Name a function; as a decorator, with or without a name."""
+        if function is None:
+            return lambda wrapped: self.fn(wrapped, name=name)
+        if not callable(function):
+            raise NoeticConfigError(
+                "INVALID_REFERENCE",
+                "Only callables are registered as functions.",
+                given=function,
+                hint="Pass a function, or use tools=, layers= and schemas= for what is none.",
+            )
+        self._add("fn", name or _name_of(function), function)
+        return function
+
+    def tool(self, tool: Tool | Callable[..., Any]) -> Tool:
+        """Name a tool by its own name."""
+        made = tool if isinstance(tool, Tool) else make_tool(tool)
+        self._add("tool", made.name, made)
+        return made
+
+    def layer(self, layer: MemoryLayer) -> MemoryLayer:
+        """Name a layer by its own id."""
+        self._add("layer", layer.id, layer)
+        return layer
+
+    def has_layer(self, layer: MemoryLayer) -> bool:
+        """Tell whether just this layer has a name."""
+        return self._known["layer"].get(layer.id) is layer
+
+    def schema(self, name: str, schema: Any) -> Any:
+        """Name a type of structured outputs or messages."""
+        self._add("schema", name, schema)
+        return schema
+
+    def codec(self, name: str, codec: OutputCodec) -> OutputCodec:
+        """Name a codec of structured outputs."""
+        if not isinstance(codec, OutputCodec):
+            raise NoeticConfigError(
+                "INVALID_REFERENCE", "A codec has instructions and start().", given=codec, hint="See OutputCodec."
+            )
+        self._add("codec", name, codec)
+        return codec
+
+    def _add(self, kind: str, name: str, thing: Any) -> None:
+        known = self._known[kind]
+        if name in known and not _same(known[name], thing):
+            raise NoeticConfigError(
+                "DUPLICATE_REFERENCE",
+                f"Two {_KINDS[kind][0]}s would have the name {name!r}.",
+                given=name,
+                hint="Give one of them another name.",
+            )
+        known[name] = thing
+
+    def _card(self) -> Card:
+        return Card("Registry", facts=[(kind, tuple(known)) for kind, known in self._known.items() if known])
+
+    def names(self, kind: str) -> tuple[str, ...]:
+        """Return the known names of a kind: ``fn``, ``tool``, ``layer``, ``schema``, ``codec`` or ``workflow``."""
+        return tuple(sorted(self._known[kind]))
+
+    def resolve(self, ref: str, args: Mapping[str, Any] | None = None) -> Any:
+        """Return the object that a reference such as ``fn:double`` names; with `args`, a function that has them set already.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_FUNCTION_REFERENCE`` and the like, with the names that are known.
+        """
+        kind, _, name = ref.partition(":")
+        if kind not in _KINDS:
+            raise NoeticConfigError(
+                "INVALID_REFERENCE",
+                "This is no reference.",
+                given=ref,
+                hint=f"Use {', '.join(_KINDS)}, as in 'fn:name'.",
+            )
+        what, code = _KINDS[kind]
+        if name not in self._known[kind]:
+            known = ", ".join(map(repr, self.names(kind))) or "none"
+            raise NoeticConfigError(
+                code,
+                f"There is no {what} of this name.",
+                given=name,
+                hint=f"Known are {known}.",
+                known=self.names(kind),
+            )
+        if args is not None and (not isinstance(args, Mapping) or not all(isinstance(key, str) for key in args)):
+            raise NoeticConfigError(
+                "INVALID_REFERENCE",
+                f"The arguments of {ref!r} are a mapping from their names to their values.",
+                given=args,
+                hint="Such as {'$ref': 'fn:add', 'args': {'n': 3}}.",
+            )
+        found = self._known[kind][name]
+        # Without arguments the function itself, so that writing the step again finds its name.
+        return functools.partial(found, **args) if args else found
+
+    def reference(self, thing: Any, where: str) -> dict[str, Any]:
+        """Return the reference of a function, tool, layer or schema.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNREGISTERED_FUNCTION``, ``UNREGISTERED_TOOL`` or ``UNREGISTERED_LAYER``.
+        """
+        if isinstance(thing, Tool):
+            return self._named("tool", thing.name, thing, where)
+        if isinstance(thing, MemoryLayer):
+            return self._named("layer", thing.id, thing, where)
+        name = self._function_name(thing)
+        if name is not None:
+            return {"$ref": f"fn:{name}"}
+        # Positional arguments have no names, and a reference holds names only.
+        if isinstance(thing, functools.partial) and not thing.args:
+            name = self._function_name(thing.func)
+            if name is not None:
+                return {"$ref": f"fn:{name}", **({"args": dict(thing.keywords)} if thing.keywords else {})}
+        raise self._unregistered("fn", thing, where)
+
+    def _function_name(self, function: Any) -> str | None:
+        return next((name for name, known in self._known["fn"].items() if _same(known, function)), None)
+
+    def schema_reference(self, schema: OutputSchema) -> dict[str, Any]:
+        """Return the reference of a schema, or the schema itself as JSON Schema where it has no name."""
+        for name, known in self._known["schema"].items():
+            # By identity: two equal types may be given different names for a reason.
+            if known is schema.given or known is schema:
+                return {"$ref": f"schema:{name}"}
+        return schema.to_json()
+
+    def codec_reference(self, output: CodecOutput, where: str) -> dict[str, Any]:
+        """Return the reference of a codec.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNREGISTERED_CODEC``.
+        """
+        for name, known in self._known["codec"].items():
+            if known is output.codec or known == output.codec:
+                return {"$ref": f"codec:{name}"}
+        raise self._unregistered("codec", output.codec, where)
+
+    def _named(self, kind: str, name: str, thing: Any, where: str) -> dict[str, Any]:
+        # Another tool of the same name would be called in its place when the step is loaded.
+        if self._known[kind].get(name) is not thing:
+            raise self._unregistered(kind, thing, where)
+        return {"$ref": f"{kind}:{name}"}
+
+    def _unregistered(self, kind: str, thing: Any, where: str) -> NoeticConfigError:
+        what = _KINDS[kind][0]
+        known = ", ".join(map(repr, self.names(kind))) or "none"
+        return NoeticConfigError(
+            f"UNREGISTERED_{what.upper()}",
+            f"The {what} at {where} is not registered, so JSON cannot name it.",
+            given=getattr(thing, "__name__", None) or getattr(thing, "name", None) or thing,
+            hint=f"Add it to the Registry; known are {known}.",
+            where=where,
+        )
+
+
+def _same(known: Any, thing: Any) -> bool:
+    """Tell whether two are one thing; a method is another object each time it is looked up."""
+    return known is thing or (isinstance(thing, MethodType) and bool(known == thing))
+
+
+def _name_of(function: Any) -> str:
+    name = getattr(function, "__name__", "")
+    # All lambdas share this name.
+    if not name or name == "<lambda>":
+        raise NoeticConfigError(
+            "INVALID_REFERENCE", "This function has no name of its own.", given=function, hint="Pass name='...'."
+        )
+    return str(name)

@@ -1,0 +1,222 @@
+"""Steps as JSON and back. Code never travels: a callable is a reference, resolved against an explicit `Registry`.
+
+``{"$ref": "fn:name", "args": {...}}`` stands for a function with some arguments set; tools, layers and schemas likewise. Layers
+that come with the library are data: see `noetic_nb.steps._json.layer_json`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import BaseModel, ValidationError
+from pydantic.alias_generators import to_camel, to_snake
+
+from noetic_nb.errors import ItemValidationError, NoeticConfigError
+from noetic_nb.items import freeze, thaw
+from noetic_nb.items._frozen import FrozenDict
+from noetic_nb.memory._layer import MemoryLayer
+from noetic_nb.steps._json.registry import Registry
+from noetic_nb.steps._output_codec import CodecOutput
+from noetic_nb.steps._records import STEP_ADAPTER, Step
+from noetic_nb.steps._schema import OutputSchema
+from noetic_nb.steps._tools import Tool
+
+__all__ = ["dump_record", "dump_step", "load_step", "resolved"]
+
+# Tags of unions: written even where they have their only value.
+_TAGS: Final = frozenset({"kind", "strategy"})
+# Data of the user's own, in which something that looks like a reference is none.
+_FREE: Final = frozenset({"args"})
+_SCHEMAS: Final = frozenset({"output", "schema", "payload", "paramsSchema", "params_schema"})
+_REFERENCES: Final = ("fn:", "tool:", "layer:", "schema:", "codec:")
+# Far above what anyone nests by hand, far below where Python's own recursion ends.
+MAX_DEPTH: Final = 150
+
+
+def dump_step(step: Step, registry: Registry | None = None) -> dict[str, Any]:
+    """Return a step as JSON data, in camelCase and without fields that have their default value.
+
+    Parameters
+    ----------
+    step : Step
+        Any kind, with all that is inside it.
+    registry : Registry, optional
+        Names its functions, tools, layers, schemas and codecs.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``UNREGISTERED_FUNCTION``, ``UNREGISTERED_TOOL``, ``UNREGISTERED_LAYER``, ``UNREGISTERED_CODEC``, saying where;
+        ``NOT_JSON`` for arguments that are no JSON data; ``INVALID_STEP`` for a step that contains itself.
+
+    References
+    ----------
+    .. [1] docs/behaviour/steps.md, "Steps as JSON".
+
+    Examples
+    --------
+    >>> from noetic_nb.steps import loop, step, until
+    >>> dump_step(loop("think", step.llm("ask", model="m"), until=until.max_steps(2)))
+    {'id': 'think', 'kind': 'loop', 'steps': [{'id': 'ask', 'kind': 'llm', 'model': 'm'}],
+     'until': {'kind': 'maxSteps', 'n': 2}}
+    """
+    try:
+        return dump_record(step, registry or Registry(), str(step.id))
+    except RecursionError:
+        raise NoeticConfigError(
+            "INVALID_STEP",
+            f"The step {step.id!r} contains itself, or is nested without end.",
+            hint="Let a function return the step that is to run again, and bound it by `ctx.depth`; or use a loop.",
+        ) from None
+
+
+def dump_record(record: BaseModel, registry: Registry, where: str) -> dict[str, Any]:
+    """Return a record of steps or settings as JSON data; see `dump_step`."""
+    written: dict[str, Any] = {}
+    for name, field in type(record).model_fields.items():
+        value = getattr(record, name)
+        # Defaults are left out, so that files stay short and follow the defaults of the version that reads them.
+        if name not in _TAGS and not field.is_required() and value == field.get_default(call_default_factory=True):
+            continue
+        key = field.alias or to_camel(name)
+        place = f"{where}.{key}"
+        written[key] = _free(value, place) if name in _FREE else _dumped(value, registry, place)
+    return written
+
+
+def _free(value: Any, where: str) -> Any:
+    try:
+        return thaw(freeze(value))
+    except ItemValidationError as exc:
+        raise NoeticConfigError(
+            "NOT_JSON",
+            f"What is at {where} is not JSON data: {exc.what}",
+            given=value,
+            hint="Pass text, numbers, lists and mappings.",
+            where=where,
+        ) from exc
+
+
+def _dumped(value: Any, registry: Registry, where: str) -> Any:
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    if isinstance(value, float):
+        # JSON has no number for it; pydantic reads these words.
+        return value if math.isfinite(value) else ("Infinity" if value > 0 else "-Infinity")
+    if isinstance(value, OutputSchema):
+        return registry.schema_reference(value)
+    if isinstance(value, CodecOutput):
+        return registry.codec_reference(value, where)
+    if isinstance(value, BaseModel):
+        return dump_record(value, registry, where)
+    if isinstance(value, MemoryLayer) and value.made_by is not None and not registry.has_layer(value):
+        from noetic_nb.steps._json.layer_json import dump_built_in
+
+        return dump_built_in(value.made_by, where, lambda option, place: _dumped(option, registry, place))
+    if isinstance(value, Tool | MemoryLayer) or callable(value):
+        return registry.reference(value, where)
+    if isinstance(value, list | tuple):
+        return [_dumped(inner, registry, f"{where}[{index}]") for index, inner in enumerate(value)]
+    if isinstance(value, FrozenDict):  # schemas by category, or data, which comes out as it is
+        return {key: _dumped(inner, registry, f"{where}.{key}") for key, inner in value.items()}
+    return _free(value, where)
+
+
+def load_step(data: Mapping[str, Any] | str, registry: Registry | None = None) -> Step:
+    """Return the step that `dump_step` wrote, or a person; keys in camelCase or snake_case.
+
+    Parameters
+    ----------
+    data : mapping or str
+        JSON data, or its text. Nothing in it is executed.
+    registry : Registry, optional
+        What its references name.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_STEP`` and what the builders raise; ``UNKNOWN_FUNCTION_REFERENCE`` and the like, with the known names.
+
+    Examples
+    --------
+    >>> load_step({"kind": "llm", "id": "ask", "model": "m"}).model
+    'm'
+    """
+    if isinstance(data, str):
+        try:
+            data = json.loads(data)
+        except (ValueError, RecursionError) as exc:
+            raise NoeticConfigError(
+                "INVALID_STEP",
+                f"This is no JSON: {exc}",
+                given=data,
+                hint="Pass what dump_step gave, or its JSON text.",
+            ) from exc
+    if not isinstance(data, Mapping):
+        raise NoeticConfigError(
+            "INVALID_STEP", "A step is a mapping with a `kind`.", given=data, hint="Pass what dump_step gave."
+        )
+    try:
+        step: Step = STEP_ADAPTER.validate_python(resolved(data, registry or Registry()))
+    except ValidationError as exc:
+        first = exc.errors()[0]
+        raise NoeticConfigError(
+            "INVALID_STEP",
+            f"{'.'.join(map(str, first['loc'])) or 'step'}: {first['msg']}",
+            given=first.get("input"),
+            hint="Kinds are run, llm, tool, branch, fork, spawn and loop.",
+        ) from exc
+    return step
+
+
+def resolved(value: Any, registry: Registry, *, depth: int = 0) -> Any:
+    """Return data with every reference replaced by the named object.
+
+    Raises `NoeticConfigError` for a name that is not known, and for data nested more than 150 deep, as cyclic data
+    is.
+    """
+    if depth > MAX_DEPTH:
+        raise NoeticConfigError(
+            "INVALID_STEP", f"This is nested more than {MAX_DEPTH} deep.", hint="Is it cyclic? Use a loop step instead."
+        )
+    if isinstance(value, Mapping):
+        ref = value.get("$ref")
+        if isinstance(ref, str) and ref.startswith(_REFERENCES):
+            # Anything else in it would be dropped in silence.
+            unknown = set(value) - {"$ref", "args"}
+            if unknown:
+                raise NoeticConfigError(
+                    "INVALID_REFERENCE",
+                    "A reference has `$ref` and `args` only.",
+                    given=dict(value),
+                    hint="Remove the rest.",
+                )
+            return registry.resolve(ref, value.get("args"))
+        return {key: _field(key, inner, registry, depth) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [resolved(inner, registry, depth=depth + 1) for inner in value]
+    return value
+
+
+def _layer(value: Any, registry: Registry, depth: int) -> Any:
+    if isinstance(value, Mapping) and "kind" in value:
+        from noetic_nb.steps._json.layer_json import load_built_in
+
+        return load_built_in(value, lambda option: resolved(option, registry, depth=depth + 1))
+    return resolved(value, registry, depth=depth + 1)
+
+
+def _field(key: str, value: Any, registry: Registry, depth: int) -> Any:
+    if key in _FREE:
+        return value
+    if key == "memory" and isinstance(value, list | tuple):
+        return [_layer(inner, registry, depth) for inner in value]
+    if key in _SCHEMAS and isinstance(value, Mapping) and not str(value.get("$ref", "")).startswith(_REFERENCES):
+        return value  # a JSON Schema, whose own `$ref` means something else
+    if key == "params" and isinstance(value, Mapping):
+        # `ModelParams` belongs to another package and knows Python's spelling only.
+        return {to_snake(name): inner for name, inner in value.items()}
+    return resolved(value, registry, depth=depth + 1)

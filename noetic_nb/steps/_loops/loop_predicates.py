@@ -1,0 +1,382 @@
+"""When a loop stops, as data. A predicate is started once per loop run, so no state leaks from one run to the next."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+
+from pydantic import Field, FiniteFloat
+
+from noetic_nb._core.cards import Card
+from noetic_nb.steps._base import Frozen
+from noetic_nb.steps._loops.loop_snapshot import LoopSnapshot, StepMeta, Verdict
+from noetic_nb.sync import awaited
+
+__all__ = ["Check", "LoopSnapshot", "StepMeta", "UntilPredicate", "Verdict", "until"]
+
+Check: TypeAlias = Callable[[LoopSnapshot], Any]
+"""Judges one snapshot; answers a `Verdict`, or an awaitable of one where a function of the user's own is async."""
+
+_GO_ON = Verdict(False)
+_NO_TOOL_CALLS = Verdict(True, "No tool calls")
+
+
+class _Predicate(Frozen):
+    """A predicate; its repr is the call that makes it."""
+
+    @property
+    def is_immediate(self) -> bool:
+        """Whether it answers at once: no function of the user's is asked."""
+        return True
+
+    def _card(self) -> Card:
+        kind = re.sub("[A-Z]", lambda found: f"_{found.group().lower()}", getattr(self, "kind", ""))
+        return replace(super()._card(), title=f"until.{kind}")
+
+
+class MaxSteps(_Predicate):
+    """Stops after n successful iterations; the first always runs."""
+
+    kind: Literal["maxSteps"] = "maxSteps"
+    n: int = Field(ge=0)
+
+    def start(self) -> Check:
+        """Return a check for one run of a loop."""
+        return lambda s: Verdict(True, f"Reached max steps ({self.n})") if s.step_count >= self.n else _GO_ON
+
+
+class MaxCost(_Predicate):
+    """Stops when the execution has cost so many US dollars."""
+
+    kind: Literal["maxCost"] = "maxCost"
+    usd: FiniteFloat = Field(ge=0)
+
+    def start(self) -> Check:
+        """Return a check for one run of a loop."""
+        return lambda s: Verdict(True, f"Reached max cost (${self.usd:g})") if s.cost >= self.usd else _GO_ON
+
+
+class MaxDuration(_Predicate):
+    """Stops when the loop has run for so many milliseconds."""
+
+    kind: Literal["maxDuration"] = "maxDuration"
+    ms: FiniteFloat = Field(ge=0)
+
+    def start(self) -> Check:
+        """Return a check for one run of a loop."""
+        return lambda s: Verdict(True, f"Reached max duration ({self.ms:g} ms)") if s.elapsed_ms >= self.ms else _GO_ON
+
+
+class NoToolCalls(_Predicate):
+    """Stops when the last model call asked for no tool."""
+
+    kind: Literal["noToolCalls"] = "noToolCalls"
+
+    def start(self) -> Check:
+        """Return a check for one run of a loop."""
+        return lambda s: _NO_TOOL_CALLS if s.step_count >= 1 and not s.asked_for_tools else _GO_ON
+
+
+class Never(_Predicate):
+    """Never stops; the loop ends by its limits, an error or a cancellation."""
+
+    kind: Literal["never"] = "never"
+
+    def start(self) -> Check:
+        """Return a check for one run of a loop."""
+        return lambda s: _GO_ON
+
+
+class OutputContains(_Predicate):
+    """Stops when the text of the last output contains a marker."""
+
+    kind: Literal["outputContains"] = "outputContains"
+    marker: str
+
+    def start(self) -> Check:
+        """Return a check for one run of a loop."""
+        return lambda s: Verdict(True, f"Output contains {self.marker!r}") if self.marker in s.last_text else _GO_ON
+
+
+class OutputEquals(_Predicate):
+    """Stops when the text of the last output is exactly this."""
+
+    kind: Literal["outputEquals"] = "outputEquals"
+    sentinel: str
+
+    def start(self) -> Check:
+        """Return a check for one run of a loop."""
+        return lambda s: Verdict(True, f"Output equals {self.sentinel!r}") if s.last_text == self.sentinel else _GO_ON
+
+
+class Converged(_Predicate):
+    """Stops when two outputs in a row say the same, or mean nearly the same by their embeddings."""
+
+    kind: Literal["converged"] = "converged"
+    threshold: FiniteFloat = 1.0
+    """Cosine at which two outputs count as the same; used below 1, with `embed`."""
+    embed: Callable[[str], Any] | None = None
+    """From text to a vector, sync."""
+
+    @property
+    def is_immediate(self) -> bool:
+        """Whether no texts are embedded."""
+        return self.embed is None
+
+    def start(self) -> Check:
+        """Return a check for one run of a loop; it remembers the previous output."""
+        last: list[str] = []
+
+        def check(s: LoopSnapshot) -> Verdict:
+            before = last[0] if last else None
+            last[:] = [s.last_text]  # kept before the comparison: `embed` may raise, and the next round needs it
+            if before is None:
+                return _GO_ON
+            # At 1 only equal texts would do, and these need no embedding.
+            if self.embed is not None and self.threshold < 1:
+                near = _cosine(self.embed(before), self.embed(s.last_text))
+                return Verdict(True, f"Output converged (similarity {near:.3f})") if near >= self.threshold else _GO_ON
+            return Verdict(True, "Output converged") if before == s.last_text else _GO_ON
+
+        return check
+
+
+class Verified(_Predicate):
+    """Stops when a function accepts the last output; otherwise `prepare_next` of the loop gets its feedback."""
+
+    kind: Literal["verified"] = "verified"
+    verify: Callable[[Any], Any]
+    """Takes the last output; answers a bool, a (pass, feedback) pair, or ``{"pass": ..., "feedback": ...}``."""
+
+    @property
+    def is_immediate(self) -> bool:
+        """No: it asks a function."""
+        return False
+
+    def start(self) -> Check:
+        """Return a check for one run of a loop."""
+        return lambda s: _after(self.verify(s.last_output), _verified)
+
+
+class Custom(_Predicate):
+    """Stops when a function of the snapshot says so."""
+
+    kind: Literal["custom"] = "custom"
+    check: Callable[[LoopSnapshot], Any]
+    """Answers a `Verdict`, a bool, or ``{"stop": ..., "reason": ..., "feedback": ...}``."""
+
+    @property
+    def is_immediate(self) -> bool:
+        """No: it asks a function."""
+        return False
+
+    def start(self) -> Check:
+        """Return a check for one run of a loop."""
+        return lambda s: _after(self.check(s), _verdict)
+
+
+class _Members(_Predicate):
+    predicates: tuple[UntilPredicate, ...]
+
+    settles: ClassVar[bool]
+    """The verdict of one member after which the others no longer matter."""
+
+    @property
+    def is_immediate(self) -> bool:
+        """Whether all members answer at once."""
+        return False not in [predicate.is_immediate for predicate in self.predicates]
+
+    def _card(self) -> Card:
+        return replace(super()._card(), facts=[("", predicate) for predicate in self.predicates])
+
+    def start(self) -> Check:
+        """Return a check for one run of a loop; the members keep their own state."""
+        checks = [predicate.start() for predicate in self.predicates]
+        settles = self.settles
+
+        def check(snapshot: LoopSnapshot) -> Any:
+            verdicts: list[Verdict] = []
+            for position, one in enumerate(checks):
+                verdict = one(snapshot)
+                if verdict is _GO_ON and settles:
+                    continue  # nothing to add, and the others are evaluated anyway
+                if type(verdict) is not Verdict and hasattr(verdict, "__await__"):
+                    # Only now a coroutine: predicates are nearly always sync, and one for each iteration would be made
+                    # for nothing.
+                    return rest(snapshot, verdicts, verdict, checks[position + 1 :])
+                verdicts.append(verdict)
+                if verdict.stop is settles:
+                    break
+            return _merged(verdicts, settles) if verdicts or not settles else _GO_ON
+
+        async def rest(
+            snapshot: LoopSnapshot, verdicts: list[Verdict], first: Awaitable[Any], others: list[Check]
+        ) -> Verdict:
+            verdicts.append(await first)
+            for one in others:
+                if verdicts[-1].stop is settles:
+                    break
+                verdicts.append(await awaited(one(snapshot)))
+            return _merged(verdicts, settles)
+
+        return check
+
+
+class Any_(_Members):
+    """Stops at the first member that stops; feedback of the members evaluated is joined by newlines."""
+
+    kind: Literal["any"] = "any"
+    settles: ClassVar[bool] = True
+
+
+class All(_Members):
+    """Stops when every member stops; evaluation ends at the first that does not."""
+
+    kind: Literal["all"] = "all"
+    settles: ClassVar[bool] = False
+
+
+def _merged(verdicts: Sequence[Verdict], settles: bool) -> Verdict:
+    """Return one verdict of the members that were evaluated; of none, the one that nothing settles."""
+    # Nothing to merge: the verdict is handed on as its predicate made it.
+    if len(verdicts) == 1 and verdicts[0].stop and verdicts[0].reason:
+        return verdicts[0]
+    stop = verdicts[-1].stop if verdicts else not settles
+    reasons = "; ".join([v.reason for v in verdicts if v.stop and v.reason])
+    feedback = "\n".join([v.feedback for v in verdicts if v.feedback])
+    # A member that stopped without a reason gives none; only where there is no member at all is one to be made.
+    reason = reasons or (None if verdicts else "Nothing is left to wait for")
+    return Verdict(stop, reason if stop else None, feedback or None)
+
+
+UntilPredicate: TypeAlias = Annotated[
+    MaxSteps | MaxCost | MaxDuration | NoToolCalls | Never | OutputContains | OutputEquals | Converged | Verified
+    | Custom | Any_ | All,
+    Field(discriminator="kind"),
+]  # fmt: skip
+
+
+def _after(value: Any, read: Callable[[Any], Verdict]) -> Any:
+    """Read the answer of a user's function, now or when it is there."""
+    if not hasattr(value, "__await__"):
+        return read(value)
+
+    async def later() -> Verdict:
+        return read(await value)
+
+    return later()
+
+
+def _text_or_none(value: object) -> str | None:
+    return None if value is None or value == "" else str(value)
+
+
+def _verified(value: Any) -> Verdict:
+    if isinstance(value, Mapping):
+        # `pass` is no name in Python, so a verifier that returns an object has `passed`.
+        passed, feedback = value.get("pass", value.get("passed")), value.get("feedback")
+    elif isinstance(value, tuple) and len(value) == 2:
+        passed, feedback = value
+    else:
+        passed, feedback = getattr(value, "passed", value), getattr(value, "feedback", None)
+    # Truth of other values is not taken: a verifier that forgot its `return` would reject for ever in silence.
+    if not isinstance(passed, bool):
+        raise TypeError(f"A verifier answers a bool, (pass, feedback) or a mapping with 'pass', not {value!r:.80}.")
+    return Verdict(passed, "Verified" if passed else None, _text_or_none(feedback))
+
+
+def _verdict(value: Any) -> Verdict:
+    if isinstance(value, Verdict):
+        return value
+    if isinstance(value, bool):
+        return Verdict(value)
+    if isinstance(value, Mapping) and isinstance(value.get("stop"), bool):
+        return Verdict(value["stop"], _text_or_none(value.get("reason")), _text_or_none(value.get("feedback")))
+    raise TypeError(f"A predicate answers a Verdict, a bool or a mapping with 'stop', not {value!r:.80}.")
+
+
+def _cosine(a: Sequence[float], b: Sequence[float]) -> float:
+    """Return the cosine of two vectors, 0 where one has no length."""
+    size = math.hypot(*a) * math.hypot(*b)
+    return sum(x * y for x, y in zip(a, b, strict=True)) / size if size else 0.0
+
+
+class until:
+    """Builders of loop predicates.
+
+    References
+    ----------
+    .. [1] docs/behaviour/steps.md, "Loop predicates".
+
+    Examples
+    --------
+    >>> check = until.any(until.no_tool_calls(), until.max_steps(3)).start()
+    >>> check(LoopSnapshot(step_count=3, last_step_meta={"tool_calls": ["lookup"]}))
+    Verdict(stop=True, reason='Reached max steps (3)', feedback=None)
+    >>> check = until.any(until.verified(lambda text: (False, "Too long.")), until.max_steps(9)).start()
+    >>> check(LoopSnapshot(step_count=1, last_output="...")).feedback
+    'Too long.'
+    """
+
+    @staticmethod
+    def max_steps(n: int) -> MaxSteps:
+        """Stop after n successful iterations."""
+        return MaxSteps(n=n)
+
+    @staticmethod
+    def max_cost(usd: float) -> MaxCost:
+        """Stop when the execution has cost so many US dollars."""
+        return MaxCost(usd=usd)
+
+    @staticmethod
+    def max_duration(ms: float) -> MaxDuration:
+        """Stop when the loop has run for so many milliseconds."""
+        return MaxDuration(ms=ms)
+
+    @staticmethod
+    def no_tool_calls() -> NoToolCalls:
+        """Stop when the last model call asked for no tool."""
+        return NoToolCalls()
+
+    @staticmethod
+    def never() -> Never:
+        """Never stop."""
+        return Never()
+
+    @staticmethod
+    def output_contains(marker: str) -> OutputContains:
+        """Stop when the text of the last output contains a marker."""
+        return OutputContains(marker=marker)
+
+    @staticmethod
+    def output_equals(sentinel: str) -> OutputEquals:
+        """Stop when the text of the last output is exactly this."""
+        return OutputEquals(sentinel=sentinel)
+
+    @staticmethod
+    def converged(threshold: float = 1.0, embed: Callable[[str], Any] | None = None) -> Converged:
+        """Stop when two outputs in a row say the same; with `embed`, when their cosine reaches the threshold."""
+        return Converged(threshold=threshold, embed=embed)
+
+    @staticmethod
+    def verified(verify: Callable[[Any], Any]) -> Verified:
+        """Stop when a function accepts the last output; otherwise `prepare_next` of the loop gets its feedback."""
+        return Verified(verify=verify)
+
+    @staticmethod
+    def custom(check: Callable[[LoopSnapshot], Any]) -> Custom:
+        """Stop when a function of the snapshot says so."""
+        return Custom(check=check)
+
+    @staticmethod
+    def any(*predicates: UntilPredicate) -> Any_:
+        """Stop when any of these stops; of nothing, never."""
+        return Any_(predicates=predicates)
+
+    @staticmethod
+    def all(*predicates: UntilPredicate) -> All:
+        """Stop when all of these stop; of nothing, at once."""
+        return All(predicates=predicates)

@@ -1,0 +1,320 @@
+"""The seven kinds of step, as data. The runtime runs them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError, field_validator
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.memory._budget.projection import ProjectionPolicy
+from noetic_nb.memory._declared import MemoryConfig, memory
+from noetic_nb.memory._layer import MemoryLayer
+from noetic_nb.models._client import ModelParams
+from noetic_nb.steps._base import Frozen, InstanceField, Requirement, StepRecord
+from noetic_nb.steps._channel_type import Channel
+from noetic_nb.steps._function_tools import as_tools, chooses_tools
+from noetic_nb.steps._loops.loop_predicates import UntilPredicate
+from noetic_nb.steps._output_codec import CodecOutput, as_output
+from noetic_nb.steps._retry_policy import RetryPolicy
+from noetic_nb.steps._schema import OutputSchema
+from noetic_nb.steps._spawn_options import ContextIn, ContextOut, FreshContext, FullResult, as_strategy
+from noetic_nb.steps._tools import Tool
+
+__all__ = [
+    "STEP_ADAPTER",
+    "BranchStep",
+    "ForkStep",
+    "Incomplete",
+    "LLMStep",
+    "LoopStep",
+    "Route",
+    "RunStep",
+    "SpawnStep",
+    "Step",
+    "ToolStep",
+    "as_step",
+]
+
+# Rounds of tools inside one llm step; docs/behaviour/steps.md, "Constants".
+MAX_TOOL_ROUNDS: Final = 32
+
+
+Incomplete: TypeAlias = Literal["return", "continue", "error"]
+"""What to do about an answer that was cut off: return it marked, ask for the rest of it, or fail."""
+
+
+def _invalid(code: str, what: str, given: object, hint: str) -> NoeticConfigError:
+    return NoeticConfigError(code, what, given=given, hint=hint)
+
+
+class RunStep(StepRecord):
+    """Run a function ``execute(input, ctx)``, sync or async."""
+
+    needs = (
+        Requirement("execute", "MISSING_EXECUTE_FUNCTION", "a function", "Pass a callable of (input, ctx).", callable),
+    )
+
+    kind: Literal["run"] = "run"
+    execute: Callable[..., Any]
+    retry: RetryPolicy | None = None
+
+    def model_post_init(self, context: object) -> None:
+        """Check that the function takes an input and the context."""
+        try:
+            signature = inspect.signature(self.execute)
+        except (TypeError, ValueError):  # some functions written in C have none
+            return
+        try:
+            signature.bind(None, None)
+        except TypeError as exc:
+            raise _invalid(
+                "INVALID_STEP",
+                f"The function of step {self.id!r} is called with an input and the context; its parameters are {signature}",
+                self.execute,
+                "Write lambda value, ctx: ..., or def clean(value, ctx).",
+            ) from exc
+
+
+class LLMStep(StepRecord):
+    """Ask the model, run the tools it calls, and ask again until it calls none."""
+
+    needs = (Requirement("model", "MISSING_MODEL", "the name of a model", "Pass model='...'."),)
+    expects = {
+        "model": (
+            "the name of a model",
+            "Give the client to the harness, AgentHarness(config, model=client), and its name to the step: model='gpt-4o'.",
+        ),
+        "tools": ("a list of functions, or of what nn.tool makes of them", "Pass the function itself: tools=[search]."),
+    }
+
+    kind: Literal["llm"] = "llm"
+    model: str | Callable[..., Any]
+    """Name of the model, looked up in the harness's models, or a function of the context that returns it."""
+    instructions: str | Callable[..., Any] | None = None
+    """System text, or a function of the context that returns it."""
+    tools: tuple[InstanceField[Tool], ...] | Callable[..., Any] | None = None
+    """Tools the model may call, or a function of the context; None means all the agent has, an empty tuple none."""
+    output: InstanceField[OutputSchema] | InstanceField[CodecOutput] | None = None
+    """What the answer, read as JSON, must look like, or a codec that reads it; the step's output is the value then, not
+    the text."""
+    params: ModelParams | None = None
+    projection: ProjectionPolicy | None = None
+    """Instead of the agent's."""
+    tool_rounds: int = Field(default=MAX_TOOL_ROUNDS, ge=1)
+    """Rounds of tools before the step ends; 1 ends it after the first calls, as the loop of `react` wants it."""
+    incomplete: Incomplete | None = None
+    """What to do about an answer that was cut off: return it, ask for the rest of it, or fail. Instead of the agent's."""
+    emit: bool | Callable[..., Any] = True
+    """Which of the events ``step_started``, ``step_ended``, ``model_called`` and ``tool_called`` of this step those who
+    follow the run are sent: all, none, or those for which ``emit(event_type, data)`` is true. A step whose beginning is
+    hidden ends unseen, too. Items, budgets, views, decisions, states and errors are always recorded; a run without its
+    model calls cannot be replayed from them."""
+
+    @field_validator("tools", mode="before")
+    @classmethod
+    def _tools_are_tools(cls, value: object) -> object:
+        return value if chooses_tools(value) else as_tools(value)
+
+    @field_validator("output", mode="before")
+    @classmethod
+    def _output_is_read(cls, value: Any) -> Any:
+        return as_output(value)
+
+
+class ToolStep(StepRecord):
+    """Call a tool with the input merged under `args`; steering applies as everywhere."""
+
+    needs = (
+        Requirement("tool", "MISSING_TOOL", "a tool", "Make one with @nn.tool.", lambda value: isinstance(value, Tool)),
+    )
+
+    kind: Literal["tool"] = "tool"
+    tool: InstanceField[Tool]
+    args: dict[str, Any] | None = None
+    takes_input: bool = True
+    """False calls the tool with `args` alone, whatever the input is."""
+
+
+class Route(Frozen):
+    """Where a branch goes when its input contains `match`, upper and lower case alike."""
+
+    is_part = True
+
+    match: str
+    target: Step
+
+
+class BranchStep(StepRecord):
+    """Go one of several ways: ``route(input, ctx)`` returns a step, or None to hand the input on."""
+
+    expects = {
+        "route": (
+            "a function of the input and the context",
+            "It returns a step; or pass routes=[...] instead.",
+        ),
+    }
+
+    kind: Literal["branch"] = "branch"
+    route: Callable[..., Any] | None = None
+    routes: tuple[Route, ...] = ()
+    """Instead of a function: the first route whose text is in the input."""
+    default: Step | None = None
+    """Where `routes` go when none fits."""
+
+    def model_post_init(self, context: object) -> None:
+        """Check that there is one way to decide."""
+        # A default alone is a way to decide, too: a branch that was written before its routes.
+        if (self.route is None) == (not self.routes and self.default is None):
+            raise _invalid(
+                "MISSING_ROUTE_FUNCTION",
+                f"Branch {self.id!r} needs a function, or routes, and not both.",
+                self.route,
+                "Pass route=lambda input, ctx: a step or None.",
+            )
+
+
+class ForkStep(StepRecord):
+    """Run several steps at once on the same input, each in a child execution."""
+
+    kind: Literal["fork"] = "fork"
+    mode: Literal["all", "race", "settle"]
+    paths: tuple[Step, ...] | Callable[..., Any] | None = None
+    """Steps, or ``paths(input, ctx)`` that returns them."""
+    each: Step | None = None
+    """Instead of paths: this step once for every element of a JSON array in the input."""
+    over: str | None = None
+    """With `each`, the key of the array in an input that is an object."""
+    merge: Callable[..., Any] | Literal["first", "last", "concat"] | None = None
+    """``merge(results, ctx)``, sync or async; a race has none."""
+    concurrency: int | None = Field(default=None, ge=1)
+    """How many run at the same time; all when absent."""
+
+    def model_post_init(self, context: object) -> None:
+        """Check that the parts fit together."""
+        if (self.paths is None) == (self.each is None):
+            raise _invalid(
+                "MISSING_PATHS",
+                f"Fork {self.id!r} needs paths, or each, and not both.",
+                self.paths,
+                "Pass paths=[...].",
+            )
+        if self.over is not None and self.each is None:
+            raise _invalid("INVALID_STEP", f"Fork {self.id!r} has `over` without `each`.", self.over, "Remove it.")
+        if self.mode != "race" and self.merge is None:
+            raise _invalid(
+                "MISSING_MERGE_FUNCTION",
+                f"Fork {self.id!r} needs to know how to merge its results.",
+                None,
+                "Pass merge=lambda results, ctx: ..., or 'first', 'last' or 'concat'.",
+            )
+        # Refused and not ignored: whoever wrote it expects it to be called.
+        if self.mode == "race" and self.merge is not None:
+            raise _invalid(
+                "INVALID_STEP", f"Race {self.id!r} has one result; nothing is merged.", self.merge, "Remove it."
+            )
+
+
+class SpawnStep(StepRecord):
+    """Run a step in a child execution with a context of its own."""
+
+    needs = (Requirement("child", "MISSING_CHILD_STEP", "a child step", "Pass child=..."),)
+    expects = {
+        "child": ("a step", "Pass what react or step.llm makes; the step of an agent is its config.step."),
+    }
+
+    kind: Literal["spawn"] = "spawn"
+    child: Step
+    context_in: ContextIn = Field(default_factory=FreshContext)
+    context_out: ContextOut = Field(default_factory=FullResult)
+    memory: tuple[InstanceField[MemoryLayer], ...] | None = None
+    """The child's layers instead of the inherited ones; those that enforce rules stay all the same."""
+    drop: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Ids of layers that the child does not inherit, be it that they enforce rules."""
+    timeout_ms: FiniteFloat | None = Field(default=None, gt=0, alias="timeout")
+
+    @field_validator("context_in", "context_out", mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        return as_strategy(value)
+
+    @field_validator("memory", mode="before")
+    @classmethod
+    def _layers(cls, value: Any) -> Any:
+        if isinstance(value, MemoryConfig):
+            return value.layers
+        is_one = isinstance(value, MemoryLayer)
+        # Through `memory`, which refuses two layers of one id.
+        return memory(value).layers if is_one or isinstance(value, Iterable) else value
+
+
+class LoopStep(StepRecord):
+    """Run `steps` in order, again and again, until the predicate says stop."""
+
+    needs = (
+        Requirement("steps", "MISSING_LOOP_BODY", "at least one step", "Pass steps=[...]."),
+        Requirement(
+            "until", "MISSING_UNTIL_PREDICATE", "to know when to stop", "Pass until=..., such as until.no_tool_calls()."
+        ),
+    )
+
+    expects = {
+        "until": ("a predicate", "Such as until.max_steps(3), until.no_tool_calls(), or until.custom(function)."),
+    }
+
+    kind: Literal["loop"] = "loop"
+    steps: tuple[Step, ...] = Field(min_length=1)
+    until: UntilPredicate
+    max_iterations: int = Field(default=1000, ge=1)
+    """A loop that needs more fails; iterations that were retried or skipped count."""
+    max_history_size: int = Field(default=100, ge=1)
+    """How many outputs the predicate sees."""
+    inbox: Channel | None = None
+    """Read when the predicate says stop: a message keeps the loop going."""
+    park_timeout_ms: FiniteFloat = Field(default=0.0, ge=0, alias="parkTimeout")
+    """How long to wait for a message then; 0 only looks."""
+    prepare_next: Callable[..., Any] | None = None
+    """``prepare_next(output, verdict, ctx)`` returns the next input."""
+    on_error: Callable[..., Any] | Literal["retry", "skip", "abort"] | None = None
+    """``on_error(error, ctx)`` answers "retry", "skip" or "abort"."""
+    feed_output: bool = True
+    """Give each iteration the output of the last one as its input; False leaves the later ones without input."""
+    needs_output: bool = True
+    """Fail where the loop would stop and its last iteration made nothing, None; False lets it end so, as a sequence may."""
+    text_between: bool = False
+    """Hand on text from one step to the next, as the sequences of workflow documents do: what is none, as JSON."""
+
+
+Step: TypeAlias = Annotated[
+    RunStep | LLMStep | ToolStep | BranchStep | ForkStep | SpawnStep | LoopStep, Field(discriminator="kind")
+]
+STEP_ADAPTER: Final[TypeAdapter[Any]] = TypeAdapter(Step, config=ConfigDict(defer_build=True))
+
+
+def as_step(value: Any, whose: str) -> Step:
+    """Return the step that a user's function gave; a plain record is checked first.
+
+    Raises `NoeticConfigError` ``NOT_A_STEP``.
+    """
+    if isinstance(value, Mapping) and "kind" in value:
+        try:
+            step: Step = STEP_ADAPTER.validate_python(value)
+        except ValidationError as exc:  # of a kind there is not: what is wrong with a record of one says so itself
+            raise NoeticConfigError(
+                "NOT_A_STEP",
+                f"{whose[0].upper()}{whose[1:]} is no step: {exc.errors()[0]['msg']}.",
+                given=value,
+                hint="Kinds are run, llm, tool, branch, fork, spawn and loop.",
+            ) from exc
+        return step
+    if not isinstance(getattr(value, "kind", None), str) or not hasattr(value, "id"):
+        raise NoeticConfigError(
+            "NOT_A_STEP",
+            f"{whose[0].upper()}{whose[1:]} is no step.",
+            given=value,
+            hint="Return what step.run, step.llm, step.tool, branch, fork, spawn or loop made.",
+        )
+    kept: Step = value
+    return kept

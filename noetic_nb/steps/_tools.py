@@ -1,0 +1,453 @@
+"""Tools: functions an agent may call. Their arguments and results are checked against their annotations."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
+
+from noetic_nb._core.cards import Card, with_card
+from noetic_nb._core.names import skeleton
+from noetic_nb._core.worker_threads import ON_THE_SPOT, OnTheSpot
+from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
+from noetic_nb.events import OfferedTool
+from noetic_nb.items import freeze, thaw
+from noetic_nb.items._bound_values import copied
+from noetic_nb.items._frozen import FrozenDict
+from noetic_nb.items._json_form import form_of
+from noetic_nb.items._json_text import compact_json
+from noetic_nb.models._client import ToolSpec
+from noetic_nb.sync import awaited
+from noetic_nb.tokens import Tokenizer, estimate_tokens
+
+__all__ = ["BoundArguments", "Tool", "ToolSet", "drained", "spec_tokens", "wire_name"]
+
+_NOT_WIRE: Final = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def wire_name(name: str) -> str:
+    """Return the form of a tool's name that providers accept.
+
+    Examples
+    --------
+    >>> wire_name("plan/update")
+    'plan_update'
+    """
+    return _NOT_WIRE.sub("_", name)
+
+
+def _problems(error: ValidationError) -> str:
+    parts = []
+    for problem in error.errors():
+        place = ".".join(map(str, problem["loc"])) or "value"
+        parts.append(f"{place}: {problem['msg']}")
+    return "; ".join(parts)
+
+
+class BoundArguments(NamedTuple):
+    """The arguments of one call: validated, coerced, defaults filled in."""
+
+    values: dict[str, Any]
+    """What `execute` is called with, by parameter: containers, models and dataclasses are copies that nobody else has."""
+    args: FrozenDict
+    """The same as JSON data, by the keys of the schema that the model was shown."""
+
+
+@with_card
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A tool as a record.
+
+    Parameters
+    ----------
+    name, description : str
+        For the model; the name may hold any characters, as in ``plan/update``.
+    input : pydantic model, optional
+        Its arguments; ``parameters`` is derived from it.
+    output : TypeAdapter
+        Its result.
+    execute : callable
+        Sync or async, called with the arguments by name.
+    needs_approval : bool
+        Each call waits for the approval of a person.
+    wants_context : bool
+        `execute` takes the execution's context as ``ctx``.
+    streams : bool
+        `execute` is a generator: what it yields is progress, see `drained`.
+    inline : bool
+        In a turn, `execute` is called on the thread of the event loop, and not in the turn's worker thread. So it is with
+        `wants_context`.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``EMPTY_TOOL_NAME``.
+
+    References
+    ----------
+    .. [1] docs/behaviour/steps.md, "Tools".
+    """
+
+    name: str
+    description: str
+    input: type[BaseModel]
+    output: TypeAdapter[Any]
+    execute: Callable[..., Awaitable[Any] | Any]
+    needs_approval: bool = False
+    wants_context: bool = False
+    streams: bool = False
+    inline: bool = False
+    spec: ToolSpec
+    tokens: int
+
+    def _card(self) -> Card:
+        facts: list[tuple[str, Any]] = [("description", self.description)]
+        facts.append(("arguments", tuple(self.spec.parameters.get("properties", ()))))
+        said = (self.needs_approval, "waits for approval"), (self.streams, "streams")
+        facts += [(text, True) for holds, text in said if holds]
+        lack = lacking(self)
+        notes = [f"This tool {lack}. {DESCRIBE}"] if lack else []
+        return Card("Tool", self.name, [*facts, ("tokens", self.tokens)], notes=notes)
+
+    def arguments(self, text: str | Mapping[str, Any]) -> dict[str, Any]:
+        """Check arguments, given as the JSON text a model wrote or as a mapping.
+
+        Returns
+        -------
+        dict
+            What the tool would get, as JSON data: coerced, with defaults, under the keys of its schema.
+
+        Raises
+        ------
+        NoeticError
+            ``tool_failed`` with ``reason`` ``"malformed"`` or ``"invalid"``.
+        """
+        found: dict[str, Any] = thaw(self.bind(self.read(text)).args)
+        return found
+
+    def read(self, text: str | Mapping[str, Any]) -> Any:
+        """Return arguments as data, not checked yet.
+
+        Raises
+        ------
+        NoeticError
+            ``tool_failed`` with ``reason`` ``"malformed"``.
+        """
+        if not isinstance(text, str):
+            return dict(text)
+        try:
+            # Some models write nothing at all for a tool without parameters.
+            return json.loads(text) if text and not text.isspace() else {}
+        except (ValueError, RecursionError) as exc:
+            raise NoeticError(
+                "tool_failed",
+                # The model reads this and mends its call; all of a long text would only fill its context.
+                f"malformed JSON in tool arguments: {text[:2000]}",
+                reason="malformed",
+                tool_name=self.name,
+            ) from exc
+
+    def bind(self, args: Any) -> BoundArguments:
+        """Check and coerce arguments, and fill in defaults: once, so that the judged values are those that run.
+
+        Raises
+        ------
+        NoeticError
+            ``tool_failed`` with ``reason`` ``"invalid"``, naming every field that does not fit.
+        """
+        try:
+            form = form_of(self.input)
+            bound = form.validate(args)
+            values = {name: copied(value) for name, value in vars(bound).items()}
+            vars(bound).update(values)  # so that what is shown is what runs
+            shown = _as_mapping(form.dump(bound))
+        except (ValidationError, ItemValidationError) as exc:
+            problem = _problems(exc) if isinstance(exc, ValidationError) else exc.what
+            raise NoeticError(
+                "tool_failed",
+                f"the arguments of {self.name!r} do not fit: {problem}",
+                given=args,
+                reason="invalid",
+                tool_name=self.name,
+            ) from exc
+        return BoundArguments(values, shown)
+
+    def shown(self, values: Mapping[str, Any]) -> FrozenDict:
+        """Return values that `bind` has checked as the JSON data that they stand for; no validator runs again.
+
+        Raises
+        ------
+        ItemValidationError
+            If they have no JSON form any more.
+        """
+        return _as_mapping(form_of(self.input).dump_fields(values))
+
+    async def call(self, args: Any, ctx: Any = None) -> Any:
+        """Check arguments, run, check the result.
+
+        Raises
+        ------
+        NoeticError
+            ``tool_failed`` with ``reason`` ``"invalid"`` or ``"invalid_result"``.
+        Exception
+            What the tool raises.
+        """
+        result = self.begin(self.bind(args).values, ctx)
+        if self.streams:
+            result = drained(result)
+        return self.checked(await result if hasattr(result, "__await__") else result)
+
+    def begin(self, values: Mapping[str, Any], ctx: Any = None) -> Any:
+        """Run with the values that `bind` has checked; an async function returns an awaitable."""
+        return self.execute(**values, ctx=ctx) if self.wants_context else self.execute(**values)
+
+    def checked(self, result: Any) -> Any:
+        """Check a result.
+
+        Raises
+        ------
+        NoeticError
+            ``tool_failed`` with ``reason`` ``"invalid_result"``.
+        """
+        try:
+            return self.output.validator.validate_python(result)
+        except ValidationError as exc:
+            raise NoeticError(
+                "tool_failed",
+                f"the result of {self.name!r} does not fit its annotation: {_problems(exc)}",
+                given=result,
+                reason="invalid_result",
+                tool_name=self.name,
+            ) from exc
+
+    def render(self, result: Any) -> str:
+        """Return a result as the text the model reads: a string as it is, everything else as JSON."""
+        if isinstance(result, str):
+            return result
+        if isinstance(result, tuple) and hasattr(result, "_fields"):  # a record, such as another agent's reply
+            return compact_json(to_jsonable_python(thaw(result)))
+        try:
+            text = self.output.serializer.to_json(result).decode()
+        except ValueError:
+            text = "."  # such as a lone surrogate, which compact JSON can write
+        # Numbers with a fraction are written as ECMAScript does, which costs more.
+        if "." in text or "e-" in text or "e+" in text:
+            try:
+                return compact_json(self.output.serializer.to_python(result, mode="json"))
+            except (ValueError, TypeError) as exc:
+                raise NoeticError(
+                    "tool_failed",
+                    f"the result of {self.name!r}, of type {type(result).__name__}, cannot be sent to a model",
+                    given=result,
+                    hint="Return text or JSON data; of a DataFrame frame.to_string() or frame.to_dict('records').",
+                    reason="invalid_result",
+                    tool_name=self.name,
+                ) from exc
+        return text
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function itself, unchecked, as before it became a tool."""
+        return self.execute(*args, **kwargs)
+
+
+def _as_mapping(shown: Any) -> FrozenDict:
+    # A layer's function may take a single value, which has no name.
+    return shown if isinstance(shown, FrozenDict) else FrozenDict(value=shown)
+
+
+async def drained(
+    pieces: Any,
+    report: Callable[[Any], None] = lambda piece: None,
+    wait: Callable[[Awaitable[Any]], Awaitable[Any]] = awaited,
+    worker: OnTheSpot = ON_THE_SPOT,
+) -> Any:
+    """Run a generator to its end and return its value.
+
+    Parameters
+    ----------
+    pieces : generator or async generator
+        Its value is what it returns; where that is None, as it is of every async one, the last piece.
+    report : callable, optional
+        Gets each piece when it is there.
+    wait : callable, optional
+        Awaits what has to be awaited, and may cut it short; the generator is closed then.
+    worker : OnTheSpot or Worker, optional
+        Where a generator that is not async runs.
+
+    Examples
+    --------
+    >>> def count():
+    ...     yield 1
+    ...     return "done"
+    >>> asyncio.run(drained(count(), print))
+    1
+    'done'
+    """
+    piece = None
+    if isinstance(pieces, AsyncIterator):
+        try:
+            while True:
+                try:
+                    piece = await wait(anext(pieces))
+                except StopAsyncIteration:
+                    return piece
+                report(piece)
+        finally:
+            await pieces.aclose()  # type: ignore[attr-defined]
+    try:
+        while True:
+            found, is_end = await wait(worker.call(_advance, pieces))
+            if is_end:
+                return piece if found is None else found
+            piece = found
+            report(piece)
+            # Whoever follows the progress, or stops the work, has their turn between two pieces.
+            await wait(asyncio.sleep(0))
+    finally:
+        worker.post(pieces.close)
+
+
+def _advance(pieces: Iterator[Any]) -> tuple[Any, bool]:
+    """Return the next piece, or the value of a generator, and whether it has ended."""
+    try:
+        return next(pieces), False
+    except StopIteration as end:
+        return end.value, True
+
+
+def spec_tokens(spec: ToolSpec, tokenizer: Tokenizer = estimate_tokens) -> int:
+    """Count the tokens a tool takes up in a request: of the JSON a provider is sent.
+
+    Examples
+    --------
+    >>> spec_tokens(ToolSpec("noop", "Does nothing.", {"type": "object", "properties": {}}))
+    23
+    """
+    shown = {"name": wire_name(spec.name), "description": spec.description, "parameters": dict(spec.parameters)}
+    return tokenizer(compact_json(shown))
+
+
+DESCRIBE: Final = "The model chooses by these words: write a docstring, and annotate each parameter."
+
+
+def lacking(tool: Tool) -> str:
+    """Return what the definition of a tool does not tell the model, empty where it tells all it should.
+
+    Examples
+    --------
+    >>> from noetic_nb.steps import tool
+    >>> lacking(tool(lambda order_id: order_id, name="lookup"))
+    "has no description; the types of 'order_id' are not known"
+    """
+    properties = tool.spec.parameters.get("properties")
+    fields = properties.items() if isinstance(properties, Mapping) else ()
+    untyped = [name for name, field in fields if isinstance(field, Mapping) and not field.keys() & _TYPED]
+    parts = [] if tool.description.strip() else ["has no description"]
+    parts += [f"the types of {', '.join(map(repr, untyped))} are not known"] if untyped else []
+    return "; ".join(parts)
+
+
+# What says of a field what it may be.
+_TYPED: Final = frozenset({"type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const", "description"})
+
+
+def twin_error(name: str) -> NoeticConfigError:
+    """Return the error of two different tools of one name, of which a model could reach one only."""
+    return NoeticConfigError(
+        "TOOL_NAME_COLLISION",
+        f"Two tools are called {name!r}: the model could not tell them apart.",
+        given=name,
+        hint="Rename one of them: nn.tool(function, name='...').",
+    )
+
+
+class ToolSet:
+    """The tools of one llm step: found by the name the model uses, canonical or as it travels on the wire.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``TOOL_NAME_COLLISION`` where two different tools have one name, or would look alike to a provider.
+    """
+
+    __slots__ = ("_by_name", "_counted", "_offered", "_others", "specs", "tokens", "tools")
+
+    def __init__(self, tools: Iterable[Tool], *, reserved: Iterable[Tool] = ()) -> None:
+        """`reserved` are the functions of layers, whose names no other tool may have."""
+        self._by_name: dict[str, Tool] = {}
+        reserved = tuple(reserved)
+        if reserved:
+            tools = tuple(tools)
+            taken = {skeleton(one.name): one for one in reserved}
+            for one in tools:
+                layer_function = taken.get(skeleton(one.name), one)
+                if layer_function is not one:
+                    raise NoeticConfigError(
+                        "TOOL_NAME_COLLISION",
+                        f"The tool {one.name!r} is named like {layer_function.name!r}, which a layer provides.",
+                        given=one.name,
+                        hint="Rename the tool: the layer's function would be out of reach, and rules would mean either.",
+                    )
+            tools = (*tools, *reserved)
+        kept: list[Tool] = []
+        for one in tools:
+            known = self._by_name.get(wire_name(one.name))
+            # The same tool twice is no mistake: it may have come by two ways.
+            if known is one:
+                continue
+            if known is not None and known.name != one.name:
+                raise NoeticConfigError(
+                    "TOOL_NAME_COLLISION",
+                    f"The tools {known.name!r} and {one.name!r} have the same name on the wire.",
+                    given=wire_name(one.name),
+                    hint="Rename one of them.",
+                )
+            if known is not None:
+                if known.execute is one.execute:
+                    continue  # made twice of one function
+                raise twin_error(one.name)
+            self._by_name[wire_name(one.name)] = one
+            self._by_name[one.name] = one
+            kept.append(one)
+        self.tools = tuple(kept)
+        self.specs: tuple[ToolSpec, ...] = tuple([one.spec for one in kept])
+        self.tokens = sum(one.tokens for one in kept)
+        self._offered: tuple[OfferedTool, ...] | None = None
+        self._others: dict[tuple[str, ...], ToolSet] = {}
+        self._counted: tuple[Tokenizer, int] = (estimate_tokens, self.tokens)
+
+    def without(self, names: tuple[str, ...]) -> ToolSet:
+        """Return the same tools but for some; the same set for the same names, as they may be left out at every turn."""
+        found = self._others.get(names)
+        if found is None:
+            found = self._others[names] = ToolSet([one for one in self.tools if one.name not in names])
+        return found
+
+    def count(self, tokenizer: Tokenizer) -> int:
+        """Return the tokens of all definitions; counted once by the same tokenizer."""
+        counted_by, known = self._counted
+        if counted_by is not tokenizer:
+            count = getattr(tokenizer, "count_tools", None)
+            known = sum([spec_tokens(s, tokenizer) for s in self.specs]) if count is None else count(self.specs)
+            self._counted = (tokenizer, known)
+        return known
+
+    @property
+    def offered(self) -> tuple[OfferedTool, ...]:
+        """The tools as a run records them."""
+        # Once, as the same tools are offered at every turn.
+        if self._offered is None:
+            self._offered = tuple(
+                [OfferedTool(s.name, s.description, freeze(s.parameters), s.strict) for s in self.specs]
+            )
+        return self._offered
+
+    def find(self, name: object) -> Tool | None:
+        """Return the tool of a name in either form, None where there is none."""
+        return self._by_name.get(name) if isinstance(name, str) else None

@@ -1,0 +1,230 @@
+"""State that lives as long as the process. Nothing is shared that may change: values are kept as JSON text, or are frozen."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from noetic_nb.errors import NoeticError
+from noetic_nb.items._frozen import own_copy
+from noetic_nb.items._json_text import encoding
+from noetic_nb.storage._adapter import JsonValue, key_taken
+
+__all__ = ["InMemoryStorage", "encode", "json_text"]
+
+# Circles end in a RecursionError all the same; to look for them costs a tenth of the writing.
+encode: Final = encoding(
+    json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False)
+)
+"""How the values of every store are written."""
+# Keys that are put in their places one by one; more are sorted together with those that are.
+_MOST_NEW_KEYS: Final = 1_000
+# Values that nobody has read and that are not written yet; as objects they take about a KiB more than as text.
+_MOST_LATE: Final = 10_000
+
+
+def json_text(key: str, value: JsonValue) -> str:
+    """Return a value as JSON text.
+
+    A value whose class has a method ``json_text()`` writes itself, the same text to the byte: it may keep its parts.
+
+    Raises `NoeticError` ``storage_failed`` if the value is not JSON data; nothing is written then.
+
+    Examples
+    --------
+    >>> json_text("k", {"a": (1, 2)})
+    '{"a":[1,2]}'
+    """
+    try:
+        # Of the class: a mapping may offer its keys as attributes.
+        write = getattr(type(value), "json_text", None)
+        text: str = encode(value) if write is None else write(value)
+        return text
+    except (TypeError, ValueError, RecursionError) as exc:
+        raise NoeticError(
+            "storage_failed",
+            f"The value under {key!r} is not JSON data: {exc}",
+            given=value,
+            hint="Keep text, finite numbers, booleans, None, lists and dicts; nothing was written.",
+            key=key,
+        ) from exc
+
+
+class InMemoryStorage:
+    """A `StorageAdapter` in a dictionary; the default of a harness.
+
+    Parameters
+    ----------
+    initial : mapping, optional
+        First contents.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> store = InMemoryStorage({"a": [1]})
+    >>> value = asyncio.run(store.get("a")); value.append(2)
+    >>> asyncio.run(store.get("a"))
+    [1]
+    """
+
+    is_prompt: Final = True
+    """What waits here waits for futures of the loop only: see `ThreadStore.is_prompt`."""
+    keeps_text: Final = True
+    """See `ThreadStore.keeps_text`."""
+
+    def __init__(self, initial: Mapping[str, JsonValue] | None = None) -> None:
+        # Or, in place of a text, what nobody writes into: data that it would be read as, or what writes itself once it is read.
+        # Most are replaced before that.
+        self._texts: dict[str, Any] = {key: json_text(key, value) for key, value in (initial or {}).items()}
+        # The keys in order, None where that is not known, and those that were written since; some of both may be gone.
+        self._order: list[str] | None = None
+        self._new: list[str] = []
+        self._ordered = self._texts
+        # The keys of values that are written once they are read, the oldest first; some may be gone.
+        self._late: deque[str] = deque()
+
+    def get_now(self, key: str) -> JsonValue | None:
+        """Return a copy of the value under a key, or None: `get` for callers that need not wait."""
+        found: Any = self._texts.get(key)
+        if type(found) is str:
+            return json.loads(found)
+        if hasattr(type(found), "lasts"):
+            return json.loads(found.json_text())
+        return own_copy(found)
+
+    def held_now(self, key: str) -> JsonValue | None:
+        """Return the very mapping or list that `set_now` was given as its own, into which nobody writes; None for a text."""
+        found = self._texts.get(key)
+        if type(found) is dict:
+            return found
+        return None if type(found) is str or hasattr(type(found), "lasts") else found
+
+    def set_now(self, key: str, value: JsonValue, *, is_own: bool = False) -> None:
+        """Keep a copy of a value, None to forget the key: `set` and `delete` for callers that need not wait.
+
+        With `is_own` it is kept as it is: its JSON text, or a mapping or a list of plain data that nobody will write into, and
+        that is read back from its JSON text as it stands.
+        """
+        texts = self._texts
+        if value is None:
+            texts.pop(key, None)
+            return
+        if not is_own:
+            value = json_text(key, value)
+        is_new = key not in texts  # else it is among those in order, or the new ones, already
+        texts[key] = value
+        if is_new:
+            self._new.append(key)
+            if len(self._new) > _MOST_NEW_KEYS:
+                self._forget_new()
+
+    def write_now(
+        self, values: Mapping[str, JsonValue], delete: Iterable[str] = (), absent: Iterable[str] = ()
+    ) -> None:
+        """Write several keys, all of them or none: `write_together` for callers that need not wait.
+
+        A value whose class says that it ``lasts`` is asked for its ``json_text()`` only when it is read: nothing that it
+        says may change, and it must not fail.
+        """
+        texts, late = self._texts, self._late
+        for key in absent:
+            if key in texts:
+                raise key_taken(key)
+        written = values
+        for value in values.values():
+            if not hasattr(type(value), "lasts"):
+                written = {
+                    key: value if hasattr(type(value), "lasts") else json_text(key, value)
+                    for key, value in values.items()
+                }
+                break
+        texts.update(written)
+        for key in delete:
+            texts.pop(key, None)
+        new = self._new
+        new += written
+        if len(new) > _MOST_NEW_KEYS:
+            self._forget_new()
+        late += written  # those that are text already stay so
+        while len(late) > _MOST_LATE:
+            self._text(late.popleft())
+
+    def has_under(self, prefix: str) -> bool:
+        """Tell whether any key begins with a prefix."""
+        texts, keys = self._texts, self._sorted_keys()
+        for at in range(bisect_left(keys, prefix), len(keys)):
+            if not keys[at].startswith(prefix):
+                return False
+            if keys[at] in texts:
+                return True
+        return False
+
+    def _text(self, key: str) -> str | None:
+        found = self._texts.get(key)
+        if found is not None and type(found) is not str:
+            found = self._texts[key] = json_text(key, found)
+        return found
+
+    def lacks(self, keys: Iterable[str]) -> bool:
+        """Tell whether none of some keys is there."""
+        return self._texts.keys().isdisjoint(keys)
+
+    def _forget_new(self) -> None:
+        # Many keys come and go with every turn, and others are written again and again.
+        self._new = [key for key in dict.fromkeys(self._new) if key in self._texts]
+        if len(self._new) > _MOST_NEW_KEYS // 2:
+            self._new, self._order = [], None
+
+    async def get(self, key: str) -> JsonValue | None:
+        """Return a copy of the value under a key, or None."""
+        return self.get_now(key)
+
+    async def get_text(self, key: str) -> str | None:
+        """Return the JSON text under a key, or None."""
+        return self._text(key)
+
+    async def get_many(self, keys: list[str]) -> dict[str, JsonValue]:
+        """Return copies of the values that exist under several keys."""
+        return {key: self.get_now(key) for key in keys if key in self._texts}
+
+    async def set(self, key: str, value: JsonValue) -> None:
+        """Keep a copy of a value."""
+        self.set_now(key, json_text(key, value), is_own=True)
+
+    async def delete(self, key: str) -> None:
+        """Forget a key; a missing one is no error."""
+        self._texts.pop(key, None)
+
+    async def list(self, prefix: str) -> list[str]:
+        """Return the keys that begin with a prefix, sorted."""
+        texts, found = self._texts, []
+        keys = self._sorted_keys()
+        for at in range(bisect_left(keys, prefix), len(keys)):
+            if not keys[at].startswith(prefix):
+                break
+            if keys[at] in texts:
+                found.append(keys[at])
+        return found
+
+    def _sorted_keys(self) -> Sequence[str]:
+        """Return the keys in order, with some that are gone: there may be many threads, and each is looked for by itself."""
+        texts, order = self._texts, self._order
+        if order is None or self._ordered is not texts or len(order) > 2 * len(texts) + _MOST_NEW_KEYS:
+            order, self._ordered = sorted(texts), texts
+        else:
+            new, start = sorted(texts.keys() & self._new), 0
+            while start < len(new):
+                # Together with those that come between the same two: most are of one thread.
+                at = bisect_left(order, new[start])
+                end = len(new) if at == len(order) else bisect_left(new, order[at], start)
+                order[at:at] = new[start:end]
+                start = end if end > start else start + 1  # it was there already
+        self._order = order
+        self._new.clear()
+        return order
+
+    def __repr__(self) -> str:
+        return f"InMemoryStorage({len(self._texts)} keys)"

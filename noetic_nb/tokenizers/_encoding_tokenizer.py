@@ -1,0 +1,111 @@
+"""Count with a provider's own vocabulary, and with the tokens that the provider adds around each item."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from noetic_nb.items._build import item_text
+from noetic_nb.tokenizers._framing import KINDS, Framing, counted_text, kind_of
+
+__all__ = ["MAX_PIECE", "EncodingTokenizer", "pieces"]
+
+# The library splits text by a regular expression that gives up, by a panic, on a run of a million blanks. Below this it
+# never does, and most items are below it: they are counted by one call.
+MAX_PIECE: Final = 16_384
+# After a letter or digit, before a mark, blank or line end: the splitting ends a piece there, whatever follows.
+_SAFE: Final = re.compile(r"[A-Za-z0-9](?=[\x00-&(-/:-@\[-`{-~])")
+
+
+def pieces(text: str, most: int = MAX_PIECE) -> Iterable[str]:
+    """Cut a text into pieces of at most `most` characters whose tokens add up to those of the text.
+
+    A stretch longer than `most` without such a place (of letters, of blanks, of text without Latin words) is cut at `most`
+    all the same, which can make a few tokens more at each cut.
+
+    Examples
+    --------
+    >>> list(pieces("one two three", 9)), list(pieces("aaaa", 3))
+    (['one two', ' three'], ['aaa', 'a'])
+    """
+    start = 0
+    while len(text) - start > most:
+        end = start + most
+        cut = _last_safe(text, start, end)
+        # The halves of a surrogate pair are one character for the vocabulary.
+        if cut is None:
+            is_pair = "\ud800" <= text[end - 1] <= "\udbff" and "\udc00" <= text[end] <= "\udfff" and most > 1
+            cut = end - 1 if is_pair else end
+        yield text[start:cut]
+        start = cut
+    yield text[start:]
+
+
+def _last_safe(text: str, start: int, end: int) -> int | None:
+    """Return the last place to cut after `start` and not behind `end`, None where there is none."""
+    low = end
+    # From behind, in ever longer steps: most texts have one within a few words.
+    for reach in (128, 1024, end - start):
+        low, before = max(start, end - reach), low
+        found = None
+        for match in _SAFE.finditer(text, low, before + 1):
+            found = match.end()
+        if found is not None or low == start:
+            return found
+    return None
+
+
+class EncodingTokenizer:
+    """Counts the tokens of a text, of an item as a provider bills it, and of tools' definitions.
+
+    Made by `get` or `from_ranks`. A text that looks like a special token is plain text, and a lone surrogate counts as the
+    replacement character that is sent in its place.
+
+    Attributes
+    ----------
+    name : str
+        Of the encoding.
+    known_error : float or None
+        Mean of the absolute relative error of a whole request against reported usage; None where it was not measured.
+    framing : Framing
+        What is added around texts.
+    """
+
+    __slots__ = ("_around", "_encode", "framing", "known_error", "name")
+
+    def __init__(
+        self, name: str, encode: Callable[[str], Sequence[int]], framing: Framing, known_error: float | None
+    ) -> None:
+        self.name = name
+        self.framing = framing
+        self.known_error = known_error
+        self._encode = encode
+        self._around = {kind: framing.item(kind) for kind in KINDS}
+
+    def __call__(self, text: str) -> int:
+        """Count the tokens of a text."""
+        if len(text) <= MAX_PIECE:
+            return len(self._encode(text))
+        return sum([len(self._encode(piece)) for piece in pieces(text)])
+
+    def count_item(self, item: Mapping[str, Any]) -> int:
+        """Count an item as it is billed: its text and the tokens around it."""
+        # Written out: most items are short, and calls of functions would be a tenth of what counting them costs.
+        kind = kind_of(item)
+        text = item_text(item)
+        if not text and kind == "other":
+            text = counted_text(item, kind)
+        tokens = len(self._encode(text)) if len(text) <= MAX_PIECE else self(text)
+        return tokens + self._around[kind]
+
+    def count_system(self, text: str) -> int:
+        """Count the instructions as they are billed: a message, and the beginning of the answer that every request ends with."""
+        return self(text) + self.framing.message + self.framing.reply
+
+    def count_tools(self, tools: Iterable[Any]) -> int:
+        """Count tools' definitions, each with a name, a description and parameters."""
+        return self.framing.definitions(tools, self)
+
+    def __repr__(self) -> str:
+        return f"<tokenizer {self.name}>"

@@ -1,0 +1,159 @@
+"""The tokens that a provider adds around texts: of a message, of a call, of a tool's definition. Data, with source and date.
+
+None of it is in the texts, and all of it is billed. Numbers that a provider does not publish were measured on recorded usage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from noetic_nb.items._build import item_text
+from noetic_nb.items._json_text import compact_json
+
+__all__ = ["FRAMINGS", "KINDS", "Framing", "counted_text", "framing_of", "kind_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """Tokens that a provider adds, beside those of the texts."""
+
+    provider: str
+    message: int
+    """A message: its role and its marks."""
+    call: int
+    """A tool call, beside its name and arguments."""
+    output: int
+    """The output of a call, beside its text."""
+    reply: int
+    """The beginning of the answer, once a request."""
+    tools: int
+    """All definitions together, once a request that offers any."""
+    function: int
+    """A tool's definition, beside its name and description."""
+    properties: int
+    """A list of parameters."""
+    property: int
+    """A parameter, beside its name, type and description."""
+    enum: int
+    """A list of values, which may be less than nothing."""
+    enum_value: int
+    """A value of such a list, beside its text."""
+    source: str
+    as_of: str
+
+    def item(self, kind: str) -> int:
+        """Return the tokens around an item of a kind; see `kind_of`."""
+        if kind == "call":
+            return self.call
+        return self.output if kind == "tool" else self.message
+
+    def definitions(self, tools: Iterable[Any], tokenizer: Callable[[str], int]) -> int:
+        """Count tools' definitions, each with ``name``, ``description`` and ``parameters``, a JSON Schema."""
+        total = 0
+        for tool in tools:
+            total += self.function + tokenizer(f"{tool.name}:{tool.description}")
+            total += self._schema(tool.parameters, tokenizer)
+        return total + self.tools if total else 0
+
+    def _schema(self, schema: Mapping[str, Any], tokenizer: Callable[[str], int]) -> int:
+        properties = schema.get("properties")
+        if not isinstance(properties, Mapping) or not properties:
+            return 0
+        total = self.properties
+        for name, inner in properties.items():
+            total += self.property
+            if not isinstance(inner, Mapping):
+                continue
+            shown = inner.get("type", "")
+            words = shown if isinstance(shown, str) else compact_json(shown)
+            total += tokenizer(f"{name}:{words}:{inner.get('description', '')}")
+            values = inner.get("enum")
+            if isinstance(values, list | tuple) and values:
+                total += self.enum
+                total += sum([self.enum_value + tokenizer(str(value)) for value in values])
+            total += self._schema(inner, tokenizer)
+            items = inner.get("items")
+            if isinstance(items, Mapping):
+                total += self._schema(items, tokenizer)
+        return total
+
+
+_COOKBOOK: Final = "OpenAI Cookbook, How to count tokens with tiktoken: messages and tools of gpt-4o and gpt-4o-mini"
+_MEASURED: Final = (
+    "calls and outputs: medians over 382 differences of usage between calls of gpt-4.1, tau2 retail and telecom, see "
+    "docs/studies/token_counts.md"
+)
+
+FRAMINGS: Final[Mapping[str, Framing]] = {
+    "openai": Framing("openai", 4, 10, 6, 3, 12, 7, 3, 3, -3, 3, f"{_COOKBOOK}; {_MEASURED}", "2026-11-22"),
+    # Definitions of earlier models take three tokens more each.
+    "openai-cl100k": Framing(
+        "openai-cl100k", 4, 10, 6, 3, 12, 10, 3, 3, -3, 3, f"{_COOKBOOK}, gpt-4; {_MEASURED}", "2026-11-22"
+    ),
+    # Only the system prompt for tools is published, by model: that of Claude 3 Haiku with tool choice `auto`.
+    "anthropic": Framing(
+        "anthropic",
+        4,
+        10,
+        6,
+        3,
+        264,
+        7,
+        3,
+        3,
+        -3,
+        3,
+        "docs.anthropic.com, Tool use pricing and tokens: the system prompt for tools; the rest is not published and taken as "
+        "that of openai",
+        "2026-11-22",
+    ),
+}
+"""By provider."""
+
+_PROVIDERS: Final = (("claude", "anthropic"), ("gpt-4-", "openai-cl100k"), ("gpt-3.5", "openai-cl100k"))
+
+
+def framing_of(model: str) -> Framing:
+    """Return the tokens that the provider of a model adds; those of current models of OpenAI where nothing else is known.
+
+    Examples
+    --------
+    >>> framing_of("claude-3-haiku").provider, framing_of("gpt-4.1").message, framing_of("gpt-4").function
+    ('anthropic', 4, 10)
+    """
+    name = model.rpartition("/")[2]
+    if name in ("gpt-4", "cl100k_base"):
+        return FRAMINGS["openai-cl100k"]
+    return FRAMINGS[next((provider for prefix, provider in _PROVIDERS if name.startswith(prefix)), "openai")]
+
+
+KINDS: Final = ("user", "assistant", "system", "call", "tool", "other")
+"""Kinds of items, for counting."""
+
+
+def kind_of(item: Mapping[str, Any]) -> str:
+    """Return which kind of item this is for counting.
+
+    ``user``, ``assistant``, ``system`` (and developer), ``call``, ``tool`` (the output of a call) or ``other``.
+
+    Examples
+    --------
+    >>> kind_of({"type": "message", "role": "user"}), kind_of({"type": "function_call_output"})
+    ('user', 'tool')
+    """
+    kind = item.get("type")
+    if kind == "message":
+        role = item.get("role")
+        return role if role in ("user", "assistant") else "system"
+    return _KINDS.get(kind, "other")  # type: ignore[arg-type]  # any value has no entry but these
+
+
+_KINDS: Final = {"function_call": "call", "function_call_output": "tool"}
+
+
+def counted_text(item: Mapping[str, Any], kind: str) -> str:
+    """Return the text of an item that is counted: all its JSON where it is of a type that has no known text."""
+    text = item_text(item)
+    return text if text or kind != "other" or item.get("type") == "reasoning" else compact_json(item)

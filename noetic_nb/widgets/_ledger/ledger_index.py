@@ -1,0 +1,288 @@
+"""The decisions of a run, searchable by action, subject and words. Knows nothing of pages.
+
+Nothing is made text before it is asked for: a run of ten thousand turns is read in the time it takes to look at its events.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final, TypeAlias
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import ErrorRaised, ModelCalled, SteeringDecided
+from noetic_nb.runs._decision_faults import FAULTY_OUTCOMES, is_faulty
+from noetic_nb.runs._plain_text import plain
+from noetic_nb.widgets._ledger.decision_text import OUTCOMES, row_texts, search_text
+
+__all__ = ["FACETS", "FAULTS", "NOT_ENFORCED", "Entry", "Filter", "Fold", "LedgerIndex", "Line"]
+
+_name = lru_cache(maxsize=256)(plain)  # names of tools, rules, threads: a few again and again
+NOT_DECIDED: Final = "not decided"
+"""Stands in place of an action where the rules came to no decision and the turn ended."""
+
+FAULTS: Final = "a rule failed"
+NOT_ENFORCED: Final = "not enforced"
+
+FACETS: Final = ("chip", "action", "outcome", "point", "tool", "rule", "thread")
+"""What decisions are found by, beside the turn and their words."""
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One decision, or the error of rules that could not decide, with its context in the run."""
+
+    at: int
+    """Its place among the entries."""
+    seq: int
+    event: SteeringDecided | ErrorRaised
+    call: int | None = None
+    item: int | None = None
+    answer: ModelCalled | None = None
+    """The response that was judged."""
+    status: str | None = None
+    """How the tool call ended."""
+    words: str | None = field(default=None, repr=False)
+    texts: Mapping[str, Any] | None = field(default=None, repr=False)
+    """The texts of its row, where it was drawn lately."""
+
+    @property
+    def action(self) -> str:
+        """The action; `NOT_DECIDED` where there is none."""
+        return _name(self.event.action) if isinstance(self.event, SteeringDecided) else NOT_DECIDED
+
+    @property
+    def faults(self) -> tuple[tuple[str, str], ...]:
+        """Each rule that failed, and why."""
+        event = self.event
+        if isinstance(event, ErrorRaised):
+            return (("", event.message),)
+        if event.faults or event.outcome not in FAULTY_OUTCOMES:
+            return event.faults
+        return tuple([(rule_id, event.outcome) for rule_id in event.rule_ids or ("",)])
+
+    @property
+    def is_faulty(self) -> bool:
+        """Whether a rule, a judge or a whole layer failed."""
+        event = self.event
+        return not isinstance(event, SteeringDecided) or is_faulty(event)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is an allow, and nothing else is to be said of it."""
+        event = self.event
+        return isinstance(event, SteeringDecided) and (
+            event.action == "allow" and event.outcome is None and not event.faults and not event.matched
+        )
+
+    @property
+    def chips(self) -> list[str]:
+        """Its labels: its action, and whether a rule failed or nobody enforced it."""
+        names = [self.action]
+        if self.is_faulty:
+            names.append(FAULTS)
+        if isinstance(self.event, SteeringDecided) and not self.event.enforced:
+            names.append(NOT_ENFORCED)
+        return names
+
+    @property
+    def likeness(self) -> tuple[Any, ...]:
+        """All that `facets` looks at."""
+        event = self.event
+        if isinstance(event, ErrorRaised):
+            return event.error_kind, event.where.thread_id
+        named = event.action, event.outcome, event.hook, event.tool_name, event.enforced, event.where.thread_id
+        return *named, event.rule_ids, event.faults
+
+    def facets(self) -> Iterator[tuple[str, str]]:
+        """Yield its search terms."""
+        event = self.event
+        for chip in self.chips:
+            yield "chip", chip
+        yield "action", self.action
+        yield "thread", _name(event.where.thread_id)
+        if isinstance(event, ErrorRaised):
+            yield "outcome", _name(event.error_kind)
+            return
+        if event.outcome is not None:
+            yield "outcome", OUTCOMES.get(event.outcome) or _name(event.outcome)
+        yield "point", _name(event.hook.replace("_", " "))
+        if event.tool_name is not None:
+            yield "tool", _name(event.tool_name)
+        for rule_id in dict.fromkeys([*event.rule_ids, *[rule_id for rule_id, _ in event.faults]]):
+            yield "rule", _name(rule_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Consecutive allows as one line: how many, and the places of the first and the last."""
+
+    count: int
+    first: int
+    last: int
+
+
+Line: TypeAlias = Entry | Fold
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A filter of decisions; an empty field filters nothing.
+
+    Examples
+    --------
+    >>> Filter.of({"chips": ["deny"], "tool": "pay", "text": "refund  A17"}).words
+    ('refund', 'a17')
+    >>> Filter.of({"tool": 3})
+    Traceback (most recent call last):
+    ...
+    noetic_nb.errors.NoeticConfigError: [INVALID_FILTER] `tool` is a text. Given: 3. ...
+    """
+
+    chips: tuple[str, ...] = ()
+    named: tuple[tuple[str, str], ...] = ()
+    turn: int | None = None
+    words: tuple[str, ...] = ()
+    within: tuple[int, int] | None = None
+
+    @classmethod
+    def of(cls, request: Mapping[str, Any]) -> Filter:
+        """Read the filter that a page asks for.
+
+        Raises `NoeticConfigError` ``INVALID_FILTER``.
+        """
+        chips, text, turn, within = (request.get(name) for name in ("chips", "text", "turn", "within"))
+        if not isinstance(chips or [], list) or not all(isinstance(chip, str) for chip in chips or ()):
+            raise _invalid("chips", "a list of texts", chips)
+        named = []
+        for name in FACETS[1:]:
+            value = request.get(name)
+            if value is not None and not isinstance(value, str):
+                raise _invalid(name, "a text", value)
+            if value:
+                named.append((name, value))
+        if text is not None and not isinstance(text, str):
+            raise _invalid("text", "a text", text)
+        if turn is not None and not _is_count(turn):
+            raise _invalid("turn", "a whole number", turn)
+        if within is not None and not (isinstance(within, list) and len(within) == 2 and all(map(_is_count, within))):
+            raise _invalid("within", "the places of two decisions", within)
+        words = tuple((text or "")[:MAX_QUERY].casefold().split())
+        return cls(tuple(chips or ()), tuple(named), turn, words, None if within is None else (within[0], within[1]))
+
+    @property
+    def folds(self) -> bool:
+        """Whether allows are folded: not for a search by words, or for allows."""
+        return not self.words and "allow" not in self.chips and self.within is None
+
+
+# Texts of rows that are kept: of all that a static form shows, which is drawn anew after each cell, and of a page beside it.
+TEXTS_KEPT: Final = 300
+
+# A pasted page is no query.
+MAX_QUERY: Final = 1_000
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _invalid(name: str, wanted: str, given: Any) -> NoeticConfigError:
+    return NoeticConfigError(
+        "INVALID_FILTER", f"`{name}` is {wanted}.", given=given, hint="Clear the filters and choose again."
+    )
+
+
+class LedgerIndex:
+    """All decisions in their order, and where each name occurs.
+
+    Examples
+    --------
+    >>> LedgerIndex().lines(Filter())
+    []
+    """
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self._places: dict[tuple[str, str], list[int]] = {}
+        self._lines: list[Line] = []
+        # The places of all that an entry of the same kind is found by: of a long run there are few kinds.
+        self._alike: dict[tuple[Any, ...], list[list[int]]] = {}
+        self._drawn: deque[Entry] = deque()
+
+    def add(self, entry: Entry) -> None:
+        """Take the next entry."""
+        self.entries.append(entry)
+        found = self._alike.get(entry.likeness)
+        if found is None:
+            found = [self._places.setdefault(key, []) for key in entry.facets()]
+            self._alike[entry.likeness] = found
+        for places in found:
+            places.append(entry.at)
+        _join(self._lines, entry)
+
+    def texts(self, entry: Entry) -> Mapping[str, Any]:
+        """Return the texts of a row as `row_texts` does; those of the rows that were drawn last are kept.
+
+        They depend on the event and the response only, and an entry has both from the beginning.
+        """
+        if entry.texts is None:
+            entry.texts = row_texts(entry.event, entry.answer)
+            self._drawn.append(entry)
+            if len(self._drawn) > TEXTS_KEPT:
+                self._drawn.popleft().texts = None
+        return entry.texts
+
+    def counts(self, kind: str) -> list[tuple[str, int]]:
+        """Return the names of one kind, in the order of their first appearance, and how often each occurs."""
+        return [(name, len(places)) for (of, name), places in self._places.items() if of == kind]
+
+    def find(self, wanted: Filter) -> list[Entry]:
+        """Return the entries that a filter lets through, oldest first."""
+        found: Iterable[Entry] = self.entries
+        groups = [[("chip", chip) for chip in wanted.chips]] if wanted.chips else []
+        groups += [[key] for key in wanted.named]
+        if groups:
+            # The names that are rarest together are looked through first, then the others say yes or no.
+            sets = [{place for key in group for place in self._places.get(key, ())} for group in groups]
+            sets.sort(key=len)
+            found = [self.entries[place] for place in sorted(sets[0].intersection(*sets[1:]))]
+        if wanted.within is not None:
+            first, last = wanted.within
+            found = [entry for entry in found if first <= entry.at <= last]
+        if wanted.turn is not None:
+            found = [entry for entry in found if entry.event.where.turn == wanted.turn]
+        if wanted.words:
+            found = [entry for entry in found if all(word in self._words(entry) for word in wanted.words)]
+        return found if isinstance(found, list) else list(found)
+
+    def lines(self, wanted: Filter) -> list[Line]:
+        """Return the entries that a filter lets through, oldest first, with runs of allows folded."""
+        if wanted == Filter():
+            return self._lines
+        found = self.find(wanted)
+        if not wanted.folds:
+            return list(found)
+        lines: list[Line] = []
+        for entry in found:
+            _join(lines, entry)
+        return lines
+
+    def _words(self, entry: Entry) -> str:
+        if entry.words is None:
+            entry.words = search_text(entry.event, entry.answer).casefold()
+        return entry.words
+
+
+def _join(lines: list[Line], entry: Entry) -> None:
+    last = lines[-1] if lines else None
+    if last is None or not entry.is_plain:
+        lines.append(entry)
+    elif isinstance(last, Fold):
+        lines[-1] = Fold(last.count + 1, last.first, entry.at)
+    elif last.is_plain:
+        lines[-1] = Fold(2, last.at, entry.at)
+    else:
+        lines.append(entry)

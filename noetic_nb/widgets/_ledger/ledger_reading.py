@@ -1,0 +1,458 @@
+"""Read the ledger out of a run: the newest lines for the page, everything else when the page asks for it."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from noetic_nb.events import (
+    ChildEnded,
+    ErrorRaised,
+    ItemsAppended,
+    ModelCalled,
+    RuleChanged,
+    RunEvent,
+    SteeringDecided,
+    ToolCalled,
+    TurnCompleted,
+    WarningRaised,
+)
+from noetic_nb.items._origins import Provenance
+from noetic_nb.markup import escape
+from noetic_nb.runs._decision_faults import ledger_line
+from noetic_nb.runs._plain_text import TEXT_LENGTH, plain
+from noetic_nb.widgets._ledger.decision_text import (
+    FULL_LENGTH,
+    OUTCOMES,
+    answer_parts,
+    answer_text,
+    argument_rows,
+)
+from noetic_nb.widgets._ledger.ledger_index import FACETS, Entry, Filter, Fold, LedgerIndex, Line
+from noetic_nb.widgets.base._feed import Place, Reading
+from noetic_nb.widgets.base._moment import EVERYTHING, Moment
+
+__all__ = ["COLUMNS", "EMPTY", "LedgerPicture", "LedgerReading", "wire"]
+
+EMPTY: Final = "No steering decision yet. Each evaluation of the rules appears here."
+COLUMNS: Final = {
+    "Turn": "nn-turn",
+    "Decision": "nn-action",
+    "Call": "nn-text nn-tool",
+    "About": "nn-text nn-about",
+    "Guidance": "nn-text nn-guidance",
+    "Rules": "nn-text nn-rules",
+    "ms": "nn-ms",
+}
+"""Names of the columns, and the class that each is laid out by."""
+
+# A saved page stays light; all rows are in the table of the run.
+LINES_SHOWN: Final = 200
+FOLDED_SHOWN: Final = 20
+# Where a long name may break, none of which is part of an escaped character.
+_SIGNS: Final = re.compile(r"[_.:/-](?!$)")
+
+
+def wire(line: Line, index: LedgerIndex) -> dict[str, Any]:
+    """Return a line of an index as a page gets it: a row, or how many allows are folded."""
+    if isinstance(line, Fold):
+        return {"fold": line.count, "first": line.first, "last": line.last}
+    event = line.event
+    return {
+        "at": line.at,
+        "plain": line.is_plain,
+        "action": line.action,
+        "outcome": _outcome(event),
+        "faulty": line.is_faulty,
+        "enforced": not isinstance(event, SteeringDecided) or event.enforced,
+        **index.texts(line),
+        "ms": _ms(event),
+        "go": {
+            # As other views know it; one that cannot be shown as it is may not be JSON, and the numbers say enough.
+            "thread_id": event.where.thread_id if plain(event.where.thread_id) == event.where.thread_id else None,
+            "turn": event.where.turn,
+            "call": line.call,
+            "item": line.item,
+            "decision": line.seq,
+        },
+    }
+
+
+def _ms(event: SteeringDecided | ErrorRaised) -> str:
+    return f"{event.duration_ms:,.1f}" if isinstance(event, SteeringDecided) else ""
+
+
+def _outcome(event: SteeringDecided | ErrorRaised) -> str:
+    if isinstance(event, ErrorRaised):
+        return plain(event.error_kind)
+    return "" if event.outcome is None else OUTCOMES.get(event.outcome) or plain(event.outcome)
+
+
+class LedgerPicture:
+    """The static forms of an index.
+
+    Examples
+    --------
+    >>> LedgerPicture(LedgerIndex(), "").to_text()
+    'Ledger. No steering decision yet. Each evaluation of the rules appears here.'
+    """
+
+    def __init__(self, index: LedgerIndex, note: str, empty: str = EMPTY) -> None:
+        self.empty = empty
+        self.index = index
+        self.note = note
+
+    def headline(self) -> str:
+        """Return the number of decisions of each label, in one line."""
+        total = len(self.index.entries)
+        counts = ", ".join([f"{number:,} {name}" for name, number in sorted(self.index.counts("chip"))])
+        return f"{total:,} decision{'' if total == 1 else 's'}: {counts}"
+
+    def _newest(self) -> tuple[list[Line], int]:
+        lines = self.index.lines(Filter())
+        return lines[-LINES_SHOWN:][::-1], max(0, len(lines) - LINES_SHOWN)
+
+    def to_html(self) -> str:
+        """Return the table as HTML without scripts."""
+        head = '<p class="nn-title">Ledger</p>'
+        note = f'<p class="nn-note">{escape(self.note)}</p>' if self.note else ""
+        if not self.index.entries:
+            return f'{head}<p class="nn-empty">{escape(self.empty)}</p>{note}'
+        lines, earlier = self._newest()
+        body = "".join([self._fold(line) if isinstance(line, Fold) else _row(line, self.index) for line in lines])
+        if earlier:
+            note += f'<p class="nn-note">{earlier:,} earlier lines are in <code>to_frame()</code>.</p>'
+        return f'{head}<p class="nn-sub">{escape(self.headline())}</p><div class="nn-scroll">{_table(body)}</div>{note}'
+
+    def _fold(self, fold: Fold) -> str:
+        shown = self.index.entries[max(fold.first, fold.last - FOLDED_SHOWN + 1) : fold.last + 1][::-1]
+        rows = "".join([_row(entry, self.index) for entry in shown])
+        more = fold.count - len(shown)
+        rest = f'<p class="nn-note">and {more:,} more</p>' if more > 0 else ""
+        inside = f"<details><summary>{fold.count:,} allowed</summary>{_table(rows)}{rest}</details>"
+        return f'<tr class="nn-fold"><td colspan="{len(COLUMNS)}">{inside}</td></tr>'
+
+    def to_text(self) -> str:
+        """Return the table as plain text."""
+        note = [self.note] if self.note else []
+        if not self.index.entries:
+            return "\n".join([f"Ledger. {self.empty}", *note])
+        lines, earlier = self._newest()
+        texts = [f"Ledger. {self.headline()}", *note]
+        for line in lines:
+            texts.append(f"  {line.count:,} allowed" if isinstance(line, Fold) else f"  {_line(line, self.index)}")
+        if earlier:
+            texts.append(f"  {earlier:,} earlier lines are in to_frame().")
+        return "\n".join(texts)
+
+
+def _line(entry: Entry, index: LedgerIndex) -> str:
+    row = wire(entry, index)
+    because = f" by {row['rules']}" if row["rules"] else ""
+    guidance = f": {row['guidance']}" if row["guidance"] else ""
+    outcome = f" ({row['outcome']})" if row["outcome"] else ""
+    would = "" if row["enforced"] else " (not enforced)"
+    faults = "".join([f" [{plain(rule_id)}: {plain(why)}]" for rule_id, why in entry.faults if rule_id])
+    about = " ".join("".join([text for text, _ in row["about"]]).split())
+    what = f"{row['tool']} {about}".strip()
+    return f"turn {row['go']['turn']}  {row['action']:<5}{outcome}{would}  {what}{because}{guidance}{faults}"
+
+
+def _table(body: str) -> str:
+    names = "".join([f'<th scope="col">{name}</th>' for name in COLUMNS])
+    return f'<table class="nn-table nn-ledger"><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>'
+
+
+def _row(entry: Entry, index: LedgerIndex) -> str:
+    row = wire(entry, index)
+    cells = (
+        str(row["go"]["turn"]),
+        _decision(row),
+        _SIGNS.sub(r"\g<0><wbr>", escape(row["tool"])),
+        "".join([f"<mark>{escape(text)}</mark>" if found else escape(text) for text, found in row["about"]]),
+        escape(row["guidance"]),
+        escape(row["rules"]),
+        row["ms"],
+    )
+    html = []
+    for (name, kind), inside in zip(COLUMNS.items(), cells, strict=True):
+        tag, scope = ("th", ' scope="row"') if name == "Turn" else ("td", "")
+        html.append(f'<{tag}{scope} class="{kind}" data-name="{name}">{inside}</{tag}>')
+    return f"<tr>{''.join(html)}</tr>"
+
+
+def _decision(row: dict[str, Any]) -> str:
+    badge = f'<span class="nn-badge" data-action="{escape(row["action"])}">{escape(row["action"])}</span>'
+    faulty = ' data-faulty="true"' if row["faulty"] else ""
+    outcome = f' <span class="nn-outcome"{faulty}>{escape(row["outcome"])}</span>' if row["outcome"] else ""
+    return badge + outcome + ("" if row["enforced"] else ' <span class="nn-outcome">not enforced</span>')
+
+
+# A page of the table; the newest one travels with the snapshot.
+PAGE: Final = 60
+MOST_ASKED: Final = 200
+# Names beyond these are found by typing them.
+NAMES_SENT: Final = 100
+# Errors that end a turn in place of a decision.
+_INSTEAD: Final = frozenset({"MISSING_CALL_MODEL", "rule_failed"})
+
+_Execution = tuple[str, str]
+
+
+class LedgerReading(Reading):
+    """The decisions of a run: the newest lines and the counts as a snapshot, everything else by `answer`.
+
+    Parameters
+    ----------
+    moment : Moment, optional
+        Which part of the run is drawn.
+    origins : callable, optional
+        Returns where the values of a call come from, None where nobody knows, for its decision and the ``seq`` of that.
+    rule_texts : callable, optional
+        Returns the texts of the rules as they are now, by id.
+    note : str
+        What is to be known beside the decisions, such as rules that were not evaluated.
+    """
+
+    reads = frozenset(
+        {
+            ChildEnded, ErrorRaised, ItemsAppended, ModelCalled, RuleChanged, SteeringDecided, ToolCalled, TurnCompleted,
+            WarningRaised,
+        }
+    )  # fmt: skip
+    nothing = "No rules decided in {part}."
+
+    def __init__(
+        self,
+        moment: Moment = EVERYTHING,
+        *,
+        origins: Callable[[SteeringDecided, int], Provenance | None] | None = None,
+        rule_texts: Callable[[], Mapping[str, str]] | None = None,
+        note: str = "",
+    ) -> None:
+        self.moment = moment
+        self.index = LedgerIndex()
+        self.note = note
+        # While a run that is there is read, nobody waits for messages; texts are made at its end.
+        self.is_followed = True
+        self._origins = origins
+        self._rule_texts = rule_texts
+        self._changes: dict[str, list[tuple[int, RuleChanged]]] = defaultdict(list)
+        self._calls: dict[_Execution, int] = {}
+        self._answers: dict[_Execution, ModelCalled] = {}
+        # Calls that the model asked for and that have not ended: by id, with their place in the log and their entries.
+        self._open: dict[_Execution, dict[str, tuple[str, int, list[Entry]]]] = defaultdict(dict)
+        self._snapshot: dict[str, Any] = {
+            "page": PAGE,
+            "empty": EMPTY,
+            "note": note,
+            "columns": [list(pair) for pair in COLUMNS.items()],
+        }
+        self.is_stale = True
+
+    @property
+    def snapshot(self) -> dict[str, Any]:  # type: ignore[override]
+        """The newest page, and how often each name occurs."""
+        if self.is_stale:
+            self.is_stale = False
+            lines = self.index.lines(Filter())
+            self._snapshot["total"] = len(self.index.entries)
+            self._snapshot["count"] = len(lines)
+            self._snapshot["facets"] = self._facets()
+            self._snapshot["lines"] = [wire(line, self.index) for line in lines[-PAGE:]]
+        return self._snapshot
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is something to show, or it is known why there is not."""
+        return bool(self.index.entries)
+
+    def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
+        """Read one event; returns the message about a new decision."""
+        execution = (event.where.thread_id, event.where.execution_id)
+        match event:
+            case SteeringDecided() if self.moment.shows(event.where):
+                return self._add(event, place.seq, execution)
+            case WarningRaised() if self.moment.shows(event.where) and (line := ledger_line(event)) is not None:
+                return self._add(line, place.seq, execution)
+            case ErrorRaised() if event.error_kind in _INSTEAD and self.moment.shows(event.where):
+                return self._add(event, place.seq, execution)
+            case ModelCalled(purpose="agent"):
+                if place.call is not None:
+                    self._calls[execution] = place.call
+                self._answers[execution] = event
+            case ItemsAppended():
+                for at, item in enumerate(event.items, event.start):
+                    if item["type"] == "function_call":
+                        known = self._open[execution]
+                        known[str(item.get("callId"))] = (str(item.get("name")), at, [])
+            case ToolCalled():
+                for entry in self._open[execution].pop(event.call_id, ("", 0, []))[2]:
+                    entry.status = event.status
+            case RuleChanged():
+                self._changes[event.rule_id].append((place.seq, event))
+            case TurnCompleted() | ChildEnded():
+                for known_by in (self._calls, self._answers, self._open):
+                    known_by.pop(execution, None)
+        return None
+
+    def _add(self, event: SteeringDecided | ErrorRaised, seq: int, execution: _Execution) -> dict[str, Any] | None:
+        entry = Entry(len(self.index.entries), seq, event, self._calls.get(execution))
+        if isinstance(event, SteeringDecided):
+            if event.hook == "init":
+                pass  # of the rules themselves
+            elif event.tool_name is None:
+                entry.answer = self._answers.get(execution)
+            else:
+                self._join_call(entry, event.tool_name, execution)
+        if not self.is_followed:
+            self.index.add(entry)
+            self.is_stale = True
+            return None
+        data = self.snapshot
+        self.index.add(entry)
+        lines = self.index.lines(Filter())
+        sent = wire(lines[-1], self.index)
+        if len(lines) == data["count"]:  # one more of a row of allows
+            data["lines"][-1] = sent
+        else:
+            data["lines"].append(sent)
+            del data["lines"][:-PAGE]
+        names = [list(key) for key in entry.facets()]
+        data["total"], data["count"] = len(self.index.entries), len(lines)
+        counts = {(kind, name): pair for kind, pairs in data["facets"] for pair in pairs for name in pair[:1]}
+        for kind, name in names:
+            if (pair := counts.get((kind, name))) is not None:
+                pair[1] += 1
+            elif len(pairs := data["facets"][FACETS.index(kind)][1]) < NAMES_SENT:
+                pairs.append([name, 1])
+        return {"type": "line", "total": data["total"], "count": data["count"], "line": sent, "names": names}
+
+    def _join_call(self, entry: Entry, tool: str, execution: _Execution) -> None:
+        """Find the call in the log that a decision is about: the first that is open, of that name if there is one."""
+        calls = [call for call in self._open[execution].values() if call[0] == tool or not call[2]]
+        if calls:
+            _, item, entries = next((call for call in calls if call[0] == tool), calls[0])
+            entries.append(entry)
+            # A child has a log of its own, which no view shows.
+            entry.item = item if entry.event.where.depth == 0 else None
+
+    def _facets(self) -> list[list[Any]]:
+        # Pairs, because an object has names of its own, such as "constructor".
+        return [[kind, [list(pair) for pair in self.index.counts(kind)[:NAMES_SENT]]] for kind in FACETS]
+
+    def answer(self, request: dict[str, Any]) -> Any:
+        """Answer ``{what: "lines", start, count, ...}``, ``{what: "detail", at}`` and ``{what: "origins", at}``.
+
+        Raises `NoeticConfigError` ``INVALID_FILTER`` or ``UNKNOWN_REQUEST``.
+        """
+        match request:
+            case {"what": "lines"}:
+                return self._page(request)
+            case {"what": "detail", "at": int(at)} if 0 <= at < len(self.index.entries):
+                return self._detail(self.index.entries[at])
+            case {"what": "origins", "at": int(at)} if 0 <= at < len(self.index.entries):
+                return self._origins_of(self.index.entries[at])
+        return super().answer(request)
+
+    def _page(self, request: dict[str, Any]) -> dict[str, Any]:
+        wanted = Filter.of(request)
+        lines = self.index.lines(wanted)
+        start, count, decision = (request.get(name) for name in ("start", "count", "decision"))
+        start = start if type(start) is int else 0
+        count = min(count if type(count) is int and count > 0 else PAGE, MOST_ASKED)
+        if type(decision) is int:
+            place = next((at for at, line in enumerate(lines) if _holds(line, decision, self.index)), None)
+            if place is not None:
+                start = (len(lines) - 1 - place) // count * count
+        start = max(0, min(start, len(lines) - 1))
+        # Newest first: the page counts from the end.
+        stop = len(lines) - start
+        shown = lines[max(0, stop - count) : stop]
+        matched = sum([line.count if isinstance(line, Fold) else 1 for line in lines])
+        return {
+            "start": start,
+            "count": len(lines),
+            "matched": matched,
+            "total": len(self.index.entries),
+            "lines": [wire(line, self.index) for line in shown],
+        }
+
+    def _detail(self, entry: Entry) -> dict[str, Any]:
+        event = entry.event
+        where = event.where
+        facts = [["Turn", str(where.turn)], ["Thread", plain(where.thread_id)]]
+        detail: dict[str, Any] = {"at": entry.at, "head": _head(entry), "facts": facts, "arguments": [], "answer": []}
+        if isinstance(event, ErrorRaised):
+            detail |= {"guidance": plain(event.message, FULL_LENGTH), "faults": [], "rules": []}
+            return detail
+        facts.append(["Evaluated in", f"{event.duration_ms:,.1f} ms"])
+        if entry.status is not None:
+            facts.append(["The call ended", plain(entry.status)])
+        if event.layer_id != "steering":
+            facts.append(["Layer", plain(event.layer_id)])
+        if event.args is not None:
+            detail["arguments"] = argument_rows(event.args)
+        if entry.answer is not None:
+            detail["answer"] = answer_parts(answer_text(entry.answer), event.matched, FULL_LENGTH)
+        elif event.matched:
+            detail["answer"] = [[plain(part, TEXT_LENGTH), True] for part in event.matched]
+        detail["guidance"] = "" if event.guidance is None else plain(event.guidance, FULL_LENGTH)
+        detail["faults"] = [[plain(rule_id), _why(why)] for rule_id, why in entry.faults]
+        named = dict.fromkeys([*event.rule_ids, *[rule_id for rule_id, _ in entry.faults if rule_id]])
+        detail["rules"] = [self._rule(rule_id, entry.seq) for rule_id in named]
+        return detail
+
+    def _rule(self, rule_id: str, seq: int) -> list[str]:
+        """Return a rule as it was at a moment: its id, which version that is, and its text."""
+        changes = self._changes.get(rule_id, [])
+        before = [change for at, change in changes if at < seq]
+        if before:
+            last = before[-1]
+            return [plain(rule_id), f"version {last.version}, {last.change}", plain(last.new or "", FULL_LENGTH)]
+        if changes:
+            first = changes[0][1]
+            return [plain(rule_id), f"as before version {first.version}", plain(first.old or "", FULL_LENGTH)]
+        text = self._rule_texts().get(rule_id) if self._rule_texts is not None else None
+        return [plain(rule_id), "not changed in this run", plain(text or "", FULL_LENGTH)]
+
+    def _origins_of(self, entry: Entry) -> list[str]:
+        event = entry.event
+        if self._origins is None or isinstance(event, ErrorRaised) or not event.args:
+            return []
+        known = self._origins(event, entry.seq)
+        if known is None:
+            return []
+        return [plain(known.origin(value, event.args).text) for value in event.args.values()]
+
+    def to_html(self) -> str:
+        """Return the table as HTML without scripts."""
+        return LedgerPicture(self.index, self.note, self._snapshot["empty"]).to_html()
+
+    def to_text(self) -> str:
+        """Return the table as plain text."""
+        return LedgerPicture(self.index, self.note, self._snapshot["empty"]).to_text()
+
+
+def _head(entry: Entry) -> str:
+    event = entry.event
+    if isinstance(event, ErrorRaised):
+        return f"{entry.action}: {plain(event.error_kind)}"
+    what = (
+        "the rules" if event.hook == "init" else plain("the response" if event.tool_name is None else event.tool_name)
+    )
+    would = "" if event.enforced else "would have been "
+    outcome = "" if event.outcome is None else f" ({OUTCOMES.get(event.outcome) or plain(event.outcome)})"
+    return f"{would}{entry.action}{outcome}: {what}"
+
+
+def _why(why: str) -> str:
+    return "its judge gave no readable verdict" if why == "unparseable" else plain(why, TEXT_LENGTH)
+
+
+def _holds(line: Line, decision: int, index: LedgerIndex) -> bool:
+    if isinstance(line, Entry):
+        return line.seq == decision
+    return index.entries[line.first].seq <= decision <= index.entries[line.last].seq

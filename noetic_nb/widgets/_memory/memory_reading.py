@@ -1,0 +1,373 @@
+"""Read the states of layers out of a run: counts for the page, everything else when the page asks for it."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import RunEvent
+from noetic_nb.markup import escape
+from noetic_nb.runs._plain_text import plain
+from noetic_nb.widgets._memory.state_index import StateIndex, Track, Write
+from noetic_nb.widgets._memory.state_texts import (
+    FIRST_OF_CHILD,
+    KINDS,
+    MOST_ROWS,
+    UNKNOWN_BEFORE,
+    by_words,
+    change_rows,
+    count_words,
+    difference,
+    flow_row,
+    is_secret_change,
+    state_line,
+    state_text,
+    write_row,
+)
+from noetic_nb.widgets.base._feed import Place, Reading
+from noetic_nb.widgets.base._moment import EVERYTHING, Moment
+from noetic_nb.widgets.base._text_diff import parts_html, parts_text
+
+__all__ = ["EMPTY", "MemoryPicture", "MemoryReading"]
+
+EMPTY: Final = "No layer has kept anything yet. Layers belong to the agent: AgentConfig(memory=[...])."
+NO_STATE: Final = "no state recorded"
+
+# As much as a reader without a kernel scrolls through; `to_frame()` has everything.
+LAYERS_SHOWN: Final = 40
+CHANGES_SHOWN: Final = 5
+ROWS_SHOWN: Final = 12
+FLOWS_SHOWN: Final = 5
+
+
+class MemoryPicture:
+    """The layers of a run as HTML and as text.
+
+    Examples
+    --------
+    >>> MemoryPicture(StateIndex(), None).to_text()
+    'Memory. No layer has kept anything yet. Layers belong to the agent: AgentConfig(memory=[...]).'
+    """
+
+    def __init__(self, index: StateIndex, shown: Track | None, empty: str = EMPTY) -> None:
+        self.tracks = index.tracks[:LAYERS_SHOWN]
+        self.more = len(index.tracks) - len(self.tracks)
+        self.has_threads = len({track.thread_id for track in index.tracks}) > 1
+        self.shown = shown
+        self.empty = empty
+        # Where a thread or a turn is not there, that is said, and not that its layers know nothing.
+        self.is_empty = not self.tracks or shown is None
+        self.is_empty |= empty != EMPTY and not any(track.writes for track in index.tracks)
+
+    def _name(self, track: Track) -> str:
+        return plain(track.layer_id) + (f" of thread {plain(track.thread_id)}" if self.has_threads else "")
+
+    def to_html(self) -> str:
+        """Return HTML without scripts."""
+        head = '<p class="nn-title">Memory</p>'
+        if self.is_empty or self.shown is None:
+            return f'{head}<p class="nn-empty">{escape(self.empty)}</p>'
+        rows = "".join([_row([self._name(track), *_facts(track)]) for track in self.tracks])
+        more = f'<p class="nn-note">and {self.more:,} more layers and threads</p>' if self.more else ""
+        table = _table(("Layer", "Changes", "Writes", "Last", "State now"), rows)
+        return f"{head}{table}{more}{self._changes_html(self.shown)}{self._flows_html(self.shown)}"
+
+    def _changes_html(self, track: Track) -> str:
+        parts = []
+        for write in track.changes[: -CHANGES_SHOWN - 1 : -1]:
+            head = f'<p class="nn-change-head">{escape(_head(write))}</p>'
+            rows = "".join(
+                [
+                    f'<tr><th scope="row" class="nn-path">{escape(path)}</th>'
+                    f'<td class="nn-kind" data-kind="{kind}">{KINDS[kind]} {kind}</td>'
+                    f'<td class="nn-text nn-value">{parts_html(value)}</td></tr>'
+                    for path, kind, value in _rows(write)
+                ]
+            )
+            whole = f'<p class="nn-quote">{escape(state_line(write.event.state))}</p>' if write.last is None else ""
+            parts.append(head + (_table(("Where", "What", "Value"), rows) if rows else whole))
+        if not parts:
+            return ""
+        earlier = len(track.changes) - len(parts)
+        note = (
+            f'<p class="nn-note">Earlier changes, {earlier:,}, are in <code>to_frame()</code>.</p>' if earlier else ""
+        )
+        return f'<p class="nn-label">Changes of {escape(self._name(track))}, newest first</p>{"".join(parts)}{note}'
+
+    def _flows_html(self, track: Track) -> str:
+        if not track.flows:
+            return ""
+        rows = [flow_row(flow) for flow in track.flows[: -FLOWS_SHOWN - 1 : -1]]
+        body = "".join([_row([str(row["turn"]), row["child"], row["given"], row["left"], row["back"]]) for row in rows])
+        return f'<p class="nn-label">Children</p>{_table(("Turn", "Child", "Was given", "Its own", "Came back"), body)}'
+
+    def to_text(self) -> str:
+        """Return plain text."""
+        if self.is_empty or self.shown is None:
+            return f"Memory. {self.empty}"
+        lines = [f"Memory. {len(self.tracks) + self.more:,} layer{'' if len(self.tracks) == 1 else 's'}"]
+        for track in self.tracks:
+            changes, writes, last, state = _facts(track)
+            said = f"{changes} changed of {writes} writes, {last}: {state}" if track.writes else state
+            lines.append(f"  {self._name(track)}: {said}")
+        for write in self.shown.changes[: -CHANGES_SHOWN - 1 : -1]:
+            lines.append(f"{self._name(self.shown)}, {_head(write)}")
+            lines += [f"  {KINDS[kind]} {path}: {parts_text(value)}" for path, kind, value in _rows(write)]
+        for flow in self.shown.flows[: -FLOWS_SHOWN - 1 : -1]:
+            row = flow_row(flow)
+            lines.append(
+                f"child {row['child']}, turn {row['turn']}: given {row['given']}; {row['left']}; {row['back']}"
+            )
+        return "\n".join(lines)
+
+
+def _facts(track: Track) -> list[str]:
+    if track.newest is None:
+        return [str(len(track.changes)), str(len(track.writes)), "", NO_STATE]
+    event = track.newest.event
+    last = f"turn {event.where.turn}, {by_words(event.hook)}"
+    return [f"{len(track.changes):,}", f"{len(track.writes):,}", last, state_line(event.state)]
+
+
+def _head(write: Write) -> str:
+    row = write_row(write)
+    child = f", in child {row['child']}" if row["child"] else ""
+    return f"Turn {row['turn']}, {row['by']}{child}: {count_words(write)}"
+
+
+def _rows(write: Write) -> list[Any]:
+    if write.last is None:
+        return []
+    changes, _ = difference(write.last.event.state, write.event.state)
+    return change_rows(changes[:ROWS_SHOWN])
+
+
+def _row(cells: list[str]) -> str:
+    head, *rest = cells
+    return f'<tr><th scope="row">{escape(head)}</th>{"".join([f"<td>{escape(cell)}</td>" for cell in rest])}</tr>'
+
+
+def _table(names: tuple[str, ...], body: str) -> str:
+    heads = "".join([f'<th scope="col">{name}</th>' for name in names])
+    return (
+        f'<div class="nn-scroll"><table class="nn-table nn-memory"><thead><tr>{heads}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+# Rows of a list at a time.
+PAGE: Final = 20
+
+Begin = Callable[[dict[str, Any]], None]
+"""Begins to edit, to save or to rewind, as a page asked."""
+
+
+class MemoryReading(Reading):
+    """The states of layers in a run: how many there are as a snapshot, everything else by `answer`.
+
+    Parameters
+    ----------
+    moment : Moment, optional
+        Which part of the run is shown.
+    layer_id : str, optional
+        The layer that is shown first; the first that has a state by default.
+    begin_edit : callable, optional
+        What to do when someone edits; None where nothing can be edited.
+    """
+
+    reads = StateIndex.reads
+    nothing = "No layer is named in {part}."
+
+    def __init__(
+        self, moment: Moment = EVERYTHING, *, layer_id: str | None = None, begin_edit: Begin | None = None
+    ) -> None:
+        self.moment = moment
+        self.index = StateIndex(moment.shows)
+        self.layer_id = layer_id
+        self.position = -1
+        self._begin_edit = begin_edit
+        self._threads: dict[str, int] = {}
+        self._is_followed = False
+        self.snapshot = {
+            "page": PAGE,
+            "empty": EMPTY,
+            "threads": [],
+            "layers": [],
+            "first": -1,
+            "editable": begin_edit is not None,
+        }
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is something to show."""
+        return bool(self.index.tracks)
+
+    def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
+        """Read one event; returns the message about the layers that are new or have changed."""
+        known = len(self.snapshot["layers"])
+        track = self.index.take(event)
+        if track is None:
+            return None
+        if not self._is_followed:
+            self.snapshot["first"] = self._first()
+            return None  # `begin` makes each row once
+        rows = {
+            at: self._row(self.index.tracks[at]) for at in sorted({track.at, *range(known, len(self.index.tracks))})
+        }
+        layers = self.snapshot["layers"]
+        for at, row in rows.items():
+            if at < len(layers):
+                layers[at] = row
+            else:
+                layers.append(row)
+        first = self._first()
+        self.snapshot["first"] = first
+        return {
+            "type": "layers",
+            "at": known,
+            "rows": [[at, row] for at, row in rows.items()],
+            "threads": self.snapshot["threads"][-1:],
+            "count": len(self.snapshot["threads"]),
+            "first": first,
+        }
+
+    def begin(self) -> None:
+        """Make the rows of all layers: from now on pages follow."""
+        self._is_followed = True
+        self.snapshot["layers"] = list(map(self._row, self.index.tracks))
+
+    def _row(self, track: Track) -> list[Any]:
+        thread = self._threads.get(track.thread_id)
+        if thread is None:
+            thread = self._threads[track.thread_id] = len(self._threads)
+            shown = plain(track.thread_id)
+            self.snapshot["threads"].append([shown, track.thread_id if shown == track.thread_id else None])
+        last = track.changes[-1].event.where.turn if track.changes else None
+        return [plain(track.layer_id), thread, len(track.writes), len(track.changes), last, len(track.flows)]
+
+    def _first(self) -> int:
+        """Return the place of the track that is shown where none was chosen: it stays the same."""
+        at: int = self.snapshot["first"]
+        if at >= 0 and self._is_wanted(self.index.tracks[at]) and self.index.tracks[at].writes:
+            return at
+        wanted = [track for track in self.index.tracks if self._is_wanted(track)] or self.index.tracks
+        return next((track.at for track in wanted if track.writes), wanted[0].at)
+
+    def _is_wanted(self, track: Track) -> bool:
+        return self.layer_id is None or track.layer_id == self.layer_id
+
+    @property
+    def shown(self) -> Track | None:
+        """The track that is shown, None where there is none."""
+        at = self.position if 0 <= self.position < len(self.index.tracks) else self.snapshot["first"]
+        return self.index.tracks[at] if at >= 0 else None
+
+    def answer(self, request: dict[str, Any]) -> Any:
+        """Answer ``writes``, ``change``, ``flows``, and the requests that edit: ``edit``, ``save``, ``rewind``.
+
+        Raises `NoeticConfigError` ``UNKNOWN_REQUEST``, or ``NOT_EDITABLE`` where no harness is known.
+        """
+        match request:
+            case {"what": "writes", "layer": int(at)} if self._has(at):
+                return self._page(self.index.tracks[at], request)
+            case {"what": "change", "layer": int(at), "at": int(place)} if self._has(at):
+                track = self.index.tracks[at]
+                found = next((write for write in _near(track.writes, place) if write.at == place), None)
+                if found is not None:
+                    return self._change(track, found, request.get("against"))
+            case {"what": "flows", "layer": int(at)} if self._has(at):
+                return _newest(self.index.tracks[at].flows, request.get("start"), flow_row)
+            case {"what": "edit" | "save" | "rewind", "layer": int(at)} if self._has(at):
+                if self._begin_edit is None:
+                    raise NoeticConfigError(
+                        "NOT_EDITABLE",
+                        "A recording cannot be edited.",
+                        given=plain(self.index.tracks[at].layer_id),
+                        hint="Pass the harness: MemoryView(harness), or MemoryView(run, harness=harness).",
+                    )
+                track = self.index.tracks[at]
+                self._begin_edit({**request, "layer_id": track.layer_id, "thread_id": track.thread_id})
+                return True
+        return super().answer(request)
+
+    def _has(self, at: int) -> bool:
+        return 0 <= at < len(self.index.tracks)
+
+    def _page(self, track: Track, request: dict[str, Any]) -> dict[str, Any]:
+        rows: Sequence[Write] = track.writes if request.get("all") is True else track.changes
+        turn, start, picked = request.get("turn"), request.get("start"), None
+        if type(turn) is int:
+            # The state as that turn left it: the last change up to its end.
+            upto = bisect_right(rows, turn, key=lambda write: write.event.where.turn)
+            if upto:
+                picked, start = rows[upto - 1].at, (len(rows) - upto) // PAGE * PAGE
+        return {**_newest(rows, start, write_row), "picked": picked}
+
+    def _change(self, track: Track, write: Write, against: Any) -> dict[str, Any]:
+        event = write.event
+        before, name, missing = base_of(track, write, against)
+        detail: dict[str, Any] = {
+            "at": write.at,
+            "title": f"After turn {event.where.turn}, {by_words(event.hook)}"
+            + (f", in child {plain(event.where.execution_id, 40)}" if write.is_child else ""),
+            "against": name,
+            "turn": event.where.turn,
+            "rows": [],
+            "more": 0,
+            "note": "",
+        }
+        if before is None:
+            detail["note"] = missing
+        else:
+            changes, is_cut = difference(before.event.state, event.state)
+            detail["rows"] = change_rows(changes)
+            detail["more"] = max(0, len(changes) - MOST_ROWS)
+            if is_cut:
+                detail["note"] = "The state is large: its beginning is compared."
+            elif not changes:
+                is_secret = is_secret_change(before.event.state, event.state)
+                detail["note"] = "What differs is a secret, which is not shown." if is_secret else "Nothing differs."
+        detail["state"], detail["cut"] = state_text(event.state)
+        return detail
+
+    def selected(self, fields: dict[str, Any]) -> dict[str, Any] | None:
+        """Handle a selection; the page asks for the data that belongs to it."""
+        return None
+
+    def to_html(self) -> str:
+        """Return the layers, and the newest changes of the one that is shown, as HTML without scripts."""
+        return MemoryPicture(self.index, self.shown, self.snapshot["empty"]).to_html()
+
+    def to_text(self) -> str:
+        """Return the layers, and the newest changes of the one that is shown, as plain text."""
+        return MemoryPicture(self.index, self.shown, self.snapshot["empty"]).to_text()
+
+
+def base_of(track: Track, write: Write, against: Any) -> tuple[Write | None, str, str]:
+    """Return the state that a write is compared with, its name, and the text shown where there is none.
+
+    `against` is ``"turn"`` for the end of the turn before, the number of a turn for the end of that, and the write before else.
+    """
+    if against == "turn" or type(against) is int:
+        turn = write.event.where.turn - 1 if against == "turn" else against
+        return track.at_end_of(turn), f"the end of turn {turn}", "No state is recorded up to then."
+    last = write.last
+    if last is None:
+        return None, "the write before", FIRST_OF_CHILD if write.is_child else UNKNOWN_BEFORE
+    return last, f"the write before, {by_words(last.event.hook)} in turn {last.event.where.turn}", ""
+
+
+def _near(writes: Sequence[Write], place: int) -> Sequence[Write]:
+    """Return the writes that may have a place: they are in order, and places may be missing before the moment."""
+    at = bisect_right(writes, place, key=lambda write: write.at)
+    return writes[max(0, at - 1) : at]
+
+
+def _newest(rows: Sequence[Any], start: Any, row: Callable[[Any], Any]) -> dict[str, Any]:
+    """Return one page of rows, counted from the newest."""
+    first = start if type(start) is int and start > 0 else 0
+    first = max(0, min(first, len(rows) - 1))
+    stop = len(rows) - first
+    return {"start": first, "count": len(rows), "rows": [row(each) for each in rows[max(0, stop - PAGE) : stop][::-1]]}

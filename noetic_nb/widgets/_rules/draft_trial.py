@@ -1,0 +1,189 @@
+"""Drafts tried on recorded runs: the changes shown beside an editor, and the calls that a new version must handle.
+
+A draft is tried again after each pause in typing. A Python draft is run for this; one that does more than decide (writes a
+file, uses the network) is not run until someone presses Try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.lab._recorded_calls import RecordedCall, calls_of
+from noetic_nb.lab._rule_backtest import Trials
+from noetic_nb.lab._rule_scores.evaluation import Evaluation, Evaluator
+from noetic_nb.lab._rule_trial import candidate_snapshot, try_rules
+from noetic_nb.lab._statistics.labels import Outcome
+from noetic_nb.runs import Run
+from noetic_nb.runs._plain_text import TEXT_LENGTH, plain
+from noetic_nb.steering import RuleBook, SteeringRule
+from noetic_nb.steering._evaluation.evaluate import Policy
+from noetic_nb.steering._evaluation.rule_reading import read_rule
+from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
+from noetic_nb.steering._predicates.python_source import check_on_samples
+from noetic_nb.widgets._rules.debounced import LiveTrial
+from noetic_nb.widgets._rules.draft import Draft, rule_of
+from noetic_nb.widgets._rules.trial_table import NOT_EDITED, trial_data, trial_words
+
+__all__ = ["DraftTrial", "check_draft", "sample_calls"]
+
+# Someone waits who presses Apply: enough calls to meet a bad case, few enough to be done at once.
+MOST_CALLS: Final = 200
+# Beyond the limit of a trial: the first rule that asks where values come from reads every text of a run.
+S_PER_CALL: Final = 0.001
+_IN_THE_TEXT: Final = frozenset({"RULE_DOES_NOT_COMPILE", "INVALID_RULE", "INVALID_FIELD"})
+
+
+class DraftTrial:
+    """Tries drafts of one rule book on some runs, which may still grow.
+
+    ``report(data, error)`` is called with what a page shows of a trial, and with the error of a draft that does not compile.
+    """
+
+    def __init__(
+        self,
+        rulebook: RuleBook,
+        runs: Sequence[Run],
+        report: Callable[[dict[str, Any], NoeticConfigError | None], object],
+        *,
+        outcome: Outcome = "outcome",
+    ) -> None:
+        self._rulebook = rulebook
+        self._runs = runs
+        self._outcome = outcome
+        self._report = report
+        self._live: LiveTrial[dict[str, Any]] = LiveTrial(self._done)
+        self._recorded: _Recorded | None = None
+
+    def try_later(self, rule: SteeringRule, draft: Draft, *, even_if_impure: bool = False) -> None:
+        """Try a draft after a pause, in place of an earlier draft that still waits."""
+        # Compiling a Python text runs what stands beside its function, so text that acts is stopped before that.
+        acts = [] if draft.form != "python" or even_if_impure else _acts(rule, draft.text)
+        if acts:
+            self._live.cancel()
+            why = f"It does more than decide: {plain(acts[0], TEXT_LENGTH)}. Press Try."
+            self._report(trial_words("Not tried while you type", why), None)
+            return
+        rules = self._rulebook.snapshot
+
+        def work(stop: Callable[[], bool]) -> dict[str, Any]:
+            # Tried even if it is not enabled yet: it may be a moment later.
+            candidate = rule_of(self._rulebook, rule, draft).model_copy(update={"enabled": True})
+            recorded = self._recorded
+            assert recorded is not None
+            return recorded.data(rules, candidate, stop)
+
+        self._live.later(work, first=lambda: self._read(rules))
+
+    def cancel(self) -> None:
+        """Cancel the current trial."""
+        self._live.cancel()
+
+    def _read(self, rules: RuleSnapshot) -> float:
+        """Read the recorded calls, and evaluate the rules in force; returns how long all of it may take a draft, in seconds."""
+        # This is the slow part of a first trial; typing does not change it.
+        sizes = tuple([len(run.events) for run in self._runs])
+        if self._recorded is None or self._recorded.sizes != sizes:
+            self._recorded = _Recorded(self._runs, sizes, self._outcome)
+        return self._recorded.prepare(rules)
+
+    def _done(self, data: dict[str, Any] | None, error: Exception | None) -> None:
+        if error is None:
+            self._report(data or NOT_EDITED, None)
+        elif isinstance(error, NoeticConfigError) and error.code in _IN_THE_TEXT:
+            self._report(trial_words("Not tried", "It does not compile yet."), error)
+        else:
+            self._report(trial_words("Not tried", plain(f"{type(error).__name__}: {error}", TEXT_LENGTH)), None)
+
+
+class _Recorded:
+    """The recorded calls, ready for one draft after another."""
+
+    def __init__(self, runs: Sequence[Run], sizes: tuple[int, ...], outcome: Outcome) -> None:
+        self.sizes = sizes
+        self._runs = runs
+        self._trials = Trials(runs)
+        self._evaluator: Evaluator | None
+        try:
+            self._evaluator = Evaluator(runs, outcome=outcome)
+        except NoeticConfigError as exc:
+            if exc.code != "NO_LABELS":
+                raise
+            self._evaluator = None
+        self._before: tuple[RuleSnapshot, Evaluation | None] | None = None
+
+    def prepare(self, rules: RuleSnapshot) -> float:
+        """Evaluate the rules in force, once for all drafts; returns how long a draft may take, in seconds."""
+        if self._before is None or self._before[0] is not rules:
+            self._trials.diff(rules, ())
+            self._before = (rules, None if self._evaluator is None else self._evaluator.evaluate(rules))
+        return S_PER_CALL * len(self._trials.calls)
+
+    def data(self, rules: RuleSnapshot, candidate: SteeringRule, stop: Callable[[], bool]) -> dict[str, Any]:
+        """Return the changes of a draft, as a page shows them."""
+        diff = self._trials.diff(rules, candidate, stop=stop)
+        assert self._before is not None
+        before = self._before[1]
+        if self._evaluator is None or before is None:
+            return trial_data(self._runs, diff)
+        after = self._evaluator.evaluate(candidate_snapshot(rules, candidate), stop=stop)
+        return trial_data(self._runs, diff, (before, after))
+
+
+def _acts(rule: SteeringRule, text: str) -> list[str]:
+    """Return the side effects of a text; its top level counts, because compiling runs it."""
+    import ast
+
+    found = read_rule(rule.model_copy(update={"source": text, "predicate": rule.predicate or print})).impure
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    calls = [node for node in body if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    if any(isinstance(part, ast.Call) for node in calls for part in ast.walk(node)):
+        found = [*found, "it calls something beside its function"]
+    return found
+
+
+def sample_calls(runs: Sequence[Run], rule: SteeringRule) -> tuple[RecordedCall, ...]:
+    """Return the newest recorded calls and responses that a rule applies to, oldest first, at most 200.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import ToolCalled, Where
+    >>> where = Where("t1", "e1", 1)
+    >>> run = Run(events=[ToolCalled(where, 0.0, name, "c", {"n": 1}, "", 1.0, "ok") for name in ("pay", "look")])
+    >>> rule = SteeringRule(id="r", applies_to="before_tool_call", tools=("pay",), predicate=lambda call: None)
+    >>> [(call.params.tool_name, dict(call.params.tool_args)) for call in sample_calls([run], rule)]
+    [('pay', {'n': 1})]
+    """
+    alone = _alone(rule)
+    found = [call for call in calls_of(runs) if alone.applicable(call.point, getattr(call.params, "tool_name", None))]
+    return tuple(found[-MOST_CALLS:])
+
+
+def check_draft(rule: SteeringRule, calls: Sequence[RecordedCall]) -> None:
+    """Evaluate a rule on recorded calls, of any form; its judge, if it has one, is not consulted.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``RULE_FAILS_ON_SAMPLE`` with the `line` of a Python rule that failed, where it is known.
+    """
+    check_on_samples(rule, [call.params for call in calls])
+    for call, result in zip(calls, try_rules(_alone(rule), calls, policy=Policy()), strict=True):
+        if result.error is not None:
+            raise NoeticConfigError(
+                "RULE_FAILS_ON_SAMPLE",
+                f"Rule {rule.id!r} was not replaced: on a recorded call it failed with {result.error}",
+                given=getattr(call.params, "tool_name", "a response"),
+                hint="Correct the text; the last good version stays in force.",
+                rule_id=rule.id,
+                line=None,
+            )
+
+
+def _alone(rule: SteeringRule) -> RuleSnapshot:
+    # Tried even if it is not enabled yet: it may be a moment later.
+    return RuleSnapshot(0, (rule.model_copy(update={"enabled": True}),))

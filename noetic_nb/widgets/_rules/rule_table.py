@@ -1,0 +1,206 @@
+"""The table of rules: one row a rule with its form, hooks, state, hits over the turns, and the version that it is from."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from typing import Any, Final
+
+from noetic_nb.events import RunEvent, SteeringDecided
+from noetic_nb.markup import escape
+from noetic_nb.runs._plain_text import TEXT_LENGTH, plain
+from noetic_nb.steering import RuleBook, SteeringRule
+from noetic_nb.steering._rules.rule_text import rule_text
+from noetic_nb.widgets._rules.draft import form_of
+from noetic_nb.widgets._rules.rule_fields import FORMS
+from noetic_nb.widgets.base._moment import EVERYTHING, Moment
+
+__all__ = ["EMPTY", "RuleHits", "rule_places", "rule_rows", "rules_frame", "rules_html", "rules_text"]
+
+# A saved notebook shows a rule's text, not a library pasted into it.
+PAGE_LENGTH: Final = 20_000
+# A sparkline is as wide as a word: more bars than this run together.
+BARS: Final = 40
+EMPTY: Final = "No rule yet. A function decorated with @rules.rule(...) appears here."
+COLUMNS: Final = ("Rule", "Form", "Where", "State", "Hits", "Version", "Text")
+_WORDS: Final = {"deny": "denied", "guide": "guided", "ask": "asked", "allow": "passed in spite of a failure"}
+
+
+class RuleHits:
+    """How often each rule decided something, by action and by turn.
+
+    Parameters
+    ----------
+    moment : Moment, optional
+        Hits of this part of the runs count.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import Where
+    >>> hits = RuleHits()
+    >>> where = Where("t", "e", 2)
+    >>> hits.take(SteeringDecided(where, 0.0, "steering", "before_tool_call", "pay", {}, "deny", None, ("large",), 0.1))
+    ('large',)
+    >>> hits.words("large"), hits.bars("large"), hits.words("other")
+    ('1 denied', [0, 1], '')
+    """
+
+    def __init__(self, moment: Moment = EVERYTHING) -> None:
+        self.moment = moment
+        self.turns = 1
+        self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._by_turn: defaultdict[str, Counter[int]] = defaultdict(Counter)
+
+    def take(self, event: RunEvent) -> tuple[str, ...]:
+        """Count an event; returns the rules whose hits have changed."""
+        # A person's answer to a rule with the action "ask" is recorded too; it is not the rule's decision.
+        if not isinstance(event, SteeringDecided) or not event.rule_ids or event.layer_id == "approval":
+            return ()
+        if not self.moment.shows(event.where):
+            return ()
+        turn = max(1, event.where.turn)
+        self.turns = max(self.turns, turn)
+        for rule_id in event.rule_ids:
+            self._counts[rule_id][event.action] += 1
+            self._by_turn[rule_id][turn] += 1
+        return tuple(event.rule_ids)
+
+    def count(self, rule_id: str) -> int:
+        """Return how often a rule decided something."""
+        return sum(self._counts[rule_id].values()) if rule_id in self._counts else 0
+
+    def words(self, rule_id: str) -> str:
+        """Return a rule's hits for people; empty where it has none."""
+        counts = self._counts.get(rule_id, Counter())
+        return ", ".join(f"{counts[action]} {word}" for action, word in _WORDS.items() if counts.get(action))
+
+    @property
+    def per(self) -> int:
+        """How many turns one bar stands for."""
+        per = 1
+        while per * BARS < self.turns:
+            per *= 2
+        return per
+
+    def bars(self, rule_id: str) -> list[int]:
+        """Return the hits by turn, a bar for `per` turns; up to the last bar that is not empty."""
+        found = self._by_turn.get(rule_id)
+        if not found:
+            return []
+        per = self.per
+        bars = [0] * ((max(found) - 1) // per + 1)
+        for turn, count in found.items():
+            bars[(turn - 1) // per] += count
+        return bars
+
+    def axis(self) -> dict[str, int]:
+        """Return the axis that all sparklines share: the number of bars, and the turns in each bar."""
+        return {"bars": (self.turns - 1) // self.per + 1, "per": self.per}
+
+
+def rule_places(rule: SteeringRule) -> str:
+    """Return where a rule applies, for people."""
+    points = ", ".join(point.replace("_", " ") for point in rule.applies_to)
+    tools = "" if rule.tools is None else f": {plain(', '.join(plain(tool) for tool in rule.tools))}"
+    return points + tools
+
+
+def _versions(rulebook: RuleBook) -> dict[str, int]:
+    """Return the version that each rule was last changed in; 0 for those that the book began with."""
+    return {change.rule_id: change.version for change in rulebook.changes if change.change != "move"}
+
+
+def rule_rows(rulebook: RuleBook, hits: RuleHits) -> list[dict[str, Any]]:
+    """Return the rules as a page needs them, in the order in which they are asked."""
+    versions = _versions(rulebook)
+    return [
+        {
+            "id": rule.id,
+            "label": plain(rule.id),
+            "name": plain(rule.name or ""),
+            "form": _form(rule),
+            "where": rule_places(rule),
+            "enabled": rule.enabled,
+            "version": versions.get(rule.id, 0),
+            "words": hits.words(rule.id),
+            "bars": hits.bars(rule.id),
+        }
+        for rule in rulebook
+    ]
+
+
+def _form(rule: SteeringRule) -> str:
+    if rule.form == "none":
+        return "decides nothing"
+    return FORMS[form_of(rule)] + (" and judge" if rule.form == "python" and rule.llm_eval is not None else "")
+
+
+def rules_frame(rulebook: RuleBook, hits: RuleHits) -> Any:
+    """Return one row a rule: ``id, form, hooks, enabled, hits, version, text``.
+
+    Examples
+    --------
+    >>> rules = RuleBook()
+    >>> _ = rules.at_most(3, "search", id="few")
+    >>> rules_frame(rules, RuleHits()).iloc[0].to_dict()["form"]
+    'sequence'
+    """
+    import pandas
+
+    versions = _versions(rulebook)
+    rows = [
+        (
+            rule.id,
+            rule.form,
+            rule.applies_to,
+            rule.enabled,
+            hits.count(rule.id),
+            versions.get(rule.id, 0),
+            rule_text(rule),
+        )
+        for rule in rulebook
+    ]
+    return pandas.DataFrame(rows, columns=["id", "form", "hooks", "enabled", "hits", "version", "text"])
+
+
+def rules_html(rulebook: RuleBook, rows: Iterable[dict[str, Any]], hits: RuleHits) -> str:
+    """Return the rules and their texts as HTML without scripts."""
+    axis = hits.axis()
+    texts = [plain(rule_text(rule), PAGE_LENGTH) for rule in rulebook]
+    body = "".join(
+        f'<tr><th scope="row">{escape(" · ".join(filter(None, [row["label"], row["name"]])))}</th>'
+        f'<td class="nn-text">{escape(row["form"])}</td><td class="nn-text">{escape(row["where"])}</td>'
+        f'<td class="nn-text">{"on" if row["enabled"] else "off"}</td>'
+        f'<td class="nn-text">{_sparkline(row["bars"], axis["bars"])}{escape(row["words"])}</td>'
+        f'<td>{row["version"]}</td><td class="nn-text"><pre class="nn-code">{escape(text)}</pre></td></tr>'
+        for row, text in zip(rows, texts, strict=True)
+    )
+    head = "".join(f'<th scope="col" class="nn-text">{name}</th>' for name in COLUMNS)
+    table = f'<table class="nn-table nn-rule-texts"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+    title = f'<p class="nn-title">Rules, version {rulebook.version}</p>'
+    return title + (f'<div class="nn-scroll">{table}</div>' if body else f'<p class="nn-empty">{escape(EMPTY)}</p>')
+
+
+def _sparkline(bars: list[int], room: int) -> str:
+    if not bars:
+        return ""
+    most, wide = max(bars), max(room, 8)
+    marks = "".join(
+        f'<rect x="{at + 0.1}" y="{1 - count / most:.3g}" width="0.8" height="{count / most:.3g}"/>'
+        for at, count in enumerate(bars)
+        if count
+    )
+    return (
+        f'<svg class="nn-spark" viewBox="0 0 {wide} 1" preserveAspectRatio="none" aria-hidden="true">'
+        f'<path d="M0,1H{wide}"/>{marks}</svg>'
+    )
+
+
+def rules_text(rulebook: RuleBook, rows: Iterable[dict[str, Any]]) -> str:
+    """Return the rules as plain text."""
+    lines = []
+    for at, row in enumerate(rows, start=1):
+        facts = [row["label"], row["name"], row["words"], plain(row["where"], TEXT_LENGTH)]
+        facts[0] += "" if row["enabled"] else " (off)"
+        lines.append(f"{at}. {' · '.join(filter(None, facts))}")
+    return "\n".join([f"Rules, version {rulebook.version}.", *(lines or [EMPTY])])

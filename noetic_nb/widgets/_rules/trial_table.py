@@ -1,0 +1,159 @@
+"""The table of a trial: outcomes of runs under the rules in force and under the draft, and the decisions that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from noetic_nb.events import ModelCalled, SteeringDecided, ToolCalled
+from noetic_nb.lab._rule_backtest import CHANGES
+from noetic_nb.lab._rule_scores.evaluation import Evaluation
+from noetic_nb.runs import Run
+from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, plain_data
+
+__all__ = ["NOT_EDITED", "outcome_lines", "place_of", "trial_data", "trial_words"]
+
+# More than fits beside an editor; the whole table is what lab.backtest returns.
+ROWS_SHOWN: Final = 30
+SHOWN_LENGTH: Final = 160
+
+CHANGE_NAMES: Final = {
+    "newly_denied": "newly denied",
+    "newly_allowed": "newly allowed",
+    "guided": "newly guided",
+    "asked": "newly asked",
+    "errored": "failing",
+    "unchanged": "unchanged",
+}
+
+# Name of the line of an evaluation, its words, and whether stopping these is what a rule is there for.
+_OUTCOMES: Final = (
+    ("caught", "Successful attacks caught", True),
+    ("failed", "Failed runs stopped", True),
+    ("blocked", "Good runs stopped", False),
+    ("false_rejections", "Good calls denied in them", False),
+    ("attacked_solved", "Good runs stopped, attacked in vain", False),
+    ("attacker_tasks", "Attacker's tasks run as a user's, stopped", False),
+    ("unlabelled", "Runs stopped, outcome unknown", None),
+)
+
+
+def trial_words(title: str, note: str = "") -> dict[str, Any]:
+    """Return words to be shown in place of a trial."""
+    return {"title": title, "note": note, "lines": [], "counts": [], "rows": [], "faults": []}
+
+
+NOT_EDITED: Final = trial_words(
+    "Nothing is edited yet", "While you type, what the edit would have changed of the recorded runs appears here."
+)
+
+
+def trial_data(
+    runs: Iterable[Run], table: Any, evaluations: tuple[Evaluation, Evaluation] | None = None
+) -> dict[str, Any]:
+    """Return a trial as a page needs it.
+
+    Parameters
+    ----------
+    runs : iterable of Run
+        Where the decisions stand.
+    table : pandas.DataFrame
+        What differs, from `noetic_nb.lab._rule_backtest`.
+    evaluations : (Evaluation, Evaluation), optional
+        Of the rules in force, and with the draft in its place; None where no run has a label.
+    """
+    summary, skipped = table.attrs["summary"], table.attrs["skipped"]
+    changed = table[table["change"] != "unchanged"]
+    by_id = {run.run_id: run for run in runs}
+    rows = [
+        {
+            "where": f"{plain(row.run_id)}, turn {row.turn}",
+            "what": _what(row),
+            "verdict": f"{row.before} → {row.after}" if row.error is None else "failing",
+            "change": row.change,
+            "why": plain(row.error if row.error is not None else row.guidance or "", TEXT_LENGTH),
+            "place": place_of(by_id[row.run_id], row.seq),
+        }
+        for row in changed.head(ROWS_SHOWN).itertuples()
+    ]
+    notes = []
+    if len(changed) > len(rows):
+        notes.append(f"{len(changed) - len(rows)} more differ.")
+    if skipped:
+        notes.append(f"Judges were not asked: {plain(', '.join(plain(name) for name in skipped), TEXT_LENGTH)}.")
+    if evaluations is not None:
+        notes.append("Bars are 95 % intervals (Wilson). A run is stopped where one of its calls is denied.")
+    return {
+        "title": f"Tried on {_some(len(table), 'recorded call')} of {_some(len(by_id), 'run')}",
+        "note": " ".join(notes),
+        "lines": [] if evaluations is None else outcome_lines(*evaluations),
+        "counts": [[change, CHANGE_NAMES[change], summary[change]] for change in CHANGES if summary[change]],
+        "rows": rows,
+        "faults": [] if evaluations is None else [plain(text, TEXT_LENGTH) for text in evaluations[1].errors[:3]],
+    }
+
+
+def _some(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def outcome_lines(before: Evaluation, after: Evaluation) -> list[dict[str, Any]]:
+    """Return the outcomes that any run has: how many are stopped by the rules in force, and with the draft among them.
+
+    Examples
+    --------
+    >>> from noetic_nb.lab import datasets, evaluate
+    >>> from noetic_nb.steering import RuleBook
+    >>> runs, rules = datasets.airline(), RuleBook()
+    >>> before = evaluate(rules, runs)
+    >>> _ = rules.at_most(0, "transfer_to_human_agents")
+    >>> [(line["name"], line["before"][0], line["after"][0]) for line in outcome_lines(before, evaluate(rules, runs))]
+    [('failed', 0, 3), ('blocked', 0, 3), ('false_rejections', 0, 3)]
+    """
+    lines = []
+    for name, words, is_wanted in _OUTCOMES:
+        old, new = getattr(before, name), getattr(after, name)
+        # Where nothing was attacked, an evaluation has the failed runs in both lines.
+        if not new.of or (name == "caught" and new == after.failed):
+            continue
+        lines.append(
+            {
+                "name": name,
+                "words": words,
+                "wanted": is_wanted,
+                "before": [old.n, old.of, old.rate, old.low, old.high],
+                "after": [new.n, new.of, new.rate, new.low, new.high],
+            }
+        )
+    return lines
+
+
+def place_of(run: Run, seq: int) -> dict[str, Any]:
+    """Return the fields of a `Selection` for a recorded call: its thread, its turn, its model call, and its decision.
+
+    A run that was recorded without steering has no decision to point at.
+    """
+    events = run.events
+    event = events[seq]
+    where = event.where
+    call = number = decision = None
+    for at, other in enumerate(events[: seq + 1]):
+        if isinstance(other, ModelCalled) and other.purpose == "agent":
+            number = 0 if number is None else number + 1
+            if other.where.execution_id == where.execution_id and other.where.thread_id == where.thread_id:
+                call = number
+        elif isinstance(other, SteeringDecided) and other.where == where and _is_of(other, event):
+            decision = at
+    return {"thread_id": where.thread_id or None, "turn": where.turn, "call": call, "item": None, "decision": decision}
+
+
+def _is_of(decided: SteeringDecided, event: Any) -> bool:
+    if isinstance(event, ToolCalled):
+        return decided.hook == "before_tool_call" and decided.tool_name == event.name and decided.args == event.args
+    return decided.hook == "after_model_call"
+
+
+def _what(row: Any) -> str:
+    if row.tool_name is None:
+        return plain(row.text, SHOWN_LENGTH)
+    return f"{plain(row.tool_name)} {plain_data(row.args, SHOWN_LENGTH)}"

@@ -1,0 +1,248 @@
+"""Read the spans out of a run; a page is sent one window at a time."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable
+from math import inf, isfinite
+from typing import Any, Final
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import RunEvent
+from noetic_nb.runs._palette import SPAN_COLOURS, ink_on
+from noetic_nb.runs._plain_text import plain, plain_line
+from noetic_nb.runs._timeline.run_spans import Timeline
+from noetic_nb.runs._timeline.span import KINDS, SIGNS, Span
+from noetic_nb.runs._timeline.span_window import WHOLE, Bar, Wanted, Window, Windows
+from noetic_nb.runs._timeline.time_axis import duration_text
+from noetic_nb.runs._timeline.turn_parts import parts_of_turns
+from noetic_nb.widgets._timeline.timeline_picture import static_html, static_text
+from noetic_nb.widgets._timeline.timeline_text import (
+    EMPTY,
+    KIND_NAMES,
+    NO_CLOCK,
+    SEVERITY_WORDS,
+    detail_of,
+    go_of,
+    headline,
+    parts_of,
+    problem_lines,
+)
+from noetic_nb.widgets.base._feed import Place, Reading
+from noetic_nb.widgets.base._moment import EVERYTHING, Moment
+
+__all__ = ["TimelineReading"]
+
+# Narrower bars than a few pixels cannot be pointed at; more lanes than these fill a screen.
+FIRST_BINS: Final = 160
+MOST_BINS: Final = 400
+LANES: Final = 30
+NAME_LENGTH: Final = 60
+PAGE: Final = 50
+
+
+class TimelineReading(Reading):
+    """The spans of a run, grown event by event.
+
+    Parameters
+    ----------
+    moment : Moment, optional
+        Which part of the run is drawn.
+    is_timed : bool, default True
+        Whether the clock of the run is to be believed.
+    events : callable, optional
+        Returns the events of the run, to say where the time of a turn went.
+
+    Examples
+    --------
+    >>> TimelineReading().to_text()
+    'Run timeline. Nothing has run yet. Turns, calls and hooks appear here as they run.'
+    """
+
+    reads = Timeline.reads
+    nothing = "{part} has nothing that ran."
+
+    def __init__(
+        self,
+        moment: Moment = EVERYTHING,
+        *,
+        is_timed: bool = True,
+        events: Callable[[], Iterable[RunEvent]] = tuple,
+    ) -> None:
+        self.moment = moment
+        self._shows_all = moment == EVERYTHING
+        self._events = events
+        self.timeline = Timeline(is_timed=is_timed)
+        self.windows = Windows(self.timeline)
+        self.by_time = is_timed
+        self._is_followed = False
+        # What a page was told of last, and what other views were told then.
+        self._told: tuple[int, dict[str, Any]] | None = None
+        self.snapshot: dict[str, Any] = {
+            "empty": EMPTY,
+            "note": "" if is_timed else NO_CLOCK,
+            "timed": is_timed,
+            "kinds": [[kind, KIND_NAMES[kind], SPAN_COLOURS[kind], ink_on(SPAN_COLOURS[kind])] for kind in KINDS],
+            "signs": list(SIGNS),
+            "words": list(SEVERITY_WORDS),
+            "total": 0,
+            "chosen": None,
+            "window": None,
+        }
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is something to show."""
+        return bool(self.timeline.spans)
+
+    def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
+        """Read one event; returns how many spans there are where one has changed."""
+        if not (self._shows_all or self.moment.shows(event.where)):
+            return None
+        if not self.timeline.take(event, place.seq, place.call):
+            return None
+        self.snapshot["total"] = len(self.timeline.spans)
+        # A page asks for what it shows, a few times a second: a message does not grow with the run.
+        return {"type": "grown", "total": self.snapshot["total"]} if self._is_followed else None
+
+    def begin(self) -> None:
+        """Make the first picture: a page asks for later changes."""
+        self._is_followed = True
+        self.snapshot["window"] = self._wire(self.windows.window(bins=FIRST_BINS, lanes=LANES))
+        found = self.timeline.place_of(self.snapshot["selection"]) if self.snapshot.get("selection") else None
+        self.snapshot["chosen"] = None if found is None else found.at
+
+    def selected(self, fields: dict[str, Any]) -> dict[str, Any] | None:
+        """Find the span that was chosen; returns its number."""
+        found = self.timeline.place_of(fields)
+        if self._told is not None and self._told[1] == fields:
+            found = self.timeline.spans[self._told[0]]
+        self.snapshot["chosen"] = None if found is None else found.at
+        return {"type": "chosen", "at": self.snapshot["chosen"]}
+
+    def answer(self, request: dict[str, Any]) -> Any:
+        """Answer ``window``, ``span`` with ``at``, ``problem`` with ``at`` and ``back``, and ``list`` with ``start``.
+
+        Raises `NoeticConfigError` ``INVALID_WINDOW`` or ``UNKNOWN_REQUEST``.
+        """
+        spans = self.timeline.spans
+        match request:
+            case {"what": "window"}:
+                return self._window(request)
+            case {"what": "span", "at": int(at)} if 0 <= at < len(spans):
+                return self._span(spans[at], request)
+            case {"what": "problem", "at": int(at)} if self.timeline.problems:
+                return self._span(spans[self._next_problem(at, back=request.get("back") is True)], request)
+            case {"what": "list"}:
+                return self._list(request)
+        return super().answer(request)
+
+    def _next_problem(self, at: int, *, back: bool) -> int:
+        problems = self.timeline.problems
+        place = bisect_left(problems, at) - 1 if back else bisect_right(problems, at)
+        return problems[place % len(problems)]
+
+    def _wanted(self, request: dict[str, Any]) -> Wanted:
+        kinds, text = request.get("kinds") or (), request.get("text") or ""
+        if not isinstance(kinds, list | tuple) or not isinstance(text, str) or not set(map(str, kinds)) <= set(KINDS):
+            raise NoeticConfigError(
+                "INVALID_WINDOW",
+                "That part of the timeline cannot be shown.",
+                given=request,
+                hint="Load the page again.",
+            )
+        return Wanted(frozenset(kinds), request.get("problems") is True, text.strip().lower())
+
+    def _window(self, request: dict[str, Any]) -> dict[str, Any]:
+        wanted = self._wanted(request)
+        start, stop = (_number(request.get(name), default) for name, default in (("from", 0.0), ("to", inf)))
+        bins, first = (int(_number(request.get(name), default)) for name, default in (("bins", 160), ("first", 0)))
+        by_time = request.get("by_time") is not False
+        window = self.windows.window(
+            start, stop, by_time=by_time, bins=max(1, min(bins, MOST_BINS)), first=first, lanes=LANES, wanted=wanted
+        )
+        return self._wire(window, by_time=by_time)
+
+    def _wire(self, window: Window, *, by_time: bool = True) -> dict[str, Any]:
+        names: dict[str, int] = {}
+        lanes = [
+            [plain_line(lane.thread), lane.depth, lane.level, [_bar(bar, names) for bar in lane.bars]]
+            for lane in window.lanes
+        ]
+        problems, besides = problem_lines(self.timeline)
+        return {
+            "from": window.start,
+            "to": window.stop,
+            "end": self.windows.end(by_time=by_time),
+            "lanes": lanes,
+            "first": window.first,
+            "rows": window.total,
+            "names": list(names),
+            "ticks": [[round(100 * place, 3), text] for place, text in window.ticks],
+            "pauses": [[round(100 * place, 3), text] for place, text in window.pauses],
+            "matched": window.matched,
+            "total": len(self.timeline.spans),
+            "head": headline(self.timeline) if self.timeline.spans else "",
+            "counts": [self.timeline.counts[kind] for kind in KINDS],
+            "problems": [[span.at, line] for span, line in problems],
+            "besides": besides,
+        }
+
+    def _span(self, span: Span, request: dict[str, Any]) -> dict[str, Any]:
+        by_time = request.get("by_time") is not False
+        start, stop = self.windows.extent(span, by_time=by_time)
+        self._told = span.at, {**go_of(span)}
+        lane = self.windows.lane_of(span, self._wanted(request))
+        detail = detail_of(self.timeline, span)
+        if span.kind == "turn" and self.timeline.is_timed and not span.is_open:
+            place = span.where.thread_id, span.where.turn
+            events = [event for event in self._events() if (event.where.thread_id, event.where.turn) == place]
+            detail["time"] = [part for turn in parts_of_turns(events) for part in parts_of(turn)]
+        return {**detail, "from": start, "to": stop, "lane": lane}
+
+    def _list(self, request: dict[str, Any]) -> dict[str, Any]:
+        wanted = self._wanted(request)
+        found = [span for span in self.timeline.spans if wanted == WHOLE or wanted.takes(span)]
+        start = max(0, min(int(_number(request.get("start"), 0)), len(found) - 1))
+        return {
+            "start": start,
+            "count": len(found),
+            "rows": [self._row(span) for span in found[start : start + PAGE]],
+        }
+
+    def _row(self, span: Span) -> list[Any]:
+        origin = self.timeline.time.origin or 0.0
+        began = duration_text(max(0.0, span.start_ms - origin)) if self.timeline.is_timed else f"{span.first:,}"
+        sign = f"{SIGNS[span.severity]} " if span.severity else ""
+        name = f"{'· ' * min(span.depth, 8)}{plain_line(span.name)}"
+        turn = str(span.where.turn) if span.where.turn > 0 else ""
+        return [span.at, name, span.kind, began, duration_text(span.duration_ms), f"{sign}{plain(span.status)}", turn]
+
+    def to_html(self) -> str:
+        """Return the whole run as HTML without scripts."""
+        return static_html(self.timeline, self.windows, self.snapshot["empty"], by_time=self.by_time)
+
+    def to_text(self) -> str:
+        """Return the whole run as plain text."""
+        return static_text(self.timeline, self.snapshot["empty"])
+
+
+def _number(given: Any, default: float) -> float:
+    is_number = isinstance(given, int | float) and not isinstance(given, bool) and isfinite(given)
+    return float(given) if is_number else default
+
+
+def _bar(bar: Bar, names: dict[str, int]) -> list[Any]:
+    """Return a bar as a page gets it: where, its span, how many it stands for, its kind, and how it ended.
+
+    Names are sent once and named by their number.
+    """
+    span = bar.span
+    place = [round(100 * bar.start, 3), round(100 * (bar.stop - bar.start), 3), span.at]
+    kind = KINDS.index(bar.kind)
+    if bar.size > 1:
+        return [*place, bar.size, kind, bar.severity]
+    name, status = (
+        names.setdefault(text, len(names)) for text in (plain_line(span.name, NAME_LENGTH), plain(span.status))
+    )
+    return [*place, 1, kind, bar.severity, name, status, duration_text(span.duration_ms)]

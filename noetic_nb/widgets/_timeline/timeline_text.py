@@ -1,0 +1,166 @@
+"""The texts of the timeline: of the whole run, of one span, and as a table."""
+
+from __future__ import annotations
+
+from math import isnan
+from typing import Any, Final
+
+from noetic_nb.runs._palette import SPAN_COLOURS
+from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, plain_line, sendable
+from noetic_nb.runs._timeline.run_spans import Timeline
+from noetic_nb.runs._timeline.span import SIGNS, Span
+from noetic_nb.runs._timeline.time_axis import duration_text
+from noetic_nb.runs._timeline.turn_parts import TurnParts
+
+__all__ = [
+    "EMPTY", "KIND_NAMES", "NO_CLOCK", "SEVERITY_WORDS", "TITLE", "detail_of", "go_of", "headline",
+    "parts_of", "problem_lines", "span_line",
+]  # fmt: skip
+
+TITLE: Final = "Run timeline"
+EMPTY: Final = "Nothing has run yet. Turns, calls and hooks appear here as they run."
+NO_CLOCK: Final = "This recording has no clock times: what is shown is the order of its events."
+KIND_NAMES: Final = {
+    "turn": "turns", "step": "steps", "child": "children", "model": "model calls", "tool": "tool calls", "hook": "hooks",
+    "decision": "decisions", "wait": "waits", "regulator": "regulator", "error": "errors", "warning": "warnings",
+}  # fmt: skip
+SEVERITY_WORDS: Final = ("", "held back", "out of time", "failed")
+LISTED: Final = 8
+# Of a turn: less is nothing to look for.
+_LEAST_SHARE: Final = 0.01
+# Of the layers, rules or tools of a part: more is a list to read, not a glance.
+_NAMED: Final = 4
+
+
+def headline(timeline: Timeline) -> str:
+    """Return the run in one line.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import ToolCalled, Where
+    >>> timeline = Timeline()
+    >>> _ = timeline.take(ToolCalled(Where("t1", "e1", 1), 40.0, "pay", "c1", {}, "", 40.0, "error"), 0)
+    >>> headline(timeline)
+    '1 span in 40 ms; 1 failed'
+    """
+    spans, turns = len(timeline.spans), timeline.counts["turn"]
+    said = f"{turns:,} turn{'s' * (turns != 1)}, " if turns else ""
+    said += f"{spans:,} span{'s' * (spans != 1)}"
+    if timeline.is_timed:
+        time = timeline.time
+        said += f" in {duration_text(time.until - (time.origin or 0.0))}"
+    problems = [
+        f"{timeline.severities[severity]:,} {SEVERITY_WORDS[severity]}"
+        for severity in (3, 2, 1)
+        if timeline.severities[severity]
+    ]
+    if problems:
+        said += f"; {', '.join(problems)}"
+    if timeline.waited_ms:
+        said += f"; {duration_text(timeline.waited_ms)} spent waiting for a person"
+    return said
+
+
+def span_line(span: Span) -> str:
+    """Return a span in one line: its name, how long it took, and how it ended."""
+    kind = "" if span.kind == "turn" else f"{span.kind} "
+    took = duration_text(span.duration_ms)
+    said = ", ".join([text for text in (took, plain(span.status)) if text])
+    sign = f"{SIGNS[span.severity]} " if span.severity else ""
+    return f"{sign}{kind}{plain_line(span.name, 80)}: {said}"
+
+
+def problem_lines(timeline: Timeline) -> tuple[list[tuple[Span, str]], int]:
+    """Return the last spans that did not go well, each in a line with its error, and how many there are besides."""
+    numbers = timeline.problems
+    found = [timeline.spans[at] for at in numbers[-LISTED:]]
+    lines = []
+    for span in found:
+        why = f" ({plain_line(span.error, 160)})" if span.error else ""
+        turn = "" if span.kind == "turn" else f"turn {span.where.turn}, " if span.where.turn > 0 else ""
+        lines.append((span, f"{turn}{span_line(span)}{why}"))
+    return lines, len(numbers) - len(found)
+
+
+def go_of(span: Span) -> dict[str, Any]:
+    """Return the selection that other views get when a span is chosen."""
+    where = span.where
+    return {
+        "thread_id": sendable(where.thread_id),
+        "turn": where.turn if where.turn >= 0 else None,
+        "call": span.call,
+        "item": span.item,
+        "decision": span.decision,
+    }
+
+
+# Kinds of span have the colours that they have in the picture.
+_PART_LOOKS: Final = {
+    "model": ("models", SPAN_COLOURS["model"]),
+    "tool": ("tools", SPAN_COLOURS["tool"]),
+    "person": ("waiting for people", SPAN_COLOURS["wait"]),
+    "hook": ("hooks", SPAN_COLOURS["hook"]),
+    "rule": ("rules", SPAN_COLOURS["decision"]),
+    "planning": ("planning", SPAN_COLOURS["child"]),
+    "storage": ("storage", SPAN_COLOURS["warning"]),
+    "own": ("overhead", SPAN_COLOURS["turn"]),
+    "unsplit": ("not recorded what for", SPAN_COLOURS["step"]),
+}
+
+
+def parts_of(turn: TurnParts) -> list[list[Any]]:
+    """Return where the time of a turn went, largest first: colour, percent, words, and the slowest spans by name.
+
+    Examples
+    --------
+    >>> for part in parts_of(TurnParts("t1", 1, 10.0, {("model", "m"): 8.0, ("hook", "a"): 0.5, ("hook", "b"): 1.5}, {})):
+    ...     print(part)
+    ['#0072B2', 80.0, 'models 80%, 8 ms', '']
+    ['#009E73', 20.0, 'hooks 20%, 2 ms', 'b 1.5 ms, a 0.5 ms']
+    """
+    whole, spent = turn.duration_ms, dict[str, list[tuple[float, str]]]()
+    for (part, name), ms in turn.ms.items():
+        if not isnan(ms):
+            spent.setdefault(part, []).append((ms, name))
+    if not whole:
+        return []
+    found = []
+    for part, each in sorted(spent.items(), key=lambda item: -sum([ms for ms, _ in item[1]])):
+        took = sum([ms for ms, _ in each])
+        if took / whole < _LEAST_SHARE:
+            continue
+        words, colour = _PART_LOOKS[part]
+        longest = sorted(each, reverse=True)[:_NAMED] if len(each) > 1 else []
+        named = [f"{plain_line(name)} {duration_text(ms)}" for ms, name in longest if ms / whole >= _LEAST_SHARE]
+        text = f"{words} {took / whole:.0%}, {duration_text(took)}"
+        found.append([colour, round(100 * took / whole, 1), text, ", ".join(named)])
+    return found
+
+
+def detail_of(timeline: Timeline, span: Span) -> dict[str, Any]:
+    """Return everything about a span, for a page."""
+    facts = [["Status", plain(span.status)]]
+    took = duration_text(span.duration_ms)
+    if span.kind not in ("error", "warning", "regulator"):
+        facts.append(["Duration", took or ("still runs" if span.is_open else "not known")])
+    if timeline.is_timed:
+        since = span.start_ms - (timeline.time.origin or 0.0)
+        facts.append(["Began", f"{duration_text(max(0.0, since))} after the start"])
+    if span.where.turn > 0:
+        facts.append(["Turn", str(span.where.turn)])
+    facts.append(["Thread", plain(span.where.thread_id)])
+    if span.call is not None:
+        facts.append(["Model call", str(span.call)])
+    around, parent = [], span.parent
+    while parent is not None:
+        around.append([parent.at, plain_line(parent.name)])
+        parent = parent.parent
+    return {
+        "at": span.at,
+        "title": span_line(span),
+        "severity": span.severity,
+        "facts": facts,
+        "error": plain(span.error, TEXT_LENGTH) if span.error else "",
+        "around": around[::-1],
+        "go": go_of(span),
+    }

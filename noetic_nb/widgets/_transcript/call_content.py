@@ -1,0 +1,303 @@
+"""One model call as a page or a static form draws it: rows of texts that are short, plain and without secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from noetic_nb.runs._palette import CATEGORY, ink_on, layer_colour
+from noetic_nb.runs._plain_text import REASONS, TEXT_LENGTH, count, plain
+from noetic_nb.runs._requests.sent_request import RecordedRequest
+from noetic_nb.runtime._planning.least_budget import LeastBudget
+from noetic_nb.widgets._transcript.call_index import CallRecord
+from noetic_nb.widgets._transcript.call_outcome import OutcomeLine, answer_headline, outcome_lines, previous_decisions
+from noetic_nb.widgets._transcript.request_diff import Change, DiffRow
+from noetic_nb.widgets._transcript.request_rows import budget_words, settings_of, unknown_of
+
+__all__ = ["CHANGE_MARKS", "FULL_LENGTH", "Entry", "Fold", "ShownCall", "folded", "title_of"]
+
+# A text is read at a glance; all of it is one key away.
+FOLD_LINES: Final = 8
+FOLD_LENGTH: Final = 480
+# Longer texts are in the frame; a page stays quick with this much of one.
+FULL_LENGTH: Final = 100_000
+# Each may take some tenths of a second.
+REMEDIES: Final = 6
+# From so many on, neighbours of one kind are shown in one line: those that are the same, and those that were not sent.
+FOLD_SAME: Final = 3
+FOLD_ABSENT: Final = 8
+
+CHANGE_MARKS: Final = {"added": "+", "removed": "−", "changed": "≠"}
+"""What stands before a row that is different; with the word, so that neither colour nor shape is needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Neighbouring rows that are shown in one line: places from `first` to before `stop` of the rows."""
+
+    first: int
+    stop: int
+    words: str
+
+
+Entry = int | Fold
+"""A row by its place, or several that are folded."""
+
+
+def folded(text: object, whole_text: str = "") -> tuple[str, str]:
+    r"""Return the beginning of a text, and in words how much all of it is; the latter is empty where that is all.
+
+    `whole_text` is all of it where the text is a short form.
+
+    Examples
+    --------
+    >>> folded("short"), folded("line\n" * 40)[1]
+    (('short', ''), '40 lines')
+    """
+    if whole_text:
+        return folded(text)[0], folded("\n" * FOLD_LINES + whole_text)[1]
+    whole = plain(text, 2 * FOLD_LENGTH).rstrip("\n")
+    lines = whole[:FOLD_LENGTH].split("\n")
+    head = "\n".join(lines[:FOLD_LINES])
+    # A text that would be shown but for its last words is shown.
+    if head == whole or (len(whole) <= FOLD_LENGTH * 4 / 3 and whole.count("\n") < FOLD_LINES):
+        return whole, ""
+    full = str(text)
+    size = full.count("\n") + (not full.endswith("\n"))
+    return f"{head.rstrip()}…", f"{size:,} lines" if size > FOLD_LINES else f"{len(full):,} characters"
+
+
+def title_of(record: CallRecord) -> str:
+    """Return which call this is, as in the allocation.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import ModelCalled, Where
+    >>> title_of(CallRecord(4, 9, 2, ModelCalled(Where("t1", "e1", 3), 0.0, 0, "m", "agent", 1.0, "ok"), None, []))
+    'Turn 3, call 2 · thread t1'
+    """
+    where = record.where
+    inner = f" · depth {where.depth}" if where.depth else ""
+    return f"Turn {where.turn}, call {record.in_turn} · thread {plain(where.thread_id)}{inner}"
+
+
+@dataclass(slots=True)
+class ShownCall:
+    """The rows of one call, compared with another where wanted, and its outcome."""
+
+    record: CallRecord
+    request: RecordedRequest
+    rows: Sequence[DiffRow]
+    budgets: dict[Any, LeastBudget | None]
+    """What was worked out of smallest budgets."""
+    layers: Mapping[str, int]
+    """Places of the layers in the run, which give them their colours."""
+    against: CallRecord | None = None
+    _lines: tuple[list[OutcomeLine], list[OutcomeLine]] | None = field(default=None, repr=False)
+
+    @property
+    def settings(self) -> str:
+        """The settings that were sent beside the items, in one line."""
+        return plain(settings_of(self.request), TEXT_LENGTH)
+
+    @property
+    def unknown(self) -> str:
+        """The unknown parts of the request, in one sentence."""
+        return unknown_of(self.request)
+
+    @property
+    def before(self) -> list[OutcomeLine]:
+        """The decisions before the request."""
+        return self._outcome[0]
+
+    @property
+    def outcome(self) -> list[OutcomeLine]:
+        """The outcome of the call."""
+        return self._outcome[1]
+
+    @property
+    def _outcome(self) -> tuple[list[OutcomeLine], list[OutcomeLine]]:
+        if self._lines is None:
+            self._lines = previous_decisions(self.record), outcome_lines(self.record)
+        return self._lines
+
+    @property
+    def headline(self) -> str:
+        """The sums of the request in one line."""
+        own = [found.row for found in self.rows if found.own]
+        items = [row for row in own if row.origin not in ("system", "tools")]
+        sent = sum(row.is_sent for row in items)
+        absent = sum(row.count for row in items) - sent
+        where = "sent" if self.request.view is not None else "before the call"
+        parts = [f"{sent:,} item{'' if sent == 1 else 's'} {where}"]
+        if absent:
+            parts.append(f"{absent:,} not sent")
+        view = self.record.view
+        if view is not None:
+            tokens = view.system + view.tools + view.framing + view.history + sum(layer.used for layer in view.layers)
+            of = "" if view.total == float("inf") else f" of {count(view.total)}"
+            parts.append(f"{count(tokens)}{of} tokens")
+        return ", ".join(parts)
+
+    @property
+    def difference(self) -> str:
+        """How the request differs from the other one, in one line; empty where it is not compared."""
+        if self.against is None:
+            return ""
+        numbers = {kind: sum(found.change == kind for found in self.rows) for kind in CHANGE_MARKS}
+        words = [f"{CHANGE_MARKS[kind]} {number:,} {kind}" for kind, number in numbers.items() if number]
+        return f"{', '.join(words) or 'No difference'} against {title_of(self.against)}"
+
+    def place_of(self, position: object) -> int:
+        """Return the place of the row of a log item, -1 where there is none."""
+        if isinstance(position, bool) or not isinstance(position, int):
+            return -1
+        return next((at for at, found in enumerate(self.rows) if found.own and found.row.position == position), -1)
+
+    def entries(self, *, only_changes: bool = False, unfolded: Collection[int] = ()) -> list[Entry]:
+        """Return the listed entries: rows, and folded runs of rows of one kind.
+
+        `only_changes` folds what is the same in both requests; `unfolded` are the first places of runs that are open.
+        """
+        entries: list[Entry] = []
+        for first, stop, kind in self._runs(only_changes=only_changes):
+            is_long = bool(kind) and stop - first >= (FOLD_SAME if kind == "same" else FOLD_ABSENT)
+            if is_long and first not in unfolded:
+                entries.append(Fold(first, stop, self._fold_words(kind, first, stop)))
+            else:
+                entries += range(first, stop)
+        return entries
+
+    def run_of(self, place: int, *, only_changes: bool) -> int:
+        """Return the first place of the run of rows of one kind that a row belongs to."""
+        return next(first for first, stop, _ in self._runs(only_changes=only_changes) if place < stop)
+
+    def _runs(self, *, only_changes: bool) -> Iterator[tuple[int, int, str]]:
+        only_changes = only_changes and self.against is not None
+        first = 0
+        while first < len(self.rows):
+            kind = self._kind(first, only_changes=only_changes)
+            stop = first + 1
+            while kind and stop < len(self.rows) and self._kind(stop, only_changes=only_changes) == kind:
+                stop += 1
+            yield first, stop, kind
+            first = stop
+
+    def _kind(self, at: int, *, only_changes: bool) -> str:
+        found = self.rows[at]
+        if found.change:
+            return ""
+        if not found.row.is_sent:
+            return found.row.reason or "not sent"
+        return "same" if only_changes else ""
+
+    def _fold_words(self, kind: str, first: int, stop: int) -> str:
+        number = sum(found.row.count for found in self.rows[first:stop])
+        if kind == "same":
+            return f"{number:,} items are the same"
+        rows = [found.row for found in self.rows[first:stop]]
+        tokens = sum(row.tokens or 0 for row in rows)
+        size = f", {count(tokens)} tokens" if tokens else ""
+        return f"{number:,} items not sent: {REASONS.get(kind, plain(kind))}{size}"
+
+    def entry_data(self, entry: Entry) -> dict[str, Any]:
+        """Return one entry as a page draws it."""
+        if isinstance(entry, Fold):
+            return {"fold": entry.first, "text": entry.words}
+        found = self.rows[entry]
+        row = found.row
+        text, more = folded(row.text, row.whole)
+        data: dict[str, Any] = {
+            "key": entry,
+            "of": self.chip(entry),
+            "role": plain(row.role),
+            "tool": plain(row.tool),
+            "tokens": "" if row.tokens is None else count(row.tokens),
+            "sent": row.is_sent,
+            "why": self.why(entry),
+            "remedy": found.own and row.absent is not None,
+            "change": found.change,
+            "text": text,
+            "more": more,
+            "item": row.position if found.own else None,
+        }
+        if found.change == "changed" and found.other is not None:
+            data["was"], data["wasMore"] = folded(found.other.text)
+        return data
+
+    def chip(self, at: int) -> list[str]:
+        """Return the name of a row's origin, its fill, and the ink on it."""
+        row = self.rows[at].row
+        if row.origin == "layer":
+            fill = layer_colour(self.layers.get(row.layer, 0))
+            return [plain(row.layer), fill, ink_on(fill)]
+        # The colours of the allocation, where what tools and rules wrote is part of the history.
+        fill = CATEGORY.get(row.origin, CATEGORY["history"])
+        return [row.origin, fill, ink_on(fill)]
+
+    def why(self, at: int) -> str:
+        """Return why a row was not sent, or was sent all the same."""
+        row = self.rows[at].row
+        if not row.reason:
+            return "" if row.is_sent else "Not sent."
+        reason = REASONS.get(row.reason, plain(row.reason))
+        return f"{reason[:1].upper()}{reason[1:]}." if row.is_sent else f"Not sent: {reason}."
+
+    def budget(self, at: int) -> LeastBudget | None:
+        """Return the smallest budget that would have admitted a row; works it out once."""
+        absent = self.rows[at].row.absent
+        if absent is None:
+            return None
+        key = absent.origin, absent.position, absent.reason
+        if key not in self.budgets:
+            self.budgets[key] = self.request.least_budget(absent)
+        return self.budgets[key]
+
+    def remedy(self, at: int) -> str:
+        """Return that in a sentence; empty for items that were sent, and where it is not known."""
+        found = self.rows[at]
+        return budget_words(self.budget(at)) if found.own and found.row.absent is not None else ""
+
+    def remedies(self, places: Iterable[int]) -> dict[int, str]:
+        """Return the sentences of the first rows of these that have one; a static form has no time for more."""
+        asked = [at for at in places if self.rows[at].own and self.rows[at].row.absent is not None]
+        return {at: self.remedy(at) for at in asked[:REMEDIES]}
+
+    def change_words(self, change: Change) -> str:
+        """Return the mark and the word of a change."""
+        return f"{CHANGE_MARKS[change]} {change}" if change else ""
+
+    def outcome_data(self, key: str, line: OutcomeLine) -> dict[str, Any]:
+        """Return one line of the outcome of the call as a page draws it."""
+        text, more = folded(line.text)
+        return {
+            "key": key,
+            "kind": line.kind,
+            "tone": line.tone,
+            "heading": line.heading,
+            "text": text,
+            "more": more,
+            "level": line.level,
+            "seq": line.seq,
+            "quiet": line.is_quiet,
+        }
+
+    def text_of(self, key: object) -> str | None:
+        """Return all of a text by its key: of a row, of its other version (``w3``), or of an outcome; None for another key."""
+        if isinstance(key, int) and not isinstance(key, bool) and 0 <= key < len(self.rows):
+            row = self.rows[key].row
+            return plain(row.whole or row.text, FULL_LENGTH)
+        if isinstance(key, str) and key[1:].isdigit() and key[1:].isascii() and len(key) < 9:
+            at = int(key[1:])
+            if key[0] == "w" and at < len(self.rows):
+                other = self.rows[at].other
+                return None if other is None else plain(other.text, FULL_LENGTH)
+            lines = {"b": self.before, "a": self.outcome}.get(key[0], [])
+            return plain(lines[at].text, FULL_LENGTH) if at < len(lines) else None
+        return None
+
+    @property
+    def answer(self) -> str:
+        """How the call went, in one line."""
+        return answer_headline(self.record.event)

@@ -1,0 +1,171 @@
+"""The outcome of one model call, in order: its answer, its tool calls, and every decision about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from noetic_nb.events import (
+    ErrorRaised,
+    ModelCalled,
+    RegulatorDecided,
+    SteeringDecided,
+    ToolCalled,
+)
+from noetic_nb.items import item_text
+from noetic_nb.items._json_text import compact_json
+from noetic_nb.runs._plain_text import NAME_LENGTH, TEXT_LENGTH, count, plain
+from noetic_nb.runs._regulation.decision_text_parts import decision_detail, decision_label
+from noetic_nb.widgets._transcript.call_index import CallRecord, Outcome
+
+__all__ = ["OutcomeLine", "answer_headline", "outcome_lines", "previous_decisions"]
+
+_ACTIONS: Final = {"allow": "allowed", "guide": "guided", "deny": "denied", "ask": "asked a person"}
+_FINISHED: Final = {
+    "length": "cut off at its length",
+    "content_filter": "cut off by a content filter",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeLine:
+    """One line of an outcome: its kind, its heading, and its text."""
+
+    kind: str
+    """``message`` (or another kind of item), ``call``, ``result``, ``steering``, ``regulator`` or ``fault``."""
+    tone: str
+    """How it ended: an action of steering, ``stop``, ``warn``, ``error``, ``ok``; empty where that is no question."""
+    heading: str
+    text: str = ""
+    level: int = 0
+    """1 for what belongs to the tool call above."""
+    seq: int | None = None
+    """The place of a decision among the events of the run."""
+    is_quiet: bool = False
+    """A check that found nothing."""
+
+
+def answer_headline(event: ModelCalled) -> str:
+    """Return how a model call went, in one line.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import Where
+    >>> answer_headline(ModelCalled(Where("t1", "e1", 1), 0.0, 0, "fast", "agent", 1234.0, "ok", (), 2000, 180))
+    'fast answered after 1.23 s: 2,000 tokens in, 180 out'
+    """
+    model = plain(event.model)
+    if event.status != "ok":
+        how = "was cancelled" if event.status == "cancelled" else "failed"
+        return f"{model} {how}{_after(event.duration_ms)}"
+    cached = f" ({count(event.cached_tokens)} from the cache)" if event.cached_tokens else ""
+    end = _FINISHED.get(event.finish_reason or "")
+    return (
+        f"{model} answered{_after(event.duration_ms)}: {count(event.input_tokens)} tokens in{cached}, "
+        f"{count(event.output_tokens)} out{'' if end is None else f', {end}'}"
+    )
+
+
+def _after(duration_ms: float | None) -> str:
+    return "" if duration_ms is None else f" after {_duration(duration_ms)}"
+
+
+def _duration(duration_ms: float) -> str:
+    if duration_ms < 1:
+        return "less than 1 ms"
+    return f"{duration_ms:.0f} ms" if duration_ms < 1_000 else f"{duration_ms / 1_000:.3g} s"
+
+
+def previous_decisions(record: CallRecord) -> list[OutcomeLine]:
+    """Return the decisions since the call before, or since the beginning of the execution."""
+    return list(_lines(record.before, set()))
+
+
+def outcome_lines(record: CallRecord) -> list[OutcomeLine]:
+    """Return the answer with its decisions, then each tool call with its decisions and its result."""
+    event = record.event
+    lines = []
+    if event.error:
+        lines.append(OutcomeLine("fault", "error", "Error", event.error))
+    calls = {}
+    for item in event.items:
+        kind = item["type"]
+        if kind == "function_call":
+            calls[item.get("callId")] = item
+            continue
+        text = item_text(item) or ("" if kind == "message" else compact_json(item))
+        lines.append(OutcomeLine(kind, "", "" if kind == "message" else plain(kind.replace("_", " ")), text))
+    made = {outcome.call_id for _, outcome in record.after if isinstance(outcome, ToolCalled)}
+    lines += _lines(record.after, set(calls))
+    for call_id, item in calls.items():
+        if call_id not in made:
+            lines.append(OutcomeLine("call", "", _name(item.get("name")), str(item.get("arguments") or "")))
+            lines.append(OutcomeLine("result", "", "Not run, as far as is recorded", level=1))
+    return lines
+
+
+def _lines(outcomes: Iterable[tuple[int, Outcome]], asked: set[Any]) -> Iterator[OutcomeLine]:
+    """Yield outcomes, with decisions about a tool call behind its head; `asked` are the calls of the model."""
+    waiting: list[OutcomeLine] = []
+    level = 0
+    for seq, outcome in outcomes:
+        if isinstance(outcome, ToolCalled):
+            by = "" if outcome.call_id in asked else " (called by code)"
+            args = outcome.raw_args if outcome.args is None else outcome.args
+            yield OutcomeLine("call", "", f"{_name(outcome.name)}{by}", "" if args is None else compact_json(args))
+            yield from waiting
+            waiting, level = [], 1
+            yield _result(outcome)
+        elif isinstance(outcome, SteeringDecided):
+            line = _steering(seq, outcome, level=1 if outcome.hook == "before_tool_call" else 0)
+            if line.level:
+                waiting.append(line)
+            else:
+                yield line
+        elif isinstance(outcome, RegulatorDecided):
+            is_of_call = outcome.at == "tool_call"
+            # It is decided before a call is made and after it; what waits belongs to the call that comes.
+            if is_of_call and waiting:
+                waiting.append(_regulator(seq, outcome, level=1))
+            else:
+                yield _regulator(seq, outcome, level=level if is_of_call else 0)
+        elif isinstance(outcome, ErrorRaised):
+            yield OutcomeLine("fault", "error", f"Error: {_name(outcome.error_kind)}", outcome.message)
+        else:
+            yield OutcomeLine("fault", "warn", f"Warning: {_name(outcome.code)}", outcome.text)
+    yield from waiting
+
+
+def _result(event: ToolCalled) -> OutcomeLine:
+    status = plain(str(event.status).replace("_", " "))
+    took = "" if event.duration_ms is None else f", {_duration(event.duration_ms)}"
+    tone = "ok" if event.status == "ok" else {"denied": "deny", "guided": "guide"}.get(event.status, "error")
+    text = event.output if not event.error or event.error in event.output else f"{event.error}\n{event.output}"
+    return OutcomeLine("result", tone, f"Result: {status}{took}", text, level=1)
+
+
+def _steering(seq: int, event: SteeringDecided, *, level: int) -> OutcomeLine:
+    action = _ACTIONS.get(event.action, str(event.action))
+    rules = plain(", ".join(plain(rule) for rule in event.rule_ids), TEXT_LENGTH)
+    parts = [plain(event.layer_id), plain(action), *([f"by {rules}"] if rules else [])]
+    if not event.enforced:
+        parts.append("(not enforced)")
+    if event.outcome:
+        parts.append(f"· {plain(event.outcome)}")
+    quiet = event.action == "allow" and not event.rule_ids and not event.guidance and not event.outcome
+    return OutcomeLine("steering", plain(event.action), " ".join(parts), event.guidance or "", level, seq, quiet)
+
+
+def _regulator(seq: int, event: RegulatorDecided, *, level: int) -> OutcomeLine:
+    label, detail = decision_label(event.decision), decision_detail(event.decision, event.suggestion)
+    quiet = event.decision.get("kind") == "continue"
+    tone = "stop" if event.stops else "allow" if quiet else "warn"
+    notes = "".join([", the turn stops" if event.stops else "", "" if event.enforced else " (not enforced)"])
+    text = detail if not event.suggestion or str(event.suggestion) in detail else f"{detail}\n{event.suggestion}"
+    heading = f"{plain(event.layer_id)}: {label}{notes}"
+    return OutcomeLine("regulator", tone, heading, text.strip(), level, seq, quiet)
+
+
+def _name(value: object) -> str:
+    return plain(value, NAME_LENGTH)

@@ -1,0 +1,300 @@
+"""The request of one model call as rows: the sent items in their order, and between them the items left out."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, TypeAlias
+
+from noetic_nb.events import OfferedTool, ViewAssembled
+from noetic_nb.items import Item, item_text, item_tokens, thaw
+from noetic_nb.items._json_text import compact_json
+from noetic_nb.runs._plain_text import plain
+from noetic_nb.runs._requests.sent_request import RecordedRequest, SentItem
+from noetic_nb.runtime._planning.least_budget import AbsentItem, LeastBudget
+
+__all__ = [
+    "RequestRow",
+    "RowOrigin",
+    "budget_parts",
+    "budget_words",
+    "request_rows",
+    "settings_of",
+    "unknown_of",
+]
+
+RowOrigin: TypeAlias = Literal["system", "tools", "layer", "history", "tool", "guidance", "projection", "appended"]
+
+UNRECORDED: Final = (
+    "This run does not have its requests: shown is the conversation up to the call, and not which of it was sent, "
+    "what layers and tools were offered, or how a budget was split."
+)
+OLDER: Final = "This run does not have the instructions and the tools that were sent, nor what a budget was split by."
+# The nearest, that is: of a long conversation a page is quick with so many that were not sent.
+MOST_ABSENT: Final = 2_000
+_CALL: Final = "function_call"
+_KINDS: Final = {_CALL: "call", "function_call_output": "result"}
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRow:
+    """One item of a request, or one that is absent from it."""
+
+    origin: RowOrigin
+    role: str
+    text: str
+    tokens: int | None = None
+    is_sent: bool = True
+    reason: str = ""
+    """Why it was not sent; a reason of `ItemFate`. ``forced`` is one that was sent all the same."""
+    layer: str = ""
+    tool: str = ""
+    item_id: str | None = None
+    position: int | None = None
+    """Its place in the log of the thread; None for what is in no log."""
+    whole: str = ""
+    """All that was sent, where `text` is a short form of it."""
+    absent: AbsentItem | None = None
+    """What was not sent, where the call can be planned again."""
+    count: int = 1
+    """How many items the row stands for."""
+
+    @property
+    def source(self) -> str:
+        """Where it came from, in one word; layers with their name.
+
+        Examples
+        --------
+        >>> RequestRow("layer", "developer", "Likes blue.", layer="notes").source
+        'layer:notes'
+        """
+        return f"layer:{self.layer}" if self.origin == "layer" else self.origin
+
+
+def unknown_of(request: RecordedRequest) -> str:
+    """Return in one sentence the parts of a request that the run does not have; empty where it has all.
+
+    Examples
+    --------
+    >>> unknown_of(RecordedRequest(0, 0, None, None, None))[:41]
+    'This run does not have its requests: show'
+    """
+    if request.view is None:
+        return UNRECORDED
+    if request.prepared is None:
+        return OLDER
+    return f"The first {request.first:,} items of the conversation were not recorded." if request.first else ""
+
+
+def settings_of(request: RecordedRequest) -> str:
+    """Return the settings sent beside the items, in one line: sampling, and a schema of the answer."""
+    prepared = request.prepared
+    if prepared is None:
+        return ""
+    parts = [f"{name} {compact_json(thaw(value))}" for name, value in prepared.params.items()]
+    if prepared.output_schema is not None:
+        parts.append("an answer by a JSON Schema")
+    return ", ".join(parts)
+
+
+def budget_words(found: LeastBudget | None) -> str:
+    """Return the smallest budget that would have admitted an item as a sentence.
+
+    Examples
+    --------
+    >>> budget_words(LeastBudget(total=1_200))
+    'A total of 1,200 tokens would have admitted it.'
+    >>> budget_words(LeastBudget(layer_id="notes", maximum=90)), budget_words(None)
+    ('A maximum of 90 tokens for notes would have admitted it.', 'No budget would have admitted it.')
+    """
+    if found is None:
+        return "No budget would have admitted it."
+    parts = []
+    if found.total is not None:
+        parts.append(f"a total of {found.total:,} tokens")
+    if found.window is not None:
+        parts.append(f"a window of {found.window:,} items")
+    if found.layer_id is not None:
+        parts.append(f"a maximum of {found.maximum:,} tokens for {plain(found.layer_id)}")
+    text = f"{' and '.join(parts)} would have admitted it."
+    return f"{text[:1].upper()}{text[1:]}"
+
+
+def budget_parts(found: LeastBudget) -> tuple[float, str]:
+    """Return such a budget as a number, and its name with the other budgets to be raised.
+
+    Examples
+    --------
+    >>> budget_parts(LeastBudget(total=1_200)), budget_parts(LeastBudget(900, None, "notes", 90))
+    ((1200, 'total'), (900, 'total; layer:notes 90'))
+    """
+    parts = [("total", found.total), ("window", found.window), (f"layer:{found.layer_id}", found.maximum)]
+    (name, number), *others = [(name, number) for name, number in parts if number is not None]
+    return number, "; ".join([name, *[f"{other} {more}" for other, more in others]])
+
+
+def request_rows(request: RecordedRequest, meta: Mapping[str, Any]) -> list[RequestRow]:
+    """Return a request as rows; where the run does not have it, its policy and the conversation before the call.
+
+    Of history that was not sent, more than `MOST_ABSENT` items are one row.
+    """
+    names = _tool_names(request.known or ())
+    view = request.view
+    if view is None:
+        return [*_policy(request, meta), *_conversation(request, names)]
+    rows = [*_instructions(request, view), *_tools(request, view)]
+    absent = _Absent(request, view, names)
+    offered = 0
+    for sent in request.items:
+        if sent.origin.startswith("layer:"):
+            rows += absent.offers(offered)
+            offered += 1
+        elif sent.origin != "system":
+            rows += absent.offers(math.inf)
+            rows += absent.history(-1 if sent.position is None else sent.position)
+        rows.append(_sent_row(sent, names, absent.forced))
+    return [*rows, *absent.offers(math.inf), *absent.history(math.inf)]
+
+
+def _tool_names(known: Iterable[Item]) -> dict[Any, str]:
+    return {item.get("callId"): str(item.get("name") or "") for item in known if item["type"] == _CALL}
+
+
+def _policy(request: RecordedRequest, meta: Mapping[str, Any]) -> Iterator[RequestRow]:
+    policy = meta.get("policy")
+    if isinstance(policy, str) and policy and not any(item_text(item) == policy for item in request.known or ()):
+        yield RequestRow("system", "system", policy)
+
+
+def _conversation(request: RecordedRequest, names: Mapping[Any, str]) -> Iterator[RequestRow]:
+    for position, item in enumerate(request.known or (), request.first):
+        origin: RowOrigin = "tool" if item["type"] == "function_call_output" else "history"
+        if item.get("role") == "system":
+            origin = "system"
+        yield _row(item, "guidance" if position in request.guidance else origin, names, position=position)
+
+
+def _instructions(request: RecordedRequest, view: ViewAssembled) -> Iterator[RequestRow]:
+    if view.system or request.instructions:
+        yield RequestRow("system", "instructions", request.instructions or "", view.system)
+
+
+def _tools(request: RecordedRequest, view: ViewAssembled) -> Iterator[RequestRow]:
+    tools = request.tools or ()
+    if view.tools or tools:
+        number = f"{len(tools):,} offered" if request.tools is not None else "offered"
+        whole = "\n\n".join(map(_tool_text, tools))
+        yield RequestRow("tools", number, "\n".join(map(_tool_line, tools)), view.tools, whole=whole)
+
+
+def _tool_line(tool: OfferedTool) -> str:
+    properties = tool.parameters.get("properties")
+    names = ", ".join(map(str, properties)) if isinstance(properties, Mapping) else ""
+    return f"{tool.name}({names}): {tool.description.strip().partition(chr(10))[0]}"
+
+
+def _tool_text(tool: OfferedTool) -> str:
+    schema = json.dumps(thaw(tool.parameters), ensure_ascii=False, indent=1)
+    return f"{tool.name}{' (strict)' if tool.strict else ''}\n{tool.description}\n{schema}"
+
+
+def _sent_row(sent: SentItem, names: Mapping[Any, str], forced: frozenset[int]) -> RequestRow:
+    origin, _, layer = sent.origin.partition(":")
+    if sent.item is None:
+        return RequestRow("history", "not recorded", "", position=sent.position)
+    reason = "forced" if sent.position in forced else ""
+    known: dict[str, Any] = {"tokens": sent.tokens, "layer": layer, "position": sent.position, "reason": reason}
+    return _row(sent.item, origin, names, **known)
+
+
+def _row(item: Item, origin: Any, names: Mapping[Any, str], **known: Any) -> RequestRow:
+    kind = item["type"]
+    if kind == _CALL:
+        text = str(item.get("arguments") or "")
+    else:
+        text = item_text(item)
+        content = item.get("content")
+        parts = content if isinstance(content, list | tuple) else ()
+        extra = [part for part in parts if isinstance(part, Mapping) and "text" not in part]
+        if extra or (not text and kind not in ("message", "function_call_output")):
+            text = "\n".join([*([text] if text else []), *map(compact_json, extra or [item])])
+    role = str(item.get("role") or "") if kind == "message" else _KINDS.get(kind, kind)
+    tool = names.get(item.get("callId"), "") if kind in _KINDS else ""
+    known.setdefault("tokens", item_tokens(item))
+    return RequestRow(origin, role, text, tool=tool, item_id=item.get("id"), **known)
+
+
+def _absent(request: RecordedRequest, view: ViewAssembled) -> tuple[AbsentItem, ...]:
+    """Return the items that were not sent: from planning the call again, or else as far as the view says."""
+    if request.can_replan:
+        return request.absent
+    offers = [
+        AbsentItem(
+            f"layer:{offer.layer_id}", offer.place, item_tokens(offer.item), offer.reason, offer.item, offer.before
+        )
+        for offer in view.unsent
+    ]
+    fates = {fate.position: fate for fate in view.fates if fate.origin == "history"}
+    sent = {sent.position for sent in request.items if sent.position is not None}
+    history = []
+    for position, item in enumerate(request.known or (), request.first):
+        if position in sent:
+            continue
+        fate = fates.get(position)
+        if fate is not None:
+            reason: str = fate.reason
+        elif any(start <= position < stop for start, stop, _ in view.hidden):
+            reason = "hidden"
+        else:
+            reason = "outside_window" if position < view.floor else "over_budget"
+        history.append(AbsentItem("history", position, item_tokens(item), reason, item))
+    return (*offers, *history)
+
+
+class _Absent:
+    """The items that were not sent, yielded at the places where they would have stood."""
+
+    def __init__(self, request: RecordedRequest, view: ViewAssembled, names: Mapping[Any, str]) -> None:
+        self._request, self._names = request, names
+        self._can_replan = request.can_replan
+        absent = _absent(request, view)
+        forced = [fate.position for fate in view.fates if fate.origin == "history" and fate.reason == "forced"]
+        self.forced = frozenset(forced)
+        self._offers = deque([one for one in absent if one.origin != "history"])
+        history = [one for one in absent if one.origin == "history" and one.reason != "forced"]
+        self._older = history[: max(0, len(history) - MOST_ABSENT)]
+        self._history = deque(history[len(self._older) :])
+        # Older runs know of an offer no more than its size.
+        self._sizes = [] if view.unsent else [fate for fate in view.fates if fate.origin.startswith("layer:")]
+
+    def offers(self, stop: float) -> Iterator[RequestRow]:
+        """Yield the offers of layers that stood before so many of their items that were sent."""
+        while self._offers and (self._offers[0].before or 0) <= stop:
+            absent = self._offers.popleft()
+            yield self._row(absent, "layer", layer=absent.origin.partition(":")[2])
+        if stop == math.inf:
+            for fate in self._sizes:
+                layer = fate.origin.partition(":")[2]
+                yield RequestRow("layer", "", "", fate.tokens, is_sent=False, reason=fate.reason, layer=layer)
+            self._sizes = []
+
+    def history(self, before: float) -> Iterator[RequestRow]:
+        """Yield the items of the log that were not sent, up to a place in it."""
+        if self._older and before > self._older[0].position:
+            tokens = sum([absent.tokens for absent in self._older])
+            reason, number = self._older[-1].reason, len(self._older)
+            yield RequestRow("history", f"{number:,} older items", "", tokens, False, reason, count=number)
+            self._older = []
+        while self._history and self._history[0].position < before:
+            absent = self._history.popleft()
+            origin: RowOrigin = "tool" if absent.item["type"] == "function_call_output" else "history"
+            if absent.position in self._request.guidance:
+                origin = "guidance"
+            yield self._row(absent, origin, position=absent.position)
+
+    def _row(self, absent: AbsentItem, origin: RowOrigin, **known: Any) -> RequestRow:
+        known |= {"is_sent": False, "reason": absent.reason, "tokens": absent.tokens}
+        return _row(absent.item, origin, self._names, absent=absent if self._can_replan else None, **known)

@@ -1,0 +1,394 @@
+"""Quality, spending and drift walking towards the thresholds: the live view of a regulator.
+
+Quality and spending belong to a task, and a task to a thread: one thread is shown at a time, the one that moved last
+unless another is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import traitlets
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import RegulatorDecided, RunEvent
+from noetic_nb.redact import redact_text
+from noetic_nb.regulator import Regulator
+from noetic_nb.runs._palette import DECISION_LOOKS, MEAN_COLOUR, OTHER_LOOK, QUALITY_COLOUR
+from noetic_nb.runs._plain_text import sendable
+from noetic_nb.runs._regulation.decision_text_parts import KIND_NAMES
+from noetic_nb.runs._regulation.recorded_settings import kept_regulator
+from noetic_nb.runs._regulation.regulator_signals import Signals, ThreadSignals, TurnSignals
+from noetic_nb.runs._run_source import run_of
+from noetic_nb.widgets._trends.trends_marks import MARK_SIZES
+from noetic_nb.widgets._trends.trends_panels import CELLS, ThreadChart, panel_data
+from noetic_nb.widgets._trends.trends_picture import EMPTY, LISTED, static_html, static_text
+from noetic_nb.widgets._trends.trends_scales import PAD_PX
+from noetic_nb.widgets._trends.trends_what_if import WhatIf, outcome_of, sentence
+from noetic_nb.widgets.base._assets import once_a_page, script, style
+from noetic_nb.widgets.base._feed import Place, Reading
+from noetic_nb.widgets.base._moment import EVERYTHING, Moment
+from noetic_nb.widgets.base._run_view import RunView
+from noetic_nb.widgets.base._selection import Selection
+
+__all__ = ["RegulatorTrends", "TrendsReading"]
+
+# The columns of so many threads are sent at first, which is below 1 MB; a page asks for those of others.
+THREADS_SENT: Final = 6
+# Marks of what would have been decided, at most: more would cover each other.
+MARKS_ANSWERED: Final = 300
+
+
+class TrendsReading(Reading):
+    """The threads of a run as the page needs them.
+
+    Parameters
+    ----------
+    moment : Moment
+        What is shown.
+    run : Run, optional
+        The run, for what its events alone do not say; without it nothing can be decided again.
+    regulator : Regulator, optional
+        Decides again in place of the recorded one.
+
+    Examples
+    --------
+    >>> TrendsReading().to_text()
+    'Regulator trends. No turn yet. Grades, costs and decisions appear here as they come.'
+    """
+
+    reads = Signals.reads
+    nothing = "{part} has no turns."
+
+    def __init__(self, moment: Moment = EVERYTHING, run: Any = None, regulator: Regulator | None = None) -> None:
+        self.moment = moment
+        self._shows_all = moment.turn is None
+        self.regulator = regulator
+        self.what_if = WhatIf(run, moment)
+        self.signals = Signals(
+            thread_id=moment.thread_id, regulator_of=self._regulator_of, meta=getattr(run, "meta", None)
+        )
+        self.signals.words.grows = False
+        self.charts: list[ThreadChart] = []
+        self.shown = -1
+        self._places: dict[str, int] = {}
+        self._is_followed = False
+        # Everything that a page needs at first, grown in place: the widget syncs this very dict.
+        self.snapshot: dict[str, Any] = {
+            "empty": EMPTY,
+            "sizes": {**MARK_SIZES, "pad": PAD_PX, "listed": LISTED},
+            "panels": panel_data(),
+            "columns": dict(CELLS),
+            "looks": {kind: list(look) for kind, look in {**DECISION_LOOKS, "": OTHER_LOOK}.items()},
+            "colours": {"quality": QUALITY_COLOUR, "mean": MEAN_COLOUR},
+            "latest": -1,
+            "threads": [],
+        }
+
+    def _regulator_of(self, decided: RegulatorDecided) -> Regulator | None:
+        return None if self.what_if.run is None else kept_regulator(self.what_if.run, decided)
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is something to show, or it is known why there is not."""
+        return bool(self.charts)
+
+    def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
+        """Read one event; returns the message about the column it changed, None while no page follows yet."""
+        changed = self.signals.take(event)
+        if changed is None:
+            return None
+        thread, turn = changed
+        at = self._places.get(thread.thread_id)
+        if at is None:
+            at = self._new_chart(thread)
+        if not (self._shows_all or self._is_shown(turn)):
+            return None  # read for what it leaves to the turn that is shown
+        self.snapshot["latest"] = at
+        if not self._is_followed:
+            return None  # `begin` takes every turn once, however often it changed
+        column, is_new = self.charts[at].take(turn)
+        return self._message(at, column, is_new)
+
+    def _is_shown(self, turn: TurnSignals) -> bool:
+        return self.moment.turn in (None, turn.turn)
+
+    def _new_chart(self, thread: ThreadSignals) -> int:
+        at = self._places[thread.thread_id] = len(self.charts)
+        self.charts.append(ThreadChart(thread))
+        given = None if self.regulator is None or thread.regulator is not None else self.regulator
+        self.snapshot["threads"].append({"id": sendable(thread.thread_id), "name": thread.thread, "turns": None})
+        if given is not None:
+            self.charts[at].given = given.thresholds
+        return at
+
+    def _message(self, at: int, column: int, is_new: bool) -> dict[str, Any]:
+        chart, known = self.charts[at], self.snapshot["threads"][at]
+        is_sent = at < THREADS_SENT
+        is_first = is_sent and known["turns"] is None
+        rows = chart.rows()
+        about = chart.changes()
+        known.update(about)
+        if is_sent:
+            known["turns"] = rows
+        if is_new:
+            return {"type": "stale"}  # every column is another: a page asks for all of them
+        message = {"type": "turn", "thread": at, "at": column, "about": about, "row": rows[column]}
+        if is_first or len(rows) == 1:
+            message["id"] = known["id"]
+        return message
+
+    def begin(self) -> None:
+        """Bring the snapshot up to date: from now on pages follow."""
+        self._is_followed = self.signals.words.grows = True
+        for at, chart in enumerate(self.charts):
+            for turn in filter(self._is_shown, chart.thread.turns):
+                chart.take(turn)
+            known = self.snapshot["threads"][at]
+            known.update(chart.changes())
+            if at < THREADS_SENT:
+                known["turns"] = chart.rows()
+
+    def answer(self, request: dict[str, Any]) -> Any:
+        """Answer a page: the columns of a thread, the turns of a column, or the decisions under other thresholds."""
+        match request:
+            case {"what": "thread", "thread": int(at)} if 0 <= at < len(self.charts):
+                chart = self.charts[at]
+                chart.changes()
+                return {**chart.about, "turns": chart.rows()}
+            case {"what": "turns", "thread": int(at), "at": int(column)} if 0 <= at < len(self.charts):
+                return self.charts[at].detail(column)
+            case {"what": "what_if", "thread": int(at), "thresholds": Mapping() as thresholds} if (
+                0 <= at < len(self.charts)
+            ):
+                return self._decide_again(self.charts[at], thresholds)
+        return super().answer(request)
+
+    def _decide_again(self, chart: ThreadChart, thresholds: Mapping[str, Any]) -> dict[str, Any]:
+        if self.what_if.run is None:
+            raise NoeticConfigError("NO_RUN", "The events are not at hand.", hint="Use RegulatorTrends(run).")
+        thread = chart.thread
+        found = self.what_if.decide(thresholds, self.regulator)
+        now = outcome_of(found, thread.thread_id)
+        was = None if thread.regulator is None else outcome_of(found, thread.thread_id, recorded=True)
+        last = len(chart.rows()) - 1
+        bands = [
+            [chart.column_of(first), last if end is None else max(chart.column_of(first), chart.column_of(end))]
+            for first, end in now.bands
+        ]
+        marks = [[chart.column_of(turn), "circuit_break", f"Turn {turn}: {name}"] for turn, name in now.breaks]
+        kinds = {label: kind for kind, label in KIND_NAMES.items()}
+        for label, turns in now.warned.items():
+            columns: dict[int, int] = {}
+            for turn in turns:
+                columns.setdefault(chart.column_of(turn), turn)
+            marks += [[column, kinds.get(label, ""), f"Turn {turn}: {label}"] for column, turn in columns.items()]
+        return {
+            "text": sentence(now, was),
+            "bands": bands,
+            "marks": marks[:MARKS_ANSWERED],
+            "note": self._doubt() if was is not None and not thresholds else "",
+        }
+
+    def _doubt(self) -> str:
+        same, total = self.what_if.tape(self.regulator).agreement()
+        if same == total:
+            return ""
+        return (
+            f"Decided again as it was set, {total - same} of {total} decisions differ: the recording lacks something."
+        )
+
+    def turns_shown(self) -> list[tuple[ThreadSignals, TurnSignals]]:
+        """Return every turn that is shown, thread by thread."""
+        return [(chart.thread, turn) for chart in self.charts for turn in chart.turns]
+
+    def _shown(self) -> ThreadChart | None:
+        at = self.shown if 0 <= self.shown < len(self.charts) else self.snapshot["latest"]
+        if at < 0:
+            return None
+        self.charts[at].changes()
+        return self.charts[at]
+
+    def to_html(self) -> str:
+        """Return the shown thread as HTML without scripts."""
+        shown = self._shown()
+        return static_html(
+            self.snapshot["empty"], shown, [chart.thread.thread for chart in self.charts if chart is not shown]
+        )
+
+    def to_text(self) -> str:
+        """Return the shown thread as plain text."""
+        return static_text(self.snapshot["empty"], self._shown())
+
+
+FRAME: Final = {
+    "thread_id": "object", "turn": "int64", "quality": "float64", "mean": "float64", "tokens": "Int64", "spent": "Int64",
+    "cap": "float64", "tokens_in": "float64", "usd": "float64", "wallclock_ms": "float64", "drift": "float64",
+    "confidence": "float64", "calls_in_a_row": "float64", "poor": "float64", "window": "float64", "decisions": "object",
+    "stops": "bool", "broken": "bool", "thresholds": "object",
+}  # fmt: skip
+
+
+class RegulatorTrends(RunView):
+    """Show quality, spending, drift and tool calls per turn against the regulator's thresholds, with its decisions.
+
+    Parameters
+    ----------
+    run : Run or object with a ``run``
+        A run that grows, or one that was loaded or replayed.
+    thread_id : str, optional
+        Show only this thread.
+    turn : int, optional
+        Show only this turn, 1 for the first of a thread.
+    until : int, optional
+        Show the turns up to this one, inclusive.
+    selection : Selection, optional
+        What someone points at, shared with other views: a turn that is clicked is chosen, a chosen one is marked.
+    regulator : Regulator, optional
+        Decides again in place of the recorded one when thresholds are dragged; needed for a run that no regulator watched.
+
+    Attributes
+    ----------
+    thread_at : int
+        Which thread is shown, 0 for the first of the run; -1 for the one that moved last.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``NOT_A_RUN``; ``INVALID_TURN`` where `turn` or `until` is not a whole number of at least 0; ``INVALID_THREAD``;
+        ``NOT_A_SELECTION``; ``INVALID_REGULATOR``.
+
+    Notes
+    -----
+    A turn with several grades shows all of them; the mean is that of as many grades of the thread as the regulator averages,
+    drawn against what it calls poor [1]_. All thresholds are read off its decisions: a recording that lacks them shows none.
+
+    References
+    ----------
+    .. [1] docs/behaviour/runs.md, "Readings".
+    .. [2] docs/behaviour/views.md, "Trends" (columns, what is dragged, what is decided again).
+
+    Examples
+    --------
+    >>> from noetic_nb.runs import Run
+    >>> with RegulatorTrends(Run()) as view:
+    ...     view
+    Regulator trends. No turn yet. Grades, costs and decisions appear here as they come.
+    """
+
+    thread_at = traitlets.Int(-1).tag(sync=True)
+    scripts = ("trends/trends",)
+    _css = style("trends/trends")
+    _esm = once_a_page(script(*scripts), _css, scripts[-1])
+
+    def __init__(
+        self,
+        run: Any,
+        *,
+        thread_id: str | None = None,
+        turn: int | None = None,
+        until: int | None = None,
+        selection: Selection | None = None,
+        regulator: Regulator | None = None,
+    ) -> None:
+        moment = Moment(thread_id, turn, until)
+        if regulator is not None and not isinstance(regulator, Regulator):
+            raise NoeticConfigError(
+                "INVALID_REGULATOR", "That is no regulator.", given=regulator, hint="Use Regulator.for_user(name)."
+            )
+        self._trends = TrendsReading(moment, run_of(run), regulator)
+        super().__init__(run, self._trends, moment=moment, selection=selection)
+        self.observe(self._choose, "thread_at")
+
+    def what_if(
+        self,
+        thresholds: Mapping[str, Mapping[str, float | None]] | None = None,
+        *,
+        regulator: Regulator | None = None,
+    ) -> Any:
+        """Return the decisions of the regulator under other thresholds, at every moment of a recorded decision.
+
+        The real regulator decides, on what was recorded: that other answers would have followed is not in it.
+
+        Parameters
+        ----------
+        thresholds : mapping of str to mapping of str to float
+            ``{predicate: {name: number}}``, named as in `Regulator.thresholds`; the numbers that are not named stay as they
+            were recorded. A cap that is None is none.
+        regulator : Regulator, optional
+            Whose settings and memory count in place of the recorded ones; needed where the run had none.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each decision: the columns of ``run.to_frame("decisions")`` that another decision changes, and ``was``,
+            ``was_reason``, ``was_stops`` as recorded (None and False where nothing was). `stops` is True where a turn would be
+            stopped; a break stops every later turn until the task is reset. ``seq`` is missing where nothing was recorded.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_PREDICATE``, ``UNKNOWN_THRESHOLD``, ``INVALID_THRESHOLD``; ``NO_REGULATOR`` where the run had no
+            regulator, or does not say how it was set up; ``INVALID_REGULATOR``; ``INVALID_RECORDING``.
+
+        Examples
+        --------
+        >>> from noetic_nb.lab import datasets, replay_regulator
+        >>> run = replay_regulator(datasets.airline_run(26), Regulator.for_user("ann"))
+        >>> with RegulatorTrends(run) as view:
+        ...     found = view.what_if({"tool_loop": {"threshold": 3}})
+        >>> first = found[found["stops"]].iloc[0]
+        >>> int(first["turn"]), first["reason"], first["was"]
+        (4, 'repeated_tool_call_loop', 'continue')
+        """
+        with self.up_to_date():
+            return self._trends.what_if.frame(
+                {} if thresholds is None else thresholds, self._trends.regulator if regulator is None else regulator
+            )
+
+    def to_frame(self) -> Any:
+        """Return the shown values as a table.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for each turn: what it used, what the task had spent by then, the thresholds in force, and the decisions.
+            What nobody knows is missing, not 0.
+        """
+        import pandas
+
+        with self.up_to_date():
+            rows = [_row(thread.thread_id, turn) for thread, turn in self._trends.turns_shown()]
+        return pandas.DataFrame(
+            {name: pandas.Series([row[name] for row in rows], dtype=dtype) for name, dtype in FRAME.items()}
+        )
+
+    def _choose(self, _change: Any) -> None:
+        self._trends.shown = self.thread_at
+
+
+def _row(thread_id: str, turn: Any) -> dict[str, Any]:
+    return {
+        "thread_id": redact_text(thread_id),
+        "turn": turn.turn,
+        "quality": turn.qualities[-1] if turn.qualities else None,
+        "mean": turn.mean,
+        "tokens": turn.tokens,
+        "spent": turn.total,
+        "cap": turn.cap,
+        "tokens_in": turn.totals.get("tokens_in"),
+        "usd": turn.totals.get("usd"),
+        "wallclock_ms": turn.totals.get("wallclock_ms"),
+        "drift": turn.drift,
+        "confidence": turn.confidence,
+        "calls_in_a_row": turn.calls_in_a_row,
+        "poor": turn.poor,
+        "window": turn.window,
+        "decisions": ", ".join(mark.label for mark in turn.marks),
+        "stops": any(mark.stops for mark in turn.marks),
+        "broken": turn.broken,
+        "thresholds": {
+            name: dict(numbers) for name, numbers in turn.thresholds.items() if isinstance(numbers, Mapping)
+        },
+    }

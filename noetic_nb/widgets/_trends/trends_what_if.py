@@ -1,0 +1,235 @@
+"""The decisions under other thresholds beside the recorded ones: for a page, and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, ClassVar, Final
+
+from noetic_nb.events import RegulatorDecided, RunEvent
+from noetic_nb.redact import redact_text
+from noetic_nb.regulator import Regulator, decisions
+from noetic_nb.runs._plain_text import count
+from noetic_nb.runs._regulation.decision_redaction import DecisionRedaction
+from noetic_nb.runs._regulation.decision_text_parts import decision_label
+from noetic_nb.runs._regulation.recorded_decisions import DecisionTape, Redecided, tape_of
+from noetic_nb.widgets.base._feed import Feed, Place
+from noetic_nb.widgets.base._moment import Moment
+
+__all__ = ["Outcome", "WhatIf", "outcome_of", "sentence"]
+
+Thresholds = Mapping[str, Mapping[str, float | None]]
+
+COLUMNS: Final = {
+    "run_id": "object", "thread_id": "object", "execution_id": "object", "turn": "int64", "seq": "Int64", "t_ms": "float64",
+    "layer_id": "object", "at": "object", "decision": "object", "reason": "object", "suggestion": "object",
+    "confidence": "float64", "tokens_out": "int64", "stops": "bool", "detail": "object", "was": "object",
+    "was_reason": "object", "was_stops": "bool",
+}  # fmt: skip
+
+
+# Decisions whose plain form is kept: those of some ten thousand turns.
+DETAILS_KEPT: Final = 50_000
+
+
+class _Reached:
+    """The events that a moment reaches, with their places."""
+
+    reads: ClassVar[frozenset[type[Any]] | None] = None
+
+    def __init__(self) -> None:
+        self.placed: list[tuple[int, RunEvent]] = []
+        self.tape: DecisionTape | None = None
+
+    def take(self, event: RunEvent, place: Place) -> None:
+        if self.tape is None:
+            self.placed.append((place.seq, event))
+        else:
+            self.tape.append(event, place.seq)
+
+
+class WhatIf:
+    """The tape of a run, made when it is first needed, and lengthened as the run grows.
+
+    Parameters
+    ----------
+    run : Run
+        The run.
+    moment : Moment
+        Which part of it is shown.
+    """
+
+    def __init__(self, run: Any, moment: Moment) -> None:
+        self.run = run
+        self.moment = moment
+        self._words = DecisionRedaction()
+        self._learned = 0
+        self._details: dict[int, tuple[decisions.Decision, Any]] = {}
+        self._tapes: dict[int | None, tuple[Regulator | None, DecisionTape, Feed, int, RunEvent | None]] = {}
+
+    def decide(self, thresholds: Thresholds, regulator: Regulator | None = None) -> list[Redecided]:
+        """Return the decisions that are shown, as they would have been; raises `NoeticConfigError`."""
+        found = self.tape(regulator).decide(thresholds)
+        if self.moment.turn is None and self.moment.thread_id is None:
+            return found
+        return [each for each in found if self.moment.turn in (None, each.turn)]
+
+    def tape(self, regulator: Regulator | None = None) -> DecisionTape:
+        """Return the tape, under the recorded settings or those of a regulator."""
+        key = None if regulator is None else id(regulator)
+        known = self._tapes.get(key)
+        events = self.run.events
+        first = next(iter(events), None)
+        if known is not None and known[4] is first and known[3] <= len(events):
+            _, tape, feed, seen, _ = known
+            if seen == len(events):
+                return tape
+            reached = feed.reading
+            if isinstance(reached, _Reached) and reached.tape is not None:
+                total = len(events)
+                feed.take_all(islice(events, seen, total))
+                self._tapes[key] = regulator, tape, feed, total, first
+                return tape
+        reached = _Reached()
+        feed = Feed(reached, self.moment)
+        total = len(events)
+        feed.take_all(islice(events, total))
+        tape = tape_of(self.run, regulator, reached.placed)
+        if any(isinstance(event, RegulatorDecided) for _, event in reached.placed):
+            reached.tape = tape  # what nobody watched is fed anew instead: its events become others
+        reached.placed = []
+        self._tapes[key] = regulator, tape, feed, total, first
+        return tape
+
+    def frame(self, thresholds: Thresholds, regulator: Regulator | None = None) -> Any:
+        """Return the decisions as a pandas data frame."""
+        import pandas
+
+        found = self.decide(thresholds, regulator)
+        self._learn_secrets()
+        run_id = str(getattr(self.run, "run_id", ""))
+        rows = [self._row(run_id, each) for each in found]
+        columns = zip(*rows, strict=True) if rows else ((),) * len(COLUMNS)
+        return pandas.DataFrame(
+            {
+                name: pandas.Series(column, dtype=dtype)
+                for (name, dtype), column in zip(COLUMNS.items(), columns, strict=True)
+            }
+        )
+
+    def _learn_secrets(self) -> None:
+        events = self.run.events
+        if self._learned > len(events):
+            self._learned = 0
+        for event in islice(events, self._learned, None):
+            self._words.take(event)
+        if self._learned != len(events):
+            self._learned = len(events)
+            self._details.clear()
+
+    def _detail(self, decision: decisions.Decision) -> Any:
+        # The tape answers with the same objects again and again, but for the predicate that was moved.
+        known = self._details.get(id(decision))
+        if known is None:
+            if len(self._details) > DETAILS_KEPT:
+                self._details.clear()
+            known = self._details[id(decision)] = decision, self._words.decision(decisions.to_dict(decision))
+        return known[1]
+
+    def _row(self, run_id: str, each: Redecided) -> tuple[Any, ...]:
+        recorded, decision = each.recorded, each.decision
+        was = recorded.decision if each.seq is not None else {}
+        where = recorded.where
+        detail = self._detail(decision)
+        return (
+            run_id, redact_text(where.thread_id), redact_text(where.execution_id), each.turn, each.seq, recorded.t_ms,
+            recorded.layer_id, recorded.at,
+            decision.kind, _reason(detail), detail.get("suggestion"), each.confidence, each.tokens_out, each.stops, detail,
+            was.get("kind"), _reason(was), each.seq is not None and recorded.stops,
+        )  # fmt: skip
+
+
+def _reason(decision: Mapping[str, Any]) -> Any:
+    reason = decision.get("reason")
+    return reason.get("kind") if isinstance(reason, Mapping) else None
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The outcome of a thread's decisions: where it breaks, until when a break holds, and the turns with warnings."""
+
+    breaks: list[tuple[int, str]] = field(default_factory=list)
+    """The turn of each break that began to hold, and its name."""
+    bands: list[tuple[int, int | None]] = field(default_factory=list)
+    """First and last turn of each stretch that is broken; None as last is the end."""
+    warned: dict[str, list[int]] = field(default_factory=dict)
+    """Turns with a decision that stops nothing, by the name of the decision."""
+
+
+def outcome_of(found: Iterable[Redecided], thread_id: str, *, recorded: bool = False) -> Outcome:
+    """Return the outcome of one thread's decisions, under other thresholds or as recorded."""
+    outcome = Outcome()
+    names: dict[tuple[str, str | None], str] = {}
+    for each in found:
+        if each.recorded.where.thread_id != thread_id:
+            continue
+        holds = bool(outcome.bands) and outcome.bands[-1][1] is None
+        if each.begins_task and holds:
+            outcome.bands[-1] = (outcome.bands[-1][0], each.turn - 1)
+            holds = False
+        decided = each.recorded.decision if recorded else each.decision
+        key = _kinds(decided)
+        if key[0] == "continue":
+            continue
+        if key not in names:
+            names[key] = decision_label({"kind": key[0], **({} if key[1] is None else {"reason": {"kind": key[1]}})})
+        if key[0] == "circuit_break":
+            if not holds:
+                outcome.breaks.append((each.turn, names[key].removeprefix("circuit break: ")))
+                outcome.bands.append((each.turn, None))
+        else:
+            turns = outcome.warned.setdefault(names[key], [])
+            if turns[-1:] != [each.turn]:
+                turns.append(each.turn)
+    return outcome
+
+
+def _kinds(decided: Any) -> tuple[str, str | None]:
+    if not isinstance(decided, Mapping):
+        reason = getattr(decided, "reason", None)
+        return decided.kind, None if reason is None else reason.kind
+    reason = decided.get("reason")
+    return str(decided.get("kind")), str(reason["kind"]) if isinstance(reason, Mapping) and "kind" in reason else None
+
+
+def sentence(now: Outcome, was: Outcome | None) -> str:
+    """Return how it would have gone, against how it went; `was` is None where nobody decided.
+
+    Examples
+    --------
+    >>> sentence(Outcome([(4, "quality decline")]), Outcome([(6, "cost cap")]))
+    'Would break at turn 4 (quality decline) instead of turn 6 (cost cap).'
+    >>> sentence(Outcome(warned={"scope drift": [2, 3]}), Outcome([(6, "cost cap")]))
+    'Would not break; it broke at turn 6 (cost cap). Scope drift in 2 turns instead of 0.'
+    """
+    parts = [_breaks(now, was)]
+    for name in dict.fromkeys([*now.warned, *(was.warned if was is not None else ())]):
+        turns = len(now.warned.get(name, ()))
+        before = 0 if was is None else len(was.warned.get(name, ()))
+        if turns != before:
+            more = "" if was is None else f" instead of {count(before)}"
+            parts.append(f"{name[:1].upper()}{name[1:]} in {count(turns)} turn{'' if turns == 1 else 's'}{more}.")
+    return " ".join(parts)
+
+
+def _breaks(now: Outcome, was: Outcome | None) -> str:
+    would = " and ".join(f"turn {turn} ({name})" for turn, name in now.breaks[:3])
+    if was is None:
+        return f"Would break at {would}." if would else "Would not break."
+    did = " and ".join(f"turn {turn} ({name})" for turn, name in was.breaks[:3])
+    if not would:
+        return f"Would not break; it broke at {did}." if did else "Would not break, as it did not."
+    if would == did:
+        return f"Would break at {would}, as it did."
+    return f"Would break at {would} instead of {did}." if did else f"Would break at {would}; it did not break."

@@ -1,0 +1,146 @@
+"""The actions on a harness from a page: send a message, stop a turn, grade a reply, correct it.
+
+Turns run on the loop of the cell that made the workbench, where the models and tools of its harness live; messages of pages
+come on another thread. Who waits for whom is the harness's business: what is said while a turn runs waits for the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from copy import copy
+from typing import Any, Final
+
+from noetic_nb._core.nested_loop import running_loop
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.redact import safe_logger
+from noetic_nb.runs._plain_text import TEXT_LENGTH, plain
+from noetic_nb.runtime._context.reply import AgentReply
+from noetic_nb.runtime._harness import AgentHarness
+
+__all__ = ["NO_HARNESS", "Conversation"]
+
+log = safe_logger(__name__)
+
+NO_HARNESS: Final = "This is a recording: there is no agent here to talk to. Open the workbench on a harness for that."
+NOBODY_LISTENS: Final = (
+    "No layer of this agent takes feedback: a grade is recorded and changes nothing, and a correction would be lost. "
+    "Add nn.regulation(...) to its memory."
+)
+STOPPED: Final = "stopped in the workbench"
+
+
+class Conversation:
+    """One harness and one of its threads, as a page talks to it.
+
+    Parameters
+    ----------
+    harness : AgentHarness
+        Whom to talk to.
+    thread_id : str
+        The conversation.
+    changed : callable
+        Called when `data` is another.
+
+    Examples
+    --------
+    >>> import noetic_nb as nn
+    >>> harness = nn.AgentHarness(nn.AgentConfig(name="echo", step=nn.react(model="m")), model=nn.ScriptedModel(["Hello!"]))
+    >>> conversation = Conversation(harness, "default", lambda: None)
+    >>> asyncio.run(conversation.say("Hi")).text
+    'Hello!'
+    """
+
+    def __init__(self, harness: AgentHarness, thread_id: str, changed: Callable[[], object]) -> None:
+        self.harness = harness
+        self.thread_id = thread_id
+        self._changed = changed
+        # With the threads that they are for.
+        self._waiting: list[tuple[str, str]] = []
+        self._notice = ("plain", "")
+        self._loop = running_loop()
+        listens = any(layer.hooks.on_feedback is not None for layer in harness.config.memory)
+        self.deaf = "" if listens else NOBODY_LISTENS
+
+    def data(self) -> dict[str, Any]:
+        """Return the data that a page shows."""
+        return {
+            "agent": plain(self.harness.config.name),
+            "thread": plain(self.thread_id),
+            "waiting": [plain(text, TEXT_LENGTH) for thread_id, text in self._waiting if thread_id == self.thread_id],
+            "notice": list(self._notice),
+            "deaf": self.deaf,
+        }
+
+    def in_thread(self, thread_id: str) -> Conversation:
+        """Return the conversation with the same agent in another thread; running work of this one goes on."""
+        other = copy(self)
+        other.thread_id, other._notice = thread_id, ("plain", "")
+        return other
+
+    def turn_started(self, thread_id: str) -> None:
+        """Note that a turn began: waiting messages are part of it."""
+        if any(waiting == thread_id for waiting, _ in self._waiting):
+            self._waiting[:] = [each for each in self._waiting if each[0] != thread_id]
+            self._changed()
+
+    def notify(self, mood: str, text: str) -> None:
+        """Show a message; `mood` is ``good``, ``bad`` or ``plain``."""
+        self._notice = (mood, text)
+        self._changed()
+
+    async def say(self, text: str) -> AgentReply:
+        """Send a message and wait for its reply; raises the errors of `AgentHarness.execute`."""
+        waits = self.thread_id, text
+        self._waiting.append(waits)
+        self.notify("plain", "")
+        try:
+            return await self.harness.execute(text, thread_id=self.thread_id)
+        finally:
+            if waits in self._waiting:
+                self._waiting.remove(waits)
+                self._changed()
+
+    async def stop(self) -> bool:
+        """Cancel the running turn; waiting messages go on with the next. False where none was running."""
+        stopped = await self.harness.cancel(self.thread_id, STOPPED)
+        self.notify("plain", "Stopping: the turn ends at its next step." if stopped else "No turn is running.")
+        return stopped
+
+    async def grade(self, quality: float) -> None:
+        """Grade the last reply, 0 (useless) to 1 (perfect)."""
+        await self.harness.feedback(self.thread_id, quality=quality)
+        what = "recorded; no layer of this agent takes it" if self.deaf else "given to the regulator"
+        self.notify("good", f"Grade {quality:g} {what}.")
+
+    async def correct(self, text: str) -> None:
+        """Correct the last reply.
+
+        Raises `NoeticConfigError` ``NO_FEEDBACK`` where no layer would take it.
+        """
+        if self.deaf:
+            raise NoeticConfigError("NO_FEEDBACK", self.deaf, given=text[:80], hint="Say it in the next message.")
+        await self.harness.correct(self.thread_id, text)
+        self.notify("good", "Correction given to the regulator.")
+
+    def begin(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Begin the work that a page asked for; errors are shown.
+
+        Raises `NoeticConfigError` ``NO_LOOP``.
+        """
+        if self._loop is None or self._loop.is_closed():
+            work.close()
+            raise NoeticConfigError(
+                "NO_LOOP", "The agent has no running loop here.", hint="Make the workbench in a cell of a notebook."
+            )
+        asyncio.run_coroutine_threadsafe(self._shown(work), self._loop)
+
+    async def _shown(self, work: Coroutine[Any, Any, Any]) -> None:
+        try:
+            await work
+        except asyncio.CancelledError:
+            self.notify("bad", "It was cancelled.")
+            raise
+        except Exception as exc:
+            log.info("What a page asked of a harness failed.", exc_info=True)
+            self.notify("bad", plain(exc, TEXT_LENGTH))

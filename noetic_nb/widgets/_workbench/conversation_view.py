@@ -1,0 +1,197 @@
+"""The conversation of a run, a row a turn: message, reply, denials, and grade."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+
+from noetic_nb.events import (
+    ErrorRaised,
+    QualityGiven,
+    RegulatorDecided,
+    RunEvent,
+    SteeringDecided,
+    TurnCompleted,
+    TurnStarted,
+    Where,
+)
+from noetic_nb.markup import escape
+from noetic_nb.runs._plain_text import TEXT_LENGTH, plain
+from noetic_nb.widgets.base._moment import EVERYTHING, Moment
+
+__all__ = ["ROWS", "Talk"]
+
+# A page opens on the newest; others are asked for as many at a time.
+ROWS: Final = 20
+# A reply that is read here; all of it stands in the transcript.
+REPLY_LENGTH: Final = 1_000
+
+
+@dataclass(slots=True, eq=False)
+class _Row:
+    """One turn."""
+
+    at: int
+    where: Where
+    said: str = ""
+    done: TurnCompleted | None = None
+    error: str = ""
+    grade: float | None = None
+    denied: list[int] = field(default_factory=list)
+    """The places of decisions that kept something from happening, or would have."""
+    enforced: int = 0
+    stopped: bool = False
+
+
+class Talk:
+    """The turns of a run in the order in which they began.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import Where
+    >>> talk, where = Talk(), Where("t1", "e1", 1)
+    >>> talk.data(talk.take(TurnStarted(where, 0.0, "u", 0, 1, "Hi"), 0))["said"]
+    'Hi'
+    >>> talk.data(talk.take(TurnCompleted(where, 1.0, "u", "success", 5.0, "Hello!", 5, 2, None, 1, 0), 1))["reply"]
+    'Hello!'
+    """
+
+    reads: ClassVar = frozenset(
+        {ErrorRaised, QualityGiven, RegulatorDecided, SteeringDecided, TurnCompleted, TurnStarted}
+    )
+    """The types of the events that it has a use for."""
+
+    def __init__(self, moment: Moment = EVERYTHING) -> None:
+        self._moment = moment
+        self._rows: list[_Row] = []
+        self._by: dict[tuple[str, int], _Row] = {}
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def take(self, event: RunEvent, seq: int) -> int | None:
+        """Read one event; returns the place of the row that has changed."""
+        if type(event) is RegulatorDecided and not event.stops:  # most events of a long run
+            return None
+        row = self._changed(event, seq)
+        return None if row is None else row.at
+
+    def _changed(self, event: RunEvent, seq: int) -> _Row | None:
+        where = event.where
+        begins = type(event) is TurnStarted
+        row = self._by.get((where.thread_id, where.turn))
+        # Runs of others do not always say that a turn began.
+        if begins or (row is None and where.turn > 0 and isinstance(event, (SteeringDecided, TurnCompleted))):
+            if not self._moment.shows(where):
+                return None
+            row = self._by[where.thread_id, where.turn] = _Row(len(self._rows), where)
+            row.said = event.query if isinstance(event, TurnStarted) else ""
+            self._rows.append(row)
+        if row is None or begins:
+            return row
+        match event:
+            case SteeringDecided() if event.action in ("deny", "guide"):
+                row.denied.append(seq)
+                row.enforced += event.enforced
+            case ErrorRaised():
+                row.error = event.error_kind
+            case RegulatorDecided(stops=True):
+                row.stopped = True
+            case QualityGiven():
+                row.grade = event.quality
+            case TurnCompleted():
+                row.done = event
+            case _:
+                return None
+        return row
+
+    def data(self, at: int) -> dict[str, Any]:
+        """Return a row as a page shows it."""
+        row = self._rows[at]
+        where = row.where
+        return {
+            "at": row.at,
+            "turn": where.turn,
+            "thread": plain(where.thread_id),
+            "said": plain(row.said, TEXT_LENGTH),
+            "reply": "" if row.done is None else plain(row.done.text, REPLY_LENGTH),
+            "state": _state(row),
+            "marks": _marks(row),
+            "isDenied": bool(row.denied),
+        }
+
+    def fields(self, at: int, *, decision: bool = False) -> dict[str, Any]:
+        """Return the fields of a `Selection` for a row, or for the first denial in it."""
+        row = self._rows[at]
+        first = row.denied[0] if decision and row.denied else None
+        return {"thread_id": row.where.thread_id or None, "turn": row.where.turn, "decision": first}
+
+    def chosen(self, fields: Mapping[str, Any]) -> int | None:
+        """Return the place of the row that someone points at, None where it is none."""
+        turn, thread = fields["turn"], fields["thread_id"]
+        if turn is None:
+            return None
+        if thread is not None:
+            row = self._by.get((thread, turn))
+        else:
+            row = next((row for row in reversed(self._rows) if row.where.turn == turn), None)
+        return None if row is None else row.at
+
+    def has_reply(self, thread_id: str) -> bool:
+        """Return whether something was answered in a thread."""
+        last = (row for row in reversed(self._rows) if row.where.thread_id == thread_id)
+        return any(row.done is not None for row in last)
+
+    def newest(self, before: int | None = None) -> list[dict[str, Any]]:
+        """Return the rows before a place, or the last ones, the oldest first."""
+        stop = len(self._rows) if before is None else max(0, min(before, len(self._rows)))
+        return [self.data(at) for at in range(max(0, stop - ROWS), stop)]
+
+    def to_html(self) -> str:
+        """Return the newest turns as HTML without scripts."""
+        rows = self.newest()
+        if not rows:
+            return '<p class="nn-empty">No turn yet. What is said and answered appears here.</p>'
+        cells = [
+            f'<tr><th scope="row">{escape(row["turn"])}</th><td class="nn-text">{escape(row["said"])}</td>'
+            f'<td class="nn-text">{escape(row["reply"] or row["state"])}</td>'
+            f'<td class="nn-text">{escape(", ".join(row["marks"]))}</td></tr>'
+            for row in rows
+        ]
+        head = "".join(
+            [f'<th scope="col" class="nn-text">{name}</th>' for name in ("Turn", "Said", "Answered", "Marks")]
+        )
+        note = f'<p class="nn-note">The newest {len(rows)} of {len(self):,} turns.</p>' if len(self) > len(rows) else ""
+        return (
+            f'<div class="nn-scroll"><table class="nn-table"><thead><tr>{head}</tr></thead>'
+            f"<tbody>{''.join(cells)}</tbody></table></div>{note}"
+        )
+
+    def to_text(self) -> str:
+        """Return the newest turns as plain text."""
+        rows = self.newest()
+        lines = [f"{row['turn']}. {row['said']}\n   {row['reply'] or row['state']}" for row in rows]
+        return "\n".join(lines) or "No turn yet."
+
+
+def _state(row: _Row) -> str:
+    if row.done is None:
+        return "answering …"
+    return (
+        "" if row.done.outcome == "success" and row.done.text else f"no answer: {plain(row.error or row.done.outcome)}"
+    )
+
+
+def _marks(row: _Row) -> list[str]:
+    marks = []
+    if row.denied:
+        what = "denied" if row.enforced == len(row.denied) else "would have been denied"
+        marks.append(f"{len(row.denied)} {what}")
+    if row.stopped:
+        marks.append("stopped by the regulator")
+    if row.done is not None and row.done.outcome != "success":
+        marks.append(plain(row.done.outcome))
+    if row.grade is not None:
+        marks.append(f"grade {row.grade:.2f}")
+    return marks

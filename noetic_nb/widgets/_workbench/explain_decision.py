@@ -1,0 +1,235 @@
+"""The cause of a decision: its call, its rules, each argument with the item it came from, and the outcome without a rule."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import ItemsAppended, ModelCalled, RunEvent, SteeringDecided, ViewAssembled
+from noetic_nb.items import item_text
+from noetic_nb.items._origins import Origin, members
+from noetic_nb.lab._rule_backtest import Trials
+from noetic_nb.redact import MARGIN, clip_data, redact
+from noetic_nb.runs._events.numbering import Numbering, place_of
+from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, plain_data, plain_line, sendable
+from noetic_nb.runs._recorded_origins import RecordedOrigins
+from noetic_nb.runs._run_source import RunLike
+from noetic_nb.steering import RuleBook
+from noetic_nb.widgets._rules.trial_table import trial_data
+
+__all__ = ["Causes"]
+
+# What an item is known by: those around the value.
+_WORDS: Final = 100
+# Arguments beyond these stand in the details of the ledger.
+_ARGUMENTS: Final = 12
+
+
+class Causes:
+    """Explains why a decision was made, and the outcome without one of its rules.
+
+    Parameters
+    ----------
+    run : Run
+        In which the decisions stand.
+    rules : RuleBook, optional
+        Those in force, where they are at hand.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import Where
+    >>> from noetic_nb.runs import Run
+    >>> where, args = Where("t1", "e1", 1), {"n": 1}
+    >>> denied = SteeringDecided(where, 0.0, "steering", "before_tool_call", "pay", args, "deny", "No.", ("few",), 0.1)
+    >>> causes = Causes(Run(events=[denied]))
+    >>> causes.take(denied, 0)
+    >>> causes.of(0)["head"]
+    'deny: pay'
+    """
+
+    def __init__(self, run: RunLike, rules: RuleBook | None = None) -> None:
+        self._run = run
+        self._rules = rules
+        self._decisions: dict[int, SteeringDecided] = {}
+        self._origins: RecordedOrigins | None = None
+        self._last: Any = None
+        self._places: dict[str, tuple[str, int]] = {}
+        self._items: dict[str, Any] = {}
+        self._read_to = 0
+        self._trials: tuple[Any, Trials] | None = None
+
+    def take(self, event: RunEvent, seq: int) -> None:
+        """Take note of a decision and its place; events that a run has let go keep their numbers."""
+        if isinstance(event, SteeringDecided):
+            self._decisions[seq] = event
+
+    def of(self, seq: int) -> dict[str, Any]:
+        """Return the data of a decision that a page shows.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_DECISION`` where the event of that number is no decision of steering.
+        """
+        event = self._decisions.get(seq)
+        if event is None:
+            raise _unknown(seq)
+        place = place_of(self._run, seq, event)
+        call = None if place is None else self._call_of(place)
+        go = {"thread_id": sendable(event.where.thread_id), "turn": event.where.turn, "call": call, "decision": seq}
+        what = plain("the response" if event.tool_name is None else event.tool_name)
+        return {
+            "decision": seq,
+            "head": f"{plain(event.action)}{'' if event.enforced else ' (not enforced)'}: {what}",
+            "isAllow": event.action == "allow",
+            "guidance": plain(event.guidance or "", TEXT_LENGTH),
+            "request": None if call is None else {**go, "item": None},
+            "arguments": self._arguments(event, place, go) if event.args and place is not None else [],
+            "rules": [[plain(rule_id), self._has(rule_id)] for rule_id in event.rule_ids],
+            "note": self._note(event) if place is not None else "The run has let the call go that this is about.",
+        }
+
+    def rule(self, seq: int, place: int) -> str:
+        """Return the id of a rule by its place in a decision: a page cannot be sent every id.
+
+        Raises `NoeticConfigError` ``UNKNOWN_DECISION``.
+        """
+        event = self._decisions.get(seq)
+        if event is None or not 0 <= place < len(event.rule_ids):
+            raise _unknown(seq)
+        return event.rule_ids[place]
+
+    def without(self, rule_id: str) -> dict[str, Any]:
+        """Return the outcome of the recorded calls with one rule off.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_RULE`` where the rule is not at hand.
+        """
+        if not self._has(rule_id):
+            raise NoeticConfigError(
+                "UNKNOWN_RULE", "That rule is not at hand.", given=rule_id, hint="Pass rules= to the workbench."
+            )
+        assert self._rules is not None
+        last = self._run.events[-1] if self._run.events else None
+        if self._trials is None or self._trials[0] is not last:
+            self._trials = last, Trials([self._run])  # type: ignore[list-item]  # what is read of a run
+        rules = self._rules.snapshot
+        off = self._rules[rule_id].model_copy(update={"enabled": False})
+        found = trial_data([self._run], self._trials[1].diff(rules, off))  # type: ignore[list-item]
+        return {**found, "title": f"Without {plain(rule_id)}: {found['title'].lower()}"}
+
+    def _has(self, rule_id: str) -> bool:
+        return self._rules is not None and rule_id in self._rules
+
+    def _note(self, event: SteeringDecided) -> str:
+        if event.rule_ids and not any(self._has(rule_id) for rule_id in event.rule_ids):
+            why = "no rule book is known here: pass rules=" if self._rules is None else "the rule book has it no more"
+            return f"What would have been without the rule cannot be tried: {why}."
+        return ""
+
+    def _call_of(self, place: int) -> int | None:
+        """Return the number of the agent's model call that a decision is about: the last of its execution before it."""
+        where, number, found = self._run.events[place].where, 0, None
+        numbers: Numbering | None = getattr(self._run, "numbers", None)
+        for at, event in enumerate(self._run.events[:place]):
+            if isinstance(event, ModelCalled) and event.purpose == "agent":
+                if (event.where.thread_id, event.where.execution_id) == (where.thread_id, where.execution_id):
+                    found = number if numbers is None else numbers.calls[at]
+                number += 1
+        return found
+
+    def _arguments(self, event: SteeringDecided, place: int, go: dict[str, Any]) -> list[dict[str, Any]]:
+        self._read()
+        if self._origins is None:
+            self._origins = RecordedOrigins(self._run.events, getattr(self._run, "meta", {}))
+        known = self._origins.at(event.where, place, event.tool_name or "")
+        rows = []
+        args = dict(list((event.args or {}).items())[:_ARGUMENTS])
+        # A value may be a secret by its name alone. Of each more is read than is shown, so that it is cut where it is shown.
+        shown = redact({name: clip_data(value, 2 * MARGIN)[0] for name, value in args.items()}).values()
+        for (name, value), clean in zip(args.items(), shown, strict=True):
+            origin = known.origin(value, args)
+            rows.append(
+                {
+                    "name": plain(name),
+                    "value": plain_data(clean, 160),
+                    "origin": _origin_words(origin),
+                    "words": _around(self._items.get(origin.item or ""), value),
+                    "go": self._go(origin, event, go),
+                }
+            )
+        return rows
+
+    def _go(self, origin: Origin, event: SteeringDecided, go: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the choice that shows the item a value came from; None where it stands in no log of the thread."""
+        place = None if origin.item is None else self._places.get(origin.item)
+        if place is None or place[0] != event.where.thread_id:
+            return None
+        return {**go, "item": place[1]}
+
+    def _read(self) -> None:
+        """Note where the items stand that have been logged since, and how they begin."""
+        events = self._run.events
+        if self._read_to and not (self._read_to <= len(events) and events[self._read_to - 1] is self._last):
+            # A bounded run has let its oldest turns go.
+            self._read_to, self._origins = 0, None
+            self._places.clear()
+            self._items.clear()
+        for event in events[self._read_to :]:
+            if isinstance(event, ItemsAppended):
+                for at, item in enumerate(event.items, event.start):
+                    item_id = item.get("id")
+                    if item_id:
+                        self._items.setdefault(str(item_id), item)
+                        if event.where.depth == 0:
+                            self._places.setdefault(str(item_id), (event.where.thread_id, at))
+            elif isinstance(event, ViewAssembled):
+                for _layer, item in event.layer_items:
+                    if item.get("id"):
+                        self._items.setdefault(str(item["id"]), item)
+        self._read_to = len(events)
+        self._last = events[-1] if self._read_to else None
+
+
+def _unknown(seq: int) -> NoeticConfigError:
+    return NoeticConfigError(
+        "UNKNOWN_DECISION",
+        "That is no decision of this run.",
+        given=seq,
+        hint='`run.to_frame("ledger")` has the seq of each.',
+    )
+
+
+def _around(item: Any, value: Any) -> str:
+    """Return the words of an item around a value, or its first words."""
+    if item is None:
+        return ""
+    text = _words(item)
+    needle = next((str(member) for member in members(value)), "")
+    at = text.find(needle)
+    start = max(0, at - _WORDS // 3)
+    return plain_line(f"{'…' if start else ''}{text[start : start + 4 * _WORDS]}", _WORDS)
+
+
+def _words(item: Any) -> str:
+    if item["type"] == "function_call":
+        return f"{item.get('name')} {item.get('arguments') or ''}"
+    output = item.get("output")
+    return output if isinstance(output, str) else item_text(item)
+
+
+def _origin_words(origin: Origin) -> str:
+    """Return the author of a value, in words.
+
+    Examples
+    --------
+    >>> _origin_words(Origin("tool", "get_contacts", field="email")), _origin_words(Origin("user"))
+    ('the tool get_contacts, its email', 'the user')
+    """
+    if origin.kind == "model":
+        return "the model itself: nobody wrote it before"
+    name = "" if origin.name is None else f" {plain(origin.name)}"
+    of = "" if origin.field is None else f", its {plain(origin.field)}"
+    return f"the {origin.kind}{name}{of}"

@@ -1,0 +1,182 @@
+"""The panels of a workbench, by name, in one table: the view of each, and its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.regulator import Regulator
+from noetic_nb.runs._recording.recorder import record, recorded
+from noetic_nb.runs._run_source import RunLike, run_of
+from noetic_nb.runtime._harness import AgentHarness
+from noetic_nb.steering import RuleBook
+from noetic_nb.steering._layer import rulebook_of
+from noetic_nb.widgets._allocation.allocation import TokenAllocation
+from noetic_nb.widgets._ledger.ledger import Ledger
+from noetic_nb.widgets._memory.memory_view import MemoryView
+from noetic_nb.widgets._rules.rule_editor import RuleEditor
+from noetic_nb.widgets._timeline.timeline import RunTimeline
+from noetic_nb.widgets._transcript.transcript import Transcript
+from noetic_nb.widgets._trends.trends import RegulatorTrends
+from noetic_nb.widgets.base._run_view import RunView
+
+__all__ = [
+    "COLUMNS",
+    "HEIGHTS",
+    "PANELS",
+    "Panel",
+    "Subject",
+    "checked_names",
+    "checked_size",
+    "names_to_open",
+    "subject_of",
+]
+
+# The width of a page is shared in twelfths: halves, thirds and quarters are whole numbers of them.
+COLUMNS: Final = 12
+# Pixels: less shows no row of anything, more no longer fits a screen.
+HEIGHTS: Final = (160, 1_600)
+
+
+class Subject(NamedTuple):
+    """The subject of a workbench."""
+
+    run: RunLike
+    harness: Any = None
+    rules: RuleBook | None = None
+    regulator: Regulator | None = None
+
+
+class Panel(NamedTuple):
+    """One panel: its title, its view, its size in columns and pixels, and whether it is open where nobody chose."""
+
+    title: str
+    view: type[RunView]
+    make: Callable[..., RunView]
+    """``make(subject, **arguments)``, with the arguments that all views have."""
+    size: tuple[int, int]
+    is_open: bool = True
+    lacks: Callable[[Subject], str] = lambda _subject: ""
+    """Why it cannot be opened, empty where it can."""
+    is_of_thread: bool = True
+    """Whether it shows only the thread that was chosen. Rules are those of all threads."""
+
+
+def _needs_rules(subject: Subject) -> str:
+    return "" if subject.rules is not None else "No rule book is known here: pass rules=."
+
+
+PANELS: Final[Mapping[str, Panel]] = {
+    "ledger": Panel("Ledger", Ledger, lambda of, **more: Ledger(of.run, **more), (12, 320)),
+    "transcript": Panel("Transcript", Transcript, lambda of, **more: Transcript(of.run, **more), (6, 460)),
+    "allocation": Panel("Tokens", TokenAllocation, lambda of, **more: TokenAllocation(of.run, **more), (6, 460)),
+    "trends": Panel(
+        "Quality and cost",
+        RegulatorTrends,
+        lambda of, **more: RegulatorTrends(of.run, regulator=of.regulator, **more),
+        (12, 440),
+    ),
+    "timeline": Panel(
+        "Timeline", RunTimeline, lambda of, **more: RunTimeline(of.run, **more), (12, 420), is_open=False
+    ),
+    "memory": Panel(
+        "Memory",
+        MemoryView,
+        lambda of, **more: MemoryView(of.run, harness=of.harness, **more),
+        (12, 460),
+        is_open=False,
+    ),
+    "rules": Panel(
+        "Rules",
+        RuleEditor,
+        lambda of, **more: RuleEditor(of.rules, run=of.run, **more),
+        (12, 520),
+        is_open=False,
+        lacks=_needs_rules,
+        is_of_thread=False,
+    ),
+}
+"""Every panel, in the order in which they stand on a page."""
+
+
+def checked_names(names: Any) -> list[str]:
+    """Return the names of panels in the order of the table, each once.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``UNKNOWN_PANEL``.
+
+    Examples
+    --------
+    >>> checked_names(["transcript", "ledger", "ledger"])
+    ['ledger', 'transcript']
+    """
+    given = [names] if isinstance(names, str) else list(names)
+    wrong = [name for name in given if name not in PANELS]
+    if wrong:
+        raise NoeticConfigError(
+            "UNKNOWN_PANEL", "There is no such panel.", given=wrong, hint=f"Panels are {', '.join(PANELS)}."
+        )
+    return [name for name in PANELS if name in given]
+
+
+def subject_of(source: Any, rules: Any, regulator: Any) -> Subject:
+    """Return the subject of a workbench; a harness is recorded, and steered by its own rules where none are given.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``NOT_A_RUN``; ``NOT_A_RULE_BOOK``; ``INVALID_REGULATOR``.
+    """
+    harness = source if isinstance(source, AgentHarness) else None
+    run = run_of(source) if harness is None else recorded(harness) or record(harness)
+    if rules is not None and not isinstance(rules, RuleBook):
+        raise NoeticConfigError(
+            "NOT_A_RULE_BOOK", "Rules are those of a RuleBook.", given=rules, hint="Pass the book that steers."
+        )
+    if rules is None and harness is not None:
+        books = [rulebook_of(layer) for layer in harness.config.memory]
+        rules = next((book for book in books if book is not None), None)
+    if regulator is not None and not isinstance(regulator, Regulator):
+        raise NoeticConfigError(
+            "INVALID_REGULATOR", "That is no regulator.", given=regulator, hint="Use Regulator.for_user(name)."
+        )
+    return Subject(run, harness, rules, regulator)
+
+
+def names_to_open(subject: Subject, given: Sequence[str] | None) -> list[str]:
+    """Return the panels to open: those that were named, or all that are open where nobody chose and can be.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``UNKNOWN_PANEL``; ``PANEL_NOT_AVAILABLE``.
+    """
+    if given is None:
+        return [name for name, panel in PANELS.items() if panel.is_open and not panel.lacks(subject)]
+    names = checked_names(given)
+    for name in names:
+        why = PANELS[name].lacks(subject)
+        if why:
+            raise NoeticConfigError("PANEL_NOT_AVAILABLE", why, given=name, hint="Workbench(run, rules=book)")
+    return names
+
+
+def checked_size(given: Any) -> list[int]:
+    """Return a size within its bounds: columns of 12, and pixels.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_SIZE``.
+    """
+    try:
+        columns, height = (int(number) for number in given)
+    except (TypeError, ValueError, OverflowError) as exc:
+        raise NoeticConfigError(
+            "INVALID_SIZE", "A size is columns of 12, and pixels.", given=given, hint="Such as (6, 400)."
+        ) from exc
+    least, most = HEIGHTS
+    return [max(3, min(columns, COLUMNS)), max(least, min(height, most))]

@@ -1,0 +1,397 @@
+"""Read the conversation, the progress and the causes of decisions for a workbench, beside the readings of its panels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Final
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import (
+    ErrorRaised,
+    ModelCalled,
+    QualityGiven,
+    RegulatorDecided,
+    RunEvent,
+    SteeringDecided,
+    StepStarted,
+    ToolCalled,
+    ToolProgress,
+    TurnCompleted,
+    TurnStarted,
+    Where,
+)
+from noetic_nb.markup import dollars, escape
+from noetic_nb.runs._plain_text import plain
+from noetic_nb.widgets._workbench.chat import NO_HARNESS, Conversation
+from noetic_nb.widgets._workbench.conversation_view import Talk
+from noetic_nb.widgets._workbench.explain_decision import Causes
+from noetic_nb.widgets._workbench.panels import PANELS, Subject
+from noetic_nb.widgets._workbench.questions import Questions
+from noetic_nb.widgets.base._feed import Place, Reading
+from noetic_nb.widgets.base._moment import EVERYTHING, Moment
+from noetic_nb.widgets.base._run_view import RunView
+from noetic_nb.widgets.base._selection import FIELDS
+
+__all__ = ["NAMES_SENT", "Progress", "ThreadNames", "WorkbenchReading"]
+
+# More names than these are counted.
+_TOOLS_NAMED: Final = 3
+
+
+class Progress:
+    """Reads events and describes the current progress.
+
+    Attributes
+    ----------
+    running : dict of str to Where
+        The threads in which a turn runs now, and where.
+
+    Examples
+    --------
+    >>> progress = Progress()
+    >>> where = Where("t1", "e1", 2)
+    >>> progress.take(TurnStarted(where, 0.0, "u", 0, 1, "Hi"))
+    >>> progress.take(ModelCalled(where, 1.0, 0, "m", "agent", 1.0, "ok", (), 1200, 30, cost=0.002))
+    >>> progress.text
+    'Turn 2 runs · 1,230 tokens · $0.0020'
+    """
+
+    reads: ClassVar = frozenset({ModelCalled, StepStarted, ToolCalled, ToolProgress, TurnCompleted, TurnStarted})
+    """The types of the events that it has a use for."""
+
+    def __init__(self) -> None:
+        self.running: dict[str, Where] = {}
+        self._step = ""
+        self._open: dict[str, str] = {}
+        self._tokens = 0
+        self._cost = 0.0
+        self._unpriced = 0
+        self._last: TurnCompleted | None = None
+
+    def take(self, event: RunEvent) -> None:
+        """Read one event."""
+        match event:
+            case TurnStarted(where):
+                self.running[where.thread_id] = where
+                self._step = ""
+                self._open.clear()
+            case StepStarted():
+                self._step = event.step_id
+            case ModelCalled():
+                self._tokens += event.input_tokens + event.output_tokens
+                self._cost += event.cost or 0.0
+                self._unpriced += event.cost is None
+                if event.purpose == "agent":
+                    calls = [item for item in event.items if item["type"] == "function_call"]
+                    self._open |= {str(item.get("callId")): str(item.get("name")) for item in calls}
+            case ToolProgress():
+                self._open.setdefault(event.call_id, event.name)
+            case ToolCalled():
+                self._open.pop(event.call_id, None)
+            case TurnCompleted(where):
+                self.running.pop(where.thread_id, None)
+                self._last = event
+                self._open.clear()
+
+    @property
+    def text(self) -> str:
+        """The line."""
+        parts = []
+        if self.running:
+            where = list(self.running.values())[-1]
+            thread = f" of {plain(where.thread_id)}" if len(self.running) > 1 else ""
+            parts.append(f"Turn {where.turn}{thread} runs")
+            if self._step:
+                parts.append(f"step {plain(self._step)}")
+            if self._open:
+                names = [plain(name) for name in self._open.values()]
+                more = f" and {len(names) - _TOOLS_NAMED} more" if len(names) > _TOOLS_NAMED else ""
+                parts.append(f"tool {', '.join(names[:_TOOLS_NAMED])}{more}")
+        elif self._last is not None:
+            parts.append(f"Turn {self._last.where.turn} ended: {plain(self._last.outcome)}")
+        else:
+            parts.append("No turn yet")
+        if self._tokens:
+            parts.append(f"{self._tokens:,} tokens")
+        if self._cost:
+            known = dollars(self._cost) if self._cost < 1 else f"${self._cost:,.2f}"
+            parts.append(f"{known} and {self._unpriced:,} calls without a price" if self._unpriced else known)
+        return " · ".join(parts)
+
+
+# A longer list is no help to who chooses; any thread can be set by its name in a cell.
+NAMES_SENT: Final = 200
+
+
+class ThreadNames:
+    """The names of the threads of a run, in the order in which they were first seen.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import QualityGiven, Where
+    >>> names = ThreadNames()
+    >>> [names.take(QualityGiven(Where(thread, "e1", 1), 0.0, 0.5, "user")) for thread in ("ann", "bob", "ann")]
+    [0, 1, None]
+    >>> names.offered("ann")
+    [[0, 'ann'], [1, 'bob']]
+    """
+
+    def __init__(self) -> None:
+        self._at: dict[str, int] = {}
+        self._names: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def take(self, event: RunEvent) -> int | None:
+        """Read one event; returns the place of its thread where that is new."""
+        name = event.where.thread_id
+        if not name or name in self._at:
+            return None
+        self._at[name] = at = len(self._names)
+        self._names.append(name)
+        return at
+
+    def read(self, events: Iterable[RunEvent]) -> None:
+        """Read many events."""
+        known = self._at
+        for event in events:
+            if event.where.thread_id not in known:  # nearly none
+                self.take(event)
+
+    def name(self, at: int) -> str | None:
+        """Return the name at a place; None, which means all threads, where there is none."""
+        return self._names[at] if 0 <= at < len(self._names) else None
+
+    def place(self, name: str | None) -> int | None:
+        """Return the place of a name."""
+        return None if name is None else self._at.get(name)
+
+    def row(self, at: int) -> list[object]:
+        """Return the row of a thread for a page: its place, and its name as text."""
+        return [at, plain(self._names[at])]
+
+    def offered(self, chosen: str | None) -> list[list[object]]:
+        """Return the newest threads, and the chosen one, as pages offer them."""
+        first = max(0, len(self._names) - NAMES_SENT)
+        at = self.place(chosen)
+        older = [] if at is None or at >= first else [self.row(at)]
+        return older + [self.row(each) for each in range(first, len(self._names))]
+
+
+_READ: Final = frozenset(
+    {
+        ErrorRaised, ModelCalled, QualityGiven, RegulatorDecided, SteeringDecided, StepStarted, ToolCalled, ToolProgress,
+        TurnCompleted, TurnStarted,
+    }
+)  # fmt: skip
+# A page that is open keeps what it has been sent; one that opens later has these.
+_MOST_ROWS: Final = 40
+
+
+class WorkbenchReading(Reading):
+    """The parts of a workbench that are no panels, and the snapshot of all of it.
+
+    Parameters
+    ----------
+    subject : Subject
+        What is looked at.
+    moment : Moment, optional
+        Which part of the run is shown.
+
+    Attributes
+    ----------
+    views : dict of str to RunView
+        The views that have been made, by the names of their panels.
+    open, faults : list of str, dict of str to str
+        What static forms show: the open panels, and why some cannot be shown.
+    talk, progress, causes, questions, threads : object
+        The parts.
+    conversation : Conversation or None
+        With the harness, where there is one.
+
+    Examples
+    --------
+    >>> from noetic_nb.runs import Run
+    >>> WorkbenchReading(Subject(Run())).snapshot["parts"]["progress"]
+    'No turn yet'
+    """
+
+    reads = _READ
+
+    def __init__(self, subject: Subject, moment: Moment = EVERYTHING) -> None:
+        self.views: dict[str, RunView] = {}
+        self._subject = subject
+        self.threads = ThreadNames()
+        self.open: list[str] = []
+        self.faults: dict[str, str] = {}
+        self.conversation: Conversation | None = None
+        self.questions: Questions | None = None
+        self._name = plain(getattr(subject.run, "run_id", "") or "run")
+        self.snapshot: dict[str, Any] = {
+            "name": self._name,
+            "titles": [[name, panel.title, panel.lacks(subject)] for name, panel in PANELS.items()],
+            "sizes": {name: list(panel.size) for name, panel in PANELS.items()},
+            "selection": dict.fromkeys(FIELDS),
+            "panels": {},
+            "parts": {
+                "progress": "",
+                "busy": False,
+                "canGrade": False,
+                "chosen": None,
+                "chat": None,
+                "whyNoChat": NO_HARNESS,
+                "questions": [],
+                "talk": [],
+                "turns": 0,
+                "threads": [],
+                "threadCount": 0,
+                "thread": None,
+                "shown": 0,
+            },
+        }
+        self.show(moment)
+
+    def show(self, moment: Moment) -> None:
+        """Forget the events read so far, and show this part of the run from now on: its events are to be read again."""
+        self._moment = moment
+        self._is_begun = self._has_reply = False
+        self.talk = Talk(moment)
+        self.progress = Progress()
+        self.causes = Causes(self._subject.run, self._subject.rules)
+        # A page drops what it had asked for of the part before.
+        self.parts.update(progress=self.progress.text, shown=self.parts["shown"] + 1)
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """The parts of a page beside the panels."""
+        parts: dict[str, Any] = self.snapshot["parts"]
+        return parts
+
+    def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
+        """Read one event; returns the parts that are others now."""
+        kind = type(event)
+        if kind in Progress.reads:
+            self.progress.take(event)
+        elif kind is SteeringDecided:
+            self.causes.take(event, place.seq)
+        at = self.talk.take(event, place.seq) if kind in Talk.reads else None
+        if not self._is_begun:
+            return None
+        news: dict[str, Any] = {}
+        if at is not None:
+            rows, row = self.parts["talk"], self.talk.data(at)
+            known = [place for place, other in enumerate(rows) if other["at"] == at]
+            if known:
+                rows[known[0]] = row
+            elif not rows or at > rows[-1]["at"]:
+                rows.append(row)
+                del rows[:-_MOST_ROWS]
+            self.parts["turns"] = len(self.talk)
+            news |= {"row": row, "turns": len(self.talk)}
+        if isinstance(event, TurnCompleted):
+            self._has_reply = self._has_reply or event.where.thread_id == self._chat_thread
+        for name, value in (("progress", self.progress.text), ("busy", self.is_busy), ("canGrade", self._has_reply)):
+            if self.parts[name] != value:
+                self.parts[name] = news[name] = value
+        return news or None
+
+    def selected(self, fields: dict[str, Any]) -> dict[str, Any] | None:
+        """Take a choice; returns the row of the conversation that it belongs to, where that is another."""
+        chosen = self.talk.chosen(fields)
+        if chosen == self.parts["chosen"]:
+            return None
+        self.parts["chosen"] = chosen
+        return {"chosen": chosen}
+
+    def take_thread(self, event: RunEvent) -> dict[str, Any] | None:
+        """Read one event, of any thread; returns the parts that changed."""
+        if isinstance(event, TurnStarted) and self.conversation is not None:
+            self.conversation.turn_started(event.where.thread_id)
+        at = self.threads.take(event)
+        if at is None or not self._is_begun:
+            return None
+        self.parts["threads"].append(self.threads.row(at))
+        self.parts["threadCount"] = len(self.threads)
+        # The one that is shown may only now have begun.
+        self.parts["thread"] = self.threads.place(self._moment.thread_id)
+        return {"newThread": self.threads.row(at), "threadCount": len(self.threads), "thread": self.parts["thread"]}
+
+    @property
+    def _chat_thread(self) -> str | None:
+        return None if self.conversation is None else self.conversation.thread_id
+
+    def begin(self) -> None:
+        """Make the snapshot of the events read so far."""
+        self._is_begun = True
+        self.threads.read(list(self._subject.run.events))
+        self._has_reply = self._chat_thread is not None and self.talk.has_reply(self._chat_thread)
+        self.parts.update(
+            progress=self.progress.text,
+            busy=self.is_busy,
+            canGrade=self._has_reply,
+            talk=self.talk.newest(),
+            turns=len(self.talk),
+            chosen=self.talk.chosen(self.snapshot["selection"]),
+            threads=self.threads.offered(self._moment.thread_id),
+            threadCount=len(self.threads),
+            thread=self.threads.place(self._moment.thread_id),
+        )
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a turn of the conversation runs."""
+        return self.conversation is not None and self.conversation.thread_id in self.progress.running
+
+    def answer(self, request: dict[str, Any]) -> Any:
+        """Answer ``{what: "talk", before}``, ``{what: "cause", decision}`` and ``{what: "without", decision, rule}``."""
+        match request:
+            case {"what": "talk", "before": int(before)}:
+                return self.talk.newest(before)
+            case {"what": "cause", "decision": int(decision)}:
+                return self.causes.of(decision)
+            case {"what": "without", "decision": int(decision), "rule": int(place)}:
+                return self.causes.without(self.causes.rule(decision, place))
+            case {"do": "answer", "id": int(number), "answer": str(answer), "reason": str(reason)}:
+                return self.questions is not None and self.questions.take(number, answer, reason)
+            case {"do": "say" | "stop" | "grade" | "correct"}:
+                return self._do(request)
+        return super().answer(request)
+
+    def _do(self, request: dict[str, Any]) -> None:
+        chat = self.conversation
+        if chat is None:
+            raise NoeticConfigError("NO_HARNESS", NO_HARNESS, hint="Workbench(harness)")
+        match request:
+            case {"do": "say", "text": str(text)} if text.strip():
+                chat.begin(chat.say(text))
+            case {"do": "stop"}:
+                chat.begin(chat.stop())
+            case {"do": "grade", "quality": int() | float() as quality}:
+                chat.begin(chat.grade(quality))
+            case {"do": "correct", "text": str(text)} if text.strip():
+                chat.begin(chat.correct(text))
+            case _:
+                super().answer(request)
+
+    def to_html(self) -> str:
+        """Return the conversation and the static forms of the open panels, one below the other."""
+        head = (
+            f'<p class="nn-title">Workbench: {escape(self._name)}</p><p class="nn-sub">{escape(self.progress.text)}</p>'
+        )
+        panels = [
+            f'<div class="nn-static-panel" data-panel="{name}"><div class="noetic-nb">{self._html(name)}</div></div>'
+            for name in self.open
+        ]
+        return f"{head}{self.talk.to_html()}{''.join(panels)}"
+
+    def _html(self, name: str) -> str:
+        if name in self.faults:
+            return f'<p class="nn-fault">{escape(PANELS[name].title)}: {escape(self.faults[name])}</p>'
+        return self.views[name].reading.to_html()
+
+    def to_text(self) -> str:
+        """Return the conversation and the texts of the open panels."""
+        texts = [f"Workbench: {self._name}. {self.progress.text}", self.talk.to_text()]
+        shown = [self.faults.get(name) or self.views[name].reading.to_text() for name in self.open]
+        return "\n\n".join([*texts, *shown])

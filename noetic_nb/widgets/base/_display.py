@@ -1,0 +1,229 @@
+"""How a widget is put on a page: as two outputs, the live view and a static form below it.
+
+The output of the live view holds nothing but the widget and is never changed while that is open, or the page would draw it
+anew. The static form is what a saved notebook, an export and a page without a kernel show; while the live view is on
+the page its style sheet hides it. It is brought up to date once at the end of the running cell or after a pause, however many
+turns there were. Where a page is known to be there, it is sent when that has drawn the live view, which it would hold up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Final, Self
+from uuid import uuid4
+
+from noetic_nb._core.nested_loop import running_loop
+from noetic_nb.widgets.base._assets import output_frame
+from noetic_nb.widgets.base._cell_registry import current_cell, drop_from_cell, has_page, hold_in_cell, running_shell
+
+__all__ = ["WIDGET_VIEW", "DisplayMixin"]
+
+# Turns that follow each other make one update, when they are through.
+PAUSE_S: Final = 2.0
+WIDGET_VIEW: Final = "application/vnd.jupyter.widget-view+json"
+
+
+class Shown:
+    """One place where a view is shown: the outputs of the live view and of its static form."""
+
+    def __init__(self, view: DisplayMixin, live: Any, static: Any) -> None:
+        self.view: DisplayMixin | None = view
+        place = current_cell()
+        self.cell = None if place is None else place[0]
+        self.live = live
+        self.static = static
+
+    def discard(self) -> None:
+        """Forget the place: its cell runs again."""
+        if self.view is not None:
+            self.view.forget_place(self)
+            self.view = None
+
+
+class DisplayMixin:
+    """Mixed into a widget that has `to_html` and `to_text`."""
+
+    _places: tuple[Shown, ...] = ()
+    _tells_when_drawn = False
+    """Whether its page sends a message when it has drawn the view, as those of `store.show` do."""
+    _waits_for = ""
+    """The event of the shell at which the static form is brought up to date; empty where it is."""
+    _timer: asyncio.TimerHandle | None = None
+    _shown_on: asyncio.AbstractEventLoop | None = None
+    """That of the cell that showed the view last."""
+    _id = ""
+
+    @property
+    def static_id(self) -> str:
+        """The id that ties the live view to its static form on a page."""
+        if not self._id:
+            self._id = uuid4().hex
+        return self._id
+
+    def to_html(self) -> str:
+        """Return the static form."""
+        return ""
+
+    def to_text(self) -> str:
+        """Return the view as plain text."""
+        return ""
+
+    def close(self) -> None:
+        """Stop following, release the widgets, and leave the static form where the view was shown. May be repeated."""
+        self._close(but_in=None)
+
+    def discard(self) -> None:
+        """Close; the cell that is running again has nothing left to show."""
+        place = current_cell()
+        self._close(but_in=None if place is None else place[0])
+
+    def _close(self, *, but_in: str | None) -> None:
+        if not self._release():
+            return
+        for place in self._places:
+            if but_in is None or place.cell != but_in:
+                # The static form first, while it is hidden: nobody sees the older one in between.
+                place.static.update(self._static_bundle(), raw=True)
+                place.live.update({}, raw=True)
+            place.view = None
+            drop_from_cell(place)
+        self._places = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return self.to_text()
+
+    def _alone(self) -> dict[str, Any]:
+        return {"text/html": self.to_html(), "text/plain": self.to_text()}
+
+    def _static_bundle(self) -> dict[str, Any]:
+        alone = self._alone()
+        return {**alone, "text/html": output_frame(alone["text/html"], self.static_id)}
+
+    def _empty_bundle(self) -> dict[str, Any]:
+        return {"text/html": output_frame("", self.static_id), "text/plain": ""}
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        if self.comm is None:  # type: ignore[attr-defined]  # of the widget this is mixed into
+            return self._alone(), {}
+        # Text or HTML here would stand on a page that has not loaded the widget yet, or cannot. The bases make a text of the
+        # whole view first, which would be thrown away.
+        model_id = self.model_id  # type: ignore[attr-defined]
+        return {WIDGET_VIEW: {"version_major": 2, "version_minor": 1, "model_id": model_id}}, {}
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        def show(bundle: dict[str, Any]) -> Any:
+            return display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]
+
+        if getattr(running_shell(), "kernel", None) is None:  # a terminal
+            display({"text/plain": self.to_text()}, raw=True)  # type: ignore[no-untyped-call]
+        elif self.comm is None:  # type: ignore[attr-defined]
+            show(self._alone())
+        else:
+            live = show(self._repr_mimebundle_()[0])
+            # The next cell is the last moment: a kernel that ends in it would leave nothing.
+            is_later = self._tells_when_drawn and has_page() and running_loop() is not None
+            if is_later:
+                self._publish_at("pre_run_cell")
+            place = Shown(self, live, show(self._empty_bundle() if is_later else self._static_bundle()))
+            self._places = (*self._places, place)
+            self._shown_on = running_loop()
+            # Nobody else may hold a view that is on the page.
+            hold_in_cell(place)
+
+    def forget_place(self, place: Shown) -> None:
+        """Update this place no longer."""
+        self._places = tuple([other for other in self._places if other is not place])
+
+    def publish_static(self) -> None:
+        """Bring the static form up to date now."""
+        self._stop_waiting()
+        if self._places:
+            bundle = self._static_bundle()
+            for place in self._places:
+                place.static.update(bundle, raw=True)
+
+    def refresh_static(self) -> None:
+        """Bring the static form up to date when the cell ends or after a pause."""
+        if self._places:
+            # The end of a cell is the last moment at which a notebook that is only executed takes updates.
+            self._publish_at("post_run_cell")
+
+    def drawn(self) -> None:
+        """Handle a page's message that it has drawn the live view: waiting messages are sent."""
+        if self._waits_for == "pre_run_cell":
+            self.publish_static()
+
+    def _publish_at(self, event: str) -> None:
+        """Bring the static form up to date at an event of the shell, or after a pause."""
+        self._stop_waiting()  # the pause begins anew
+        self._waits_for = event
+        shell = running_shell()
+        if shell is not None:
+            shell.events.register(event, self._bring_up_to_date)
+        loop = running_loop()
+        if loop is not None:
+            self._timer = loop.call_later(PAUSE_S, self._bring_up_to_date)
+        elif self._shown_on is not None and not self._shown_on.is_closed():
+            # A thread that reads: the pause is that of the loop on which the view was shown.
+            self._shown_on.call_soon_threadsafe(self._begin_pause)
+
+    def _begin_pause(self) -> None:
+        if self._waits_for and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(PAUSE_S, self._bring_up_to_date)
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the view is on some page."""
+        return bool(self._places)
+
+    def publish_if_waiting(self) -> None:
+        """Bring the static form up to date now, if it waits for the end of the cell; one that waits for its page goes on."""
+        if self._waits_for == "post_run_cell":
+            self.publish_static()
+
+    def _bring_up_to_date(self, *_result: Any) -> None:
+        if self._waits_for:
+            self.publish_static()
+
+    def _stop_waiting(self) -> None:
+        event, self._waits_for = self._waits_for, ""
+        if not event:
+            return
+        shell = running_shell()
+        if shell is not None:
+            shell.events.unregister(event, self._bring_up_to_date)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _release(self) -> bool:
+        return self.release_widget(self)
+
+    def release_widget(self, *widgets: Any) -> bool:
+        """Close the comms of the given widgets, their layouts and their styles; False where that was done before."""
+        self._stop_waiting()
+        if self.comm is None:  # type: ignore[attr-defined]  # of the widget this is mixed into
+            return False
+        # Layouts and styles are widgets of their own with a comm each; ipywidgets leaves them open.
+        for widget in widgets:
+            for part in _parts(widget):
+                part.close()
+            if widget is not self:
+                widget.close()
+        super().close()  # type: ignore[misc]
+        # The base class hides a closed widget by shadowing this method, and its static form with it.
+        self.__dict__.pop("_repr_mimebundle_", None)
+        return True
+
+
+def _parts(widget: Any) -> Iterable[Any]:
+    return [part for part in (getattr(widget, "layout", None), getattr(widget, "style", None)) if part is not None]

@@ -1,0 +1,163 @@
+"""The readings of views: the data that one kind of view takes from a run, and how events reach it. Knows nothing of widgets."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import ModelCalled, RunEvent
+from noetic_nb.runs._events.numbering import Numbers
+from noetic_nb.widgets.base._moment import EVERYTHING, Moment
+
+__all__ = ["Feed", "Place", "Reader", "Reading"]
+
+
+class Place(NamedTuple):
+    """Where an event stands in its run."""
+
+    seq: int
+    """Its number among all events of the run, 0 for the first."""
+    call: int | None = None
+    """For a model call of the agent: its number among these, 0 for the first. None for all other events."""
+
+
+class Reader(Protocol):
+    """A receiver of the events of a feed."""
+
+    @property
+    def reads(self) -> frozenset[type[Any]] | None:
+        """The types of the events that `take` has a use for, None for all."""
+        ...
+
+    def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
+        """Read one event; returns a message about it, None where there is none."""
+        ...
+
+
+class Reading(ABC):
+    """The data that one kind of view reads out of a run: the base of all readings, and their defaults."""
+
+    reads: ClassVar[frozenset[type[Any]] | None] = None
+    """The types of the events that `take` has a use for, None for all: most events of a long run are of no use to one view."""
+
+    snapshot: dict[str, Any]
+    """What a page needs at first, as JSON data: always the same object, grown by `take`."""
+    nothing: str = "This recording has nothing to show."
+    """What is shown instead of ``snapshot["empty"]`` where nothing is there and nothing more is recorded."""
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is something to show, or it is known why there is not."""
+        return True
+
+    @abstractmethod
+    def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
+        """Read one event; returns the message with the changes, None where nothing changed."""
+
+    def begin(self) -> None:  # noqa: B027  # most have nothing to do
+        """Bring the snapshot up to date: from now on pages follow, and each message of `take` is sent."""
+
+    def answer(self, request: dict[str, Any]) -> Any:
+        """Answer a request of a page beyond the snapshot, as JSON data.
+
+        Raises `NoeticConfigError` for a request that cannot be answered, which the page shows.
+        """
+        raise NoeticConfigError(
+            "UNKNOWN_REQUEST", "This view does not answer that.", given=request, hint="Load the page again."
+        )
+
+    def asked_first(self) -> list[dict[str, Any]]:
+        """Return the requests that a page makes as soon as it has the snapshot, so that the answers can go with it."""
+        return []
+
+    def selected(self, fields: dict[str, Any]) -> dict[str, Any] | None:
+        """Take a choice of `Selection`; returns a message for the pages, None where there is none."""
+        return None
+
+    @abstractmethod
+    def to_html(self) -> str:
+        """Return the picture as HTML without scripts."""
+
+    @abstractmethod
+    def to_text(self) -> str:
+        """Return the picture as plain text."""
+
+
+class Feed:
+    """Hands a reading the events that its moment reaches, each with its place among all events.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import QualityGiven, Where
+    >>> class Qualities:
+    ...     reads, all = frozenset({QualityGiven}), []
+    ...     def take(self, event, place):
+    ...         self.all.append((place.seq, event.quality))
+    >>> feed = Feed(Qualities(), Moment(until=1))
+    >>> for turn, quality in ((1, 0.5), (2, 0.4), (0, 0.3)):
+    ...     feed.take(QualityGiven(Where("t1", "e1", turn), 0.0, quality, "user"))
+    >>> feed.reading.all
+    [(0, 0.5)]
+    """
+
+    def __init__(self, reading: Reader, moment: Moment) -> None:
+        self.reading = reading
+        self.moment = moment
+        self._is_whole = moment == EVERYTHING
+        self._seq = 0
+        self._calls = 0
+        self._over: set[str] = set()
+
+    def take(self, event: RunEvent) -> dict[str, Any] | None:
+        """Hand over one event; returns the message of the reading, None where it has none."""
+        call = None
+        if isinstance(event, ModelCalled) and event.purpose == "agent":
+            call = self._calls
+            self._calls += 1
+        seq = self._seq
+        self._seq += 1
+        if not (self._is_whole or self._reaches(event)):
+            return None
+        reads = self.reading.reads
+        return self.reading.take(event, Place(seq, call)) if reads is None or type(event) in reads else None
+
+    def take_all(self, events: Iterable[RunEvent], numbers: Numbers | None = None) -> None:
+        """Hand over many events, of which no page is told: quicker than one by one.
+
+        `numbers` are theirs, where their run has dropped turns.
+        """
+        events = list(events)
+        if numbers is None:
+            self._take_all(events)
+        else:
+            for event, self._seq, self._calls in zip(events, *numbers, strict=True):
+                self.take(event)
+
+    def _take_all(self, events: Iterable[RunEvent]) -> None:
+        take, reads, place = self.reading.take, self.reading.reads, tuple.__new__
+        if not self._is_whole or reads is None:
+            for event in events:
+                self.take(event)
+            return
+        seq, calls = self._seq - 1, self._calls
+        for seq, event in enumerate(events, self._seq):
+            kind, call = type(event), None
+            if kind is ModelCalled and isinstance(event, ModelCalled) and event.purpose == "agent":
+                call = calls
+                calls += 1
+            if kind in reads:
+                take(event, place(Place, (seq, call)))  # in half the time that its own `__new__` takes
+        self._seq, self._calls = seq + 1, calls
+
+    def _reaches(self, event: RunEvent) -> bool:
+        last = self.moment.last
+        if last is not None:
+            where = event.where
+            if where.turn > last:
+                self._over.add(where.thread_id)
+            # What is outside of turns belongs to the turn before it, which is past the moment.
+            if where.turn <= 0 and where.thread_id and where.thread_id in self._over:
+                return False
+        return self.moment.reaches(event)

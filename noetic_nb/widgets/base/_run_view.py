@@ -1,0 +1,364 @@
+"""The base of all live views of a run: they follow it, send changes, answer pages, and leave a static form behind.
+
+An event is read a moment after it happened, beside the agent; whoever asks a view for something finds it up to date.
+
+A view keeps one synced `snapshot` that is grown in place, so that the kernel never sends it twice, while each event
+travels as a small message. A page that opens later gets the snapshot; one that missed a message requests it, and what the
+snapshot does not hold is asked for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from math import inf
+from typing import Any, ClassVar, Final
+
+import anywidget
+import traitlets
+
+from noetic_nb._core.worker_threads import thread_time
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import RunEvent, TurnCompleted
+from noetic_nb.redact import safe_logger
+from noetic_nb.runs._events.numbering import numbered
+from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, sendable
+from noetic_nb.runs._run_source import run_of
+from noetic_nb.widgets.base._assets import static_frame
+from noetic_nb.widgets.base._cell_registry import enter_cell
+from noetic_nb.widgets.base._display import DisplayMixin
+from noetic_nb.widgets.base._feed import Feed, Reading
+from noetic_nb.widgets.base._host import HostedMixin, is_hosted
+from noetic_nb.widgets.base._moment import EVERYTHING, Moment
+from noetic_nb.widgets.base._reading_thread import READINGS, Follower, follower_of, watch_cells
+from noetic_nb.widgets.base._selection import FIELDS, Selection, selection_of, sendable_fields
+from noetic_nb.widgets.base._weak_views import connect_weakly, subscribe_weakly
+
+__all__ = ["RunView"]
+
+log = safe_logger(__name__)
+
+# Threads that append at the same time have at most so many events that are in the run and were not handed out yet.
+_ON_THE_WAY: Final = 100
+# So long the thread that reads waits for one that answers a page, before it sees to other views.
+_BUSY_S: Final = 0.02
+
+
+def _threads_of(events: Sequence[RunEvent]) -> tuple[list[str], dict[str, int]]:
+    """Return the threads of some events in order, and the last turn of each."""
+    last: dict[str, int] = {}
+    for event in events:
+        where = event.where
+        if where.thread_id:
+            last[where.thread_id] = max(last.get(where.thread_id, 0), where.turn)
+    return list(last), last
+
+
+class _UpToDate(traitlets.Dict):
+    """A snapshot that is read when it is looked at."""
+
+    def get(self, obj: Any, cls: Any = None) -> Any:
+        """Return the snapshot, up to date."""
+        obj.look()
+        return super().get(obj, cls)
+
+
+class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
+    """Base of the views of a run.
+
+    Parameters
+    ----------
+    source : Run or object with a ``run``
+        What to look at; a run that grows is followed.
+    reading : Reading
+        What the view reads out of it.
+    moment : Moment, optional
+        Which part of the run is shown; all of it by default.
+    selection : Selection, optional
+        What someone points at, shared with other views; one of its own by default.
+    **traits
+        First values of the traits of the view.
+    """
+
+    snapshot = _UpToDate().tag(sync=True)
+    # How many messages are in the snapshot already; grown in place, as that is.
+    sent = traitlets.Dict().tag(sync=True)
+    fault = traitlets.Unicode("").tag(sync=True)
+    static_name = traitlets.Unicode("").tag(sync=True)
+
+    table: ClassVar[str] = ""
+    """Which table of the run the view shows; a view that shows none of them has a `to_frame` of its own."""
+
+    scripts: ClassVar[tuple[str, ...]] = ()
+    """The files of its script, without their suffix; the last one has the ``export``, and a style sheet of its name."""
+
+    # On the class too: a widget that was refused in `__init__` is closed like any other when it is collected.
+    _unsubscribe: tuple[Callable[[], object], ...] = ()
+    _followers: tuple[Follower, ...] = ()
+    is_awake = False
+    _is_following = True
+    _tells_when_drawn = True
+    _is_made = False
+    _is_reading = False
+    _last_read: RunEvent | None = None
+    """The newest event that was there when the view was made."""
+
+    def __init__(
+        self,
+        source: Any,
+        reading: Reading,
+        *,
+        moment: Moment = EVERYTHING,
+        selection: Selection | None = None,
+        **traits: Any,
+    ) -> None:
+        self.run = run_of(source)
+        self.moment = moment
+        self.selection = selection_of(selection)
+        self.reading = reading
+        self._feed = Feed(reading, self.moment)
+        # Events are taken, questions answered and pictures made one at a time.
+        self._reading_lock = threading.RLock()
+        self._unread: deque[RunEvent] = deque()
+        self._asked_by: Any = None
+        reading.snapshot["selection"] = sendable_fields(self.selection.fields)
+        with self._reading_lock:
+            # First, so that no event is lost; what comes while the widget is being made waits for it.
+            if not is_hosted():  # else its host hands it events and choices
+                self._unsubscribe = (
+                    self._follow(self.run, self.take),
+                    subscribe_weakly(self.selection.observe, self._selected),
+                )
+            events, numbers = numbered(self.run)
+            self._feed.take_all(events, numbers)
+            self._last_read = events[-1] if events else None
+            if events and not reading.has_any and not getattr(self.run, "is_recording", False):
+                part = (
+                    "this recording"
+                    if moment.thread_id is None and moment.turn is None
+                    else "this part of the recording"
+                )
+                nothing = reading.nothing.format(part=part)
+                reading.snapshot["empty"] = nothing[:1].upper() + nothing[1:]
+            if events and (missing := moment.missing(*_threads_of(events))):
+                reading.snapshot["empty"] = missing
+            self._begin()
+            # The dict itself, not a copy: it grows in place, which traitlets does not notice, so it is not sent again.
+            super().__init__(snapshot=reading.snapshot, sent={"messages": 0}, static_name=self.static_id, **traits)
+            # What came meanwhile may be among them; mostly it is not, and only the newest may still be on its way here.
+            self._already = {id(event): event for event in (events if self._unread else events[-_ON_THE_WAY:])}
+        if self.host is None:
+            connect_weakly(self)
+            enter_cell(self)
+            watch_cells()
+        self.on_msg(self._message_received)
+        self._is_made = True
+
+    def add_traits(self, **traits: Any) -> None:
+        """Add traits for the script and the style sheet, unless the one has the other in it."""
+        if self.scripts:
+            traits.pop("_css", None)
+        super().add_traits(**traits)
+
+    def get_state(self, key: Any = None, drop_defaults: bool = False) -> dict[str, Any]:
+        """Return the synced traits, those with their first values too: a page of saved widgets knows none of ours."""
+        state: dict[str, Any] = super().get_state(key=key, drop_defaults=False)
+        return state
+
+    def _begin(self) -> None:
+        """Make the snapshot of the events read so far."""
+        self.reading.begin()
+
+    def to_frame(self) -> Any:
+        """Return the content of the view as a table.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A new frame: the rows of the run's table that belong to the moment.
+        """
+        return self.moment.rows(self.run.to_frame(self.table))
+
+    def to_html(self) -> str:
+        """Return the view as HTML without scripts, for a page without a kernel and a network."""
+        with self.up_to_date():
+            return static_frame(self.reading.to_html(), self._css, "".join(self.scripts[-1:]))
+
+    def to_text(self) -> str:
+        """Return the view as plain text."""
+        with self.up_to_date():
+            return self.reading.to_text()
+
+    def send(self, content: dict[str, Any], buffers: Any = None) -> None:
+        """Send a message to the page; those that a page must not miss are counted."""
+        if content.get("type") not in ("got", "all"):
+            self.sent["messages"] += 1
+        super().send(content, buffers)
+
+    # Following.
+
+    def _follow(self, run: Any, take: Callable[[RunEvent], None]) -> Callable[[], object]:
+        follower = follower_of(run)
+        self._followers = (*self._followers, follower)
+        return follower.join(self, take)
+
+    def take(self, event: RunEvent) -> None:
+        """Take an event that is to be read later."""
+        self._unread.append(event)
+
+    def catch_up(self) -> None:
+        """Read all events now that were not read yet."""
+        if self._is_made:
+            with self.up_to_date():
+                pass
+
+    def look(self) -> None:
+        """Catch up, unless another thread works for long: the caller does not wait for an answer to a page."""
+        if self._is_made and self._reading_lock.acquire(blocking=self._is_reading):
+            try:
+                self.catch_up()
+            finally:
+                self._reading_lock.release()
+
+    @contextmanager
+    def up_to_date(self) -> Iterator[None]:
+        """Read all events so far; nothing is read inside the block, and new events wait."""
+        if self.host is not None:  # with which what it reads waits
+            self.host.catch_up()
+        try:
+            with self._reading_lock:
+                if not self._is_reading:  # else a picture that is being drawn asks for itself
+                    for follower in self._followers:
+                        follower.hand_out()
+                    self.read_some(inf)
+                yield
+        finally:
+            # Whoever found us at it has left it here.
+            if self._unread and not self._is_reading and not self.is_awake:
+                READINGS.wake(self)
+
+    def read_some(self, until: float) -> bool:
+        """Read until there is no more, or `thread_time` is past a moment; returns whether there is no more.
+
+        Where another thread is at something, such as the answer to a page, its turn comes again later; without a moment, that
+        thread is left to see to it, as an agent waits for no view.
+        """
+        while self._unread and self._is_made:
+            if not (self._reading_lock.acquire(timeout=_BUSY_S) if until < inf else self._reading_lock.acquire(False)):
+                return until == inf
+            try:
+                if self._is_reading:
+                    return True
+                self._is_reading = True
+                try:
+                    if not self._read_until(until):
+                        return False
+                finally:
+                    self._is_reading = False
+            finally:
+                self._reading_lock.release()
+        return True
+
+    def _read_until(self, until: float) -> bool:
+        turns = 0
+        try:
+            while self._unread:
+                event = self._unread.popleft()
+                if self._already:
+                    if id(event) in self._already:
+                        continue
+                    self._already = {}
+                self._read_event(event)
+                turns += isinstance(event, TurnCompleted)
+                if until is not inf and thread_time() >= until:
+                    return not self._unread
+            return True
+        finally:
+            # Not at every event: the static form is a whole page, and is for readers who come later.
+            if turns and self._is_following:
+                self.refresh_static()
+
+    def _read_event(self, event: RunEvent) -> None:
+        if not self._is_following:
+            return
+        try:
+            news = self._feed.take(event)
+            if news is not None:
+                self.send(news)
+        except Exception as exc:
+            self._fail(exc)
+
+    def _fail(self, exc: Exception) -> None:
+        # A picture that fails must not stop the agent it shows: it reports the fault and stops itself.
+        log.exception("A view of a run failed and no longer follows it.")
+        self._stop_following()
+        self.fault = f"This view stopped following the run: {type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"
+
+    def _message_received(self, _widget: Any, content: Any, _buffers: Any) -> None:
+        match content:
+            # What is sent while a page still loads its script reaches nobody.
+            case {"type": "here", "messages": int(sent)} if sent == self.sent["messages"]:
+                pass
+            case {"type": "drawn"}:
+                self.drawn()
+            case {"type": "again" | "here"}:  # a page saw that it missed a message, or did miss one
+                with self.up_to_date():
+                    self.send({"type": "all", "snapshot": self.reading.snapshot})
+            case {"type": "get", "id": asked, "request": dict(request)}:
+                self.send({"type": "got", "id": asked, **self._answer(request)})
+            case {"type": "select", "id": asked}:
+                self._select(asked, {name: content.get(name) for name in FIELDS})
+            case {"type": "fault", "text": str(text)}:
+                log.error("A view failed in its page: %s", plain(text, TEXT_LENGTH))
+            case _:
+                log.warning("A page sent a message that no view knows: %.200r", content)
+
+    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        try:
+            with self.up_to_date():
+                return {"data": self.reading.answer(request)}
+        except NoeticConfigError as exc:
+            return {"fault": plain(exc, TEXT_LENGTH)}
+        except Exception as exc:
+            log.exception("A view could not answer its page.")
+            return {"fault": f"{type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"}
+
+    def _select(self, asked: Any, fields: dict[str, Any]) -> None:
+        self._asked_by = asked
+        given = fields["thread_id"]
+        known = getattr(self.run, "threads", ())
+        if isinstance(given, str) and given not in known:
+            fields["thread_id"] = next((name for name in known if sendable(name) == given), given)
+        try:
+            self.selection.select(**fields)
+        except NoeticConfigError:
+            log.exception("A page chose something that cannot be.")
+            self._selected(self.selection.fields)
+        finally:
+            self._asked_by = None
+
+    def _selected(self, fields: dict[str, Any]) -> None:
+        try:
+            with self.up_to_date():
+                self.reading.snapshot["selection"] = sent = sendable_fields(fields)
+                # The page that chose knows by the id which of its choices this is.
+                self.send({"type": "selected", "id": self._asked_by, "fields": sent})
+                news = self.reading.selected(fields)
+                if news is not None:
+                    self.send(news)
+        except Exception as exc:
+            self._fail(exc)
+
+    def _stop_following(self) -> None:
+        self._is_following = False
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
+        self._unsubscribe = ()
+        self._followers = ()
+
+    def _release(self) -> bool:
+        self.catch_up()  # what it leaves behind is the end
+        self._stop_following()
+        return self.release_widget(self)
