@@ -19,9 +19,9 @@ from noetic_nb.interop._formats import agentdojo, inspect_logs, message_files, t
 from noetic_nb.interop._formats.sources import Document, documents, read_document, record, refused
 from noetic_nb.interop._spans import import_spans
 from noetic_nb.items._messages import MessageFormat
-from noetic_nb.runs import Run
+from noetic_nb.runs import Run, load_run
 from noetic_nb.runs._events.event_json import SCHEMA
-from noetic_nb.runs._load import MAX_BYTES, MAX_LINE_BYTES, load_run
+from noetic_nb.runs._load import MAX_BYTES, MAX_LINE_BYTES
 
 __all__ = ["Failed", "import_run", "import_runs", "run_from_messages"]
 

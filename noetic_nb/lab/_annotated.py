@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
@@ -16,8 +16,9 @@ from noetic_nb.interop._formats.sources import Document, read_bytes, read_docume
 from noetic_nb.items import Item
 from noetic_nb.items._messages.message import Message
 from noetic_nb.runs import Run
-from noetic_nb.runs._conversation import run_of_conversation
+from noetic_nb.runs._conversation import conversation_events
 from noetic_nb.runs._load import MAX_BYTES
+from noetic_nb.runs._run import run_of_settled
 
 __all__ = ["load_agentrewardbench", "load_locomo", "load_who_and_when"]
 
@@ -31,8 +32,13 @@ _PEOPLE: Final = frozenset({"human", "user"})
 _ENVIRONMENT: Final = "Computer_terminal"
 
 
-def _run(name: str, messages: list[Message], meta: Mapping[str, Any]) -> Run:
-    return run_of_conversation(messages, run_id=name, thread_id=name, meta=meta, timed=False, redaction=AS_PUBLISHED)
+def _run(
+    name: str, messages: list[Message], meta: Mapping[str, Any], unmapped: Iterable[Mapping[str, Any]] = ()
+) -> Run:
+    about, events = conversation_events(
+        messages, thread_id=name, meta=meta, unmapped=unmapped, timed=False, redaction=AS_PUBLISHED
+    )
+    return run_of_settled(name, about, events)
 
 
 def load_agentrewardbench(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> list[Run]:
@@ -101,9 +107,7 @@ def _annotated(
     name = "-".join(["agentrewardbench", *map(str, about), task_id])
     if not found:
         unmapped = [{"place": "row", "what": "there is no trajectory beside the annotations", "value": index}]
-        return run_of_conversation(
-            (), run_id=name, thread_id=name, meta=meta, unmapped=unmapped, redaction=AS_PUBLISHED
-        )
+        return _run(name, [], meta, unmapped)
     return _run(name, _steps(read_document(found[0], max_bytes), model), meta)
 
 

@@ -1,9 +1,8 @@
 """Everything that happened, as data: runs, the recorder that makes them, their tables and their files."""
 
-from noetic_nb.runs._load import load_run
 from noetic_nb.runs._recording.recorder import Recorder, record
 from noetic_nb.runs._recording.recover import recover
-from noetic_nb.runs._run import Run
+from noetic_nb.runs._run import Run, load_run
 
 __all__ = ["Recorder", "Run", "load_run", "record", "recover"]
 

@@ -1,4 +1,4 @@
-"""Conversations of other agents as runs: a turn for each time the user writes, a model call for each answer.
+"""Conversations of other agents as the events of runs: a turn for each time the user writes, a model call for each answer.
 
 What was not recorded is not made up: unknown durations and costs stay unknown, and what had to be estimated (times, tokens,
 whether a call failed) is named in ``meta["estimated"]``.
@@ -33,10 +33,9 @@ from noetic_nb.items._messages import Message
 from noetic_nb.items._registry import ANY_ITEMS
 from noetic_nb.redact import Redaction
 from noetic_nb.redact._secret_names import secret_word
-from noetic_nb.runs._run import Run
 from noetic_nb.tokens import estimate_tokens
 
-__all__ = ["run_of_conversation"]
+__all__ = ["conversation_events"]
 
 # Where nothing is known of the times, a message takes a second from the first of 1970 on: no reader takes that for a time.
 _START_MS: Final = 0.0
@@ -70,10 +69,9 @@ _TEXT_KEYS: Final = {
 _PLAIN_PART: Final = frozenset({"type", "text", "annotations"})
 
 
-def run_of_conversation(
+def conversation_events(
     messages: Iterable[Message],
     *,
-    run_id: str | None = None,
     thread_id: str = "t1",
     meta: Mapping[str, Any] | None = None,
     unmapped: Iterable[Mapping[str, Any]] = (),
@@ -82,15 +80,15 @@ def run_of_conversation(
     closing_tools: Collection[str] = (),
     timed: bool = True,
     redaction: Redaction | None = None,
-) -> Run:
-    """Return a conversation as a run.
+) -> tuple[dict[str, Any], list[RunEvent]]:
+    """Return a conversation as the meta and the events of a run.
 
     Parameters
     ----------
     messages : iterable of Message
         In order.
-    run_id, thread_id : str
-        What they are called.
+    thread_id : str
+        The name of its only thread.
     meta : mapping, optional
         Added to ``policy`` (the system prompt), ``model``, ``estimated`` and ``unmapped``.
     unmapped : iterable of mapping
@@ -108,8 +106,8 @@ def run_of_conversation(
 
     Returns
     -------
-    Run
-        Without secrets. Calls whose ids were used before got ids of their own.
+    tuple of dict and list
+        Without secrets, for `run_of_settled`. Calls whose ids were used before got ids of their own.
 
     References
     ----------
@@ -149,7 +147,7 @@ def run_of_conversation(
         "estimated": [name for name in _ESTIMATED if name in writer.estimated],
         "unmapped": redaction.data(beside) if beside else [],
     }
-    return Run.of_settled(run_id, about, writer.events)
+    return about, writer.events
 
 
 def _add_texts(items: Sequence[Item], texts: list[str]) -> bool:

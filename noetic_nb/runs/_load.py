@@ -1,4 +1,4 @@
-"""Runs from files.
+"""What run files hold; `Run.load` makes runs of it.
 
 Nothing that is read is executed, and a file cannot make the reader use more memory than it was allowed.
 """
@@ -25,9 +25,8 @@ from noetic_nb.redact import safe_logger
 from noetic_nb.runs._events.event_json import SCHEMA, SCHEMA_VERSION, WireError, parse_event
 from noetic_nb.runs._events.payload import from_wire, parse_json
 from noetic_nb.runs._gzip_members import is_unfinished, member_ends
-from noetic_nb.runs._run import Run
 
-__all__ = ["MAX_BYTES", "MAX_LINE_BYTES", "UNFINISHED", "Part", "RunFile", "load_run", "read_gzip", "read_run"]
+__all__ = ["MAX_BYTES", "MAX_LINE_BYTES", "UNFINISHED", "Part", "RunFile", "note_unfinished", "read_gzip", "read_run"]
 
 # A thousand turns take about 20 MB; a gigabyte of zeros takes 1 MB on disk.
 MAX_BYTES: Final = 512 * 2**20
@@ -144,7 +143,8 @@ def read_gzip(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> by
     return found.getvalue()
 
 
-def _run_of(file: _File, header: Any) -> tuple[Run, int]:
+def _head_of(file: _File, header: Any) -> tuple[str, dict[str, Any], dict[str, Any] | None, int]:
+    """Return what the first line says: the run's name, its meta, its bundle, and how many events follow."""
     if not isinstance(header, dict) or header.get("schema") != SCHEMA:
         file.fail(f"its first line is not the header of a run ({header!r:.80}).", _NOT_OURS)
     version = header.get("version")
@@ -162,51 +162,8 @@ def _run_of(file: _File, header: Any) -> tuple[Run, int]:
     bundle = header.get("bundle")
     if bundle is not None and type(bundle) is not dict:
         file.fail(f"its header lacks a good `bundle` ({bundle!r:.80}).", _NOT_OURS)
-    run = Run(run_id, meta=file.data(meta))
-    run.bundle = None if bundle is None else file.data(bundle)
-    return run, int(count)  # type: ignore[arg-type]  # int by the check above
-
-
-def load_run(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES, max_line_bytes: int = MAX_LINE_BYTES) -> Run:
-    """Read a run that `Run.save` wrote.
-
-    Parameters
-    ----------
-    path : path-like
-        The file.
-    max_bytes : int, bytes
-        Most it may unpack to; a small file can hold a very large text.
-    max_line_bytes : int, bytes
-        Most one line may hold.
-
-    Returns
-    -------
-    Run
-        Equal to the saved one, with secrets replaced. ``meta["unfinished"]`` says so where the process that saved it as it
-        grew was killed: `nn.recover` completes it.
-
-    Raises
-    ------
-    NoeticError
-        ``invalid_run_file`` with ``path`` and ``line`` if it is missing, damaged, too large, from a newer version, or holds
-        anything but events with the right fields.
-
-    Examples
-    --------
-    >>> load_run("no-such-run.jsonl.gz")
-    Traceback (most recent call last):
-    ...
-    noetic_nb.errors.NoeticError: 'no-such-run.jsonl.gz' cannot be read: there is no such file. Check the path.
-    """
-    given: object = path  # what was really passed may be anything
-    if not isinstance(given, str | os.PathLike):
-        hint = "Pass its path; a harness is followed by nn.record(harness)."
-        raise NoeticConfigError("INVALID_OPTION", "load_run reads a file.", given=given, hint=hint)
-    found = read_run(path, max_bytes=max_bytes, max_line_bytes=max_line_bytes)
-    if is_unfinished(path):
-        found.run.meta[UNFINISHED] = _WHY_UNFINISHED
-        _LOG.warning("%r: %s", os.fspath(path), _WHY_UNFINISHED)
-    return found.run
+    # Of these types by the checks above.
+    return str(run_id), file.data(meta), None if bundle is None else file.data(bundle), int(count)  # type: ignore[arg-type]
 
 
 class Part(NamedTuple):
@@ -218,9 +175,12 @@ class Part(NamedTuple):
 
 @dataclass(slots=True)
 class RunFile:
-    """A run file that was read: the run, and the data with which a recorder goes on with it."""
+    """A run file as it was read: the parts of the run, and what a recorder needs to go on with it."""
 
-    run: Run
+    run_id: str
+    meta: dict[str, Any]
+    bundle: dict[str, Any] | None
+    events: list[RunEvent]
     numbers: list[int]
     """The number of each event, in their order."""
     parts: list[Part]
@@ -232,13 +192,17 @@ class RunFile:
 def read_run(
     path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES, max_line_bytes: int = MAX_LINE_BYTES
 ) -> RunFile:
-    """Read a run file; see `load_run`."""
+    """Read a run file; see `noetic_nb.load_run`."""
+    given: object = path  # what was really passed may be anything
+    if not isinstance(given, str | os.PathLike):
+        hint = "Pass its path; a harness is followed by nn.record(harness)."
+        raise NoeticConfigError("INVALID_OPTION", "load_run reads a file.", given=given, hint=hint)
     file = _File(path, max_bytes, max_line_bytes)
     lines = file.unpacked()
     first = next(lines, None)
     if first is None:
         file.fail("it is empty.", _NOT_OURS)
-    run, count = _run_of(file, file.parsed(first))
+    run_id, meta, bundle, count = _head_of(file, file.parsed(first))
     found: list[tuple[int, RunEvent]] = []
     parts: list[Part] = []
     metas: list[tuple[int, Any]] = []
@@ -267,25 +231,32 @@ def read_run(
         file.fail(
             f"it holds {len(found)} events, but its header announces {announced}.", "Lines are missing or were added."
         )
-    for place, meta in metas:
+    for place, later in metas:
         if place <= len(parts):
-            run.meta = file.data(meta)
+            meta = file.data(later)
     # Turns that ran at the same time are apart in the file; numbers say how their events followed each other.
     found.sort(key=itemgetter(0))
-    unmapped = list(run.meta.get("unmapped") or ())
+    unmapped = list(meta.get("unmapped") or ())
     for _, event in found:
-        run.append(event)
         if isinstance(event, ItemsAppended):
             # Earlier versions logged items that are refused today: they are kept as they are.
             for at, item in enumerate(event.items, event.start):
                 if (problem := problem_of(item)) is not None:
                     unmapped.append({"place": f"item {at}", "what": problem, "thread_id": event.where.thread_id})
-    if len(unmapped) > len(run.meta.get("unmapped") or ()):
-        run.meta = {**run.meta, "unmapped": [note for at, note in enumerate(unmapped) if note not in unmapped[:at]]}
+    if len(unmapped) > len(meta.get("unmapped") or ()):
+        meta = {**meta, "unmapped": [note for at, note in enumerate(unmapped) if note not in unmapped[:at]]}
     if not file.ends and count == 0:
         file.ends, _ = member_ends(path)
     aligned = count == 0 and len(file.ends) == len(parts) + 1
-    return RunFile(run, [number for number, _ in found], parts, file.ends if aligned else [])
+    events, numbers = [event for _, event in found], [number for number, _ in found]
+    return RunFile(run_id, meta, bundle, events, numbers, parts, file.ends if aligned else [])
+
+
+def note_unfinished(path: str | os.PathLike[str], meta: dict[str, Any]) -> None:
+    """Say in the meta and in the log that a file may lack turns, where the process that saved it was killed."""
+    if is_unfinished(path):
+        meta[UNFINISHED] = _WHY_UNFINISHED
+        _LOG.warning("%r: %s", os.fspath(path), _WHY_UNFINISHED)
 
 
 def _part_of(file: _File, data: Any) -> Part | None:

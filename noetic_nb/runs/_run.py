@@ -23,6 +23,7 @@ from noetic_nb.items._json_copy import plain_data
 from noetic_nb.runs._events.event_json import EVENT_TYPES, SCHEMA_VERSION, settled
 from noetic_nb.runs._events.event_view import Events
 from noetic_nb.runs._events.run_log import GrowingEvents
+from noetic_nb.runs._load import MAX_BYTES, MAX_LINE_BYTES, RunFile, note_unfinished, read_run
 from noetic_nb.runs._plain_text import plain
 from noetic_nb.runs._recorded_items import recorded_items
 from noetic_nb.runs._save import save_events
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from noetic_nb.models.prompt_caching import CacheRules
     from noetic_nb.tokens import Tokenizer
 
-__all__ = ["Events", "Run"]
+__all__ = ["Events", "Run", "load_run", "run_of_file", "run_of_settled"]
 
 
 @with_card(shown="as HTML")
@@ -92,13 +93,6 @@ class Run(GrowingEvents):
         super().__init__(name, [settled(event) for event in events])
         self._config: object = None
         self._bundle: dict[str, Any] | None = None
-
-    @classmethod
-    def of_settled(cls, run_id: str | None, meta: Mapping[str, Any], events: list[RunEvent]) -> Run:
-        """Return a run of events whose free data can change no more: for makers of runs that freeze it themselves."""
-        run = cls(run_id, meta=meta)
-        run._events = events
-        return run
 
     # Reading
 
@@ -280,11 +274,11 @@ class Run(GrowingEvents):
         ([('hi', 'Hello.')], 'openai')
         """
         from noetic_nb.items._messages import decode_messages
-        from noetic_nb.runs._conversation import run_of_conversation
+        from noetic_nb.runs._conversation import conversation_events
 
         found, unmapped, name = decode_messages(messages, format=format)
         about = {"source": name, "outcome": outcome, **(meta or {})}
-        return run_of_conversation(found, meta=about, unmapped=unmapped)
+        return run_of_settled(None, *conversation_events(found, meta=about, unmapped=unmapped))
 
     def to_messages(self, format: str = "openai", *, thread_id: str | None = None) -> list[dict[str, Any]]:
         """Return the log of a thread as messages that others read.
@@ -362,11 +356,6 @@ class Run(GrowingEvents):
         self._config = config
 
     @property
-    def made_by(self) -> object:
-        """The configuration itself, where the agent is in this process; None otherwise."""
-        return self._config
-
-    @property
     def notes(self) -> str:
         """Your notes on the run, a text; it is saved with it, secrets replaced."""
         found = self.meta.get("notes", "")
@@ -409,8 +398,6 @@ class Run(GrowingEvents):
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Run:
         """Read a run that `save` wrote, as `noetic_nb.runs.load_run` does."""
-        from noetic_nb.runs._load import load_run  # which makes runs, so it stands above this module
-
         return load_run(path)
 
     def copy(self) -> Run:
@@ -418,33 +405,6 @@ class Run(GrowingEvents):
         copied = Run(self.run_id, meta=self.meta, events=tuple(self._events))
         copied._config, copied._bundle = self._config, self._bundle
         return copied
-
-    def with_events(self, instead: Mapping[int, RunEvent | tuple[RunEvent, ...]]) -> Run:
-        """Return an independent run with other events at some places; for many runs that differ in little.
-
-        Parameters
-        ----------
-        instead : mapping of int to RunEvent
-            By the place of the event that each stands for; a tuple of several, or of none.
-
-        Examples
-        --------
-        >>> from noetic_nb.events import QualityGiven, Where
-        >>> grade = QualityGiven(Where("t1", "e1", 1), 5.0, 0.25, "grader")
-        >>> Run("demo", events=[grade]).with_events({0: grade}).turns[0].qualities
-        (0.25,)
-        """
-        changed = Run(self.run_id, meta=self.meta)
-        events: list[Any] = list(self._events)
-        # From the end, so that places in front stay what they are.
-        for seq in sorted(instead, reverse=True):
-            event = instead[seq]
-            if isinstance(event, tuple):
-                events[seq : seq + 1] = [settled(each) for each in event]
-            else:
-                events[seq] = settled(event)
-        changed._events = events
-        return changed
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Run):
@@ -462,6 +422,56 @@ class Run(GrowingEvents):
 
     def _card(self) -> Card:
         return turns_card(self.run_id, self.turns, problem=None if self._keeper is None else self._keeper.problem)
+
+
+def load_run(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES, max_line_bytes: int = MAX_LINE_BYTES) -> Run:
+    """Read a run that `Run.save` wrote.
+
+    Parameters
+    ----------
+    path : path-like
+        The file.
+    max_bytes : int, bytes
+        Most it may unpack to; a small file can hold a very large text.
+    max_line_bytes : int, bytes
+        Most one line may hold.
+
+    Returns
+    -------
+    Run
+        Equal to the saved one, with secrets replaced. ``meta["unfinished"]`` says so where the process that saved it as it
+        grew was killed: `nn.recover` completes it.
+
+    Raises
+    ------
+    NoeticError
+        ``invalid_run_file`` with ``path`` and ``line`` if it is missing, damaged, too large, from a newer version, or holds
+        anything but events with the right fields.
+
+    Examples
+    --------
+    >>> load_run("no-such-run.jsonl.gz")
+    Traceback (most recent call last):
+    ...
+    noetic_nb.errors.NoeticError: 'no-such-run.jsonl.gz' cannot be read: there is no such file. Check the path.
+    """
+    run = run_of_file(read_run(path, max_bytes=max_bytes, max_line_bytes=max_line_bytes))
+    note_unfinished(path, run.meta)
+    return run
+
+
+def run_of_file(read: RunFile) -> Run:
+    """Return the run of a file that was read."""
+    run = Run(read.run_id, meta=read.meta, events=read.events)
+    run.bundle = read.bundle
+    return run
+
+
+def run_of_settled(run_id: str | None, meta: Mapping[str, Any], events: list[RunEvent]) -> Run:
+    """Return a run of events whose free data can change no more: for makers of runs that freeze it themselves."""
+    run = Run(run_id, meta=meta)
+    run._events = events
+    return run
 
 
 def _rebuilt(run_id: str, meta: dict[str, Any], events: tuple[RunEvent, ...]) -> Run:

@@ -35,6 +35,7 @@ from noetic_nb.runtime._context.engine import Approve, Engine
 from noetic_nb.runtime._context.event_hub import EventHub
 from noetic_nb.runtime._context.protocols import StepValue
 from noetic_nb.runtime._context.reply import AgentReply
+from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.step_errors import TurnStopped
 from noetic_nb.runtime._execution.run_step import run_step
 from noetic_nb.runtime._execution.tool_call import own_context
@@ -336,7 +337,8 @@ class AgentHarness:
             What the step raises; where a layer stops the execution, ``cancelled`` with the suggestion as the reason.
         """
         try:
-            return await run_step(ctx.engine, as_step(step, "what was to run"), value, own_context(ctx))
+            own = own_context(ctx)
+            return await run_step(own.engine, as_step(step, "what was to run"), value, own)
         except TurnStopped as stopped:
             raise stopped.as_error() from None
 
@@ -372,7 +374,8 @@ class AgentHarness:
         """
         from noetic_nb.runtime._execution.start_step import start_step
 
-        return start_step(ctx.engine, as_step(step, "what was to start"), value, own_context(ctx), run_step, drop)
+        own = own_context(ctx)
+        return start_step(own.engine, as_step(step, "what was to start"), value, own, run_step, drop)
 
     def channel_handle(self, channel: Channel, execution_id: str) -> ChannelHandle:
         """Return an external channel of a running execution, to send to it from outside.
@@ -439,7 +442,7 @@ class AgentHarness:
         ctx = await self._last_context(thread_id)
         await self._engine.stack.feedback(self._engine.hook_context(ctx), kind="reset_task", value=None, source="user")
 
-    async def _last_context(self, thread_id: str) -> Context:
+    async def _last_context(self, thread_id: str) -> RunningExecution:
         """Return the context that feedback belongs to; its thread may have to be read first."""
         if self._durable is not None:
             await self._durable.load(thread_id)

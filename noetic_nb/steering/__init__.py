@@ -13,8 +13,8 @@ from noetic_nb.memory._steering_decision import (
 )
 from noetic_nb.steering._layer import steering
 from noetic_nb.steering._predicates.judge import parse_verdict
-from noetic_nb.steering._rulebook.rule_files import dump_rules, load_rules, parse_rules, save_rules
-from noetic_nb.steering._rulebook.rulebook import RuleBook, RuleChange
+from noetic_nb.steering._rulebook.rule_files import dump_rules
+from noetic_nb.steering._rulebook.rulebook import RuleBook, RuleChange, load_rules, parse_rules, save_rules
 from noetic_nb.steering._rules.file_schema import rule_file_schema
 from noetic_nb.steering._rules.rule import LLMEval, SequenceRule, SteeringRule
 

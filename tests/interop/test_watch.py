@@ -30,8 +30,7 @@ from noetic_nb.events import (
     TurnCompleted,
 )
 from noetic_nb.interop import runs_from_spans
-from noetic_nb.runs import Run
-from noetic_nb.runs._load import load_run
+from noetic_nb.runs import Run, load_run
 from tests.interop.replayed_spans import capture, replay
 
 CAPTURES = sorted((Path(__file__).parent.parent / "fixtures" / "spans").glob("*.json"))

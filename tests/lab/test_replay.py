@@ -261,7 +261,7 @@ async def test_decisions_are_worked_out_and_not_copied() -> None:
         for event in run.events
     ]
     other = Run("forged", meta=run.meta, events=forged)
-    other.made_with(run.made_by)
+    other.made_with(run._config)
     again = await asyncio.to_thread(replay, other)
     assert [row[:4] for row in ledger(again)] == [row[:4] for row in ledger(run)]
 
@@ -325,7 +325,7 @@ async def test_a_break_that_stops_later_turns_is_decided_again() -> None:
 @pytest.mark.parametrize("seed", range(24))
 async def test_the_same_rules_given_as_others_write_the_recorded_ledger(seed: int) -> None:
     run = await random_run(seed, edits=False)
-    book = next(book for layer in run.made_by.memory if (book := rulebook_of(layer)) is not None)  # type: ignore[attr-defined]
+    book = next(book for layer in run._config.memory if (book := rulebook_of(layer)) is not None)  # type: ignore[attr-defined]
 
     again = await asyncio.to_thread(lambda: replay(run, rules=book))
 
@@ -363,7 +363,7 @@ async def test_rules_read_the_ledger_that_they_would_have_written() -> None:
 @pytest.mark.parametrize("seed", range(24))
 async def test_the_layers_of_a_run_offer_over_its_log_what_they_had_offered(seed: int) -> None:
     run = await random_run(seed, edits=False)
-    layers = run.made_by.memory  # type: ignore[attr-defined]
+    layers = run._config.memory  # type: ignore[attr-defined]
     again = await asyncio.to_thread(
         lambda: replay(run, layers=[layer.id if layer.id == "projecting" else layer for layer in layers])
     )
@@ -377,7 +377,7 @@ async def test_the_layers_of_a_run_offer_over_its_log_what_they_had_offered(seed
 @pytest.mark.parametrize("seed", range(8))
 async def test_layers_choose_of_the_history_what_they_had_chosen(seed: int) -> None:
     run = await random_run(seed, edits=False)
-    again = await asyncio.to_thread(lambda: replay(run, layers=list(run.made_by.memory)))  # type: ignore[attr-defined]
+    again = await asyncio.to_thread(lambda: replay(run, layers=list(run._config.memory)))  # type: ignore[attr-defined]
 
     for view, other in zip(run.select(ViewAssembled), again.select(ViewAssembled), strict=True):
         assert other.projection == view.projection

@@ -129,7 +129,7 @@ async def test_a_run_has_the_events_that_another_sink_is_sent() -> None:
 
 def test_a_cursor_reads_each_event_once_however_many_at_a_time() -> None:
     run, woken = Run(events=[step("before")]), list[int]()
-    cursor = run.follow(lambda: woken.append(len(run.events)))
+    cursor = run._follow(lambda: woken.append(len(run.events)))
     for name in "abcde":
         run.append(step(name))
 
@@ -152,7 +152,7 @@ def test_a_cursor_reads_each_event_once_however_many_at_a_time() -> None:
 def test_events_of_many_threads_are_all_there_each_threads_in_their_order() -> None:
     run, before = Run(), sys.getswitchinterval()
     bound(run, KeptTurns(max_bytes=2**27))
-    cursor = run.follow(lambda: None)
+    cursor = run._follow(lambda: None)
     read: list[RunEvent] = []
     sys.setswitchinterval(1e-6)
 
@@ -194,11 +194,11 @@ def test_turns_go_whole_and_numbers_stay() -> None:
 
     assert run.meta["dropped"] == [{"thread_id": "t1", "first": 1, "last": 2}]
     assert steps(run.events) == ["s3", "s4", "s5"]
-    assert run.numbers is not None
-    assert run.numbers.seqs == list(range(10, 25))
+    assert run._numbers is not None
+    assert run._numbers.seqs == list(range(10, 25))
     assert run.append(step("late", 5)) == 15
-    assert run.numbers.place_of(25) == 15
-    events, numbers = run.numbered()
+    assert run._numbers.place_of(25) == 15
+    events, numbers = run._numbered()
     assert numbers is not None
     calls = [
         number
@@ -212,7 +212,7 @@ def test_turns_go_whole_and_numbers_stay() -> None:
 def test_a_reader_has_what_is_dropped_too(read_first: int) -> None:
     run = Run()
     bound(run, KeptTurns(max_turns=2))
-    cursor = run.follow(lambda: None)
+    cursor = run._follow(lambda: None)
     read: list[RunEvent] = []
     for turn in range(1, 8):
         a_turn(run, turn)
@@ -241,14 +241,14 @@ def test_a_run_is_kept_within_its_bytes_at_the_end_of_each_turn() -> None:
 def test_a_large_text_is_counted_wherever_it_comes(large: int) -> None:
     run = Run()
     bound(run, KeptTurns(max_bytes=2**27))
-    assert isinstance(run.keeper, RunKeeper)
+    assert isinstance(run._keeper, RunKeeper)
     run.append(TurnStarted(WHERE, 0.0, "turn1", 0, 0, ""))
     for number in range(1_200):
         run.append(step("x" * (10**6 if number == large else 10)))
 
-    run.keeper.take()
+    run._keeper.take()
 
-    assert 2 * 10**6 < run.keeper.size < 3 * 10**6  # an event has the name of its step twice
+    assert 2 * 10**6 < run._keeper.size < 3 * 10**6  # an event has the name of its step twice
 
 
 def test_turns_of_several_threads_go_whole() -> None:
@@ -305,8 +305,8 @@ class Drops:
 def test_every_event_keeps_its_number_and_is_read_once_whatever_goes(actions: list[Any]) -> None:
     run = Run("r1")
     keeper = Drops(run)
-    run.keep_with(keeper)
-    cursor = run.follow(lambda: None)
+    run._keep_with(keeper)
+    cursor = run._follow(lambda: None)
     expected: list[tuple[int, int, float]] = []
     read: list[float] = []
     numbered = calls = 0
@@ -326,7 +326,7 @@ def test_every_event_keeps_its_number_and_is_read_once_whatever_goes(actions: li
                 expected = [each for each, stay in zip(expected, stays, strict=True) if stay]
         numbered += 1
 
-    events, numbers = run.numbered()
+    events, numbers = run._numbered()
     assert numbers is not None
     assert [*zip(*numbers, [event.t_ms for event in events], strict=True)] == expected
     assert read + [event.t_ms for event in cursor.take()] == [float(number) for number in range(numbered)]

@@ -6,12 +6,13 @@ import ast
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -271,6 +272,44 @@ def test_a_planted_import_inside_a_folder_is_found(module: str, source: str) -> 
     planted = {**sources(), module: f"{sources().get(module, '')}\n{source}"}
 
     assert circle_in(parts_inside(folder, planted)) != []
+
+
+def public_names(names: Iterable[str]) -> set[str]:
+    return {name for name in names if not name.startswith("_")}
+
+
+@pytest.mark.parametrize(("shown", "most"), [(nn.Context, 30), (nn.Run, 20)])
+def test_users_are_shown_few_names(shown: type[Any], most: int) -> None:
+    names = public_names(
+        [*dir(shown), *[name for base in shown.__mro__ for name in getattr(base, "__annotations__", ())]]
+    )
+
+    print(f"{shown.__name__} shows {len(names)} public names, at most {most}: {', '.join(sorted(names))}")
+    assert len(names) <= most
+
+
+def test_a_run_has_a_name_and_meta_beside_its_methods() -> None:
+    assert public_names(dir(nn.Run("demo"))) - public_names(dir(nn.Run)) == {"run_id", "meta"}
+
+
+async def test_a_running_execution_shows_the_names_of_a_context() -> None:
+    shown: list[set[str]] = []
+
+    @nn.tool
+    def look(ctx: nn.Context) -> str:
+        """Look at the context of a tool call."""
+        shown.append(public_names(dir(ctx)) - {"call_id", "idempotency_key"})
+        return "seen"
+
+    config = nn.AgentConfig(name="desk", step=nn.react(model="scripted", tools=[look]))
+    model = nn.ScriptedModel([nn.CallTool("look"), "Done."])
+    harness = nn.AgentHarness(config, model=model)
+    await harness.execute("Look.")
+    async with harness.execution() as ctx:
+        shown.append(public_names(dir(ctx)))
+
+    assert shown == [public_names(dir(nn.Context))] * 2
+    assert all(hasattr(ctx, name) for name in shown[1])
 
 
 def test_no_cycle_hides_behind_type_checking() -> None:

@@ -59,7 +59,7 @@ def turn(number: int) -> list[RunEvent]:
 @pytest.fixture
 def run() -> Run:
     run = Run("bounded")
-    run.keep_with(DropsFirst(run, 3))
+    run._keep_with(DropsFirst(run, 3))
     return run
 
 

@@ -13,7 +13,8 @@ from noetic_nb.interop._formats.sources import Document, refused
 from noetic_nb.items._messages.message import Message, call, call_output, input_text, output_text, text_message
 from noetic_nb.redact import Redaction
 from noetic_nb.runs import Run
-from noetic_nb.runs._conversation import run_of_conversation
+from noetic_nb.runs._conversation import conversation_events
+from noetic_nb.runs._run import run_of_settled
 
 __all__ = [
     "AS_PUBLISHED",
@@ -158,9 +159,8 @@ def graded_run(
         if message.role != "assistant" or any(item["type"] == "function_call" for item in message.items):
             refuse(f"the conversation begins with the role {message.role!r}, not with the user")
         message.usage = None
-    return run_of_conversation(
+    about, events = conversation_events(
         messages,
-        run_id=name,
         thread_id=name,
         meta={**meta, "reward": reward, "outcome": None if reward is None else reward >= FULL_REWARD},
         unmapped=unmapped,
@@ -170,3 +170,4 @@ def graded_run(
         timed=False,
         redaction=redaction,
     )
+    return run_of_settled(name, about, events)

@@ -11,7 +11,8 @@ from noetic_nb.interop._formats.sources import Document, refused
 from noetic_nb.items._messages import Message, decode_messages
 from noetic_nb.items._messages.message import count, money, shown, time_ms
 from noetic_nb.runs import Run
-from noetic_nb.runs._conversation import run_of_conversation
+from noetic_nb.runs._conversation import conversation_events
+from noetic_nb.runs._run import run_of_settled
 
 __all__ = ["FORMATS", "looks_like", "read"]
 
@@ -119,7 +120,7 @@ def _run(document: Document, sample: Any, about: Mapping[str, Any], place: int) 
         for key, value in sample.items()
         if key not in _READ and value not in (None, [], {}, "")
     ]
-    return run_of_conversation(found, meta=meta, unmapped=[*unmapped, *more, *rest])
+    return run_of_settled(None, *conversation_events(found, meta=meta, unmapped=[*unmapped, *more, *rest]))
 
 
 def _outcome(value: Any) -> bool | None:

@@ -11,7 +11,8 @@ from noetic_nb.interop._formats.sources import Document, record, refused
 from noetic_nb.items._messages import MessageFormat, decode_messages, recognise
 from noetic_nb.items._messages.message import shown
 from noetic_nb.runs import Run
-from noetic_nb.runs._conversation import run_of_conversation
+from noetic_nb.runs._conversation import conversation_events
+from noetic_nb.runs._run import run_of_settled
 
 __all__ = ["FORMATS", "looks_like", "read"]
 
@@ -145,4 +146,4 @@ def _run(document: Document, talk: _Talk, format: str | None, place: int | None)
         for key, value in about.items()
         if key not in ("system", "model", "outcome", *_PARAMS) and value not in (None, [], {}, "")
     ]
-    return run_of_conversation(found, meta=known, unmapped=[*unmapped, *rest])
+    return run_of_settled(None, *conversation_events(found, meta=known, unmapped=[*unmapped, *rest]))

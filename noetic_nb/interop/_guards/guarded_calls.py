@@ -141,7 +141,7 @@ class Guard:
         self._trees: weakref.WeakKeyDictionary[GuardSession, GuardedTree] = weakref.WeakKeyDictionary()
         if layer.hooks.on_record is not None:
             # Edits of the rules belong to the ledger as well; a run that follows the book already has them.
-            self.run.attach(rules, lambda: layer.hooks.on_record(self.sink, clock))  # type: ignore[misc]
+            self.run._attach(rules, lambda: layer.hooks.on_record(self.sink, clock))  # type: ignore[misc]
 
     def tree(self) -> GuardedTree:
         """Return the tree of the session that the caller belongs to."""

@@ -166,7 +166,7 @@ def _items(request: RecordedRequest) -> list[_Miss]:
 def _memories(
     run: Run, request: RecordedRequest, layers: Iterable[MemoryLayer] | None
 ) -> tuple[list[_Miss], tuple[str, ...]]:
-    config = run.made_by
+    config = run._config
     if layers is None:
         layers = config.memory if isinstance(config, AgentConfig) else ()
     asked = [_fresh(layer) for layer in layers if layer.hooks.recall is not None]

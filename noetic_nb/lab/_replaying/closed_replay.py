@@ -59,7 +59,7 @@ def _kept(run: Run, again: Run, rules: Any) -> list[dict[str, Any]]:
     note_counts(run, again, kept)
     for seq, event in enumerate(run.events):
         if isinstance(event, RuleChanged) and rules is None:
-            known = isinstance(run.made_by, AgentConfig)  # a file has the rules of its end only
+            known = isinstance(run._config, AgentConfig)  # a file has the rules of its end only
             why = (
                 "edits made while the run went on are left out"
                 if known

@@ -48,7 +48,7 @@ def agent_of(
             given=run.meta.get("source"),
             hint='Use mode="open".',
         )
-    config = run.made_by
+    config = run._config
     if isinstance(config, AgentConfig):
         return config
     return rebuilt_agent(run, tools, rules=rules, layers=layers)

@@ -19,7 +19,9 @@ from noetic_nb.layers._regulator_layer import regulator_of
 from noetic_nb.models._client import ModelClient, check_clients
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
+from noetic_nb.runs._events.event_json import settled
 from noetic_nb.runs._regulation.recorded_decisions import DecisionTape, Redecided, tape_of
+from noetic_nb.runs._run import run_of_settled
 from noetic_nb.steering._layer import rulebook_of
 from noetic_nb.tokenizers._named import asked_tokenizer
 from noetic_nb.tokens import Tokenizer
@@ -35,6 +37,16 @@ class _Reading:
         self.tape: DecisionTape | None = None
         self.again: DecisionsAgain | None = None
         self.added: DecisionsAdded | None = None
+
+
+def _with_events(run: Run, instead: Mapping[int, RunEvent | tuple[RunEvent, ...]]) -> Run:
+    """Return an independent run with other events at some places: one each, several, or none."""
+    events: list[RunEvent] = list(run.events)
+    # From the end, so that places in front stay what they are.
+    for place in sorted(instead, reverse=True):
+        event = instead[place]
+        events[place : place + 1] = map(settled, event if isinstance(event, tuple) else (event,))
+    return run_of_settled(run.run_id, run.meta, events)
 
 
 @with_card
@@ -156,15 +168,15 @@ class RegulatorReadings:
             for seq, denied in denied_calls(self.run, made).items():
                 place = points.places[seq]
                 instead[place] = denied, points.run.events[place]
-            into = points.run.with_events(instead)
+            into = _with_events(points.run, instead)
         elif template is None:
-            into = points.run.with_events({})
+            into = _with_events(points.run, {})
         else:
             added = self._added(self._reading(template), points)
-            into = added.run.with_events(added.under(template))
+            into = _with_events(added.run, added.under(template))
         if template is None and self._changes["rules"] is None:
-            into.made_with(self.run.made_by)
-            if self.run.made_by is None:
+            into.made_with(self.run._config)
+            if self.run._config is None:
                 into.bundle = self.run.bundle
         about = into.meta["replay"]
         names = ("rules", "budgets", "projection", "layers", "regulator", "model")

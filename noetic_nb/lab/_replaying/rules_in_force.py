@@ -52,7 +52,7 @@ def recorded_rules(run: Run) -> RulesInForce | None:
     True
     """
     edits = [(seq, event) for seq, event in enumerate(run.events) if isinstance(event, RuleChanged)]
-    for layer in getattr(run.made_by, "memory", ()):
+    for layer in getattr(run._config, "memory", ()):
         book = rulebook_of(layer)
         if book is not None:
             options = {} if layer.made_by is None else layer.made_by.options

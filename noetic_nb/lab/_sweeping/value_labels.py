@@ -42,7 +42,7 @@ def data_digest(runs: Iterable[Run]) -> str:
     # Many runs are of one agent; an agent kept here keeps its id.
     made: dict[int, tuple[Any, str]] = {}
     for run in runs:
-        agent = run.made_by
+        agent = run._config
         if agent is None or id(agent) not in made:
             made[id(agent)] = agent, digest_of(run.bundle)
         total.update(made[id(agent)][1].encode())

@@ -38,7 +38,7 @@ def _packed(job: Job) -> Any:
 
     try:
         # A run alone leaves behind what it was made with, by which its rules are decided again and its agent runs again.
-        made = [(run.made_by, run.bundle if run.made_by is None else None) for run in job.runs]
+        made = [(run._config, run.bundle if run._config is None else None) for run in job.runs]
         data = cloudpickle.dumps((job, made))
     except Exception as exc:
         raise NoeticConfigError(

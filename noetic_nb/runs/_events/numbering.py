@@ -56,8 +56,8 @@ class Numbering:
 
 
 def numbered(run: object) -> tuple[list[RunEvent], Numbers | None]:
-    """Return the events of a run and their sequence numbers; None for numbers that are indices."""
-    of_run = getattr(run, "numbered", None)
+    """Return what a run has now, with its numbers; None for numbers that are places."""
+    of_run = getattr(run, "_numbered", None)
     return (list(run.events), None) if of_run is None else of_run()  # type: ignore[attr-defined]  # of whatever holds a run
 
 
@@ -74,6 +74,6 @@ def place_of(run: object, seq: int, event: RunEvent) -> int | None:
     (0, None)
     """
     events = run.events  # type: ignore[attr-defined]  # of whatever holds a run
-    numbers: Numbering | None = getattr(run, "numbers", None)
+    numbers: Numbering | None = getattr(run, "_numbers", None)
     place = seq if numbers is None else numbers.place_of(seq)
     return place if place is not None and 0 <= place < len(events) and events[place] is event else None

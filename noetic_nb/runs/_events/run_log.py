@@ -34,7 +34,7 @@ class Cursor:
     --------
     >>> from noetic_nb.events import QualityGiven, Where
     >>> events = GrowingEvents("demo", [])
-    >>> cursor = events.follow(lambda: print("news"))
+    >>> cursor = events._follow(lambda: print("news"))
     >>> for turn in (1, 2):
     ...     _ = events.append(QualityGiven(Where("t1", "e1", turn), 5.0, 0.25, "grader"))
     news
@@ -178,31 +178,21 @@ class GrowingEvents:
                 cursor._dropping(before, len(self._events))
             self._book = TurnBook()
 
-    @property
-    def numbers(self) -> Numbering | None:
-        """The numbers that the events had when they were added; None while no turns were dropped: then they are their places."""
-        return self._numbers
-
-    def numbered(self) -> tuple[list[RunEvent], Numbers | None]:
+    def _numbered(self) -> tuple[list[RunEvent], Numbers | None]:
         """Return the events so far with their numbers, as of one moment; None for numbers that are places."""
         with self._lock:
             numbers = self._numbers
             return list(self._events), None if numbers is None else (tuple(numbers.seqs), tuple(numbers.calls))
 
-    @property
-    def keeper(self) -> Keeper | None:
-        """The retention policy; None keeps every event in memory."""
-        return self._keeper
-
-    def keep_with(self, keeper: Keeper) -> None:
-        """Use another retention policy from now on."""
+    def _keep_with(self, keeper: Keeper) -> None:
+        """Let something else decide what is kept from now on, and where."""
         with self._lock:
             self._keeper = keeper
             self._keep(keeper.begin(self._events))
 
     # Who is told
 
-    def follow(self, wake: Callable[[], object]) -> Cursor:
+    def _follow(self, wake: Callable[[], object]) -> Cursor:
         """Return a cursor at the end of the run.
 
         Parameters
@@ -243,7 +233,7 @@ class GrowingEvents:
 
     # Where they come from
 
-    def attach(self, source: object, connect: Callable[[], Callable[[], None]]) -> bool:
+    def _attach(self, source: object, connect: Callable[[], Callable[[], None]]) -> bool:
         """Connect a source of events once; a source that is connected already is left as it is.
 
         Parameters

@@ -159,7 +159,7 @@ def record(
     recorder = Recorder(run)
     run.made_with(getattr(harness, "config", None))
     # Through the run, which knows its sources: running the cell again must not record everything twice.
-    run.attach(harness, lambda: harness.subscribe(recorder))
+    run._attach(harness, lambda: harness.subscribe(recorder))
     return run
 
 

@@ -14,11 +14,11 @@ from noetic_nb.items import Item, item_text
 from noetic_nb.items._messages import Message
 from noetic_nb.items._registry import ItemRegistry
 from noetic_nb.redact import redact_text
-from noetic_nb.runs._conversation import run_of_conversation
-from noetic_nb.runs._load import UNFINISHED, load_run
+from noetic_nb.runs._conversation import conversation_events
+from noetic_nb.runs._load import UNFINISHED
 from noetic_nb.runs._recording.retained_turns import KeptTurns
 from noetic_nb.runs._recording.retention import is_saved_here, open_autosave
-from noetic_nb.runs._run import Run
+from noetic_nb.runs._run import Run, load_run
 from noetic_nb.runtime._durability.thread_log import Part, ThreadStore, part_key
 from noetic_nb.storage import StorageAdapter
 from noetic_nb.sync import run_sync
@@ -160,8 +160,8 @@ def _messages(items: Sequence[Item]) -> Iterator[Message]:
 def _events(run: Run, missing: _Missing, estimated: list[str]) -> Iterator[RunEvent]:
     """Yield the events of a turn, as far as its items tell them."""
     thread_id, part, t_ms = missing.thread_id, missing.part, missing.written_ms
-    told = run_of_conversation(list(_messages(missing.items)), thread_id=thread_id)
-    estimated += told.meta["estimated"]
+    about, told = conversation_events(list(_messages(missing.items)), thread_id=thread_id)
+    estimated += about["estimated"]
     # A long turn may have begun in the file.
     own = [event for event in run.events if event.where.thread_id == thread_id and event.where.turn == part.turn]
     begun = next((event for event in reversed(own) if isinstance(event, _TURN_MARKS)), None)
@@ -175,7 +175,7 @@ def _events(run: Run, missing: _Missing, estimated: list[str]) -> Iterator[RunEv
         query = redact_text("".join([item_text(item) for message in users for item in message.items]))
         stop = missing.first + len(users)
         yield TurnStarted(where, t_ms, turn_id, missing.first, stop, query, part.resource_id)
-    for event in told.events:
+    for event in told:
         if isinstance(event, ItemsAppended):
             yield replace(event, where=where, t_ms=t_ms, start=missing.first + event.start)
         elif not isinstance(event, _TURN_MARKS):
@@ -185,7 +185,7 @@ def _events(run: Run, missing: _Missing, estimated: list[str]) -> Iterator[RunEv
     said = [
         item_text(item) for item in part.items[-1:] if item["type"] == "message" and item.get("role") == "assistant"
     ]
-    calls = [event.kind for event in told.events]
+    calls = [event.kind for event in told]
     yield TurnCompleted(
         where,
         t_ms,

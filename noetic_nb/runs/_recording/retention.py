@@ -15,7 +15,7 @@ from noetic_nb.redact import safe_logger
 from noetic_nb.runs._load import MAX_BYTES, RunFile, read_run
 from noetic_nb.runs._recording.autosave import Autosave, cannot_save
 from noetic_nb.runs._recording.retained_turns import KeptTurn, KeptTurns, with_dropped
-from noetic_nb.runs._run import Run
+from noetic_nb.runs._run import Run, run_of_file
 
 __all__ = ["RunKeeper", "bound", "is_saved_here", "open_autosave"]
 
@@ -163,11 +163,11 @@ class RunKeeper:
 
 def bound(run: Run, turns: KeptTurns) -> None:
     """Keep a run within a bound from now on, in its file too where it has one."""
-    keeper = run.keeper
+    keeper = run._keeper
     if isinstance(keeper, RunKeeper):
         keeper.bound_by(turns)
     else:
-        run.keep_with(RunKeeper(run, turns))
+        run._keep_with(RunKeeper(run, turns))
 
 
 def open_autosave(path: str, run: Run | None, new: Callable[[], Run], turns: KeptTurns) -> Run:
@@ -190,13 +190,13 @@ def open_autosave(path: str, run: Run | None, new: Callable[[], Run], turns: Kep
         most = MAX_BYTES if turns.max_bytes is None else max(MAX_BYTES, 4 * turns.max_bytes)
         read = read_run(path, max_bytes=most)
         # Not the events themselves: those of the file are without secrets.
-        if run is not None and (run.run_id, len(run.events)) != (read.run.run_id, len(read.run.events)):
+        if run is not None and (run.run_id, len(run.events)) != (read.run_id, len(read.events)):
             raise _other_run(path)
-        run = read.run if run is None else run
+        run = run_of_file(read) if run is None else run
         file = Autosave(path)
         keeper = RunKeeper(run, turns, file)
         if read.ends:
-            file.continue_at(read.ends[-1], read.run.meta)
+            file.continue_at(read.ends[-1], read.meta)
             keeper.resume(read)
         else:  # as `Run.save` wrote it: once into parts
             file.create(run.run_id, run.meta)
@@ -205,7 +205,7 @@ def open_autosave(path: str, run: Run | None, new: Callable[[], Run], turns: Kep
         file = Autosave(path)
         file.create(run.run_id, run.meta)
         keeper = RunKeeper(run, turns, file)
-    run.keep_with(keeper)
+    run._keep_with(keeper)
     if keeper.problem is not None:
         _LOG.error("The run could not be saved: %s", keeper.problem)
     _RUNS[key], _KEEPERS[key] = run, keeper

@@ -14,10 +14,10 @@ from noetic_nb.items._json_text import compact_json
 from noetic_nb.items._origins import MODEL, Origin
 from noetic_nb.memory import ExecutionContext, RerenderRequest
 from noetic_nb.redact._marks import PLACEHOLDER
-from noetic_nb.runtime._context.context import Context
 from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.protocols import StepValue
 from noetic_nb.runtime._context.reply import AgentReply
+from noetic_nb.runtime._context.running_execution import RunningExecution
 
 __all__ = [
     "Announce",
@@ -39,7 +39,7 @@ Announce: TypeAlias = Callable[[tuple[Item, ...]], None]
 
 async def append_input(
     engine: Engine,
-    ctx: Context,
+    ctx: RunningExecution,
     hook_ctx: ExecutionContext | None,
     items: Iterable[Mapping[str, Any]],
     origin: ItemOrigin,
@@ -71,7 +71,7 @@ _SOURCES: Final = {
 }
 
 
-def warn_if_redacted(ctx: Context, items: Iterable[Item], source: str, layer_id: str | None = None) -> None:
+def warn_if_redacted(ctx: RunningExecution, items: Iterable[Item], source: str, layer_id: str | None = None) -> None:
     """Warn where a text is read that is not the original one: a placeholder stands in it for a secret."""
     for item in items:
         # Every item that is logged passes here: its text is put together only where it may hold one.
@@ -91,7 +91,7 @@ def warn_if_redacted(ctx: Context, items: Iterable[Item], source: str, layer_id:
 
 def log_items(
     engine: Engine,
-    ctx: Context,
+    ctx: RunningExecution,
     items: Iterable[Mapping[str, Any]],
     origin: ItemOrigin,
     announce: Announce | None = None,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from noetic_nb.items._json_text import plain_text
-from noetic_nb.runtime._context.context import Context
+from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.storage._in_memory import json_text
 
 __all__ = ["LIMIT_BYTES", "LargeState", "Measured", "is_small", "warn_if_large"]
@@ -74,8 +74,8 @@ def is_small(characters: int | None) -> bool:
     return characters is not None and characters * _MOST_BYTES <= LIMIT_BYTES
 
 
-def warn_if_large(ctx: Context, step_id: str, what: Literal["state", "checkpoint"], value: object) -> None:
-    """Report, once per step, a value above the limit. A value that is no JSON data is measured by its text."""
+def warn_if_large(ctx: RunningExecution, step_id: str, what: Literal["state", "checkpoint"], value: object) -> None:
+    """Report, once per step, a value above the limit. What is no JSON data is measured by its text."""
     engine = ctx.engine
     if type(value) is Measured and is_small(value.size):
         return

@@ -21,9 +21,9 @@ from noetic_nb.items._json_text import compact_json
 from noetic_nb.markup import plain_line
 from noetic_nb.memory import LayerStack, MemoryLayer
 from noetic_nb.redact import redact_text
-from noetic_nb.runtime._context.context import Context
 from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.execution_recorder import BegunCall
+from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._durability.corruption import count, is_damage
 from noetic_nb.runtime._durability.execution_record import ExecutionRecord
 from noetic_nb.runtime._durability.snapshot import ChildSnapshot, Snapshot, noticing_checkpoint, past_call
@@ -102,7 +102,7 @@ class Checkpoints(Frozen):
         assert self.stack is not None
         return ThreadStore(self.storage, self.stack.registry)
 
-    def open(self, ctx: Context, writer: ThreadWriter) -> None:
+    def open(self, ctx: RunningExecution, writer: ThreadWriter) -> None:
         """Give a new root execution its record."""
         turn = TurnRecord(self.storage, ctx.id, writer, self.max_entry_bytes, self.max_entries)
         turn.raises = self.on_error == "raise"
@@ -163,8 +163,8 @@ class Checkpoints(Frozen):
             )
         return Snapshot.read(found, execution_id, self.threads.registry)
 
-    async def restore(self, ctx: Context, snapshot: Snapshot) -> None:
-        """Restore a context from its snapshot: counters, layers' state, and the ledger of its steps."""
+    async def restore(self, ctx: RunningExecution, snapshot: Snapshot) -> None:
+        """Give a context what its snapshot holds: counters, layers' state, and the ledger of its steps."""
         record = ctx.record
         assert isinstance(record, ExecutionRecord)
         with noticing_checkpoint(snapshot.execution_id):
@@ -289,7 +289,9 @@ def _number(key: str) -> int:
     return int(key.rsplit(":", 1)[1])
 
 
-async def load_states(engine: Engine, ctx: Context, layers: Iterable[MemoryLayer], states: Mapping[str, Any]) -> None:
+async def load_states(
+    engine: Engine, ctx: RunningExecution, layers: Iterable[MemoryLayer], states: Mapping[str, Any]
+) -> None:
     """Begin layers with the states they had; one that had none begins as ever."""
     hook_ctx = engine.hook_context(ctx)
     missing = tuple([layer for layer in layers if layer.id not in states])

@@ -1,4 +1,4 @@
-"""The record of one execution while it runs: ended steps, its place, and reusable results.
+"""The record of one execution while it runs: what has ended, where it is, what can be used again.
 
 The turn and each of its children have a record of how far they are, written together with the end of every step of theirs.
 A child whose record is there begins with the log and the layers' state it had; one whose result was merged into its parent
@@ -25,8 +25,8 @@ from noetic_nb.items import dump_item, thaw
 from noetic_nb.memory._enforcement.call_history import PENDING, Place
 from noetic_nb.models._client import Usage
 from noetic_nb.redact import safe_logger
-from noetic_nb.runtime._context.context import Context
 from noetic_nb.runtime._context.execution_recorder import BegunCall
+from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.size_warnings import Measured, warn_if_large
 from noetic_nb.runtime._durability.lazy_json import LateText
 from noetic_nb.runtime._durability.snapshot import ChildSnapshot, Spent, noticing_checkpoint
@@ -51,12 +51,12 @@ _log: Final = safe_logger("noetic_nb")
 T = TypeVar("T")
 
 
-def timed(ctx: Context, storing: Awaitable[T]) -> Awaitable[T]:
+def timed(ctx: RunningExecution, storing: Awaitable[T]) -> Awaitable[T]:
     """Wait for storage, and count that as such a time of the turn where somebody follows the run."""
     return storing if ctx.engine.sink is None else _timed(ctx, storing)
 
 
-async def _timed(ctx: Context, storing: Awaitable[T]) -> T:
+async def _timed(ctx: RunningExecution, storing: Awaitable[T]) -> T:
     engine = ctx.engine
     start = engine.clock.monotonic_ms()
     try:
@@ -111,7 +111,7 @@ class ExecutionRecord:
     unwritten: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
     settled: list[ExecutionRecord] = field(default_factory=list, init=False)
     put_off: list[tuple[StepRecord, Step, Any]] = field(default_factory=list, init=False)
-    ctx: Context = field(init=False)
+    ctx: RunningExecution = field(init=False)
     _lock: asyncio.Lock | None = None
 
     @property
@@ -132,7 +132,7 @@ class ExecutionRecord:
         return step
 
     def replay(self, step: StepRecord, definition: Step) -> tuple[bool, Any]:
-        """Return whether a step ended before, and its output; the record of a different step is forgotten."""
+        """Return whether a step ended before, and its output; what was recorded of another step is forgotten."""
         ctx, turn = self.ctx, self.turn
         step.is_open_llm = definition.kind == "llm"
         step.ends_at_once = definition.kind == "branch" or (
@@ -161,7 +161,7 @@ class ExecutionRecord:
             return True, output_of(entry, definition, ctx, turn.first)
 
     def _forget(self, step: StepRecord) -> None:
-        """Forget the record of a step and of all inside it; keys of children go when the turn ends."""
+        """Forget what was recorded of a step and of all inside it; keys of children go when the turn ends."""
         turn = self.turn
         for inner in step.subtree():
             turn.loops.pop(inner, None)
@@ -196,7 +196,7 @@ class ExecutionRecord:
         return self._write_ends(ends, ended=1)
 
     def _may_be_put_off(self, step: StepRecord) -> bool:
-        """Tell whether nothing can happen between the end of a step and that of the step around it: no code, no waiting."""
+        """Tell whether nothing can happen between the end of a step and that of what is around it: no code, no waiting."""
         engine, around = self.ctx.engine, step.parent
         if engine.config.after_step is not None or around is None:
             return False
@@ -240,7 +240,7 @@ class ExecutionRecord:
             self.held.append(step)
 
     def _was_run(self) -> None:
-        """Note that a step was really run: its context's counters include its spending by now."""
+        """Note that a step was really run: whoever waits for it has spent what its context counts by now."""
         for record in self._waiting():
             # Above, whatever a recorded step beside this one holds: hence the latest of all times.
             record.replayed = None if record is self else (Usage(), 0.0, math.inf)
@@ -273,7 +273,7 @@ class ExecutionRecord:
     # -- loops ----------------------------------------------------------------------------------------------------
 
     def loop_began(self, loop: StepRecord, now_ms: float) -> tuple[Usage, float, float]:
-        """Return the spending and the time when a loop began, even before a crash."""
+        """Return what had been spent when a loop began, and when that was, be it before a crash."""
         ctx, root = self.ctx, self.ctx.root
         loops, began = self.turn.loops, [*ctx.tokens, ctx.cost, now_ms - root.started_ms]
         if self.turn.is_turn:
@@ -284,7 +284,7 @@ class ExecutionRecord:
         return ctx.tokens, ctx.cost, now_ms
 
     def spent_then(self) -> tuple[Usage, float, float]:
-        """Return the spending of the execution, and the time, when its last step ended, even before a crash."""
+        """Return what the execution had spent, and the time, when its last step ended, be it before a crash."""
         ctx = self.ctx
         if self.replayed is None or self.replayed[2] == math.inf:
             return ctx.tokens, ctx.cost, ctx.engine.clock.monotonic_ms()
@@ -348,7 +348,7 @@ class ExecutionRecord:
 
     # -- children -------------------------------------------------------------------------------------------------
 
-    def child(self, ctx: Context, *, is_beside: bool) -> ExecutionRecord:
+    def child(self, ctx: RunningExecution, *, is_beside: bool) -> ExecutionRecord:
         """Return the record of a child that is about to begin, be it for the second time."""
         turn = self.turn
         start = self.start.at(ctx.base_frames[len(self.ctx.base_frames) :]) if turn.is_turn else StepRecord()
@@ -361,7 +361,7 @@ class ExecutionRecord:
         return child
 
     def take_snapshot(self) -> tuple[ChildSnapshot, Spent] | None:
-        """Return the place and spending of a child that is begun again; None for a new one."""
+        """Return where a child was that is begun again, and what it had spent; None for a new one."""
         found, spent, self.snapshot = self.snapshot, self.spent, None
         if found is None or spent is None:
             return None
@@ -389,13 +389,13 @@ class ExecutionRecord:
                 await self._write(self.start.path, None, None, ended=0)
 
     def merged_before(self) -> dict[str, Any] | None:
-        """Return the result of a child that was merged into its parent before; None for one that was not."""
+        """Return what came of a child that was merged into its parent before; None for one that was not."""
         assert self.parent is not None
         found = self.parent.returned.get(self.start)
         return None if found is None or "lost" in found else found
 
     def merged(self, before: Any, result: Any) -> None:
-        """Note the result of a child that has just been merged; written with the next record of its parent."""
+        """Note what came of a child that has just been merged; written with the next record of its parent."""
         assert self.parent is not None
         if self.turn.is_turn:
             noted = {"result": result} if is_plain(result) else {} if result is before else {"lost": True}
@@ -404,7 +404,7 @@ class ExecutionRecord:
     # -- writing --------------------------------------------------------------------------------------------------
 
     async def _has_changed(self) -> bool:
-        """Tell whether the execution has changed since its record was written to storage."""
+        """Tell whether the execution has done what its record, as it is in storage, knows nothing of."""
         try:
             assert self.key is not None
             kept: JsonValue = await self.turn.storage.get(self.key)
@@ -453,7 +453,7 @@ class ExecutionRecord:
         return Measured(key, moment.dump([dump_item(item) for item in items]), is_plain=is_plain)
 
     async def _write(self, step_id: str, entry: dict[str, Any] | None, done: StepRecord | None, *, ended: int) -> None:
-        """Write the progress of the execution, and the end of a step: records inside that step are no longer needed."""
+        """Write how far the execution is, and the end of a step: what is inside that is of no use any more."""
         turn, key = self.turn, self.key
         assert key is not None
         values: dict[str, Any] = {}

@@ -13,7 +13,7 @@ from noetic_nb.items._registry import DEFAULT_REGISTRY
 from noetic_nb.memory import PastCall
 from noetic_nb.models._client import NO_USAGE, Usage
 from noetic_nb.runtime._config.limits import Limits
-from noetic_nb.runtime._context.context import Context
+from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._durability.corruption import MAX_COUNT, amount, count, mapping, noticing, text_or_none
 from noetic_nb.runtime._durability.thread_log import read_origins
 from noetic_nb.storage import JsonValue
@@ -36,7 +36,7 @@ USAGE_FIELDS: Final = ("input_tokens", "output_tokens", "cached_tokens")
 T = TypeVar("T")
 
 
-def place_of(ctx: Context) -> str:
+def place_of(ctx: RunningExecution) -> str:
     """Return which execution of a turn this is: the path of the steps around it, empty for the turn's own."""
     return "".join([f"/{frame}" for frame in ctx.base_frames])
 
@@ -59,8 +59,8 @@ class Spent:
     priced: bool = False
 
     @classmethod
-    def of(cls, ctx: Context) -> Spent:
-        """Return the spending of an execution by now."""
+    def of(cls, ctx: RunningExecution) -> Spent:
+        """Return what an execution has spent by now."""
         return cls(ctx.tokens, ctx.cost, ctx.model_calls, ctx.priced)
 
     @classmethod
@@ -101,7 +101,7 @@ class ExecutionSnapshot:
     loops: Mapping[str, Any]
     returned: Mapping[str, dict[str, Any]]
 
-    def put_back(self, ctx: Context, spent: Spent) -> None:
+    def put_back(self, ctx: RunningExecution, spent: Spent) -> None:
         """Let a context continue from here; `spent` is the most that is known of."""
         ctx.tokens, ctx.cost, ctx.model_calls = spent.usage, spent.cost, spent.model_calls
         ctx.priced = spent.priced

@@ -9,7 +9,7 @@ from noetic_nb.items import Item, thaw
 from noetic_nb.items._item import known_tokens
 from noetic_nb.memory._enforcement.call_history import PENDING
 from noetic_nb.models._client import Usage
-from noetic_nb.runtime._context.context import Context
+from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.size_warnings import is_small
 from noetic_nb.runtime._durability.lazy_json import LateText
 from noetic_nb.runtime._durability.snapshot import VERSION, Spent, place_of
@@ -79,7 +79,7 @@ def late_snapshot(moment: Moment, items: Sequence[Item]) -> LateText | None:
 
 
 def moment_of(
-    ctx: Context,
+    ctx: RunningExecution,
     place: dict[str, Any],
     start: int,
     sequence: int,
@@ -137,12 +137,12 @@ def moment_of(
     return tuple.__new__(Moment, fields)  # in half the time of a call of its class
 
 
-def _under_way(ctx: Context) -> int:
+def _under_way(ctx: RunningExecution) -> int:
     return ctx.running + sum(map(_under_way, ctx.children))
 
 
-def turn_place(ctx: Context, first: int, writer: ThreadWriter) -> dict[str, Any]:
-    """Return the number of the turn, its first item in the log, and the stored part; its snapshot holds the rest."""
+def turn_place(ctx: RunningExecution, first: int, writer: ThreadWriter) -> dict[str, Any]:
+    """Return which turn it is, from `first` on in the log, and what is in storage already; its snapshot holds what follows."""
     limits = ctx.tree.limits
     return {
         "version": VERSION,
@@ -160,8 +160,8 @@ def turn_place(ctx: Context, first: int, writer: ThreadWriter) -> dict[str, Any]
     }
 
 
-def child_place(ctx: Context, place: str, inherited: int) -> dict[str, Any]:
-    """Return the place of a child, and the spending of those above it."""
+def child_place(ctx: RunningExecution, place: str, inherited: int) -> dict[str, Any]:
+    """Return which child it is, and what those above it have spent."""
     # A child is often written later than its parents, who pay for it: what they have spent by now is known from here
     # alone.
     above = {}

@@ -14,8 +14,8 @@ from noetic_nb.items import Item, assistant_text, dump_item
 from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.items._registry import DEFAULT_REGISTRY
 from noetic_nb.models._client import Usage
-from noetic_nb.runtime._context.context import Context
 from noetic_nb.runtime._context.messages import TurnInput
+from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._durability.corruption import amount, count, mapping
 from noetic_nb.runtime._durability.snapshot import Spent, place_of
 from noetic_nb.steps import Step
@@ -30,7 +30,7 @@ _WITH_META: Final = ("llm", "loop", "branch", "run")
 
 
 def entry_data(
-    path: str, step: Step, output: Any, ctx: Context, *, text: str | None, max_bytes: int
+    path: str, step: Step, output: Any, ctx: RunningExecution, *, text: str | None, max_bytes: int
 ) -> dict[str, Any] | None:
     """Return the record of a step's end, in at most `max_bytes`; None where it cannot be written.
 
@@ -121,7 +121,7 @@ def _is_same(read: Any, value: Any) -> bool:
     return type(read) is (str if type(value) is TurnInput else type(value)) and bool(read == value)
 
 
-def output_of(entry: Mapping[str, Any], step: Step, ctx: Context, first: int) -> Any:
+def output_of(entry: Mapping[str, Any], step: Step, ctx: RunningExecution, first: int) -> Any:
     """Return the output an entry stands for; `first` is where the turn begins in the log."""
     if entry.get("turnInput"):
         log = ctx.root.item_log
@@ -134,7 +134,7 @@ def output_of(entry: Mapping[str, Any], step: Step, ctx: Context, first: int) ->
     return text if output is None or not entry.get("read", True) else parse_output(output, text, step.id, None)
 
 
-def restore_meta(entry: Mapping[str, Any], ctx: Context) -> None:
+def restore_meta(entry: Mapping[str, Any], ctx: RunningExecution) -> None:
     """Let a context remember the last model call as it was then."""
     meta = entry.get("meta")
     if meta is not None:
@@ -148,10 +148,10 @@ def restore_meta(entry: Mapping[str, Any], ctx: Context) -> None:
         ctx.last_step_meta = StepMeta(calls, spent.usage, spent.cost, (), meta.get("finishReason"))
 
 
-def _spent(ctx: Context) -> list[list[float]]:
-    """Return the spending of this execution and of each above it."""
+def _spent(ctx: RunningExecution) -> list[list[float]]:
+    """Return what this execution, and each above it, had spent."""
     spent: list[list[float]] = []
-    above: Context | None = ctx
+    above: RunningExecution | None = ctx
     while above is not None:
         spent.append([*above.tokens, above.cost])
         above = above.parent
@@ -165,7 +165,7 @@ def spent_by(entry: Mapping[str, Any], level: int) -> tuple[Usage, float]:
 
 # From the end, as the calls of the last model call are among the newest items; by identity, which is cheaper than to
 # compare and mistakes no call for another.
-def _position(ctx: Context, item: Item) -> int | dict[str, Any]:
+def _position(ctx: RunningExecution, item: Item) -> int | dict[str, Any]:
     """Return where an item is in the log, or the item where it is not there."""
     for position in range(len(ctx.item_log) - 1, -1, -1):
         if ctx.item_log[position] is item:
@@ -173,7 +173,7 @@ def _position(ctx: Context, item: Item) -> int | dict[str, Any]:
     return dump_item(item)
 
 
-def _position_of_text(ctx: Context, text: str) -> int | None:
+def _position_of_text(ctx: RunningExecution, text: str) -> int | None:
     for position in range(len(ctx.item_log) - 1, -1, -1):
         item = ctx.item_log[position]
         if item.get("role") == "assistant" and assistant_text([item]) == text:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import ItemLog, dump_item
 from noetic_nb.redact import safe_logger
-from noetic_nb.runtime._context.context import Context
+from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._durability.lazy_json import LateText
 from noetic_nb.runtime._durability.thread_log import (
     TEXT_OR_NONE,
@@ -100,7 +100,7 @@ class ThreadWriter:
 
     store: ThreadStore
     thread_id: str
-    states_of: Callable[[Context], Mapping[str, Any]]
+    states_of: Callable[[RunningExecution], Mapping[str, Any]]
     parts: int = 0
     items: int = 0
     turn: int = 0
@@ -137,8 +137,8 @@ class ThreadWriter:
         self.parts, self.items, self.turn = part.number + 1, part.first + len(part.items), part.turn
         self.states.read(part.number, part.states or {})
 
-    async def keep(self, ctx: Context, stop: int, turn: int) -> None:
-        """Write the log up to `stop` where it is not in storage, and remove the checkpoints of ended steps.
+    async def keep(self, ctx: RunningExecution, stop: int, turn: int) -> None:
+        """Write what the log holds up to `stop` and is not in storage, and remove checkpoints of what has ended.
 
         Raises `NoeticError` ``storage_failed`` and the like, or ``state_conflict`` where another harness has
         continued the thread.
@@ -195,7 +195,7 @@ class ThreadWriter:
         if not self.fits(self.store.part(data, self.thread_id, self.parts, self.items), log):
             raise self.parted()
 
-    def _part(self, key: str, ctx: Context, stop: int, turn: int) -> tuple[dict[str, Any], NewStates]:
+    def _part(self, key: str, ctx: RunningExecution, stop: int, turn: int) -> tuple[dict[str, Any], NewStates]:
         """Return the next part by its key, after the states that it names: a part without them could not be gone back to."""
         new = self.states.next(self.parts, self.states_of(ctx))
         values: dict[str, Any] = {states_key(self.thread_id, self.parts): new.changed} if new.changed else {}
@@ -209,7 +209,7 @@ class ThreadWriter:
             values[key] = head.dump([dump_item(item) for item in items])
         return values, new
 
-    async def keep_all(self, ctx: Context) -> Exception | None:
+    async def keep_all(self, ctx: RunningExecution) -> Exception | None:
         """Write all that a turn logged, as `keep` does, within a limit; returns why it is not in storage, None where it is."""
         keeping = self.keep(ctx, len(ctx.item_log), ctx.turn)
         problem: Exception | None = None
@@ -238,7 +238,7 @@ class ThreadWriter:
                 raise
             raise NoeticError("storage_failed", f"The store did not answer within {END_LIMIT_S} seconds") from exc
 
-    async def _holds(self, ctx: Context) -> bool:
+    async def _holds(self, ctx: RunningExecution) -> bool:
         """Tell whether storage holds a turn although its write failed: the answer was lost, or a deletion failed after it."""
         await leave_hand()
         try:

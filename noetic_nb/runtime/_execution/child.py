@@ -17,10 +17,10 @@ from noetic_nb.items._origins import Origin
 from noetic_nb.memory import ExecutionContext, MemoryLayer
 from noetic_nb.memory._hooks.layer_order import NO_SOURCES
 from noetic_nb.memory._state.state_copy import can_be_copied
-from noetic_nb.runtime._context.context import Context
 from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.execution_recorder import ChildState
 from noetic_nb.runtime._context.protocols import StepValue
+from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.size_warnings import warn_if_large
 from noetic_nb.runtime._context.step_errors import error_text, layers_not_saved, step_failed
 from noetic_nb.runtime._execution.handle import end_handles
@@ -47,7 +47,7 @@ class Child:
     """
 
     def __init__(
-        self, outer: Engine, engine: Engine, parent: Context, step_id: str, kind: ChildKind, log: ItemLog
+        self, outer: Engine, engine: Engine, parent: RunningExecution, step_id: str, kind: ChildKind, log: ItemLog
     ) -> None:
         self.engine = engine
         self.outer = outer
@@ -57,7 +57,7 @@ class Child:
         self.inherited = len(log)
         if parent.state:
             warn_if_large(parent, step_id, "state", parent.state)
-        self.ctx = Context(
+        self.ctx = RunningExecution(
             id=engine.ids.new("execution"),
             thread_id=parent.thread_id,
             resource_id=parent.resource_id,
@@ -131,7 +131,7 @@ class Child:
             await self._initialise(hook_ctx)
         return spawned
 
-    async def _resume(self, snapshot: ChildState[Context], spent: Any) -> dict[str, Any]:
+    async def _resume(self, snapshot: ChildState[RunningExecution], spent: Any) -> dict[str, Any]:
         """Continue a child where a process that has ended left it; returns its layers' states."""
         from noetic_nb.runtime._durability.checkpoints import load_states  # only turns that are resumed need it
 

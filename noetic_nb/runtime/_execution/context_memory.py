@@ -16,9 +16,9 @@ from noetic_nb.memory import MemoryLayer
 from noetic_nb.memory._declared import TypedMemory, id_of
 from noetic_nb.memory._layer_functions import LayerData, LayerFunction
 from noetic_nb.memory._steering_decision import denied
-from noetic_nb.runtime._context.context import Context
 from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.layer_tools import function_tool
+from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.step_errors import TurnStopped
 from noetic_nb.runtime._execution.tool_call import call_tool
 
@@ -36,7 +36,7 @@ class LayerHandle:
 
     __slots__ = ("_ctx", "_engine", "_layer")
 
-    def __init__(self, engine: Engine, ctx: Context, layer: MemoryLayer) -> None:
+    def __init__(self, engine: Engine, ctx: RunningExecution, layer: MemoryLayer) -> None:
         self._engine, self._ctx, self._layer = engine, ctx, layer
 
     def __getattr__(self, name: str) -> Any:
@@ -93,7 +93,7 @@ class ContextMemory(TypedMemory):
 
     __slots__ = ("_ctx", "_engine")
 
-    def __init__(self, engine: Engine, ctx: Context) -> None:
+    def __init__(self, engine: Engine, ctx: RunningExecution) -> None:
         self._engine, self._ctx = engine, ctx
 
     def __getitem__(self, wanted: Any, /) -> Any:

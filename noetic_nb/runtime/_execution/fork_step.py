@@ -12,9 +12,9 @@ from typing import Any
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.items._json_text import compact_json
-from noetic_nb.runtime._context.context import Context, StepRunner
 from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.protocols import StepValue
+from noetic_nb.runtime._context.running_execution import RunningExecution, StepRunner
 from noetic_nb.runtime._context.step_errors import ends_turn
 from noetic_nb.runtime._execution.child import Child, Outcome, outcome_of
 from noetic_nb.steps import ForkStep, Step
@@ -52,7 +52,7 @@ class _Fork:
 
     engine: Engine
     step: ForkStep
-    ctx: Context
+    ctx: RunningExecution
     run: StepRunner
     paths: list[_Path]
     queue: deque[_Path] = field(default_factory=deque)
@@ -166,7 +166,9 @@ class _Fork:
                 child.ctx.abort(reason)
 
 
-async def run_fork(engine: Engine, step: ForkStep, value: StepValue, ctx: Context, run: StepRunner) -> StepValue:
+async def run_fork(
+    engine: Engine, step: ForkStep, value: StepValue, ctx: RunningExecution, run: StepRunner
+) -> StepValue:
     """Run a fork.
 
     Raises `NoeticError` ``fork_partial`` where a path of ``all`` failed, or every path of a race; ``cancelled`` where
@@ -235,7 +237,7 @@ def _beneath(error: BaseException | None) -> BaseException | None:
     return error
 
 
-async def _paths(step: ForkStep, value: StepValue, ctx: Context) -> list[_Path]:
+async def _paths(step: ForkStep, value: StepValue, ctx: RunningExecution) -> list[_Path]:
     if step.each is not None:
         return _each(step, step.each, value)
     made: Any = step.paths  # Any: what a function of the user returns is checked below
@@ -277,7 +279,7 @@ def _no_array(step: ForkStep, value: StepValue) -> NoeticConfigError:
     )
 
 
-async def _merged(step: ForkStep, results: list[Any], ctx: Context) -> StepValue:
+async def _merged(step: ForkStep, results: list[Any], ctx: RunningExecution) -> StepValue:
     match step.merge:
         case "first":
             return results[0] if results else None

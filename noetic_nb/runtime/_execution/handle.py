@@ -13,9 +13,9 @@ from typing import Final
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.memory import Stop
-from noetic_nb.runtime._context.context import Context
 from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.protocols import StepValue
+from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.step_errors import step_failed
 
 __all__ = ["GRACE_PERIOD_MS", "Handle", "Started", "end_handles", "started_by"]
@@ -52,11 +52,11 @@ class Handle:
         "step_id",
     )  # fmt: skip
 
-    def __init__(self, id: str, step_id: str, ctx: Context) -> None:
+    def __init__(self, id: str, step_id: str, ctx: RunningExecution) -> None:
         self.id = id
         self.step_id = step_id
         self.execution_id = ctx.id
-        self._ctx: Context | None = ctx
+        self._ctx: RunningExecution | None = ctx
         self._task: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()
         self._over = self._was_awaited = False
@@ -201,8 +201,8 @@ class Started:
             self.handles.pop(handle.id, None)
 
 
-def started_by(engine: Engine, ctx: Context) -> Started:
-    """Return the steps that an execution has started, to add to them.
+def started_by(engine: Engine, ctx: RunningExecution) -> Started:
+    """Return what an execution has started, to add to it.
 
     Raises `NoeticError` ``cancelled``, or ``step_failed`` where the execution has ended.
     """
@@ -218,8 +218,8 @@ def started_by(engine: Engine, ctx: Context) -> Started:
     return started
 
 
-async def end_handles(engine: Engine, ctx: Context) -> Stop | None:
-    """Abort the steps that an execution has started, and wait for them no longer than the grace period.
+async def end_handles(engine: Engine, ctx: RunningExecution) -> Stop | None:
+    """Abort what an execution has started, and wait for it no longer than the grace period.
 
     Returns what a layer wanted while a started step was running. A cancellation that arrives meanwhile waits, too; it
     is raised then.
@@ -235,7 +235,7 @@ async def end_handles(engine: Engine, ctx: Context) -> Stop | None:
         raise
 
 
-async def _close(engine: Engine, ctx: Context, started: Started) -> Stop | None:
+async def _close(engine: Engine, ctx: RunningExecution, started: Started) -> Stop | None:
     # First: a step that is aborted may start another one on its way out, which nobody would wait for.
     started.closing = True
     try:

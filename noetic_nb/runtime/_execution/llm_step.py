@@ -1,4 +1,4 @@
-"""One llm step: its input, rounds of answers and tools, its output."""
+"""One llm step: what goes in, rounds of answers and tools, what comes out."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, Final
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items import Item, assistant_text, input_message
 from noetic_nb.models._client import CUT_OFF, ModelResponse
-from noetic_nb.runtime._context.context import Context
 from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.messages import ItemOrigin, TurnInput, append_input, as_input_items, query_of
 from noetic_nb.runtime._context.protocols import StepValue
+from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._execution.llm_step_run import LLMStepRun
 from noetic_nb.runtime._execution.truncated_answers import unreadable
 from noetic_nb.runtime._planning.turn_plan import budgets_event
@@ -27,7 +27,7 @@ __all__ = ["run_llm"]
 GRACE_ROUNDS: Final = 3
 
 
-async def _chosen(value: StepValue, ctx: Context) -> Any:
+async def _chosen(value: StepValue, ctx: RunningExecution) -> Any:
     """Return a field of a step that may be a function of the context."""
     if not callable(value):
         return value
@@ -35,7 +35,7 @@ async def _chosen(value: StepValue, ctx: Context) -> Any:
     return await made if hasattr(made, "__await__") else made
 
 
-async def _begin(engine: Engine, step: LLMStep, ctx: Context) -> LLMStepRun:
+async def _begin(engine: Engine, step: LLMStep, ctx: RunningExecution) -> LLMStepRun:
     """Settle model, instructions and tools, in this order."""
     model = step.model if isinstance(step.model, str) else await _chosen(step.model, ctx)
     if not isinstance(model, str) or not model.strip():
@@ -58,7 +58,7 @@ async def _begin(engine: Engine, step: LLMStep, ctx: Context) -> LLMStepRun:
     return run
 
 
-async def run_llm(engine: Engine, step: LLMStep, value: StepValue, ctx: Context) -> StepValue:
+async def run_llm(engine: Engine, step: LLMStep, value: StepValue, ctx: RunningExecution) -> StepValue:
     """Run an llm step; returns the text of the last assistant message it produced, or the value it stands for.
 
     Raises
@@ -113,7 +113,7 @@ async def run_llm(engine: Engine, step: LLMStep, value: StepValue, ctx: Context)
 
 
 async def _rounds(run: LLMStepRun) -> tuple[ModelResponse, tuple[Item, ...]]:
-    """Run the called tools until an answer calls none; returns the last answer and its calls."""
+    """Run the tools that are called, until an answer calls none; returns the last answer and what it calls."""
     step = run.step
     # A step of one round is part of a loop that has limits of its own.
     rounds = step.tool_rounds + (GRACE_ROUNDS if step.tool_rounds > 1 else 0)

@@ -18,10 +18,10 @@ from noetic_nb.memory import SteeringAction, SteeringDecision
 from noetic_nb.memory._steering_decision import ALLOW, denied
 from noetic_nb.models._client import CUT_OFF, NO_USAGE, ModelDelta, ModelResponse
 from noetic_nb.models._response_items import deltas_of
-from noetic_nb.runtime._context.context import Context
 from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.messages import append_input, log_items, query_of
 from noetic_nb.runtime._context.protocols import FollowedAnswer
+from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.step_errors import TurnStopped
 from noetic_nb.runtime._execution.approval import RESPONSE, approval
 from noetic_nb.runtime._execution.planned_step import PlannedStep
@@ -65,7 +65,7 @@ class LLMStepRun(PlannedStep):
         "usage",
     )  # fmt: skip
 
-    def __init__(self, engine: Engine, step: LLMStep, ctx: Context, model: str, instructions: str) -> None:
+    def __init__(self, engine: Engine, step: LLMStep, ctx: RunningExecution, model: str, instructions: str) -> None:
         super().__init__(engine, step, ctx, model, instructions)
         self.incomplete = step.incomplete or engine.config.incomplete
         self.continued = 0
@@ -160,7 +160,7 @@ class LLMStepRun(PlannedStep):
         return response, None
 
     async def answer_whole(self) -> tuple[ModelResponse, tuple[Item, ...]]:
-        """Log a whole answer, with its continuation where it was cut off; returns the last part and its calls."""
+        """Log an answer that stands, and what continues it where it was cut off; returns the last part and its calls."""
         engine, ctx = self.engine, self.ctx
         while True:
             try:
@@ -187,7 +187,7 @@ class LLMStepRun(PlannedStep):
             self.continued += 1
 
     def listener(self, is_reviewed: bool) -> Callable[[ModelDelta], None]:
-        """Begin to pass on the model's text: to the streams of the turn, and to the codec of the output."""
+        """Begin to pass on what the model writes: to those who stream the turn, and to the codec of the output."""
         self.settle_answer()
         tree = self.ctx.tree
         listeners: list[Callable[[ModelDelta], None]] = []
@@ -239,7 +239,7 @@ class LLMStepRun(PlannedStep):
             await self.rerender()
 
     async def report_outcome(self, response: ModelResponse, duration_ms: float) -> None:
-        """Report the cost of the call to the layers, even where its response will not stand."""
+        """Report to the layers what the call cost, whether or not its response will stand."""
         await self.engine.stack.model_outcome(
             self.hook_ctx,
             model=self.model,

@@ -8,10 +8,10 @@ from typing import Any
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import input_message
 from noetic_nb.models._client import NO_USAGE
-from noetic_nb.runtime._context.context import RUNNING, Context, StepRunner
 from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.messages import log_items
 from noetic_nb.runtime._context.protocols import StepValue
+from noetic_nb.runtime._context.running_execution import RUNNING, RunningExecution, StepRunner
 from noetic_nb.runtime._context.step_errors import TurnStopped, step_failed
 from noetic_nb.steps import Channel, LoopSnapshot, LoopStep, Verdict
 from noetic_nb.steps._channel_type import EMPTY
@@ -21,7 +21,9 @@ from noetic_nb.sync import awaited
 __all__ = ["run_loop"]
 
 
-async def run_loop(engine: Engine, step: LoopStep, value: StepValue, ctx: Context, run: StepRunner) -> StepValue:
+async def run_loop(
+    engine: Engine, step: LoopStep, value: StepValue, ctx: RunningExecution, run: StepRunner
+) -> StepValue:
     """Run a loop; returns the output of its last successful iteration.
 
     Raises `NoeticError`: what its body raises, unless `on_error` deals with it; ``step_failed`` where it does not
@@ -95,7 +97,9 @@ async def run_loop(engine: Engine, step: LoopStep, value: StepValue, ctx: Contex
             value = await awaited(step.prepare_next(output, verdict, ctx))
 
 
-async def _iteration(engine: Engine, step: LoopStep, value: StepValue, ctx: Context, run: StepRunner) -> StepValue:
+async def _iteration(
+    engine: Engine, step: LoopStep, value: StepValue, ctx: RunningExecution, run: StepRunner
+) -> StepValue:
     """Run the loop's steps once, one after another."""
     first, *others = step.steps
     made = await run(engine, first, value, ctx)
@@ -110,7 +114,7 @@ class _Meter:
     __slots__ = ("_cost", "_ctx", "_engine", "_history", "_started", "_usage", "count")
 
     # Any: what a recorder keeps of a step is its own.
-    def __init__(self, engine: Engine, step: LoopStep, ctx: Context, record: Any) -> None:
+    def __init__(self, engine: Engine, step: LoopStep, ctx: RunningExecution, record: Any) -> None:
         self._engine, self._ctx = engine, ctx
         self._history: deque[Any] = deque(maxlen=step.max_history_size)
         self.count = 0
@@ -143,8 +147,8 @@ class _Meter:
         return tuple.__new__(LoopSnapshot, fields)  # in half the time of a call of its class
 
 
-async def _on_error(step: LoopStep, error: NoeticError, ctx: Context) -> str:
-    """Return the action on an error of the body; a cancellation is never handled here."""
+async def _on_error(step: LoopStep, error: NoeticError, ctx: RunningExecution) -> str:
+    """Return what to do about an error of the body; a cancellation is never dealt with here."""
     if step.on_error is None or error.kind == "cancelled" or ctx.aborted:
         return "abort"
     if isinstance(step.on_error, str):
@@ -154,7 +158,7 @@ async def _on_error(step: LoopStep, error: NoeticError, ctx: Context) -> str:
     return answer if isinstance(answer, str) else "abort"
 
 
-async def _read_inbox(inbox: Channel, engine: Engine, step: LoopStep, ctx: Context) -> bool:
+async def _read_inbox(inbox: Channel, engine: Engine, step: LoopStep, ctx: RunningExecution) -> bool:
     """Log a message of the loop's inbox as a developer message; False where there is none."""
     if step.park_timeout_ms <= 0:
         message = ctx.try_recv(inbox)

@@ -11,9 +11,9 @@ from noetic_nb.items._call_ids import with_own_call_ids
 from noetic_nb.memory import ExecutionContext, RerenderRequest
 from noetic_nb.memory._hooks.recall import RecallEntry
 from noetic_nb.models._client import ModelRequest
-from noetic_nb.runtime._context.context import Context
 from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.messages import warn_if_redacted
+from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.step_errors import TurnStopped
 from noetic_nb.runtime._planning.log_stretches import log_stretches
 from noetic_nb.runtime._planning.make_plan import plan_turn
@@ -47,7 +47,7 @@ class PlannedStep:
         "tools",
     )  # fmt: skip
 
-    def __init__(self, engine: Engine, step: LLMStep, ctx: Context, model: str, instructions: str) -> None:
+    def __init__(self, engine: Engine, step: LLMStep, ctx: RunningExecution, model: str, instructions: str) -> None:
         self.engine = engine
         self.step = step
         self.ctx = ctx

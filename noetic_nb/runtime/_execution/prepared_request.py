@@ -9,8 +9,8 @@ from noetic_nb.events import RequestPrepared
 from noetic_nb.items import freeze
 from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.memory import MemoryLayer, ProjectionPolicy
-from noetic_nb.runtime._context.context import Context
 from noetic_nb.runtime._context.engine import Engine
+from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.steps import LLMStep
 from noetic_nb.steps._tools import ToolSet
 from noetic_nb.tokenizers._learning import CalibratedTokenizer
@@ -21,7 +21,7 @@ __all__ = ["emit_prepared"]
 
 def emit_prepared(
     engine: Engine,
-    ctx: Context,
+    ctx: RunningExecution,
     step: LLMStep,
     policy: ProjectionPolicy,
     model: str,

@@ -10,11 +10,11 @@ from noetic_nb._core.worker_threads import let_loop_run
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import StepEnded, StepStarted
 from noetic_nb.memory._steering_decision import denied
-from noetic_nb.runtime._context.context import RUNNING, Context
 from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.event_hub import is_shown
 from noetic_nb.runtime._context.messages import TurnInput
 from noetic_nb.runtime._context.protocols import StepValue
+from noetic_nb.runtime._context.running_execution import RUNNING, RunningExecution
 from noetic_nb.runtime._context.step_errors import TurnStopped, ends_turn, error_text, step_failed
 from noetic_nb.runtime._execution.llm_step import run_llm
 from noetic_nb.runtime._execution.loop_step import run_loop
@@ -36,7 +36,7 @@ MAX_NESTING: Final = 64
 MAX_RUNNING: Final = 10_000
 
 
-async def run_step(engine: Engine, step: Step, value: StepValue, ctx: Context) -> StepValue:
+async def run_step(engine: Engine, step: Step, value: StepValue, ctx: RunningExecution) -> StepValue:
     """Run one step and return its output.
 
     Raises
@@ -101,8 +101,8 @@ async def run_step(engine: Engine, step: Step, value: StepValue, ctx: Context) -
         RUNNING.set(around)
 
 
-async def _watched(engine: Engine, step: Step, value: StepValue, ctx: Context) -> StepValue:
-    """Run a step with its hooks and its events, and with its place in the record of the turn."""
+async def _watched(engine: Engine, step: Step, value: StepValue, ctx: RunningExecution) -> StepValue:
+    """Run a step with its hooks and its events, and with its place in the record of what was done."""
     path, frames = ctx.entered(step.id, ctx.frames)
     recorder = ctx.record
     record = None if recorder is None else recorder.step(frames)
@@ -162,7 +162,7 @@ def _ended_by(error: BaseException) -> StepStatus:
     return "error"
 
 
-async def _run_function(engine: Engine, step: RunStep, value: StepValue, ctx: Context) -> StepValue:
+async def _run_function(engine: Engine, step: RunStep, value: StepValue, ctx: RunningExecution) -> StepValue:
     attempts = 1 if step.retry is None else step.retry.max_attempts
     for attempt in range(attempts):
         ctx.check_abort()
@@ -184,7 +184,7 @@ async def _run_function(engine: Engine, step: RunStep, value: StepValue, ctx: Co
     raise AssertionError("a retry policy has at least one attempt")
 
 
-async def _run_tool(engine: Engine, step: ToolStep, value: StepValue, ctx: Context) -> StepValue:
+async def _run_tool(engine: Engine, step: ToolStep, value: StepValue, ctx: RunningExecution) -> StepValue:
     if value is None or value == "" or isinstance(value, TurnInput) or not step.takes_input:
         value = {}
     if not isinstance(value, Mapping):
@@ -212,7 +212,7 @@ async def _run_tool(engine: Engine, step: ToolStep, value: StepValue, ctx: Conte
     ) from end.error
 
 
-async def _run_branch(engine: Engine, step: BranchStep, value: StepValue, ctx: Context) -> StepValue:
+async def _run_branch(engine: Engine, step: BranchStep, value: StepValue, ctx: RunningExecution) -> StepValue:
     if step.route is None:
         text = output_text(value).strip().casefold()
         # Any: a route may return a record, a mapping, or None; `as_step` checks it.
@@ -226,18 +226,18 @@ async def _run_branch(engine: Engine, step: BranchStep, value: StepValue, ctx: C
     return await run_step(engine, as_step(chosen, f"the route of branch {step.id!r}"), value, ctx)
 
 
-def _run_loop(engine: Engine, step: LoopStep, value: StepValue, ctx: Context) -> Awaitable[StepValue]:
+def _run_loop(engine: Engine, step: LoopStep, value: StepValue, ctx: RunningExecution) -> Awaitable[StepValue]:
     return run_loop(engine, step, value, ctx, run_step)
 
 
 # What most agents never do is loaded when it is first done.
-def _run_fork(engine: Engine, step: ForkStep, value: StepValue, ctx: Context) -> Awaitable[StepValue]:
+def _run_fork(engine: Engine, step: ForkStep, value: StepValue, ctx: RunningExecution) -> Awaitable[StepValue]:
     from noetic_nb.runtime._execution.fork_step import run_fork
 
     return run_fork(engine, step, value, ctx, run_step)
 
 
-def _run_spawn(engine: Engine, step: SpawnStep, value: StepValue, ctx: Context) -> Awaitable[StepValue]:
+def _run_spawn(engine: Engine, step: SpawnStep, value: StepValue, ctx: RunningExecution) -> Awaitable[StepValue]:
     from noetic_nb.runtime._execution.spawn_step import run_spawn
 
     return run_spawn(engine, step, value, ctx, run_step)

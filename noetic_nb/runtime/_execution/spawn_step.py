@@ -10,9 +10,9 @@ from typing import Any
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items import ItemLog, assistant_text, input_message
 from noetic_nb.models._client import ModelRequest
-from noetic_nb.runtime._context.context import Context, StepRunner
 from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.protocols import StepValue
+from noetic_nb.runtime._context.running_execution import RunningExecution, StepRunner
 from noetic_nb.runtime._execution.child import Child, Outcome, outcome_of
 from noetic_nb.steps import SpawnStep
 from noetic_nb.steps._loops.loop_snapshot import json_text
@@ -23,7 +23,9 @@ from noetic_nb.sync import awaited
 __all__ = ["run_spawn"]
 
 
-async def run_spawn(engine: Engine, step: SpawnStep, value: StepValue, ctx: Context, run: StepRunner) -> StepValue:
+async def run_spawn(
+    engine: Engine, step: SpawnStep, value: StepValue, ctx: RunningExecution, run: StepRunner
+) -> StepValue:
     """Run a spawn; returns its child's output, in the form its parent wants.
 
     Raises `NoeticError`: what the child raised, ``step_failed`` where it ran out of time, ``llm_parse_error`` or
@@ -64,7 +66,7 @@ async def run_spawn(engine: Engine, step: SpawnStep, value: StepValue, ctx: Cont
         await child.end(outcome, result, merged)
 
 
-def _arm(step: SpawnStep, child: Context) -> asyncio.TimerHandle | None:
+def _arm(step: SpawnStep, child: RunningExecution) -> asyncio.TimerHandle | None:
     """Abort the child when its time is up."""
     if step.timeout_ms is None:
         return None
@@ -81,7 +83,7 @@ def _arm(step: SpawnStep, child: Context) -> asyncio.TimerHandle | None:
     return loop.call_later(step.timeout_ms / 1000, lambda: child.abort("out of time", error=error))
 
 
-async def _items_in(step: SpawnStep, value: StepValue, ctx: Context) -> tuple[Mapping[str, Any], ...]:
+async def _items_in(step: SpawnStep, value: StepValue, ctx: RunningExecution) -> tuple[Mapping[str, Any], ...]:
     """Return the items a child starts with, by the strategies that choose or make them."""
     match step.context_in:
         case SubsetContext(select=select):
@@ -102,8 +104,8 @@ async def _items_in(step: SpawnStep, value: StepValue, ctx: Context) -> tuple[Ma
     return tuple(made)
 
 
-async def _result_of(engine: Engine, step: SpawnStep, output: StepValue, child: Context) -> StepValue:
-    """Return the part of a child's output that its parent gets."""
+async def _result_of(engine: Engine, step: SpawnStep, output: StepValue, child: RunningExecution) -> StepValue:
+    """Return what the parent gets of a child's output."""
     match step.context_out:
         case SchemaResult(schema_=schema):
             try:
@@ -139,7 +141,9 @@ def _writer(engine: Engine, step: SpawnStep, wanted: SummaryResult) -> str | Non
     return next(iter(engine.models)) if len(engine.models) == 1 else None
 
 
-async def _summary(engine: Engine, step: SpawnStep, wanted: SummaryResult, output: StepValue, child: Context) -> str:
+async def _summary(
+    engine: Engine, step: SpawnStep, wanted: SummaryResult, output: StepValue, child: RunningExecution
+) -> str:
     """Ask a model for a summary of the child's conversation; the parents pay."""
     model = _writer(engine, step, wanted)
     if model is None:

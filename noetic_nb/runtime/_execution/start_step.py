@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items import ItemLog
-from noetic_nb.runtime._context.context import Context, StepRunner
 from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.protocols import StepValue
+from noetic_nb.runtime._context.running_execution import RunningExecution, StepRunner
 from noetic_nb.runtime._context.step_errors import TurnStopped
 from noetic_nb.runtime._execution.child import Child, Outcome, outcome_of
 from noetic_nb.runtime._execution.handle import Handle, Started, started_by
@@ -19,7 +19,7 @@ __all__ = ["start_step"]
 
 
 def start_step(
-    engine: Engine, step: Step, value: StepValue, ctx: Context, run: StepRunner, drop: Iterable[str] = ()
+    engine: Engine, step: Step, value: StepValue, ctx: RunningExecution, run: StepRunner, drop: Iterable[str] = ()
 ) -> Handle:
     """Start a step in a child execution with a log of its own, as a spawn does; returns at once.
 

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, cast
 
 import noetic_nb
 from noetic_nb._core.worker_threads import ON_THE_SPOT, OnTheSpot, leaves_loop
@@ -32,6 +32,7 @@ from noetic_nb.runtime._context.context import Context
 from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.execution_recorder import BegunCall
 from noetic_nb.runtime._context.protocols import Enforcing, SteeredExecution
+from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.step_errors import TurnStopped, error_text, typed_text
 from noetic_nb.runtime._execution.approval import NO_APPROVAL, approval
 from noetic_nb.steps import Tool
@@ -87,7 +88,7 @@ class ToolCallContext:
 
     __slots__ = ("_ctx", "call_id", "idempotency_key")
 
-    def __init__(self, ctx: Context, call_id: str, number: int | None) -> None:
+    def __init__(self, ctx: RunningExecution, call_id: str, number: int | None) -> None:
         self._ctx = ctx
         self.call_id = call_id
         # A child that is begun again has another id; its place is the same.
@@ -102,13 +103,17 @@ class ToolCallContext:
         else:
             setattr(self._ctx, name, value)
 
+    def __dir__(self) -> list[str]:
+        return sorted({*dir(self._ctx), "call_id", "idempotency_key"})
 
-def own_context(ctx: Context | ToolCallContext) -> Context:
+
+def own_context(ctx: Context | ToolCallContext) -> RunningExecution:
     """Return the execution itself, which steps are run in and told apart by."""
-    return ctx._ctx if isinstance(ctx, ToolCallContext) else ctx
+    # The harness makes no other context.
+    return ctx._ctx if isinstance(ctx, ToolCallContext) else cast(RunningExecution, ctx)
 
 
-def _numbered(ctx: Context, again: BegunCall | None) -> int | None:
+def _numbered(ctx: RunningExecution, again: BegunCall | None) -> int | None:
     """Return which call of its step this is, the same as before for one that is made once more; None where nobody counts.
 
     Paths are counted only while steps are watched, as they are wherever an execution can be resumed.
@@ -145,7 +150,7 @@ def denial_text(decision: SteeringDecision) -> str:
 
 async def call_tool(
     engine: Engine,
-    ctx: Context,
+    ctx: RunningExecution,
     hook_ctx: ExecutionContext | None,
     tool: Tool | None,
     *,
@@ -250,14 +255,14 @@ async def call_tool(
     return end
 
 
-def _broken_off(ctx: Context, error: BaseException) -> CallEnd:
+def _broken_off(ctx: RunningExecution, error: BaseException) -> CallEnd:
     """Return the end of a call that has none of its own."""
     if ctx.aborted or not isinstance(error, Exception) or isinstance(error, TurnStopped):
         return CallEnd("cancelled", f"{MAY_HAVE_RUN}{': ' if (why := error_text(error)) else ''}{why}", error=error)
     return CallEnd("error", f"Error: {typed_text(error)}", error=error)
 
 
-def _place(ctx: Context, name: str, args: Mapping[str, Any], call_id: str) -> Place:
+def _place(ctx: RunningExecution, name: str, args: Mapping[str, Any], call_id: str) -> Place:
     """Give a call its place among the calls of the tree."""
     place = ctx.tree.calls.reserve(PastCall(name, args, call_id, PENDING, None, ctx.id))
     ctx.calls.append(place)
@@ -336,7 +341,7 @@ async def _run(
     engine: Engine,
     tool: Tool,
     values: Mapping[str, Any],
-    ctx: Context,
+    ctx: RunningExecution,
     call_id: str,
     number: int | None,
     worker: OnTheSpot,
@@ -374,7 +379,7 @@ async def _run(
         return CallEnd("error", f"Error: {error}", error=error)
 
 
-def _warn_of_failure(ctx: Context, name: str, error: BaseException) -> None:
+def _warn_of_failure(ctx: RunningExecution, name: str, error: BaseException) -> None:
     """Tell the tool's author, as the model has been told: in the reply, and with the traceback in the log."""
     # A guarded tool that is refused is as it should be; a layer's state has been reported as the layer's.
     if isinstance(error, StateNotCopied) or (isinstance(error, NoeticError) and error.kind == "steering_denied"):

@@ -12,9 +12,9 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.items import Item, function_call_output, input_message
 from noetic_nb.items._item_checks import answer_item
 from noetic_nb.models._client import ModelResponse
-from noetic_nb.runtime._context.context import Context
 from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.messages import log_items
+from noetic_nb.runtime._context.running_execution import RunningExecution
 
 __all__ = [
     "MAX_EMPTY_RETRIES",
@@ -60,7 +60,7 @@ def is_asked_again(exc: NoeticError, incomplete: str, *, is_continuation: bool) 
     return exc.facts.get("reason") in (("empty", "truncated") if is_continuation else ("empty",))
 
 
-def warn_cut(ctx: Context, response: ModelResponse, model: str) -> None:
+def warn_cut(ctx: RunningExecution, response: ModelResponse, model: str) -> None:
     """Put into the reply that an answer was cut off."""
     why = "the limit of generated tokens was reached"
     if response.finish_reason == "content_filter":
@@ -68,8 +68,8 @@ def warn_cut(ctx: Context, response: ModelResponse, model: str) -> None:
     ctx.warn("answer_cut", f"The answer of model {model!r} was cut off: {why}.")
 
 
-def refuse_calls(engine: Engine, ctx: Context, calls: Sequence[Item]) -> None:
-    """Answer calls of a response that was cut off: their arguments may be incomplete."""
+def refuse_calls(engine: Engine, ctx: RunningExecution, calls: Sequence[Item]) -> None:
+    """Answer calls of a response that was cut off: what they say may be half of what was meant."""
     outputs = [function_call_output(call["callId"], NOT_RUN, ids=engine.ids) for call in calls]
     # Nothing is awaited between the calls and their outputs: an abort in between would leave calls unanswered.
     log_items(engine, ctx, outputs, "tool")

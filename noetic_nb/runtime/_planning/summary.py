@@ -16,8 +16,8 @@ from noetic_nb.layers._helpers.blocks import cut_block
 from noetic_nb.memory import ProjectionPolicy
 from noetic_nb.memory._hooks.recall import RecallEntry
 from noetic_nb.models._client import ModelRequest
-from noetic_nb.runtime._context.context import Context
 from noetic_nb.runtime._context.engine import Engine
+from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.sent_history import SUMMARY_ORIGIN
 from noetic_nb.runtime._planning.turn_plan import TurnPlan
 
@@ -35,7 +35,7 @@ AHEAD_SHARE: Final = 0.25
 
 async def summarised(
     engine: Engine,
-    ctx: Context,
+    ctx: RunningExecution,
     model: str,
     policy: ProjectionPolicy,
     plan: TurnPlan,
@@ -71,7 +71,9 @@ def _entry(engine: Engine, text: str, limit: int) -> RecallEntry | None:
     return RecallEntry(SUMMARY_ORIGIN, (item,), content_tokens(item, engine.tokenizer))
 
 
-async def _text(engine: Engine, ctx: Context, policy: ProjectionPolicy, model: str, stop: int, ahead: int) -> str:
+async def _text(
+    engine: Engine, ctx: RunningExecution, policy: ProjectionPolicy, model: str, stop: int, ahead: int
+) -> str:
     """Return a summary that covers at least the first `stop` items, empty where it cannot be made."""
     cache = engine.summaries.setdefault(ctx.thread_id, {})
     covered = max(cache, default=0)
@@ -91,7 +93,7 @@ async def _text(engine: Engine, ctx: Context, policy: ProjectionPolicy, model: s
     return cache[covered]
 
 
-def _chunk_end(ctx: Context, start: int, stop: int, budget: float) -> int:
+def _chunk_end(ctx: RunningExecution, start: int, stop: int, budget: float) -> int:
     left, end = budget, start
     while end < stop and (end == start or ctx.item_log.items.token_count(end) <= left):
         left -= ctx.item_log.items.token_count(end)
@@ -99,7 +101,7 @@ def _chunk_end(ctx: Context, start: int, stop: int, budget: float) -> int:
     return end
 
 
-async def _written(engine: Engine, ctx: Context, model: str, before: str, items: tuple[Item, ...]) -> str:
+async def _written(engine: Engine, ctx: RunningExecution, model: str, before: str, items: tuple[Item, ...]) -> str:
     lines = [f"Summary of what came before: {before}"] if before else []
     lines += [f"{item.role or item['type']}: {item_text(item)}" for item in items]
     prompt = (input_message("\n".join(lines), ids=engine.ids), input_message(_REQUEST, ids=engine.ids))

@@ -13,10 +13,11 @@ from noetic_nb.items._item_checks import kept_problem
 from noetic_nb.memory import ExecutionContext, resolve_scope_key
 from noetic_nb.redact import safe_logger
 from noetic_nb.runtime._config.limits import Limits
-from noetic_nb.runtime._context.context import Context, Runner
+from noetic_nb.runtime._context.context import Runner
 from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.protocols import TurnRecorder
 from noetic_nb.runtime._context.reply import AgentReply
+from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.step_errors import not_saved, note_saved
 from noetic_nb.runtime._durability.checkpoints import Checkpoints, as_checkpoints
 from noetic_nb.runtime._durability.corruption import is_damage
@@ -73,7 +74,7 @@ class DurableThreads(Threads):
     def _turn(
         self,
         thread: Thread,
-        ctx: Context,
+        ctx: RunningExecution,
         items: Sequence[Mapping[str, Any]],
         resumed: Resumed | None = None,
         waited_ms: float | None = None,
@@ -90,7 +91,7 @@ class DurableThreads(Threads):
         limits: Limits | None,
         state: dict[str, Any] | None,
         execution_id: str | None = None,
-    ) -> Context:
+    ) -> RunningExecution:
         ctx = super()._open(thread, resource_id, limits, state, execution_id)
         assert thread.writer is not None, "a thread is read before it is used"
         self.checkpoints.open(ctx, thread.writer)
@@ -99,8 +100,8 @@ class DurableThreads(Threads):
     @asynccontextmanager
     async def execution(
         self, thread_id: str, resource_id: str | None, limits: Limits | None, state: Mapping[str, Any] | None
-    ) -> AsyncIterator[Context]:
-        """Hold one execution of a thread open; its log is written after each of its steps."""
+    ) -> AsyncIterator[RunningExecution]:
+        """Hold one execution of a thread open; what it logs is written after each of its steps."""
         async with self._held(thread_id) as thread:
             await self._ready(thread)
         record: TurnRecorder | None = None
@@ -130,7 +131,7 @@ class DurableThreads(Threads):
             finally:
                 thread.is_opening, thread.aborted_early = False, None
 
-    async def _reopened(self, thread: Thread, snapshot: Snapshot, execution_id: str) -> Context:
+    async def _reopened(self, thread: Thread, snapshot: Snapshot, execution_id: str) -> RunningExecution:
         """Read the thread of a turn that was cut off, and make its context as it was."""
         with _reading(thread):
             parts = await self.store.read(snapshot.thread_id)
@@ -354,7 +355,7 @@ class DurableThreads(Threads):
         """Return where hooks of a thread's layers run."""
         return self._engine.hook_context(self.context_of(thread_id))
 
-    def _states(self, ctx: Context) -> Mapping[str, Any]:
+    def _states(self, ctx: RunningExecution) -> Mapping[str, Any]:
         """Return the states that a fork of the thread would take with it, by layer."""
         layers = self._engine.stack.layers
         if not layers:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from noetic_nb.items import ItemLog
 from noetic_nb.runtime._config.limits import Limits
-from noetic_nb.runtime._context.context import Context
 from noetic_nb.runtime._context.reply import AgentReply
+from noetic_nb.runtime._context.running_execution import RunningExecution
 
 if TYPE_CHECKING:
     from noetic_nb.runtime._durability.thread_writer import ThreadWriter
@@ -33,7 +33,7 @@ class Message:
     resource_id: str | None = None
     limits: Limits | None = None
     state: dict[str, Any] | None = None
-    watch: Callable[[Context], None] | None = None
+    watch: Callable[[RunningExecution], None] | None = None
     reply: asyncio.Future[AgentReply] | None = None
     taken: bool = False
     now: Callable[[], float] | None = None
@@ -81,7 +81,7 @@ class Thread:
 
     Attributes
     ----------
-    ctx, last : Context or None
+    ctx, last : RunningExecution or None
         The execution that is open, and the one before it.
     busy : bool
         Whether a turn runs or is about to; everything that changes the thread waits until it is False.
@@ -97,8 +97,8 @@ class Thread:
     log: ItemLog
     turn: int = 0
     resource_id: str | None = None
-    ctx: Context | None = None
-    last: Context | None = None
+    ctx: RunningExecution | None = None
+    last: RunningExecution | None = None
     busy: bool = False
     waiting: list[Message] = field(default_factory=list)
     between: list[Message] = field(default_factory=list)

@@ -15,10 +15,11 @@ from noetic_nb.items._input_items import input_items
 from noetic_nb.memory import resolve_scope_key
 from noetic_nb.redact import safe_logger
 from noetic_nb.runtime._config.limits import Limits
-from noetic_nb.runtime._context.context import Context, Runner
+from noetic_nb.runtime._context.context import Runner
 from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.messages import as_input_items, log_items
 from noetic_nb.runtime._context.reply import AgentReply, problem_code, problem_text
+from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._threads.state_history import LiveHistory, StateHistory
 from noetic_nb.runtime._threads.thread import Delivery, Message, Thread
 from noetic_nb.runtime._threads.turn import ExecutionEnd, Resumed, arm_deadline, close_execution, new_context, run_turn
@@ -64,7 +65,7 @@ class Threads:
 
     def __init__(self, engine: Engine, harness: Runner) -> None:
         self.by_id: dict[str, Thread] = {}
-        self.live: dict[str, Context] = {}
+        self.live: dict[str, RunningExecution] = {}
         self._engine = engine
         self._harness = harness
         # By thread that was begun anew: the layers, and their keys, of which storage still holds what they knew.
@@ -230,7 +231,7 @@ class Threads:
                 await storage.delete(key)
         del self.stale[thread_id]
 
-    def context_of(self, thread_id: str) -> Context:
+    def context_of(self, thread_id: str) -> RunningExecution:
         """Return the context an event about a thread belongs to: its last turn's."""
         thread = self.thread(thread_id)
         found = thread.ctx or thread.last
@@ -268,7 +269,7 @@ class Threads:
     def _open_thread(self, thread_id: str, log: ItemLog, turn: int, resource_id: str | None) -> None:
         self.by_id[thread_id] = Thread(thread_id, log, turn=turn, resource_id=resource_id)
 
-    def find(self, execution_id: str) -> Context | None:
+    def find(self, execution_id: str) -> RunningExecution | None:
         """Return the context of an execution that is open, be it a child's."""
         found = self.live.get(execution_id)
         below = [] if found is not None else list(self.live.values())
@@ -345,7 +346,7 @@ class Threads:
     async def _turn(
         self,
         thread: Thread,
-        ctx: Context,
+        ctx: RunningExecution,
         items: Sequence[Mapping[str, Any]],
         resumed: Resumed | None = None,
         waited_ms: float | None = None,
@@ -371,7 +372,7 @@ class Threads:
         limits: Limits | None,
         state: dict[str, Any] | None,
         execution_id: str | None = None,
-    ) -> Context:
+    ) -> RunningExecution:
         """Make the context of a thread's next turn."""
         thread.turn += 1
         ctx = new_context(
@@ -399,7 +400,7 @@ class Threads:
     @asynccontextmanager
     async def execution(
         self, thread_id: str, resource_id: str | None, limits: Limits | None, state: Mapping[str, Any] | None
-    ) -> AsyncIterator[Context]:
+    ) -> AsyncIterator[RunningExecution]:
         """Hold one execution of a thread open."""
         thread = self.resting(thread_id)
         thread.busy = True

@@ -14,11 +14,12 @@ from noetic_nb.items import Item, ItemLog, assistant_message, assistant_text
 from noetic_nb.memory import Stop
 from noetic_nb.memory._declared import TypedMemory
 from noetic_nb.runtime._config.limits import Limits, exceeded
-from noetic_nb.runtime._context.context import Context, Runner
+from noetic_nb.runtime._context.context import Runner
 from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.messages import Announce, TurnInput, append_input, log_items, query_of, warn_if_redacted
 from noetic_nb.runtime._context.protocols import TurnRecorder
 from noetic_nb.runtime._context.reply import AgentReply
+from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.step_errors import TurnStopped, layers_not_saved, not_saved, note_saved
 from noetic_nb.runtime._execution.run_step import run_step
 from noetic_nb.steps._loops.loop_snapshot import output_text
@@ -55,9 +56,9 @@ def new_context(
     state: dict[str, Any] | None = None,
     execution_id: str | None = None,
     harness: Runner,
-) -> Context:
+) -> RunningExecution:
     """Return the context of a new root execution."""
-    return Context(
+    return RunningExecution(
         engine.ids.new("execution") if execution_id is None else execution_id,
         thread_id,
         resource_id,
@@ -72,8 +73,8 @@ def new_context(
     )
 
 
-def _open_memory(engine: Engine, ctx: Context) -> TypedMemory:
-    """Return the data and functions of layers for code, loaded when a step first wants them."""
+def _open_memory(engine: Engine, ctx: RunningExecution) -> TypedMemory:
+    """Return what the layers provide to code, loaded when a step first wants it."""
     from noetic_nb.runtime._execution.context_memory import ContextMemory
 
     return ContextMemory(engine, ctx)
@@ -81,7 +82,7 @@ def _open_memory(engine: Engine, ctx: Context) -> TypedMemory:
 
 async def run_turn(
     engine: Engine,
-    ctx: Context,
+    ctx: RunningExecution,
     items: Sequence[Mapping[str, Any]],
     *,
     resumed: Resumed | None = None,
@@ -148,7 +149,9 @@ async def run_turn(
     return reply
 
 
-def _unsaved(ctx: Context, record: TurnRecorder, error: BaseException | None, reply: AgentReply) -> NoeticError | None:
+def _unsaved(
+    ctx: RunningExecution, record: TurnRecorder, error: BaseException | None, reply: AgentReply
+) -> NoeticError | None:
     """Return the error of a turn that is not in storage; where it ended with an error, that one says so and stays."""
     if error is not None:
         note_saved(error, record.problem)
@@ -164,7 +167,7 @@ class Resumed(NamedTuple):
     used_ms: float = 0.0
 
 
-def arm_deadline(ctx: Context, used_ms: float = 0.0) -> asyncio.TimerHandle | None:
+def arm_deadline(ctx: RunningExecution, used_ms: float = 0.0) -> asyncio.TimerHandle | None:
     """Abort an execution when its time is up, so that a model call under way is cut short; some may be used already."""
     limits = ctx.tree.limits
     if limits is None or limits.max_duration_ms is None:
@@ -179,7 +182,7 @@ def arm_deadline(ctx: Context, used_ms: float = 0.0) -> asyncio.TimerHandle | No
     return asyncio.get_running_loop().call_later(max(0.0, limit - used_ms) / 1000, expire)
 
 
-async def _begin(engine: Engine, ctx: Context, turn: _Turn, items: Sequence[Mapping[str, Any]]) -> TurnInput:
+async def _begin(engine: Engine, ctx: RunningExecution, turn: _Turn, items: Sequence[Mapping[str, Any]]) -> TurnInput:
     """Initialise the layers and log the user's items, which are kept even where a layer fails."""
     if ctx.turn == 1 and turn.first:  # seeded outside of any turn, so that no reply has said it yet
         warn_if_redacted(ctx, ctx.item_log, "The conversation that the thread began with")
@@ -212,8 +215,8 @@ def turn_input(text: str, log: ItemLog, first: int) -> TurnInput:
     return TurnInput(text, log[first] if first < len(log) else None, first)
 
 
-def _log_answer(engine: Engine, ctx: Context, turn: _Turn) -> None:
-    """Log the answer of an agent whose children gave it: the conversation must show the text that the user read."""
+def _log_answer(engine: Engine, ctx: RunningExecution, turn: _Turn) -> None:
+    """Log the answer of an agent whose children gave it: the conversation must show what the user read."""
     text = output_text(turn.output)
     # A step that handed its input on has answered nothing: that text is the user's own.
     if not text or isinstance(turn.output, TurnInput):
@@ -222,7 +225,7 @@ def _log_answer(engine: Engine, ctx: Context, turn: _Turn) -> None:
         log_items(engine, ctx, [assistant_message(text, ids=engine.ids)], "model")
 
 
-def _started(engine: Engine, ctx: Context, turn: _Turn, logged: Sequence[Item]) -> None:
+def _started(engine: Engine, ctx: RunningExecution, turn: _Turn, logged: Sequence[Item]) -> None:
     if engine.sink is not None:
         stop = turn.first + len(logged)
         engine.sink.emit(
@@ -239,7 +242,7 @@ def _started(engine: Engine, ctx: Context, turn: _Turn, logged: Sequence[Item]) 
         )
 
 
-async def close_execution(engine: Engine, ctx: Context, outcome: ExecutionEnd) -> Stop | None:
+async def close_execution(engine: Engine, ctx: RunningExecution, outcome: ExecutionEnd) -> Stop | None:
     """Complete and dispose the layers, always; returns a stop that one of them asked for at the end.
 
     Every hook in here has its own limit, so the whole is bounded; a cancellation that arrives meanwhile waits until the
@@ -268,7 +271,7 @@ async def close_execution(engine: Engine, ctx: Context, outcome: ExecutionEnd) -
         await ctx.record.turn.end()
 
 
-async def _close_layers(engine: Engine, ctx: Context, outcome: ExecutionEnd) -> Stop | None:
+async def _close_layers(engine: Engine, ctx: RunningExecution, outcome: ExecutionEnd) -> Stop | None:
     stop: Stop | None = None
 
     def ended(failed: Mapping[str, Exception], asked_for: Stop | None = None) -> None:
@@ -292,7 +295,7 @@ async def _close_layers(engine: Engine, ctx: Context, outcome: ExecutionEnd) -> 
         ctx.hook_base = None  # it refers to the execution, which is to go when nobody has it any more
 
 
-def _reply(ctx: Context, turn: _Turn) -> AgentReply:
+def _reply(ctx: RunningExecution, turn: _Turn) -> AgentReply:
     items = ctx.item_log.since(turn.first)
     if turn.stop is not None:
         text = turn.stop.suggestion
@@ -322,7 +325,7 @@ def _reply(ctx: Context, turn: _Turn) -> AgentReply:
     return tuple.__new__(AgentReply, fields)  # in half the time of a call of its class
 
 
-def _completed(engine: Engine, ctx: Context, turn: _Turn, reply: AgentReply) -> None:
+def _completed(engine: Engine, ctx: RunningExecution, turn: _Turn, reply: AgentReply) -> None:
     storage_ms = engine.stack.state.storage_time.take((ctx.thread_id, ctx.turn))
     if engine.sink is not None:
         engine.sink.emit(

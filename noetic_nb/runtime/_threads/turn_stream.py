@@ -32,9 +32,9 @@ from noetic_nb.items import Item
 from noetic_nb.items._build import output_texts
 from noetic_nb.models._client import ModelDelta
 from noetic_nb.models._response_items import deltas_of
-from noetic_nb.runtime._context.context import Context
 from noetic_nb.runtime._context.protocols import FollowedAnswer
 from noetic_nb.runtime._context.reply import AgentReply
+from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._threads.thread import Message
 from noetic_nb.sync import shortened
 
@@ -218,7 +218,7 @@ class TurnStream(Generic[Piece]):
         self._task: asyncio.Task[AgentReply] | None = None
         self._readers = 0
         self._pipes: dict[str, _Pipe] = {name: _Pipe() for name in ("text", "reasoning", "items", "events")}
-        self._ctx: Context | None = None
+        self._ctx: RunningExecution | None = None
         self._answers = 0
         self._held: dict[str, _Held] = {}
         # Answers of children that the turn has not logged so far.
@@ -239,19 +239,19 @@ class TurnStream(Generic[Piece]):
         state = "not begun" if self._task is None else "over" if self._task.done() else "running"
         return f"TurnStream({state}; read `.text`, `.items` or `.events` with `async for`, or await `.reply`)"
 
-    def _watch(self, ctx: Context) -> None:
+    def _watch(self, ctx: RunningExecution) -> None:
         """Begin to follow: called when the turn's context is made."""
         self._ctx = ctx
         # Messages that were taken into one turn may each have a stream.
         others = ctx.tree.follow
 
-        def follow(of: Context, is_reviewed: bool) -> FollowedAnswer:
+        def follow(of: RunningExecution, is_reviewed: bool) -> FollowedAnswer:
             answer = self._begin(of, is_reviewed)
             return answer if others is None else _Both(others(of, is_reviewed), answer)
 
         ctx.tree.follow = follow
 
-    def _begin(self, ctx: Context, is_reviewed: bool) -> _Answer:
+    def _begin(self, ctx: RunningExecution, is_reviewed: bool) -> _Answer:
         is_held = is_reviewed and not self._is_live
         shows_text = self._is_live or (not is_held and ctx is self._ctx)
         answer = _Answer(self, self._answers, ctx.where, is_held, shows_text)

@@ -1,4 +1,4 @@
-"""Rules in files: written as YAML or JSON, read back as a rule book. Reading a file never runs anything that is in it."""
+"""Rules in files: written as YAML or JSON, read back as rules. Reading a file never runs anything that is in it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 from pydantic import ValidationError
 
@@ -15,17 +15,18 @@ from noetic_nb._core.atomic_write import regular_file
 from noetic_nb._core.names import nearest
 from noetic_nb._core.private_files import owner_only
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.steering._rulebook.rulebook import RuleBook
 from noetic_nb.steering._rules.file_schema import JudgeData, RuleData, RuleFile
 from noetic_nb.steering._rules.rule import SteeringRule
 from noetic_nb.steering._rules.yaml_text import dump_yaml, parse_yaml
 
-__all__ = ["dump_rules", "is_own_file", "load_rules", "parse_rules", "save_rules"]
+__all__ = ["FileMark", "Functions", "dump_rules", "is_unchanged", "parsed_rules", "read_rules", "write_rules"]
 
 # A thousand rules of a kilobyte each.
 MAX_BYTES: Final = 1_000_000
 
-Functions = Mapping[str, Callable[..., Any]]
+Functions: TypeAlias = Mapping[str, Callable[..., Any]]
+FileMark: TypeAlias = tuple[Path, str]
+"""A file that was read or written, and the digest of its content."""
 
 
 def _refuse(source: str, what: str, hint: str, cause: BaseException | None = None, **facts: Any) -> NoReturn:
@@ -44,6 +45,7 @@ def dump_rules(rules: Iterable[SteeringRule], *, format: Literal["yaml", "json"]
 
     Examples
     --------
+    >>> from noetic_nb.steering import RuleBook
     >>> rules = RuleBook()
     >>> _ = rules.at_most(3, "search")
     >>> print(dump_rules(rules), end="")
@@ -64,55 +66,31 @@ def dump_rules(rules: Iterable[SteeringRule], *, format: Literal["yaml", "json"]
     raise NoeticConfigError("INVALID_FORMAT", "Rule files are YAML or JSON.", given=format, hint="'yaml' or 'json'.")
 
 
-def save_rules(rules: Iterable[SteeringRule], path: str | PathLike[str]) -> Path:
-    """Write rules to a file; its suffix (``.yaml``, ``.yml``, ``.json``) decides the format.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_FORMAT`` for another suffix, ``MISSING_PACKAGE`` without the extra ``rules``.
-    """
+def write_rules(rules: Iterable[SteeringRule], path: str | PathLike[str]) -> FileMark:
+    """Write rules to a file; see `noetic_nb.steering.save_rules`."""
     target = Path(path)
     text = dump_rules(rules, format=_format_of(target))
     with open(target, "w", encoding="utf-8", opener=owner_only) as file:
         file.write(text)
-    if isinstance(rules, RuleBook):
-        _remember(rules, target, target.read_bytes())
-    return target
+    return target.resolve(), _digest(target.read_bytes())
 
 
-def is_own_file(rulebook: RuleBook, path: Path) -> bool:
-    """Return whether a file is the one that the book was last read from or written to, unchanged since."""
+def is_unchanged(mark: FileMark | None, path: Path) -> bool:
+    """Return whether a file is the one that was read or written before, with the same content."""
     try:
-        return rulebook.file == (path.resolve(), _digest(path.read_bytes()))
+        return mark == (path.resolve(), _digest(path.read_bytes()))
     except OSError:
         return False
-
-
-def _remember(rulebook: RuleBook, path: Path, content: bytes) -> None:
-    rulebook.file = (path.resolve(), _digest(content))
 
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def load_rules(path: str | PathLike[str], *, functions: Functions | None = None) -> RuleBook:
-    """Read a rule file.
-
-    Parameters
-    ----------
-    path : path-like
-        A ``.yaml``, ``.yml`` or ``.json`` file.
-    functions : mapping of str to callable, optional
-        The functions of the Python rules, by the names in the file.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_RULE_FILE`` where it cannot be read, ``UNBOUND_RULE`` for a Python rule without its function,
-        ``RULE_DOES_NOT_COMPILE``, ``DUPLICATE_RULE_ID``, ``MISSING_PACKAGE``.
-    """
+def read_rules(
+    path: str | PathLike[str], functions: Functions | None = None
+) -> tuple[tuple[SteeringRule, ...], FileMark]:
+    """Read the rules of a file; see `noetic_nb.steering.load_rules`."""
     source = Path(path)
     kind = _format_of(source)
     try:
@@ -126,9 +104,7 @@ def load_rules(path: str | PathLike[str], *, functions: Functions | None = None)
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as exc:
         _refuse(str(source), "it is not UTF-8", "Save it as UTF-8.", exc)
-    book = parse_rules(text, format=kind, functions=functions, source=str(source))
-    _remember(book, source, content)
-    return book
+    return parsed_rules(text, kind, functions, str(source)), (source.resolve(), _digest(content))
 
 
 def _format_of(path: Path) -> Literal["yaml", "json"]:
@@ -152,21 +128,10 @@ def _only_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def parse_rules(
-    text: str,
-    *,
-    format: Literal["yaml", "json"] = "yaml",
-    functions: Functions | None = None,
-    source: str = "The rules",
-) -> RuleBook:
-    r"""Return the rule book of a text; see `load_rules`.
-
-    Examples
-    --------
-    >>> rules = parse_rules("version: 1\nrules:\n- id: large\n  tools: [pay]\n  when: tool.args.amount > 100\n")
-    >>> rules["large"].form, rules["large"].tools
-    ('cel', ('pay',))
-    """
+def parsed_rules(
+    text: str, format: Literal["yaml", "json"], functions: Functions | None, source: str
+) -> tuple[SteeringRule, ...]:
+    """Return the rules of a text; `source` names it in errors. See `noetic_nb.steering.parse_rules`."""
     # Before parsing: YAML takes seconds a megabyte.
     if len(text) > MAX_BYTES:
         _refuse(source, f"it has more than {MAX_BYTES:,} characters", "Split it, or drop what is no rule.")
@@ -177,7 +142,7 @@ def parse_rules(
         _explain(source, exc)
     except (ValueError, RecursionError) as exc:
         _refuse(source, f"it is no plain {format.upper()}: {str(exc)[:300]}", "Correct the text.", exc)
-    return RuleBook([_rule(source, place, entry, functions or {}) for place, entry in enumerate(file.rules)])
+    return tuple([_rule(source, place, entry, functions or {}) for place, entry in enumerate(file.rules)])
 
 
 def _rule(source: str, place: int, data: RuleData, functions: Functions) -> SteeringRule:

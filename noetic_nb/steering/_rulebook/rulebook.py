@@ -25,9 +25,10 @@ from noetic_nb.steering._predicates.conditions import compiled
 from noetic_nb.steering._predicates.python_source import check_on_samples, compile_predicate
 from noetic_nb.steering._predicates.sequence_rules import describe_sequence
 from noetic_nb.steering._rulebook.rule_decorators import RuleMethods
+from noetic_nb.steering._rulebook.rule_files import FileMark, Functions, parsed_rules, read_rules, write_rules
 from noetic_nb.steering._rules.rule import CelCondition, PythonPredicate, SequenceRule, SteeringRule, as_rule
 
-__all__ = ["RuleBook", "RuleChange"]
+__all__ = ["RuleBook", "RuleChange", "load_rules", "parse_rules", "save_rules", "unused_books"]
 
 _LOG: Final = safe_logger("noetic_nb.steering")
 
@@ -71,8 +72,8 @@ class RuleBook(RuleMethods):
 
     def __init__(self, rules: Iterable[SteeringRule | Mapping[str, Any]] = ()) -> None:
         self._is_used = False
-        self.file: tuple[Path, str] | None = None
-        """The rule file that it was last read from or written to, and the digest of what stood there."""
+        self.file: FileMark | None = None
+        """The rule file that it was last read from or written to."""
         self.known_tools: Mapping[str, Mapping[str, Any] | None] = {}
         """The JSON Schemas of the tools, by name, of the agent in which the rules were used last."""
         self._snapshot = RuleSnapshot(0, ())
@@ -127,22 +128,7 @@ class RuleBook(RuleMethods):
         return type(self).make_layer(self)
 
     def save(self, path: str | PathLike[str]) -> Path:
-        """Write the rules to a file, as `save_rules` does.
-
-        Parameters
-        ----------
-        path : path-like
-            A ``.yaml``, ``.yml`` (extra ``rules``) or ``.json`` file; replaced if it exists. Python rules are written by name.
-
-        Returns
-        -------
-        Path
-            The file.
-
-        Raises
-        ------
-        NoeticConfigError
-            ``INVALID_FORMAT`` for another suffix, ``MISSING_PACKAGE`` without the extra ``rules``.
+        """Write the rules to a file, as `noetic_nb.steering.save_rules` does.
 
         Examples
         --------
@@ -153,38 +139,11 @@ class RuleBook(RuleMethods):
         ...     list(RuleBook.load(rules.save(f"{folder}/rules.json"))) == list(rules)
         True
         """
-        from noetic_nb.steering._rulebook.rule_files import save_rules
-
         return save_rules(self, path)
 
     @staticmethod
-    def load(path: str | PathLike[str], *, functions: Mapping[str, Callable[..., Any]] | None = None) -> RuleBook:
-        """Read a rule book from a file, as `load_rules` does.
-
-        Parameters
-        ----------
-        path : path-like
-            What `save` wrote.
-        functions : mapping of str to callable, optional
-            The functions of the Python rules, by the names in the file.
-
-        Returns
-        -------
-        RuleBook
-            The rules of the file, in order.
-
-        Raises
-        ------
-        NoeticConfigError
-            ``INVALID_RULE_FILE`` if it cannot be read, ``UNBOUND_RULE`` for a Python rule without its function,
-            ``RULE_DOES_NOT_COMPILE``, ``DUPLICATE_RULE_ID``, ``INVALID_FORMAT``, ``MISSING_PACKAGE``.
-
-        Examples
-        --------
-        See `save`.
-        """
-        from noetic_nb.steering._rulebook.rule_files import load_rules
-
+    def load(path: str | PathLike[str], *, functions: Functions | None = None) -> RuleBook:
+        """Read a rule book from a file, as `noetic_nb.steering.load_rules` does."""
         return load_rules(path, functions=functions)
 
     def mark_used(self) -> None:
@@ -390,6 +349,77 @@ class RuleBook(RuleMethods):
 
     def _card(self) -> Card:
         return _rules_card(self.version, self._snapshot)
+
+
+def save_rules(rules: Iterable[SteeringRule], path: str | PathLike[str]) -> Path:
+    """Write rules to a file.
+
+    Parameters
+    ----------
+    rules : RuleBook or iterable of SteeringRule
+        Python rules are written by name.
+    path : path-like
+        A ``.yaml``, ``.yml`` (extra ``rules``) or ``.json`` file; replaced if it exists.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_FORMAT`` for another suffix, ``MISSING_PACKAGE`` without the extra ``rules``.
+    """
+    mark = write_rules(rules, path)
+    if isinstance(rules, RuleBook):
+        rules.file = mark
+    return Path(path)
+
+
+def load_rules(path: str | PathLike[str], *, functions: Functions | None = None) -> RuleBook:
+    """Read a rule file.
+
+    Parameters
+    ----------
+    path : path-like
+        A ``.yaml``, ``.yml`` or ``.json`` file.
+    functions : mapping of str to callable, optional
+        The functions of the Python rules, by the names in the file.
+
+    Returns
+    -------
+    RuleBook
+        The rules of the file, in order.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_RULE_FILE`` where it cannot be read, ``UNBOUND_RULE`` for a Python rule without its function,
+        ``RULE_DOES_NOT_COMPILE``, ``DUPLICATE_RULE_ID``, ``INVALID_FORMAT``, ``MISSING_PACKAGE``.
+    """
+    rules, mark = read_rules(path, functions)
+    book = RuleBook(rules)
+    book.file = mark
+    return book
+
+
+def parse_rules(
+    text: str,
+    *,
+    format: Literal["yaml", "json"] = "yaml",
+    functions: Functions | None = None,
+    source: str = "The rules",
+) -> RuleBook:
+    r"""Return the rule book of a text; see `load_rules`.
+
+    Examples
+    --------
+    >>> rules = parse_rules("version: 1\nrules:\n- id: large\n  tools: [pay]\n  when: tool.args.amount > 100\n")
+    >>> rules["large"].form, rules["large"].tools
+    ('cel', ('pay',))
+    """
+    return RuleBook(parsed_rules(text, format, functions, source))
 
 
 def unused_books() -> tuple[RuleBook, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain
 from noetic_nb.steering import RuleBook
-from noetic_nb.steering._rulebook.rule_files import is_own_file, save_rules
+from noetic_nb.steering._rulebook.rule_files import is_unchanged
 
 __all__ = ["save_book"]
 
@@ -34,14 +34,14 @@ def save_book(rulebook: RuleBook, path: str | PathLike[str], *, overwrite: bool 
         raise NoeticConfigError("INVALID_FORMAT", "A rule file has a name.", given=str(path), hint="Type rules.yaml.")
     target = Path(path).expanduser()
     try:
-        if target.exists() and not overwrite and not is_own_file(rulebook, target):
+        if target.exists() and not overwrite and not is_unchanged(rulebook.file, target):
             raise NoeticConfigError(
                 "FILE_EXISTS",
                 "There is a file of that name that these rules were not read from, or that changed since.",
                 given=str(target),
                 hint="Confirm that it is to be replaced, or choose another name.",
             )
-        save_rules(rulebook, target)
+        rulebook.save(target)
         size = target.stat().st_size
     except OSError as exc:
         raise NoeticConfigError(

@@ -132,7 +132,7 @@ class Causes:
     def _call_of(self, place: int) -> int | None:
         """Return the number of the agent's model call that a decision is about: the last of its execution before it."""
         where, number, found = self._run.events[place].where, 0, None
-        numbers: Numbering | None = getattr(self._run, "numbers", None)
+        numbers: Numbering | None = getattr(self._run, "_numbers", None)
         for at, event in enumerate(self._run.events[:place]):
             if isinstance(event, ModelCalled) and event.purpose == "agent":
                 if (event.where.thread_id, event.where.execution_id) == (where.thread_id, where.execution_id):

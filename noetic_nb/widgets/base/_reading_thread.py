@@ -184,7 +184,7 @@ class Follower:
                 self.hand_out()  # what came before is not for this one
                 self._views = (*self._views, entry)
             if self._cursor is None:
-                self._cursor = self.run.follow(self._woken)
+                self._cursor = self.run._follow(self._woken)
 
         def leave() -> None:
             with self._lock:

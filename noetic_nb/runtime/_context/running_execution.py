@@ -1,0 +1,387 @@
+"""One execution while it runs, with what only the runtime needs of it; users see a `Context`.
+
+A child execution has a context of its own. What it spends is charged to all above it at once, and an abort reaches all
+below at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import current_task
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import Any, Final, TypeAlias, TypeVar
+
+from noetic_nb._core.shell import Shell
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.events import WarningRaised, Where
+from noetic_nb.items import Item, ItemLog
+from noetic_nb.items._origins import Provenance
+from noetic_nb.memory import ExecutionContext, RerenderRequest
+from noetic_nb.memory._declared import TypedMemory
+from noetic_nb.memory._enforcement.call_history import Place as CallPlace
+from noetic_nb.memory._hooks.recall import RecallEntry
+from noetic_nb.models._client import NO_USAGE, ModelResponse
+from noetic_nb.runtime._config.limits import Limits
+from noetic_nb.runtime._context.context import ABORTED, Context, Runner
+from noetic_nb.runtime._context.engine import Engine
+from noetic_nb.runtime._context.execution_recorder import ExecutionRecorder
+from noetic_nb.runtime._context.protocols import StepValue
+from noetic_nb.runtime._context.reply import MAX_WARNINGS, ReplyWarning, problem_text
+from noetic_nb.runtime._context.sent_history import SentTexts
+from noetic_nb.runtime._context.tree import Tree
+from noetic_nb.steps import Channel, Step
+from noetic_nb.steps._channel_type import DEFAULT_TIMEOUT_MS as WAIT_MS
+
+__all__ = ["RUNNING", "RunningExecution", "StepRunner"]
+
+T = TypeVar("T")
+
+_NOTHING: Final[frozenset[Any]] = frozenset()
+
+RUNNING: Final[ContextVar[tuple[RunningExecution, tuple[str, ...], int, Any] | None]] = ContextVar(
+    "noetic_nb_running", default=None
+)
+"""The execution that is running in this task, its steps, and how many steps are inside one another, whichever execution
+they are of. Tasks that a step begins take it with them."""
+
+
+StepRunner: TypeAlias = Callable[[Engine, Step, StepValue, "RunningExecution"], Awaitable[StepValue]]
+"""Runs one step. Steps that contain others are handed it, as the file that knows all kinds imports theirs."""
+
+OpenMemory: TypeAlias = Callable[[Engine, "RunningExecution"], TypedMemory]
+"""Makes what `Context.memory` is."""
+
+
+# The same few in every turn of an agent, and texts that a run holds once.
+@lru_cache(maxsize=1_024)
+def _path_in(around: tuple[str, ...], step_id: str) -> str:
+    step_id = step_id.replace("~", "~0").replace("/", "~1")
+    return f"/{'/'.join(around)}/{step_id}" if around else f"/{step_id}"
+
+
+@lru_cache(maxsize=1_024)
+def _counted_path(around: tuple[str, ...], prefix: str, count: int) -> tuple[str, tuple[str, ...]]:
+    path = f"{prefix}#{count}"
+    return path, (*around, path.rpartition("/")[2])
+
+
+class RunningExecution(Context):
+    """The state of an execution, with what only the runtime needs of it."""
+
+    __slots__ = (
+        "abort_error", "answer", "base_frames", "base_nesting", "calls", "children", "engine", "first", "hook_base", "locks",
+        "model_calls", "open_memory", "prepared", "priced", "query", "recalled", "record", "rerenders", "running", "sent",
+        "started_ms", "tool_calls", "turn_id", "waiting", "where", "written",
+    )  # fmt: skip
+
+    parent: RunningExecution | None
+
+    def __init__(
+        self,
+        id: str,
+        thread_id: str,
+        resource_id: str | None,
+        log: ItemLog,
+        turn: int,
+        started_ms: float,
+        *,
+        engine: Engine,
+        harness: Runner,
+        open_memory: OpenMemory,
+        parent: RunningExecution | None = None,
+        state: dict[str, Any] | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.id = id
+        self.thread_id = thread_id
+        self.resource_id = resource_id
+        self.parent = parent
+        self.depth: int = 0 if parent is None else parent.depth + 1
+        self.item_log = log
+        # Where its own part of the log begins; what a fork begins with is its parent's.
+        self.first = 0 if parent is None else len(log)
+        self.sent: SentTexts | None = None
+        # What its last request had in common with the next one, as it was reported.
+        self.prepared: tuple[Any, ...] | None = None
+        self.turn = turn
+        self.turn_id: str | None = None
+        self.started_ms = started_ms
+        self.state: dict[str, Any] = {} if state is None else state
+        self.step_count = 0
+        self.tokens = NO_USAGE
+        self.cost = 0.0
+        # Whether the price of any model call is known: else `cost` is 0 and says nothing.
+        self.priced = False
+        self.last_step_meta = None
+        # The only item of the last llm step that answered with one, and its text; it counts for this very item alone.
+        self.answer: tuple[Item, str] | None = None
+        # Its own, and those of children that have ended: what is written down of it.
+        self.calls: list[CallPlace] = []
+        self.query: str = "" if parent is None else parent.query
+        self.recalled: tuple[RecallEntry, ...] = ()
+        # Re-renders that layers requested and that the next llm step owes them.
+        self.rerenders: tuple[RerenderRequest, ...] = ()
+        self.model_calls = 0
+        self.tool_calls = 0
+        self.locks: dict[str, asyncio.Lock] | None = None
+        self.aborted = False
+        self.abort_reason: str | None = None
+        self.abort_error: BaseException | None = None
+        self.where = Where(thread_id, id, turn, self.depth)
+        """The place of this execution in a run's events."""
+        self.children: frozenset[RunningExecution] | set[RunningExecution] = _NOTHING
+        self.waiting: set[asyncio.Task[Any]] = set()
+        # How many steps are under way, inside one another or side by side.
+        self.running = 0
+        # The steps around this execution, where it is a child's.
+        self.base_frames: tuple[str, ...] = ()
+        around = RUNNING.get()
+        self.base_nesting = 0 if around is None else around[2]
+        self.engine = engine
+        # What the hooks of an engine's layers see of it, made when the first of them looks.
+        self.hook_base: tuple[Any, ExecutionContext] | None = None
+        # By layer, what is remembered of its states here; whoever notes them looks it up once.
+        self.written: dict[str, Any] = {}
+        self.harness = harness
+        self.open_memory = open_memory
+        # What writes down how far it has come, where the harness keeps checkpoints.
+        self.record: ExecutionRecorder[RunningExecution, Any] | None = None
+        self.tree: Tree = Tree(limits) if parent is None else parent.tree
+        if parent is not None:
+            if isinstance(parent.children, set):
+                parent.children.add(self)
+            else:
+                parent.children = {self}
+            if parent.aborted:
+                self.aborted, self.abort_reason, self.abort_error = True, parent.abort_reason, parent.abort_error
+
+    def warn(self, code: str, text: str, layer_id: str | None = None) -> None:
+        """Put a warning into the reply of the turn and into the run, once for the same words."""
+        warning = ReplyWarning(code, text, layer_id, self.turn)
+        if warning in self.tree.warnings:  # a layer that fails at every step says so once
+            return
+        if len(self.tree.warnings) < MAX_WARNINGS:
+            self.tree.warnings += (warning,)
+        if self.engine.sink is not None:
+            self.engine.sink.emit(WarningRaised(self.where, self.engine.clock.now_ms(), code, text, layer_id))
+
+    def report_problem(self, code: str, source: str, hook: str, error: BaseException) -> None:
+        """Report an error of no layer that does not end the turn: to the diagnostic, and as a warning."""
+        self.warn(code, problem_text(source, hook, error))
+        self.engine.stack.state.diagnostic(source, hook, error)
+
+    @property
+    def root(self) -> RunningExecution:
+        """The execution that began it all."""
+        ctx = self
+        while ctx.parent is not None:
+            ctx = ctx.parent
+        return ctx
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The agent's `params`."""
+        return self.engine.config.params
+
+    @property
+    def memory(self) -> TypedMemory:
+        """What layers provide."""
+        return self.open_memory(self.engine, self)
+
+    @property
+    def fs(self) -> Any:
+        """The agent's files."""
+        return self.engine.fs
+
+    @property
+    def shell(self) -> Shell | None:
+        """Runs commands."""
+        return self.engine.shell
+
+    @property
+    def elapsed_ms(self) -> float:
+        """Milliseconds since the execution began."""
+        return self.engine.clock.monotonic_ms() - self.started_ms
+
+    def lock(self, layer_id: str) -> asyncio.Lock:
+        """Return the lock under which functions of a layer run one at a time."""
+        if self.locks is None:
+            self.locks = {}
+        return self.locks.setdefault(layer_id, asyncio.Lock())
+
+    def entered(self, step_id: str, around: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+        """Count a step that is about to run; returns its path, such as ``/think#1/ask#2``, and the same by its parts."""
+        prefix = _path_in(around, step_id)
+        occurrences = self.tree.occurrences
+        count = occurrences[prefix] = occurrences.get(prefix, 0) + 1
+        return _counted_path(around, prefix, count)
+
+    @property
+    def frames(self) -> tuple[str, ...]:
+        """The steps that are running around the caller, outermost first: steps side by side do not see each other.
+
+        Known only while steps are watched: by those who follow a run, by hooks, or by checkpoints.
+        """
+        around = RUNNING.get()
+        return around[1] if around is not None and around[0] is self else self.base_frames
+
+    @property
+    def place(self) -> str:
+        """The steps that are running, outermost first, as a path."""
+        return "".join([f"/{frame}" for frame in self.frames])
+
+    def noting(self) -> SentTexts:
+        """Return what it sent beside its log, to add to it."""
+        if self.sent is None:
+            self.sent = SentTexts()
+        return self.sent
+
+    def provenance(self, schema: Mapping[str, Any] | None = None) -> Provenance:
+        """Return where values come from that were sent so far; `schema` is that of the call's arguments."""
+        above = None if self.parent is None else self.parent.provenance()
+        found = self.noting().provenance(self.item_log, self.first, self.calls, self.id, above)
+        found.schema = schema
+        return found
+
+    # -- spending -------------------------------------------------------------------------------------------------
+
+    def charge(self, response: ModelResponse) -> None:
+        """Add what a model call cost, whether or not its answer will stand."""
+        ctx: RunningExecution | None = self
+        while ctx is not None:
+            ctx.tokens = ctx.tokens + response.usage
+            ctx.model_calls += 1
+            if response.cost is not None:
+                ctx.priced = True
+                ctx.cost += response.cost
+            ctx = ctx.parent
+
+    @property
+    def known_cost(self) -> float | None:
+        """US dollars spent, as far as prices are known."""
+        return self.cost if self.priced or not self.model_calls else None
+
+    def check_limits(self) -> None:
+        """Raise where the tree has spent more than it may.
+
+        Raises
+        ------
+        NoeticError
+            ``budget_exceeded``.
+        """
+        limits = self.tree.limits
+        if limits is None:
+            return
+        root = self.root
+        limits.check(root.cost, root.tokens.total_tokens, self.tree.steps, root.elapsed_ms)
+
+    def note_missing_judge(self, error: NoeticConfigError) -> None:
+        """Keep the error of a judge whose model does not exist: its turn ends with it."""
+        self.tree.missing = error
+
+    def check_judges(self) -> None:
+        """Raise where a judge that nobody waited for turned out to have no model.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``MISSING_CALL_MODEL``.
+        """
+        error, self.tree.missing = self.tree.missing, None
+        if error is not None:
+            self.engine.unanswered.discard(str(error.given))  # the next turn asks again
+            raise error
+
+    # -- stopping -------------------------------------------------------------------------------------------------
+
+    def abort(self, reason: str = ABORTED, *, error: BaseException | None = None) -> None:
+        """Stop the execution and everything below it."""
+        tasks: set[asyncio.Task[Any]] = set()
+        self._mark(reason, error, tasks)
+        if not tasks:
+            return
+        try:
+            current = asyncio.current_task()
+        except RuntimeError:
+            current = None
+        for task in tasks - self.tree.cut:
+            if task is not current and not task.done():
+                self.tree.cut |= {task}
+                task.cancel()
+
+    def _mark(self, reason: str, error: BaseException | None, tasks: set[asyncio.Task[Any]]) -> None:
+        if self.aborted:
+            return
+        self.aborted, self.abort_reason, self.abort_error = True, reason, error
+        tasks |= self.waiting
+        for child in self.children:
+            child._mark(reason, error, tasks)
+
+    def check_abort(self) -> None:
+        """Raise where the execution was aborted.
+
+        Raises
+        ------
+        NoeticError
+            ``cancelled``.
+        """
+        if self.aborted:
+            raise self.stopped()
+
+    def stopped(self) -> BaseException:
+        """Return the error of an execution that was aborted."""
+        if self.abort_error is not None:
+            return self.abort_error
+        return NoeticError("cancelled", f"The execution was cancelled: {self.abort_reason}", reason=self.abort_reason)
+
+    async def until_aborted(self, awaitable: Awaitable[T]) -> T:
+        """Await something; an abort cuts it short.
+
+        Raises
+        ------
+        NoeticError
+            ``cancelled``, where the execution was aborted meanwhile.
+        """
+        if self.aborted:
+            if isinstance(awaitable, Coroutine):
+                awaitable.close()
+            raise self.stopped()
+        task, waiting = current_task(), self.waiting
+        if task is None or task in waiting:  # an outer wait of this task is cut short already
+            return await awaitable
+        # A cancellation from outside may come together with ours: only ours is taken back.
+        before = task.cancelling()
+        waiting.add(task)
+        try:
+            return await awaitable
+        except asyncio.CancelledError:
+            if task in self.tree.cut:
+                self.tree.cut -= {task}
+                if task.uncancel() <= before:
+                    raise self.stopped() from None
+            raise
+        finally:
+            waiting.discard(task)
+            if task in self.tree.cut:  # what was awaited swallowed the cut: the next boundary will raise
+                self.tree.cut -= {task}
+                task.uncancel()
+
+    def leave(self) -> None:
+        """End a child's ties to its parent, which answers for its calls from now on."""
+        if self.parent is None:
+            return
+        self.parent.calls += self.calls
+        self.calls = []
+        if isinstance(self.parent.children, set):
+            self.parent.children.discard(self)
+
+    async def send(self, channel: Channel, value: Any, timeout_ms: float = WAIT_MS) -> None:
+        """Put a message into a channel of this execution tree."""
+        await self.tree.channels.send(channel, value, timeout_ms, self.until_aborted)
+
+    async def recv(self, channel: Channel, timeout_ms: float = WAIT_MS) -> Any:
+        """Take a message out of a channel of this execution tree, or wait for one."""
+        self.check_abort()
+        return await self.tree.channels.recv(channel, timeout_ms, self.until_aborted)
