@@ -23,10 +23,10 @@ from sklearn.preprocessing import StandardScaler
 from noetic_nb.events import ToolCalled
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.lab import calibrate
-from noetic_nb.lab._detection.baselines import COUNTS, FOLDS, WORDS, WordModel
 from noetic_nb.lab._detection.detectors import Unscored, detectors_of
 from noetic_nb.lab._detection.fitting import folds_of
 from noetic_nb.lab._detection.resampling import area, areas, lower_ends, percentiles, weights_of
+from noetic_nb.lab._detection.threshold_search import COUNTS, FOLDS, WORDS, WordModel
 from noetic_nb.regulator import CallBudget, CostCap, Regulator, RepeatedFailure, ScopeDrift, ToolLoop
 from noetic_nb.regulator.predicates.context_scorer import CONTEXT_SCORER
 from noetic_nb.runs import Run

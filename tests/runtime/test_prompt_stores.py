@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import noetic_nb as nn
-from noetic_nb.runtime._durability.turn_record import TurnRecord
+from noetic_nb.runtime._durability.checkpoints import TurnRecord
 from noetic_nb.storage import InMemoryStorage, SQLiteStorage
 from noetic_nb.testing import FakeClock, SeededIds
 from tests.runtime.factories import texts

@@ -10,8 +10,9 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.memory import MemoryHooks, MemoryLayer
-from noetic_nb.runtime._durability import turn_states
-from noetic_nb.runtime._threads import state_history, state_size
+from noetic_nb.runtime._durability import thread_writer as turn_states
+from noetic_nb.runtime._threads import state_history
+from noetic_nb.runtime._threads import state_history as state_size
 from tests.runtime.crash_points import Disk, GroupedDisk
 from tests.runtime.factories import texts
 

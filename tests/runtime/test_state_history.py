@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from noetic_nb.events import Where
 from noetic_nb.items import freeze
 from noetic_nb.runtime._threads import state_history
-from noetic_nb.runtime._threads.state_history import StateHistory
-from noetic_nb.runtime._threads.state_size import size_of
+from noetic_nb.runtime._threads.state_history import StateHistory, size_of
 from noetic_nb.steering._ledger import Entry, Ledger, State
 from noetic_nb.testing import FakeClock
 

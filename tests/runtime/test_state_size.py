@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noetic_nb.runtime._threads import state_size
-from noetic_nb.runtime._threads.state_size import size_of
+from noetic_nb.runtime._threads import state_history as state_size
+from noetic_nb.runtime._threads.state_history import size_of
 
 DATA = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

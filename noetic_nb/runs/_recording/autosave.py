@@ -29,7 +29,7 @@ except ImportError:  # no such thing on Windows
 
 __all__ = ["Autosave", "cannot_save"]
 
-_LOG: Final = safe_logger("noetic_nb.runs")
+_AUTOSAVE_LOG: Final = safe_logger("noetic_nb.runs")
 _CHUNK: Final = 1 << 20
 
 
@@ -133,7 +133,7 @@ class Autosave:
                 numbers.append(number)
             except NoeticError as error:
                 # One event that is no event must not keep the others from being saved.
-                _LOG.error("An event is not saved: %s", error)
+                _AUTOSAVE_LOG.error("An event is not saved: %s", error)
         turn.waiting.clear()
         if lines:
             self._queue.append(
@@ -181,7 +181,7 @@ class Autosave:
     def _note(self, problem: str) -> None:
         problem = redact_text(problem)
         if problem != self.error:  # once, not with each turn
-            _LOG.error("The run is not saved to %r: %s", self.path, problem)
+            _AUTOSAVE_LOG.error("The run is not saved to %r: %s", self.path, problem)
         self.error = problem
 
     # Dropping

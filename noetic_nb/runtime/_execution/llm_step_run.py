@@ -7,17 +7,19 @@ times; a response that is still guided after that is denied.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from noetic_nb._core.worker_threads import let_loop_run
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import Item, function_call_output, input_message
 from noetic_nb.items._build import response_text
 from noetic_nb.items._call_ids import with_own_call_ids
+from noetic_nb.items._log import ItemView
 from noetic_nb.memory import SteeringAction, SteeringDecision
 from noetic_nb.memory._steering_decision import ALLOW, denied
 from noetic_nb.models._client import CUT_OFF, NO_USAGE, ModelDelta, ModelResponse
 from noetic_nb.models._response_items import deltas_of
+from noetic_nb.redact import redact_head
 from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.messages import append_input, log_items, query_of
 from noetic_nb.runtime._context.protocols import FollowedAnswer
@@ -41,9 +43,85 @@ from noetic_nb.runtime._execution.truncated_answers import (
 from noetic_nb.runtime._planning.turn_plan import TurnPlan
 from noetic_nb.steps import LLMStep
 from noetic_nb.steps._output_codec import CodecOutput, OutputReader
-from noetic_nb.tokens import estimate_tokens
+from noetic_nb.tokenizers._factors import Tally
+from noetic_nb.tokenizers._learning import CalibratedTokenizer
+from noetic_nb.tokenizers._reconciling import percent, reconciled
+from noetic_nb.tokens import estimate_tokens, known_error, tokenizer_name
 
-__all__ = ["LLMStepRun"]
+__all__ = ["Billed", "LLMStepRun", "reconcile"]
+
+# Of so many conversations the last call is kept.
+MAX_BILLED: Final = 256
+_WORDS: Final = {
+    "missing": "reported no usage, so that its count is planned only and nothing is learned from it",
+    "negative": "reported {reported} input tokens, which cannot be; its count is planned only",
+    "backwards": "reported {reported} input tokens, less than {before} for the request before, which it has all of",
+    "disagrees": "reported {reported} input tokens for a request that {counter} counted as {planned}",
+}
+
+
+class Billed(NamedTuple):
+    """The last request of a conversation, as far as the next one is compared with it."""
+
+    model: str
+    instructions: str
+    tools: Any
+    start: int
+    size: int
+    is_log: bool
+    """Whether it was a stretch of the log and nothing else."""
+    reported: int
+    tally: Tally | None
+
+    def is_begun_by(self, before: Billed) -> bool:
+        """Tell whether all items of the earlier request are sent again, in front of the new ones."""
+        same = (self.model, self.instructions, self.start) == (before.model, before.instructions, before.start)
+        return same and self.is_log and before.is_log and self.tools is before.tools and self.size >= before.size
+
+
+def reconcile(run: PlannedStep, plan: TurnPlan, reported: int) -> None:
+    """Compare the plan of a call with its usage: warn of impossible numbers, and let a learning counter learn from the rest."""
+    ctx, counter = run.ctx, run.tokenizer
+    fault = getattr(counter, "fault", None)
+    if fault is not None:
+        ctx.warn(
+            "tokenizer_failed",
+            f"The tokenizer {tokenizer_name(counter)!r} failed ({redact_head(fault, 200)}): the default estimate "
+            f"counted instead, {percent(known_error(estimate_tokens))}.",
+        )
+    key = ctx.thread_id, "" if ctx.parent is None else ctx.id
+    billed = run.engine.billed
+    before = billed.pop(key, None)
+    if run.ephemeral:  # a request to continue is sent beside the plan
+        return
+    is_log = isinstance(plan.items, ItemView)
+    now = Billed(run.model, run.instructions, run.tools.specs, plan.window[0], len(plan.items), is_log, reported, None)
+    known = before if before is not None and now.is_begun_by(before) else None
+    found = reconciled(plan.total_tokens, reported, before=None if known is None else known.reported)
+    learns = isinstance(counter, CalibratedTokenizer)
+    if found.problem is not None and (learns or found.problem != "missing"):
+        words = _WORDS[found.problem].format(
+            reported=reported,
+            planned=found.planned,
+            before=None if known is None else known.reported,
+            counter=f"{tokenizer_name(counter)} ({percent(known_error(counter))})",
+        )
+        ctx.warn(f"usage_{found.problem}", f"Model {run.model!r} {words}.")
+    if found.problem in ("missing", "negative", "backwards"):
+        return
+    if isinstance(counter, CalibratedTokenizer):
+        if known is not None and known.tally is not None:
+            tally = known.tally + counter.tally(plan.items[known.size :])
+        else:
+            tally = counter.tally(plan.items, instructions=run.instructions, tools=run.tools.specs)
+        same = before is not None and before.model == run.model
+        past = (before.tally, before.reported) if same and before is not None and before.tally is not None else None
+        counter.calibration.observe(run.model, tally, reported, before=past)
+        now = now._replace(tally=tally)
+    billed[key] = now
+    if len(billed) > MAX_BILLED:
+        del billed[next(iter(billed))]
+
 
 # At most four model calls for one response; more would let a rule that nothing satisfies spend without end.
 MAX_GUIDED_RETRIES: Final = 3
@@ -146,8 +224,6 @@ class LLMStepRun(PlannedStep):
             )
             self._hook_ctx = None  # what has been spent is another sum now
             if self.tokenizer is not estimate_tokens:  # whose error is known, and shown where its counts are
-                from noetic_nb.runtime._execution.billing_check import reconcile
-
                 reconcile(self, plan, response.usage.input_tokens)
             if "on_model_outcome" in hooks:
                 await self.report_outcome(response, duration)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import is_
+from typing import Any
 
-from noetic_nb.events import LogStretch
-from noetic_nb.items import Item
+from noetic_nb.events import LogStretch, RequestPrepared
+from noetic_nb.items import Item, freeze
 from noetic_nb.items._call_ids import with_own_call_ids
-from noetic_nb.memory import ExecutionContext, RerenderRequest
+from noetic_nb.items._frozen import FrozenDict
+from noetic_nb.memory import ExecutionContext, MemoryLayer, ProjectionPolicy, RerenderRequest
 from noetic_nb.memory._hooks.recall import RecallEntry
 from noetic_nb.models._client import ModelRequest
 from noetic_nb.runtime._context.engine import Engine
@@ -19,8 +21,63 @@ from noetic_nb.runtime._planning.log_stretches import log_stretches
 from noetic_nb.runtime._planning.make_plan import plan_turn
 from noetic_nb.runtime._planning.turn_plan import TurnPlan, leaves_out
 from noetic_nb.steps import LLMStep
+from noetic_nb.steps._tools import ToolSet
+from noetic_nb.tokenizers._learning import CalibratedTokenizer
+from noetic_nb.tokens import Tokenizer, known_error, tokenizer_name
 
-__all__ = ["PlannedStep"]
+__all__ = ["PlannedStep", "emit_prepared"]
+
+
+def emit_prepared(
+    engine: Engine,
+    ctx: RunningExecution,
+    step: LLMStep,
+    policy: ProjectionPolicy,
+    model: str,
+    instructions: str,
+    tools: ToolSet,
+    tokenizer: Tokenizer,
+) -> None:
+    """Put the next request of an llm step, and the way its requests are planned, into the run."""
+    assert engine.sink is not None
+    # The same at every turn of most conversations; read anew for another step, set of tools or of layers.
+    told = (step, tools.specs, engine.stack.layers)
+    if engine.prepared is None or not all(map(is_, engine.prepared[0], told)):
+        engine.prepared = told, _parts(step, tools, engine.stack.layers)
+    offered, params, schema, limits, suffixes = engine.prepared[1]
+    prepared = RequestPrepared(
+        ctx.where,
+        engine.clock.now_ms(),
+        step.id,
+        model,
+        instructions,
+        offered,
+        params,
+        schema,
+        policy.overflow,
+        policy.window_size,
+        limits,
+        tokenizer_name(tokenizer),
+        policy.order,
+        suffixes,
+        known_error(tokenizer),
+        freeze(tokenizer.recorded) if isinstance(tokenizer, CalibratedTokenizer) else None,
+    )
+    engine.sink.emit(prepared)
+
+
+def _parts(step: LLMStep, tools: ToolSet, layers: tuple[MemoryLayer, ...]) -> tuple[Any, ...]:
+    schema = None if step.output is None else step.output.json_schema
+    return (
+        tools.offered,
+        _NONE if step.params is None else freeze(step.params.model_dump(exclude_none=True)),
+        None if schema is None else freeze(schema),
+        tuple([(layer.id, *layer.limits) for layer in layers]),
+        tuple([layer.id for layer in layers if layer.placement == "suffix"]),
+    )
+
+
+_NONE = FrozenDict()
 
 
 class PlannedStep:
@@ -210,8 +267,6 @@ class PlannedStep:
         if before is not None and all(map(is_, now, before)):
             return
         if before is None or before[4] is not now[4] or before[0] is not now[0] or before != now:
-            from noetic_nb.runtime._execution.prepared_request import emit_prepared  # where a run is recorded only
-
             emit_prepared(
                 engine, ctx, self.step, self.policy, self.model, self.instructions, self.tools, self.tokenizer
             )
