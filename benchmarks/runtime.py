@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import noetic_nb as nn
 from benchmarks.comparing import Lines, Work, alternate, fresh, parser
+from benchmarks.turns import notes, rule
 from noetic_nb.items import assistant_message, function_call, input_message
 from noetic_nb.models import ModelRequest, ModelResponse, Usage
 from noetic_nb.storage import InMemoryStorage
@@ -27,8 +28,10 @@ QUESTION: Final = "Where is order A17?"
 SYSTEM: Final = "You answer questions about orders."
 SAID: Final = "message number {} of a long talk"
 LINES: Final[dict[str, float | None]] = {
-    "turn of a new conversation, no tool, async model, not saved / LangGraph's": 0.06,
-    "turn of a new conversation, one async tool, async model, not saved / LangGraph's": 0.04,
+    "turn of a new conversation, no tool, async model, not saved / LangGraph's": 0.055,
+    "turn of a new conversation, one async tool, async model, not saved / LangGraph's": 0.06,
+    "turn of a new conversation, one def tool in its thread, async model, not saved / LangGraph's": 0.15,
+    "turn with five layers and ten rules, one async tool, not saved / LangGraph's with the tool alone": 0.2,
     "turn behind 10 000 items, all sent, not saved / behind 10 items": 3,
     "turn behind 10 000 items, all sent, not saved / LangGraph's": None,
     "turn behind 10 000 items, all sent, saved in memory / behind 10 items": 3,
@@ -68,6 +71,11 @@ async def lookup(order_id: str) -> dict[str, str]:
     return {"order": order_id, "state": "packed"}
 
 
+def lookup_in_a_thread(order_id: str) -> dict[str, str]:
+    """Find one order."""
+    return {"order": order_id, "state": "packed"}
+
+
 class Answering:
     """A model that answers at once and keeps nothing; where there is a tool it asks for that first."""
 
@@ -78,23 +86,24 @@ class Answering:
     async def complete(self, request: ModelRequest) -> ModelResponse:
         """Return the same answer, made anew."""
         if self._with_tool and request.items[-1]["type"] == "message":
-            return ModelResponse(
-                (function_call("lookup", '{"order_id": "A17"}', f"c{next(self._calls)}"),), Usage(20, 8)
-            )
+            name = next(iter(request.tools)).name
+            return ModelResponse((function_call(name, '{"order_id": "A17"}', f"c{next(self._calls)}"),), Usage(20, 8))
         return ModelResponse((assistant_message(ANSWER),), Usage(20, 8))
 
 
-def ours(*, with_tool: bool = False, saves: bool = False, budget: float = 10_000_000) -> nn.AgentHarness:
+def ours(
+    *, tool: Any = None, saves: bool = False, budget: float = 10_000_000, memory: Sequence[Any] = ()
+) -> nn.AgentHarness:
     """Return an agent of this library."""
-    tools = [nn.tool(lookup)] if with_tool else []
+    tools = [] if tool is None else [nn.tool(tool)]
     policy = nn.ProjectionPolicy(token_budget=budget, response_reserve=1_000, overflow="truncate")
     step = nn.react(model="scripted", instructions=SYSTEM, tools=tools)
-    config = nn.AgentConfig(name="desk", step=step, projection=policy)
+    config = nn.AgentConfig(name="desk", step=step, projection=policy, memory=memory)
     kept: dict[str, Any] = {"storage": InMemoryStorage(), "checkpoints": True} if saves else {}
-    return nn.AgentHarness(config, model=Answering(with_tool), **kept)
+    return nn.AgentHarness(config, model=Answering(tool is not None), **kept)
 
 
-def peer(*, with_tool: bool = False, saves: bool = False) -> Any:
+def peer(*, tool: Any = None, saves: bool = False) -> Any:
     """Return the same agent in LangGraph, around a chat model that is a coroutine as well."""
     from langchain.agents import create_agent
     from langchain_core.language_models.chat_models import BaseChatModel
@@ -114,15 +123,15 @@ def peer(*, with_tool: bool = False, saves: bool = False) -> Any:
 
         def _generate(self, messages: Any, *args: Any, **kwargs: Any) -> ChatResult:
             message = AIMessage(ANSWER)
-            if with_tool and messages[-1].type == "human":
-                call = {"name": "lookup", "args": {"order_id": "A17"}, "id": f"c{next(calls)}"}
+            if tool is not None and messages[-1].type == "human":
+                call = {"name": tool.__name__, "args": {"order_id": "A17"}, "id": f"c{next(calls)}"}
                 message = AIMessage("", tool_calls=[call])
             return ChatResult(generations=[ChatGeneration(message=message)])
 
         async def _agenerate(self, messages: Any, *args: Any, **kwargs: Any) -> ChatResult:
             return self._generate(messages)
 
-    tools = [lookup] if with_tool else []
+    tools = [] if tool is None else [tool]
     return create_agent(Fake(), tools=tools, system_prompt=SYSTEM, checkpointer=InMemorySaver() if saves else None)
 
 
@@ -130,9 +139,9 @@ def _message(text: str) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": text}]}
 
 
-def fresh_turns(with_tool: bool) -> dict[str, Work]:
-    """Return one turn of a new conversation that nobody saves, ours and the peer's."""
-    harness, graph = ours(with_tool=with_tool), peer(with_tool=with_tool)
+def fresh_turns(tool: Any, memory: Sequence[Any] = ()) -> dict[str, Work]:
+    """Return one turn of a new conversation that is not saved, ours, with some layers, and the peer's."""
+    harness, graph = ours(tool=tool, memory=memory), peer(tool=tool)
     names = (f"t{number}" for number in itertools.count())
 
     async def one() -> None:
@@ -205,10 +214,10 @@ async def soak() -> list[tuple[float, float]]:
 async def main(options: argparse.Namespace) -> int:
     """Measure everything and print it."""
     lines = Lines(LINES)
-    for with_tool, name in ((False, "no tool"), (True, "one async tool")):
+    full = [*map(notes, range(5)), nn.steering(rules=list(map(rule, range(10))))]
+    for what, tool, memory in zip(LINES, (None, lookup, lookup_in_a_thread, lookup), ((), (), (), full), strict=False):
         # So many that caches are warm for each of them, as often for both.
-        found = await alternate(fresh_turns(with_tool), rounds=options.rounds, times=200)
-        what = f"turn of a new conversation, {name}, async model, not saved / LangGraph's"
+        found = await alternate(fresh_turns(tool, memory), rounds=options.rounds, times=200)
         lines.ratio(what, found["ours"], found["peer"])
     for saves, name in ((False, "not saved"), (True, "saved in memory")):
         # A turn of the peer takes up to a second here.

@@ -4,13 +4,12 @@
 
 Each turn asks once for a tool and then answers, with a model that answers at once, as one of a conversation of ten turns on a
 thread of its own; states and ledgers are kept in memory. The kinds of turn take turns within each round, so that a slow moment
-hits all of them, and the best round of each counts: what else the machine does only ever adds. No other library is in here:
-what is asked is how far the turn that people run is from the bare one.
+hits all of them, and the best round of each counts: other work of the machine only ever adds. The same turn beside another
+library is in `benchmarks.runtime`.
 
-With a recorder and views, the turns of whole conversations count, on average and to their replies: in it is what a thread that
-reads for the views takes of them meanwhile: some 1 % of the time while turns follow each other without a pause. What
-is left to read then, which an agent that waits for a model leaves time for, has lines of its own, beside the bare turn. Views are
-followed as in a kernel without a page: their messages are made and encoded, and nobody reads them.
+With a recorder and views, the turns of whole conversations count, on average and to their replies; a thread reads for the views
+meanwhile. The rest of the reading, for which an agent that waits for a model leaves time, is in the line of processor time. Views
+are followed as in a kernel without a page: their messages are made and encoded, and not sent.
 """
 
 from __future__ import annotations
@@ -41,12 +40,13 @@ TURNS: Final = 10
 TALKS: Final = 40
 
 LINES: Final[dict[str, float | None]] = {
-    "a turn with five layers and ten rules / the bare turn with one tool": 4.5,
-    "what ten rules add / the bare turn with one tool": 0.7,
-    "what five layers add / the bare turn with one tool": 1.8,
+    "a turn with five layers and ten rules / the bare turn with one tool": None,
+    "what ten rules add / the bare turn with one tool": None,
+    "what five layers add / the bare turn with one tool": None,
     "a turn with five layers, ten rules and a recorder / the same without a recorder": None,
-    "the same with a recorder and three views / the same without": 1.5,
-    "what three views have left to read of these turns / the bare turn with one tool": None,
+    "the same with a recorder and three views / the same without": 1.8,
+    "processor time of these turns, the rest of their reading included / the same without": 4,
+    "the views are complete after the last turn": 100,
     "all reading of a turn by three views, alone / the bare turn with one tool": None,
 }
 
@@ -141,22 +141,26 @@ class Page(BaseComm):
         json.dumps({"type": msg_type, "data": data, "metadata": metadata, **keys}, default=str)
 
 
-async def in_turns(talks: dict[str, Talk], rounds: int, after: Callable[[str], object]) -> dict[str, list[float]]:
-    """Return the seconds of a turn of each kind in each round, all conversations of a round on average."""
+async def in_turns(
+    talks: dict[str, Talk], rounds: int, after: Callable[[str], object]
+) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
+    """Return the seconds of a turn of each kind in each round, on average: by the clock, and of the processor with `after`."""
     for run in talks.values():
         for _ in range(3):
             await run()
     after("")
     taken: dict[str, list[float]] = {name: [] for name in talks}
+    worked: dict[str, list[float]] = {name: [] for name in talks}
     for number in range(rounds):
         for name in talks if number % 2 == 0 else reversed(list(talks)):
             gc.collect()
-            start = time.perf_counter()
+            start, processor = time.perf_counter(), time.process_time()
             for _ in range(TALKS):
                 await talks[name]()
             taken[name].append((time.perf_counter() - start) / (TURNS * TALKS))
             after(name)
-    return taken
+            worked[name].append((time.process_time() - processor) / (TURNS * TALKS))
+    return taken, worked
 
 
 def reading(recorded: Run) -> float:
@@ -195,11 +199,11 @@ async def measure(rounds: int) -> Lines:
         for view in views:
             view.catch_up()
         if name == "watched":
-            left.append((time.perf_counter() - start) / (TURNS * TALKS))
+            left.append(time.perf_counter() - start)
 
     # Fewer rounds: a run grows with each, and what a view costs is to be that of a conversation and not of a day.
     kinds = {"without": agent(layers=5, rules=10), "recorded": recorded, "watched": watched}
-    seen = await in_turns({name: talk(*kind) for name, kind in kinds.items()}, max(5, rounds // 6), catch_up)
+    seen, worked = await in_turns({name: talk(*kind) for name, kind in kinds.items()}, max(5, rounds // 6), catch_up)
     alone = reading(run)
     for view in views:
         view.close()
@@ -215,7 +219,11 @@ async def measure(rounds: int) -> Lines:
         ("the same with a recorder and three views / the same without", "watched"),
     ):
         lines.ratio(what, seen[name], seen["without"], about=about)
-    lines.ratio("what three views have left to read of these turns / the bare turn with one tool", min(left), bare)
+    what = "processor time of these turns, the rest of their reading included / the same without"
+    lines.ratio(what, worked["watched"], worked["without"], about=about)
+    lines.value(
+        "the views are complete after the last turn", max(left) * 1e3, about=f"{TURNS * TALKS} turns", unit="ms"
+    )
     lines.ratio("all reading of a turn by three views, alone / the bare turn with one tool", alone, bare)
     return lines
 
