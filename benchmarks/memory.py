@@ -23,7 +23,6 @@ from noetic_nb.memory import (
     ProjectionPolicy,
     allocate_budgets,
     assemble_view,
-    budget,
 )
 from noetic_nb.runs._requests.prefix_reuse import CacheReader
 from noetic_nb.runs._requests.recorded_requests import RequestIndex
@@ -182,7 +181,6 @@ async def small_work(rounds: int) -> dict[str, list[float]]:
         ]
 
     def cold() -> None:
-        budget._KNOWN.clear()
         allocate_budgets(layers, total_budget=8_000, response_reserve=1_000)
 
     def changing() -> None:

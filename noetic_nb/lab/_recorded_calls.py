@@ -22,7 +22,7 @@ from noetic_nb.items._origins import Provenance
 from noetic_nb.memory import ExecutionContext, PastCall
 from noetic_nb.memory._enforcement.call_history import PENDING
 from noetic_nb.memory._steering_decision import ALLOW
-from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, tool_call_params
+from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
 from noetic_nb.models._client import ModelResponse, Usage
 from noetic_nb.runs import Run
 from noetic_nb.runs._recorded_origins import RecordedOrigins
@@ -291,7 +291,7 @@ def _call(
     args: Any = freeze({}) if event.args is None else event.args
     ctx = _context(event.where, event.t_ms, before)
     depth = event.where.depth
-    return tool_call_params(
+    return BeforeToolCallParams(
         event.name, args, ctx, _STATE, event.call_id, history, depth, ALLOW, event.raw_args, provenance, None
     )
 

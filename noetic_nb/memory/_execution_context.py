@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
@@ -72,9 +72,6 @@ def _no_warning(layer_id: str, hook: str, error: BaseException) -> None:
 
 def _known_tools(is_over: bool) -> None:
     return None
-
-
-_new: Final = object.__new__
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,8 +162,8 @@ class ExecutionContext:
         >>> ExecutionContext.of({**facts}) == ExecutionContext(**facts)
         True
         """
-        made = _new(cls)
-        _set_facts(made, facts)
+        made = object.__new__(cls)
+        vars(made).update(facts)
         return made
 
     def further(self, *, step_number: int, token_usage: Usage, cost: float) -> ExecutionContext:
@@ -178,12 +175,7 @@ class ExecutionContext:
         >>> begun.further(step_number=2, token_usage=Usage(40, 2), cost=0.01).step_number, begun.step_number
         (2, 0)
         """
-        # Several are made in each turn: all other fields are taken over in one go.
-        made = _new(ExecutionContext)
-        facts = self.__dict__.copy()
-        facts["step_number"], facts["token_usage"], facts["cost"] = step_number, token_usage, cost
-        _set_facts(made, facts)
-        return made
+        return replace(self, step_number=step_number, token_usage=token_usage, cost=cost)
 
     @property
     def trace(self) -> Trace:
@@ -195,10 +187,6 @@ class ExecutionContext:
     def where(self) -> Where:
         """The place of this execution in a run's events."""
         return Where(self.thread_id, self.execution_id, self.turn, self.depth)
-
-
-# What it is made of is set without being looked up by name, which a frozen record refuses.
-_set_facts: Final = vars(ExecutionContext)["__dict__"].__set__
 
 
 def as_response(value: Any) -> ModelResponse:

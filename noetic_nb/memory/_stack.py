@@ -7,7 +7,6 @@ runtime.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any, Final, Literal
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
@@ -16,7 +15,7 @@ from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, ItemLog, ItemRegistry, parse_item
 from noetic_nb.items._origins import Provenance
 from noetic_nb.items._registry import DEFAULT_REGISTRY
-from noetic_nb.memory._enforcement.enforcement import OnSteeringError, decide, lets_pass
+from noetic_nb.memory._enforcement.enforcement import OnSteeringError, decide
 from noetic_nb.memory._execution_context import ExecutionContext, as_response
 from noetic_nb.memory._hooks.hook_results import RerenderRequest
 from noetic_nb.memory._hooks.hook_runner import HookRunner
@@ -115,10 +114,6 @@ class LayerStack:
         """The layers, in the order in which they were given."""
         # The hooks that at least one layer has: most agents have few, and calling the others would cost time for nothing.
         self.hooks: Final = self._runner.order.hooks
-        self.is_idle: Final = self._runner.order.is_idle
-        """``is_idle(hook, execution_id)``: whether a hook would do nothing in any layer, so that it need not be called."""
-        self.lets_pass: Final = partial(lets_pass, self._runner)
-        """``lets_pass(execution_id, where, response)``: whether a response need not be judged by `after_model_call`."""
         self._recaller = Recaller(self._runner, ids=ids, force_atomic=force_atomic_recall)
         self._eventual = self._recaller.eventual
         self._on_steering_error: OnSteeringError = on_steering_error

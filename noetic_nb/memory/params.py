@@ -13,7 +13,7 @@ from noetic_nb._core.cards import with_card
 from noetic_nb.items import Item
 from noetic_nb.items._bound_values import copied
 from noetic_nb.items._build import output_texts, response_text
-from noetic_nb.items._frozen import FLAT, FrozenDict, own_copy
+from noetic_nb.items._frozen import own_copy
 from noetic_nb.items._origins import MODEL, Origin, Provenance, least_trusted, members
 from noetic_nb.memory._execution_context import ExecutionContext
 from noetic_nb.memory._steering_decision import ALLOW, SteeringDecision
@@ -38,7 +38,6 @@ __all__ = [
     "SpawnParams",
     "StoreParams",
     "ToolOutcome",
-    "tool_call_params",
 ]
 
 ExecutionOutcome: TypeAlias = Literal["success", "failure", "aborted"]
@@ -268,31 +267,6 @@ class BeforeToolCallParams(_BeforeToolCall):
         if self.provenance is None:
             return not any(True for _ in members(value, self[1]))
         return self.provenance().vouched(value, trusted, self[1])
-
-
-class _FlatToolCall(BeforeToolCallParams):
-    """A call whose arguments hold no mappings: as most do, and copied in a quarter of the time."""
-
-    __slots__ = ()
-
-    @property
-    def tool_args(self) -> Mapping[str, Any]:
-        return FrozenDict(
-            {**self[1]}
-        )  # from a plain dict: quicker than from one of its own kind, which is searched for `keys`
-
-
-def tool_call_params(*fields: Any) -> BeforeToolCallParams:
-    """Return the parameters of a call, given all of its fields in order, in the form that is quickest to read."""
-    args = fields[1]
-    if type(args) is FrozenDict:
-        # Looked at once a call, where every rule would have to look again.
-        for value in args.values():
-            if type(value) not in FLAT and (type(value) is not tuple or not FLAT.issuperset(map(type, value))):
-                break
-        else:
-            return tuple.__new__(_FlatToolCall, fields)
-    return tuple.__new__(BeforeToolCallParams, fields)
 
 
 @with_card

@@ -253,17 +253,6 @@ class ExecutionStates:
         made["ledger"] = self.longer(made["ledger"], *self._edits(ctx), entry if row is None else row.fill(entry))
         return made
 
-    def is_quiet(self, execution_id: str, state: Any) -> bool:
-        """Tell whether an entry is all that is to be added to a state: no edit of a rule, and no verdict that waits."""
-        queue = self.late.queues.get(execution_id)
-        return (
-            type(state) is State
-            and queue is not None
-            and not queue.pending
-            and state.get("pendingAsync") is queue.pending
-            and self.book.change_count == self.known_changes.get(execution_id)
-        )
-
     def longer(self, ledger: Sequence[LedgerEntry], *entries: LedgerEntry) -> Ledger:
         """Return a ledger with further entries, new because others may hold the one there is."""
         longer = Ledger([*ledger, *[entry if type(entry) is Entry else Entry(entry) for entry in entries]])

@@ -9,7 +9,6 @@ from noetic_nb.clock import Clock
 from noetic_nb.events import EventSink, RuleChanged, Where
 from noetic_nb.memory._enforcement.call_history import CallsSoFar
 from noetic_nb.memory._hooks.hook_decisions import RuleTimes
-from noetic_nb.memory._hooks.hook_skips import IdleHook, PassingHook
 from noetic_nb.memory._layer import MemoryHooks
 from noetic_nb.memory._steering_decision import ALLOW, SteeringDecision
 from noetic_nb.memory.params import (
@@ -21,12 +20,11 @@ from noetic_nb.memory.params import (
     RecallParams,
 )
 from noetic_nb.memory.scope import MemoryScope
-from noetic_nb.models._client import ModelResponse
 from noetic_nb.steering._evaluation.evaluate import Params, Policy, evaluate
 from noetic_nb.steering._evaluation.judging import LAYER_ID, Judging, Row
 from noetic_nb.steering._evaluation.rule_snapshot import Asked, RuleSnapshot
 from noetic_nb.steering._execution_states import ExecutionStates
-from noetic_nb.steering._ledger import State, decision_entry, turn_entry
+from noetic_nb.steering._ledger import State, decision_entry
 from noetic_nb.steering._past_calls import ThreadHistory, earlier_calls
 from noetic_nb.steering._rulebook.rulebook import RuleBook, RuleChange
 from noetic_nb.steering._rules.rule import Point
@@ -47,8 +45,6 @@ class SteeringHooks:
         self.judging = Judging(policy)
         self.late = self.judging.late
         self.states = ExecutionStates(book, max_entries, scope, self.late)
-        # The last version of the rules of which none is about responses.
-        self._quiet: RuleSnapshot | None = None
         # By execution, evaluations that were cancelled.
         self._cancelled: dict[str, Row] = {}
 
@@ -57,16 +53,16 @@ class SteeringHooks:
         states = self.states
         return MemoryHooks(
             init=states.init,
-            recall=IdleHook(self.recall, self._offers_nothing),
+            recall=self.recall,
             before_tool_call=self.before_tool_call,
-            after_model_call=PassingHook(self.after_model_call, self._lets_pass),
+            after_model_call=self.after_model_call,
             on_spawn=states.on_spawn,
             on_complete=states.on_complete,
             dispose=self.dispose,
             on_hook_failure=self.on_hook_failure,
             # Only a layer whose state outlives the execution has to remember what was called in it.
             on_tool_outcome=None if states.scope == "execution" else states.on_tool_outcome,
-            delivered=IdleHook(self.late.delivered, self._sent_nothing),
+            delivered=self.late.delivered,
             on_record=self.on_record,
         )
 
@@ -80,18 +76,6 @@ class SteeringHooks:
             return None
         # The state is returned so that a durable queue is written without what was taken.
         return {"items": [message], "state": State({"ledger": [], **(p.state or {}), "pendingAsync": waiting})}
-
-    def _offers_nothing(self, execution_id: str, state_of: Callable[[str, str], Any]) -> bool:
-        queue = self.late.queues.get(execution_id)
-        if queue is None or queue.pending:
-            return False
-        # A state of another kind was set by somebody else, and another list is to take the queue's place: recall looks at it.
-        state = state_of(execution_id, LAYER_ID)
-        return type(state) is State and state.get("pendingAsync") is queue.pending
-
-    def _sent_nothing(self, execution_id: str, state_of: Callable[[str, str], Any]) -> bool:
-        queue = self.late.queues.get(execution_id)
-        return queue is None or not queue.in_flight
 
     def before_tool_call(self, p: BeforeToolCallParams) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
         """Decide whether a tool may be called."""
@@ -197,19 +181,6 @@ class SteeringHooks:
         if p.reason == "timeout" and named and self.book.snapshot.isolated(named[0]) == "thread":
             p.params.ctx.diagnostic(LAYER_ID, p.hook, ThreadLeftBehind(named[0]))
         return {"state": state, "rule_ids": named}
-
-    def _lets_pass(self, execution_id: str, state: Any, response: ModelResponse, clock: Clock) -> State | None:
-        """Return the state with an entry for a response, where no rule is about responses; None where there is one."""
-        start = clock.monotonic_ms()
-        snapshot = self.book.snapshot
-        if snapshot is not self._quiet:
-            if snapshot.prepared("after_model_call", None).rules:
-                return None
-            self._quiet = snapshot
-        if not self.states.is_quiet(execution_id, state):
-            return None
-        entry = turn_entry(response, clock.now_ms()) | {"durationMs": clock.monotonic_ms() - start}
-        return State({**state, "ledger": self.states.longer(state["ledger"], entry)})
 
     def dispose(self, p: DisposeParams) -> None:
         """Forget an execution; verdicts that still wait go to the next one of its thread."""

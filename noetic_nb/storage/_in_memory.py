@@ -95,13 +95,6 @@ class InMemoryStorage:
             return json.loads(found.json_text())
         return own_copy(found)
 
-    def held_now(self, key: str) -> JsonValue | None:
-        """Return the very mapping or list that `set_now` was given as its own, into which nobody writes; None for a text."""
-        found = self._texts.get(key)
-        if type(found) is dict:
-            return found
-        return None if type(found) is str or hasattr(type(found), "lasts") else found
-
     def set_now(self, key: str, value: JsonValue, *, is_own: bool = False) -> None:
         """Keep a copy of a value, None to forget the key: `set` and `delete` for callers that need not wait.
 

@@ -75,20 +75,6 @@ def test_the_same_numbers_are_split_alike(budgets: list[Any], total: float) -> N
     )
 
 
-def test_what_was_split_before_is_not_split_again_and_never_mixed_up() -> None:
-    one, two = layers(["auto", 100]), layers([50, "auto"])
-
-    first = allocate_budgets(one, total_budget=1_000)
-
-    assert allocate_budgets(one, total_budget=1_000) is first
-    assert allocate_budgets(one[::-1], total_budget=1_000) is not first
-    assert allocate_budgets(two, total_budget=1_000) != first
-    assert allocate_budgets(one, total_budget=1_000, response_reserve=1) != first
-    for n in range(600):
-        allocate_budgets(layers(["auto"]), total_budget=n)
-    assert allocate_budgets(one, total_budget=1_000) == first
-
-
 @pytest.mark.parametrize(
     ("numbers", "field"),
     [

@@ -1,4 +1,4 @@
-"""What a `store` leads to is the same whether somebody follows the run or not, whose way of calling it is another."""
+"""What a `store` leads to is the same whether somebody follows the run or not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from noetic_nb.memory import ExecutionContext, LayerStack, LayerStateStore, MemoryHooks, MemoryLayer, Stop
 from noetic_nb.memory._layer import DEFAULT_TIMEOUTS_MS
-from noetic_nb.memory._state.state_copy import deep_copy, flat_copy
+from noetic_nb.memory._state.state_copy import deep_copy
 from tests.memory.stacks import Seen
 
 CTX = ExecutionContext(execution_id="e1", thread_id="t1", turn=1)
@@ -98,7 +98,6 @@ async def outcome(store: Callable[[Any], Any], *, followed: bool, timeouts: Any 
 async def test_a_store_leads_to_the_same_whoever_follows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Milliseconds; only what never ends is to meet its limit, however slow the machine is.
     limit = 5.0 if name == "hangs" else 60_000.0
-    monkeypatch.setattr("noetic_nb.memory._hooks.hook_runner._STORE_LIMIT", limit)
     monkeypatch.setitem(DEFAULT_TIMEOUTS_MS, "store", limit)
 
     alone = await outcome(STORES[name], followed=False)
@@ -127,7 +126,7 @@ async def test_a_layer_that_is_disabled_stores_no_more() -> None:
 
 @pytest.mark.parametrize("state", [{"a": ["x"], "b": 1, "c": None}, {}, {"n": True}], ids=["list", "empty", "plain"])
 def test_a_flat_state_is_copied_apart(state: dict[str, Any]) -> None:
-    copied = flat_copy(state)
+    copied = deep_copy(state)
 
     assert copied == state
     assert copied is not state
@@ -142,8 +141,7 @@ SHARED = ["x"]
     [{"a": ["x"], "b": ["y"]}, {"a": SHARED, "b": SHARED}, {1: "x"}, {"a": [["x"]]}, {"a": {"b": 1}}, {"a": 1.5}],
     ids=["two lists", "one list twice", "no text as key", "deeper", "a mapping", "a fraction"],
 )
-def test_what_is_not_flat_is_copied_the_long_way(state: Any) -> None:
-    assert flat_copy(state) is None
+def test_what_is_in_two_places_stays_in_two_places(state: Any) -> None:
     copied = deep_copy(state)
     assert copied == state
     assert (copied.get("a") is copied.get("b")) == (state.get("a") is state.get("b"))

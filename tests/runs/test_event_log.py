@@ -26,7 +26,6 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.memory import MemoryHooks, MemoryLayer
-from noetic_nb.memory._hooks.hook_skips import IdleHook
 from noetic_nb.runs import Run, record
 from noetic_nb.runs._events.event_json import EVENT_TYPES, dump_event, parse_event, size_of
 from noetic_nb.runs._recording.retained_turns import KeptTurns
@@ -353,21 +352,3 @@ async def test_a_run_has_the_messages_that_recalled_texts_were_sent_as() -> None
     assert (mood, message) == ("mood", sent[message["id"]])
     assert (other, same) == ("hint", sent["h1"])
     assert same["note"] == "by a layer"
-
-
-async def test_a_hook_that_would_do_nothing_is_recorded_without_a_call() -> None:
-    called: list[str] = []
-    idle = IdleHook(lambda p: called.append(p.query), lambda execution_id, state_of: execution_id is not None)
-    layer = MemoryLayer(
-        id="mood", slot=201, scope="thread", budget={"min": 0, "max": 200}, hooks=MemoryHooks(recall=idle)
-    )
-    config = nn.AgentConfig(name="desk", step=nn.react(model="scripted"), memory=[layer])
-    agent = nn.AgentHarness(config, model=nn.ScriptedModel(["Hello!"]))
-    run = record(agent)
-
-    await agent.execute("Hi")
-
-    (span,) = run.select(MemoryTraceSpan)
-    assert (span.layer_id, span.hook, span.status, span.item_count) == ("mood", "recall", "ok", 0)
-    assert span.duration_ms >= 0.0
-    assert called == []

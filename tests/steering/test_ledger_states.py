@@ -1,9 +1,8 @@
-"""The ledger of an execution grows by an entry a decision, whether a response is judged or passes unasked."""
+"""The ledger of an execution grows by an entry a decision."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import noetic_nb as nn
-from noetic_nb.events import Where
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryHooks, MemoryLayer
 from noetic_nb.models._client import ModelResponse, Usage
 from noetic_nb.runs._recording.recorder import record
@@ -20,7 +18,6 @@ from noetic_nb.steering._ledger import Ledger, State
 from noetic_nb.testing import FakeClock, SeededIds, drive_loop
 
 CTX = ExecutionContext(execution_id="e1", thread_id="t1", clock=FakeClock())
-WHERE = Where("t1", "e1", 1)
 RESPONSE = ModelResponse((nn.items.assistant_message("Done."),), Usage(7, 2))
 
 
@@ -43,7 +40,7 @@ STEPS = st.lists(
 )
 
 
-def play(steps: list[str], *, is_asked: bool, most: int) -> tuple[list[Any], list[Any], Any]:
+def play(steps: list[str], *, most: int) -> tuple[list[Any], list[Any], Any]:
     """Return what was answered, every state as it was written, and the last one."""
 
     async def run() -> tuple[list[Any], list[Any], Any]:
@@ -65,10 +62,7 @@ def play(steps: list[str], *, is_asked: bool, most: int) -> tuple[list[Any], lis
             elif step == "dear call":
                 answers.append(await call(made, 99))
             elif step == "response":
-                if is_asked or not made.lets_pass("e1", WHERE, RESPONSE):
-                    answers.append(str((await made.after_model_call(CTX, response=RESPONSE)).action))
-                else:
-                    answers.append("allow")
+                answers.append(str((await made.after_model_call(CTX, response=RESPONSE)).action))
             elif step == "look":
                 answers.append(json.loads(json.dumps(made.state.get("e1", "steering"))))
             elif step == "read":
@@ -91,16 +85,12 @@ def play(steps: list[str], *, is_asked: bool, most: int) -> tuple[list[Any], lis
 @example(["judge", "response", "response", "no judge", "response", "response"], 100)
 @example(["call", "response", "look", "call", "edit", "call", "dear call", "call"], 100)
 @example(["call", "call", "call", "call", "read"], 3)
-def test_a_response_that_passes_unasked_leaves_the_same_states_as_one_that_is_judged(
-    steps: list[str], most: int
-) -> None:
-    passing, asked = [play(steps, is_asked=is_asked, most=most) for is_asked in (False, True)]
+def test_states_are_as_they_were_written_whatever_has_been_added_since(steps: list[str], most: int) -> None:
+    _, written, _ = play(steps, most=most)
 
-    assert passing == asked
-    assert all(isinstance(state, State) and isinstance(state["ledger"], Ledger) for _, state in passing[1])
-    # Each as it was written, whatever has been added since.
-    assert [json.loads(state.json_text()) for _, state in passing[1]] == [
-        nn.items.thaw(state.frozen()) for _, state in asked[1]
+    assert all(isinstance(state, State) and isinstance(state["ledger"], Ledger) for _, state in written)
+    assert [json.loads(state.json_text()) for _, state in written] == [
+        nn.items.thaw(state.frozen()) for _, state in play(steps, most=most)[1]
     ]
 
 
@@ -132,10 +122,9 @@ def test_arguments_that_somebody_could_change_are_copied_at_once() -> None:
     assert drive_loop(run()) == {"to": ["A"]}
 
 
-def test_a_layer_that_was_not_initialised_lets_no_response_pass_unasked() -> None:
+def test_a_layer_that_was_not_initialised_lets_no_response_pass() -> None:
     made = stack(RuleBook([says(lambda c: None)]))
 
-    assert not made.lets_pass("e1", WHERE, RESPONSE)
     assert str(drive_loop(made.after_model_call(CTX, response=RESPONSE)).action) == "deny"
 
 
@@ -144,12 +133,12 @@ def test_a_layer_beside_it_that_judges_responses_is_asked() -> None:
         id="judge", slot=300, scope="thread", hooks=MemoryHooks(after_model_call=lambda p: {"decision": nn.deny("No.")})
     )
 
-    async def run() -> tuple[bool, str]:
+    async def run() -> str:
         made = stack(RuleBook([says(lambda c: None)]), judge)
         await made.init(CTX)
-        return made.lets_pass("e1", WHERE, RESPONSE), str((await made.after_model_call(CTX, response=RESPONSE)).action)
+        return str((await made.after_model_call(CTX, response=RESPONSE)).action)
 
-    assert drive_loop(run()) == (False, "deny")
+    assert drive_loop(run()) == "deny"
 
 
 async def test_a_rule_about_responses_that_comes_while_the_turn_runs_judges_the_next_one() -> None:
@@ -168,23 +157,16 @@ async def test_a_rule_about_responses_that_comes_while_the_turn_runs_judges_the_
         await harness.execute("Where is it?", thread_id="t1")
 
 
-async def test_a_run_says_the_same_of_a_response_that_passes_as_of_one_that_is_judged() -> None:
-    async def events(*, is_asked: bool) -> list[Any]:
-        layer = RuleBook([says(lambda c: None)]).as_layer()
-        if is_asked:
-            judge = layer.hooks.after_model_call
-            layer = replace(layer, hooks=replace(layer.hooks, after_model_call=lambda p: judge(p)))
-        config = nn.AgentConfig(name="desk", step=nn.react(model="m", tools=[look]), memory=[layer])
-        model = nn.ScriptedModel([nn.CallTool("look"), "It is there."])
-        harness = nn.AgentHarness(config, model=model, clock=FakeClock(), ids=SeededIds())
-        run = record(harness)
-        await harness.execute("Where is it?", thread_id="t1")
-        return list(run.events)
+async def test_a_run_says_how_each_call_and_response_was_judged() -> None:
+    config = nn.AgentConfig(
+        name="desk", step=nn.react(model="m", tools=[look]), memory=[RuleBook([says(lambda c: None)]).as_layer()]
+    )
+    model = nn.ScriptedModel([nn.CallTool("look"), "It is there."])
+    harness = nn.AgentHarness(config, model=model, clock=FakeClock(), ids=SeededIds())
+    run = record(harness)
+    await harness.execute("Where is it?", thread_id="t1")
 
-    passed, asked = await events(is_asked=False), await events(is_asked=True)
-
-    assert passed == asked
-    assert [event.action for event in passed if event.kind == "steering_decided"] == ["allow"] * 3
+    assert [event.action for event in run.events if event.kind == "steering_decided"] == ["allow"] * 3
 
 
 @nn.tool

@@ -30,7 +30,7 @@ from noetic_nb.memory._enforcement.decision_records import shown_matches
 from noetic_nb.memory._enforcement.enforcement import FAILED_GUIDANCE
 from noetic_nb.memory._execution_context import ExecutionContext
 from noetic_nb.memory._steering_decision import ALLOW, SteeringAction, SteeringDecision
-from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, PastCall, tool_call_params
+from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, PastCall
 from noetic_nb.models._client import ModelResponse, Usage
 from noetic_nb.redact import redact_text
 from noetic_nb.regulator import Regulator
@@ -160,7 +160,7 @@ class Judging:
         args: Any = freeze({}) if event.args is None else freeze(event.args)
         provenance = partial(self._origins.at, where, len(self._run.events), event.name)
         ctx = self._context(where, event.t_ms)
-        params = tool_call_params(
+        params = BeforeToolCallParams(
             *(
                 event.name,
                 args,

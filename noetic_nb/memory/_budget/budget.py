@@ -41,12 +41,6 @@ class BudgetPlan(NamedTuple):
         return {share.layer_id: share.allocated for share in self.allocations}
 
 
-# The same layers and numbers are split at every step of an agent. Layers are frozen, so their identity is enough of a key;
-# an entry holds its layers, so that no identity is used again meanwhile.
-MAX_KNOWN: Final = 256
-_KNOWN: Final[dict[tuple[float, ...], tuple[Sequence[MemoryLayer], BudgetPlan]]] = {}
-
-
 def _refused(field: str, given: object) -> NoeticConfigError:
     return NoeticConfigError(
         "INVALID_BUDGET_INPUT",
@@ -109,17 +103,7 @@ def allocate_budgets(
     ({'notes': 1500.0, 'facts': 3980.0}, 3520.0)
     """
     _check(total_budget, system_prompt_tokens, response_reserve)
-    layers = tuple(layers)
-    key = (total_budget, system_prompt_tokens, response_reserve, *map(id, layers))
-    known = _KNOWN.get(key)
-    if known is not None:
-        return known[1]
-    plan = _split(layers, total_budget, system_prompt_tokens, response_reserve)
-    # Emptied as a whole: layers that are redefined in a notebook would otherwise stay alive here.
-    if len(_KNOWN) >= MAX_KNOWN:
-        _KNOWN.clear()
-    _KNOWN[key] = (layers, plan)
-    return plan
+    return _split(tuple(layers), total_budget, system_prompt_tokens, response_reserve)
 
 
 def _split(layers: Sequence[MemoryLayer], total: float, system: float, reserve: float) -> BudgetPlan:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
-from noetic_nb.events import SteeringDecided, Where
+from noetic_nb.events import SteeringDecided
 from noetic_nb.memory._execution_context import ExecutionContext
 from noetic_nb.memory._hooks.hook_decisions import NO_TIMES, Faults, RuleTimes
 from noetic_nb.memory._hooks.hook_runner import HookRunner
@@ -14,7 +14,7 @@ from noetic_nb.memory._steering_decision import SteeringAction, SteeringDecision
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
 from noetic_nb.redact import REDACTED, redact_head, redact_text
 
-__all__ = ["decided", "fault_text", "record_decision", "shown_matches"]
+__all__ = ["fault_text", "record_decision", "shown_matches"]
 
 # An error may quote a whole argument.
 MAX_FAULT: Final = 300
@@ -68,39 +68,22 @@ def record_decision(
         return
     name, args = params[:2] if isinstance(params, BeforeToolCallParams) else (None, None)
     matched = decision.matched and shown_matches(decision.matched, getattr(params, "text", ""))
-    more = (name, args, outcome, faults, matched, times)
-    runner.traces.sink.emit(decided(ctx.where, runner, layer, point, decision, duration_ms, *more))
-
-
-def decided(
-    where: Where,
-    runner: HookRunner,
-    layer: MemoryLayer,
-    point: str,
-    decision: SteeringDecision,
-    duration_ms: float,
-    name: str | None = None,
-    args: Any = None,
-    outcome: str | None = None,
-    faults: Faults = (),
-    matched: Sequence[str] = (),
-    times: RuleTimes = NO_TIMES,
-) -> SteeringDecided:
-    """Return the event of a decision, as it is now."""
-    return SteeringDecided(
-        where,
-        runner.clock.now_ms(),
-        layer.recorded_id,
-        point,
-        name,
-        args,
-        decision.action._value_,
-        decision.guidance,
-        decision.rule_ids,
-        duration_ms,
-        outcome,
-        True,
-        tuple(faults),
-        tuple(matched),
-        tuple(zip(*times, strict=False)),
+    runner.traces.sink.emit(
+        SteeringDecided(
+            ctx.where,
+            runner.clock.now_ms(),
+            layer.recorded_id,
+            point,
+            name,
+            args,
+            decision.action.value,
+            decision.guidance,
+            decision.rule_ids,
+            duration_ms,
+            outcome,
+            True,
+            tuple(faults),
+            tuple(matched),
+            tuple(zip(*times, strict=False)),
+        )
     )

@@ -29,20 +29,9 @@ def read_decision(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | N
     """Return the decision, the new state (or `UNSET`), the error, the failed rules and the duration of each rule."""
     if value is None:
         return ALLOW, UNSET, None, (), NO_TIMES
-    # Looked up directly, because this runs before every tool call.
-    if type(value) is dict and type(value.get("decision")) is SteeringDecision and "stop" not in value:
-        outcome, faults, rules_ms = value.get("outcome"), value.get("faults"), value.get("rules_ms")
-        found, took = faults and _pairs(faults, str), NO_TIMES if rules_ms is None else _times(rules_ms)
-        state = value.get("state", UNSET)
-        return value["decision"], state, outcome if isinstance(outcome, str) else None, found or (), took
     if isinstance(value, SteeringDecision):
         return value, UNSET, None, (), NO_TIMES
-    if type(value) is dict:  # the fields of this hook are spelled the same in both forms
-        get = value.get
-        given, stop = get("decision", UNSET), get("stop", UNSET)
-        state, outcome, faults, rules_ms = [get(name, UNSET) for name in _FIELDS[2:]]
-    else:
-        given, stop, state, outcome, faults, rules_ms = [field_of(value, name, hook=hook) for name in _FIELDS]
+    given, stop, state, outcome, faults, rules_ms = [field_of(value, name, hook=hook) for name in _FIELDS]
     if given is UNSET:
         # A result with only a state or a stop is no opinion; anything else without a decision is an error, never an allow.
         decision = ALLOW if stop is not UNSET or state is not UNSET else as_decision(value)

@@ -9,7 +9,7 @@ from noetic_nb._core.arguments import closest
 from noetic_nb.memory._layer import MemoryLayer
 from noetic_nb.memory._steering_decision import SteeringDecision
 
-__all__ = ["UNSET", "MisnamedResult", "RerenderRequest", "field_of", "misnamed", "rerender_request", "state_of"]
+__all__ = ["UNSET", "MisnamedResult", "RerenderRequest", "field_of", "misnamed", "rerender_request"]
 
 
 class _Unset:
@@ -26,24 +26,13 @@ class _Unset:
 
 UNSET: Final = _Unset()
 
+# Of the fields that are spelled otherwise in the wire form.
 _CAMEL: Final = {
-    "state": "state",
-    "items": "items",
     "token_count": "tokenCount",
     "child_state": "childState",
     "parent_state": "parentState",
-    "result": "result",
-    "decision": "decision",
-    "rerender": "rerender",
-    "timing": "timing",
-    "scope": "scope",
-    "stop": "stop",
-    "outcome": "outcome",
-    "faults": "faults",
     "rule_ids": "ruleIds",
 }
-
-
 _DECIDED: Final = (
     "decision",
     "state",
@@ -95,12 +84,9 @@ def field_of(result: Any, name: str, *, hook: str) -> Any:
     """
     if result is None:
         return UNSET
-    if type(result) is dict or isinstance(result, Mapping):  # the abstract check costs ten times as much
+    if isinstance(result, Mapping):
         # The wire's name first: mappings mostly come from JSON.
-        wire = _CAMEL[name]
-        if wire in result:
-            return result[wire]
-        return result.get(name, UNSET)
+        return result.get(_CAMEL.get(name, name), result.get(name, UNSET))
     # A bare value would have no fields and be taken for "nothing to change", which hides a mistake.
     if isinstance(result, str | bytes | int | float | bool | list | tuple | set) and not hasattr(result, "_fields"):
         raise TypeError(
@@ -108,17 +94,6 @@ def field_of(result: Any, name: str, *, hook: str) -> Any:
             f"with the fields of this hook."
         )
     return getattr(result, name, UNSET)
-
-
-def state_of(result: Any, *, hook: str) -> Any:
-    """Return the state in a hook's result, or `UNSET`: `field_of` for the field that nearly every result has.
-
-    Examples
-    --------
-    >>> state_of({"state": 1}, hook="store"), state_of(None, hook="store")
-    (1, UNSET)
-    """
-    return result.get("state", UNSET) if type(result) is dict else field_of(result, "state", hook=hook)
 
 
 class MisnamedResult(Warning):

@@ -55,7 +55,9 @@ async def append_items(
             state = field_of(value, "state", hook="on_item_append")
             return after, state, rerender_request(value, layer, hook="on_item_append")
 
-        outcome = await runner.run(layer, "on_item_append", params, ctx, read=read, count=lambda value: len(value[0]))
+        outcome = await runner.run(
+            layer, "on_item_append", params, ctx, read=read, measure=lambda value: {"items": len(value[0])}
+        )
         if outcome.error is not None:
             continue
         before_it = current
@@ -92,7 +94,9 @@ async def project_items(runner: HookRunner, ctx: ExecutionContext, items: Sequen
             registry = runner.order.registry(layer)
             return tuple([registry.parse(item) for item in given])
 
-        outcome = await runner.run(layer, "project_history", params, ctx, read=read, count=len)
+        outcome = await runner.run(
+            layer, "project_history", params, ctx, read=read, measure=lambda value: {"items": len(value)}
+        )
         if outcome.error is None:
             items = outcome.value
     return items

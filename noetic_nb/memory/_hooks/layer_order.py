@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from types import MappingProxyType
 from typing import Final, Literal
@@ -10,7 +10,6 @@ from typing import Final, Literal
 from noetic_nb.items import ItemRegistry
 from noetic_nb.memory._declared import check_layers
 from noetic_nb.memory._execution_context import ExecutionContext
-from noetic_nb.memory._hooks.hook_skips import IdleHook, IsIdle, PassingHook
 from noetic_nb.memory._hooks.hook_traces import HookTraces
 from noetic_nb.memory._layer import MemoryHooks, MemoryLayer
 from noetic_nb.memory._state.state_store import LayerStateStore
@@ -26,8 +25,6 @@ ENFORCING: Final = frozenset({"before_tool_call", "after_model_call"})
 # All but those that are called of one layer by itself.
 _HOOKS: Final = frozenset([one.name for one in fields(MemoryHooks)]) - {"on_hook_failure", "on_edit", "on_record"}
 _IN_ARRAY_ORDER: Final = frozenset({"init", "store", "on_complete", "dispose"})
-# Of these a run says nothing by itself.
-_UNTRACED: Final = frozenset({"delivered"})
 
 
 class LayerOrder:
@@ -63,21 +60,8 @@ class LayerOrder:
             found = tuple(layer for layer in order if getattr(layer.hooks, hook) is not None)
             # What was opened last is closed first.
             self._with[hook] = found[::-1] if hook == "dispose" else found
-        # Hooks whose layers have no `init`, and so take part unless they are disabled.
-        self._always = {hook for hook, found in self._with.items() if all(layer.hooks.init is None for layer in found)}
         self.hooks: Final = frozenset(hook for hook, found in self._with.items() if found)
         """The hooks that at least one layer has."""
-        # Of the hooks that all their layers can tell it of beforehand.
-        self._is_idle: dict[str, tuple[IsIdle, ...]] = {}
-        for hook in self.hooks:
-            calls = [getattr(layer.hooks, hook) for layer in self._with[hook]]
-            if all(isinstance(call, IdleHook) for call in calls):
-                self._is_idle[hook] = tuple([call.is_idle for call in calls])
-
-        judges = [(layer, layer.hooks.after_model_call) for layer in self._with["after_model_call"]]
-        passing = [(layer, call.lets_pass) for layer, call in judges if isinstance(call, PassingHook)]
-        self.passing: Final = tuple(passing) if len(passing) == len(judges) else ()
-        """The layers that judge responses, with what tells whether they let one pass; none where one has to be asked."""
 
     def layers_with(self, hook: str) -> tuple[MemoryLayer, ...]:
         """Return the layers that have a hook, in the order in which it runs."""
@@ -97,33 +81,12 @@ class LayerOrder:
             else:
                 self._traces.skipped(layer, hook, ctx)
 
-    def active_now(self, hook: str, ctx: ExecutionContext) -> Sequence[MemoryLayer]:
-        """Return the same layers, all judged before the first of their hooks runs."""
-        if hook in self._always and not self._state.has_disabled:
-            return self._with[hook]
-        return list(self.active(hook, ctx))
-
     def runs(self, layer: MemoryLayer, execution_id: str, layer_id: str | None = None) -> bool:
         """Tell whether a layer takes part: not disabled, and initialised if it has an ``init``.
 
         A state that was cleared on purpose is an entry that holds None, and keeps the layer running.
         """
-        state = self._state
-        if not state.has_disabled:  # nearly always
-            return layer.hooks.init is None or state.has(execution_id, layer_id or layer.id)
         return self.idle_reason(layer, execution_id, layer_id) is None
-
-    def is_idle(self, hook: str, execution_id: str) -> bool:
-        """Tell whether a hook would do nothing in any layer, so that it need not be called: nor would it be in a run."""
-        if self._traces.sink is not None and hook not in _UNTRACED:
-            return False
-        tests = self._is_idle.get(hook)
-        if tests is None:
-            return False
-        state_of = self._state.get
-        if len(tests) == 1:
-            return tests[0](execution_id, state_of)
-        return all(test(execution_id, state_of) for test in tests)
 
     def idle_reason(
         self, layer: MemoryLayer, execution_id: str, layer_id: str | None = None

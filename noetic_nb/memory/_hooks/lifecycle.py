@@ -12,8 +12,8 @@ from noetic_nb.items import Item
 from noetic_nb.memory._execution_context import ExecutionContext
 from noetic_nb.memory._hook_timeout import call_hook
 from noetic_nb.memory._hooks.eventual_recall import EventualRecalls
-from noetic_nb.memory._hooks.hook_results import UNSET, field_of, state_of
-from noetic_nb.memory._hooks.hook_runner import HookRunner, Outcome
+from noetic_nb.memory._hooks.hook_results import UNSET, field_of
+from noetic_nb.memory._hooks.hook_runner import HookRunner
 from noetic_nb.memory._hooks.layer_order import NO_SOURCES
 from noetic_nb.memory._layer import MemoryLayer
 from noetic_nb.memory._state.state_copy import StateNotCopied
@@ -48,10 +48,8 @@ ChildState: TypeAlias = tuple[str, Any, tuple[Item, ...]]
 """Layer id, the child's state, and items for the child's log."""
 
 
-# A record of all its fields, in half the time of a call of its class: these are made in each turn.
-_record: Final = tuple.__new__
-_READ_INIT: Final = partial(state_of, hook="init")
-_READ_COMPLETE: Final = partial(state_of, hook="on_complete")
+_READ_INIT: Final = partial(field_of, name="state", hook="init")
+_READ_COMPLETE: Final = partial(field_of, name="state", hook="on_complete")
 
 
 class LayerIdle(Warning):
@@ -84,14 +82,12 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
                 runner.storage_ended(ctx, start)
     states, read_ms = runner.state, 0.0
     for layer in runner.order.layers:
-        error, state, held = None, UNSET, None
+        error, state = None, UNSET
         has_init = layer.hooks.init is not None
         if has_init:
             scope_key = resolve_scope_key(layer.scope, ctx)
-            params = _record(InitParams, (ScopedStorage(storage, layer.id, scope_key), scope_key, ctx))
-            outcome = runner.begin(layer, "init", params, ctx, read=_READ_INIT)
-            if not isinstance(outcome, Outcome):
-                outcome = await outcome
+            params = InitParams(ScopedStorage(storage, layer.id, scope_key), scope_key, ctx)
+            outcome = await runner.run(layer, "init", params, ctx, read=_READ_INIT)
             error, state = outcome.error, outcome.value
         source = targets.get(layer.id)
         if source is not None and error is None and state is UNSET:
@@ -100,7 +96,7 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
                 error, state = await _read_stored(runner, layer, source, ctx)
             else:
                 try:
-                    state, held = source.load_now()
+                    state = source.load_now()
                 except Exception as exc:
                     error, state = _not_read(runner, layer, ctx, exc)
                 if state is None:
@@ -109,7 +105,7 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
                 read_ms += runner.clock.monotonic_ms() - start
         if error is None and state is not UNSET:
             try:
-                states.set(ctx.execution_id, layer.id, state, hook="init", held=held)
+                states.set(ctx.execution_id, layer.id, state, hook="init")
             except StateNotCopied as exc:
                 states.report(ctx.execution_id, layer.id, "init", exc)
                 error = exc
@@ -198,7 +194,9 @@ async def spawn_state(
 
         source = sources.get(layer.id, layer.id)
         params = SpawnParams(runner.state.get(parent_ctx.execution_id, source), child_ctx)
-        outcome = await runner.run(layer, "on_spawn", params, parent_ctx, read=read, count=lambda value: len(value[1]))
+        outcome = await runner.run(
+            layer, "on_spawn", params, parent_ctx, read=read, measure=lambda value: {"items": len(value[1])}
+        )
         if outcome.error is not None:
             continue
         child_state, items = outcome.value
@@ -291,14 +289,9 @@ def completing(
 ) -> Steps[None]:
     """Call every ``on_complete`` in the order of the layers; yields awaitables. Errors are diagnostics."""
     states = runner.state
-    order = runner.order
-    for layer in order.layers_with("on_complete"):
-        if not order.runs(layer, ctx.execution_id):
-            runner.traces.skipped(layer, "on_complete", ctx)
-            continue
-        params = _record(CompleteParams, (view, ctx, states.get(ctx.execution_id, layer.id), outcome))
-        done = runner.begin(layer, "on_complete", params, ctx, read=_READ_COMPLETE)
-        ended = done if isinstance(done, Outcome) else (yield done)
+    for layer in runner.order.active("on_complete", ctx):
+        params = CompleteParams(view, ctx, states.get(ctx.execution_id, layer.id), outcome)
+        ended = yield runner.run(layer, "on_complete", params, ctx, read=_READ_COMPLETE)
         # Wherever the result names a state, be it None: here, as for `store`, that clears it.
         if ended.error is None and ended.value is not UNSET:
             runner.put(ctx, layer, "on_complete", ended.value)
@@ -309,15 +302,9 @@ def completing(
 def disposing(runner: HookRunner, eventual: EventualRecalls[Any], ctx: ExecutionContext) -> Steps[dict[str, Exception]]:
     """Call every ``dispose``, last layer first, write out and forget the execution; yields awaitables."""
     states = runner.state
-    order = runner.order
-    for layer in order.layers_with("dispose"):
-        if not order.runs(layer, ctx.execution_id):
-            runner.traces.skipped(layer, "dispose", ctx)
-            continue
-        params = _record(DisposeParams, (states.get(ctx.execution_id, layer.id), ctx))
-        done = runner.begin(layer, "dispose", params, ctx)
-        if not isinstance(done, Outcome):
-            yield done
+    for layer in runner.order.active("dispose", ctx):
+        params = DisposeParams(states.get(ctx.execution_id, layer.id), ctx)
+        yield runner.run(layer, "dispose", params, ctx)
     if eventual.refreshing:
         yield eventual.settle()
     # dispose may still write state, so the mirror is flushed after it and the state forgotten last.

@@ -6,23 +6,20 @@ A layer's own count of its tokens is checked, never trusted. Eventual layers ser
 from __future__ import annotations
 
 import weakref
-from collections.abc import Container, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from functools import partial
 from math import inf
-from types import CoroutineType
 from typing import Any, ClassVar, Final, Literal, NamedTuple, TypeAlias
 
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, input_message
 from noetic_nb.items._build import content_tokens
 from noetic_nb.memory._execution_context import ExecutionContext
-from noetic_nb.memory._hook_timeout import Unfinished, begun
 from noetic_nb.memory._hooks.eventual_recall import EventualRecalls
 from noetic_nb.memory._hooks.hook_results import UNSET, RerenderRequest, field_of, rerender_request
 from noetic_nb.memory._hooks.hook_runner import HookRunner
-from noetic_nb.memory._hooks.hook_skips import IdleHook
-from noetic_nb.memory._layer import DEFAULT_TIMEOUTS_MS, MemoryLayer
+from noetic_nb.memory._layer import MemoryLayer
 from noetic_nb.memory._state.state_store import LayerStateStore
-from noetic_nb.memory._trace import CURRENT_NOTES, HookNotes
 from noetic_nb.memory.params import RecallParams
 from noetic_nb.tokens import Tokenizer, most_that_fit
 
@@ -32,9 +29,6 @@ RecallMode: TypeAlias = Literal["all", "cached", "atomic", "eventual"]
 
 # A layer that misjudges its own tokens by more than this is reported; below it, rounding explains the difference.
 COUNT_TOLERANCE: Final = 0.10
-# A record of all its fields, in half the time of a call of its class: several are made at every step.
-_record: Final = tuple.__new__
-_LIMIT: Final = DEFAULT_TIMEOUTS_MS["recall"]
 
 
 class RecallEntry(NamedTuple):
@@ -153,131 +147,27 @@ class Recaller:
             if (state is None or states.has_disabled) and not runner.order.runs(layer, execution_id):
                 runner.traces.skipped(layer, "recall", ctx)
                 continue
-            hook = layer.hooks.recall
-            if type(hook) is IdleHook:
-                start = 0.0 if runner.traces.sink is None else runner.clock.monotonic_ms()
-                if hook.is_idle(execution_id, states.get):
-                    if runner.traces.sink is not None:  # as if it had been called
-                        took = runner.clock.monotonic_ms() - start
-                        runner.traces.called([], layer, "recall", ctx, took, 0, budgets.get(layer_id, inf))
-                    continue
-            params = _record(RecallParams, (log, query, ctx, state, budgets.get(layer_id, inf)))
-            found: Any
-            if cached and layer_id in cached:
+            params = RecallParams(log, query, ctx, state, budgets.get(layer_id, inf))
+            if layer_id in cached:
                 found = await served.serve(layer, params, self._call)
             else:
-                found = self._begin(layer, params, is_again)
-                if type(found) is CoroutineType:
-                    found = await found
+                found = await self._call(layer, params, is_again)
             if found is not None and (with_empty or found.items or found.text is None):
                 entries.append(found)
         return tuple(entries)
 
-    async def _call(self, layer: MemoryLayer, params: RecallParams) -> RecallEntry | None:
-        found = self._begin(layer, params, False)
-        return found if found is None or isinstance(found, RecallEntry) else await found
+    async def _call(self, layer: MemoryLayer, params: RecallParams, again: bool = False) -> RecallEntry | None:
+        def measure(found: _Recalled) -> Mapping[str, Any]:
+            used, count = (0, 0) if found.entry is None else (found.entry.token_count, len(found.entry.items))
+            return {"items": count, "budget": params.budget, "used": used}
 
-    def _begin(
-        self, layer: MemoryLayer, params: RecallParams, again: bool
-    ) -> RecallEntry | Coroutine[Any, Any, RecallEntry | None] | None:
-        """Do the same as `HookRunner.begin`, with as little around the hook as possible: recall runs at every step."""
-        runner, token, start = self._runner, None, 0.0
-        notes: HookNotes | None = None
-        hook: Any = layer.hooks.recall
-        if runner.traces.sink is not None:
-            notes = []
-            token = CURRENT_NOTES.set(notes)
-            start = runner.clock.monotonic_ms()
-        found: RecallEntry | _Recalled
-        try:
-            value = hook(params)
-            if type(value) is CoroutineType and not layer.timeouts:  # what `begun` does with nearly every hook
-                try:
-                    waiting = Unfinished(value, value, value.send(None))
-                except StopIteration as done:
-                    value = done.value
-                else:
-                    return self._finish(waiting, _LIMIT, notes, start, layer, params, again)
-            elif type(value) is not str and value is not None:
-                limit = layer.timeouts.get("recall", _LIMIT)
-                value = begun(value, limit)
-                if type(value) is Unfinished:
-                    return self._finish(value, limit, notes, start, layer, params, again)
-            if type(value) is str and value and (count := params.ctx.tokenize(value)) <= params.budget:
-                # The result of most layers: nothing else to read in it.
-                message = input_message(value, "developer", ids=self._ids)
-                found = _record(RecallEntry, (layer.id, (message,), count, (), (), value))
-                if notes is None:
-                    return found
-            else:
-                found = _NOTHING if value is None else self._understood(layer, params, value)
-        except Exception as exc:
-            self._failed(exc, notes, start, layer, params)
-            return None
-        finally:
-            if token is not None:
-                # In any case: what runs later in this task must not write into the notes of this hook.
-                CURRENT_NOTES.reset(token)
-        if notes is not None:
-            self._trace(notes, start, layer, params, found)
-        return found if isinstance(found, RecallEntry) else self._take(layer, params, found, again)
-
-    async def _finish(
-        self,
-        waiting: Unfinished,
-        limit: float,
-        notes: HookNotes | None,
-        start: float,
-        layer: MemoryLayer,
-        params: RecallParams,
-        again: bool,
-    ) -> RecallEntry | None:
-        token = None if notes is None else CURRENT_NOTES.set(notes)
-        try:
-            found = self._understood(layer, params, await waiting.finish(layer.id, "recall", limit))
-        except Exception as exc:
-            self._failed(exc, notes, start, layer, params)
-            return None
-        finally:
-            if token is not None:
-                CURRENT_NOTES.reset(token)
-        if notes is not None:
-            self._trace(notes, start, layer, params, found)
-        return found if isinstance(found, RecallEntry) else self._take(layer, params, found, again)
-
-    def _trace(
-        self,
-        notes: HookNotes,
-        start: float,
-        layer: MemoryLayer,
-        params: RecallParams,
-        found: RecallEntry | _Recalled | None,
-    ) -> None:
-        runner = self._runner
-        duration = runner.clock.monotonic_ms() - start
-        entry = found.entry if isinstance(found, _Recalled) else found
-        used, count = (0, 0) if entry is None else (entry.token_count, len(entry.items))
-        runner.traces.called(notes, layer, "recall", params.ctx, duration, count, params.budget, used)
-
-    def _failed(
-        self, error: Exception, notes: HookNotes | None, start: float, layer: MemoryLayer, params: RecallParams
-    ) -> None:
-        runner = self._runner
-        runner.state.report(params.ctx.execution_id, layer.id, "recall", error)
-        if notes is not None:
-            duration = runner.clock.monotonic_ms() - start
-            runner.traces.failed(notes, layer, "recall", params.ctx, duration, error)
-
-    def _understood(self, layer: MemoryLayer, params: RecallParams, value: Any) -> _Recalled:
-        recalled = self._read(layer, params, value)
-        self._runner.collect_stop(value, params.ctx)
-        self._runner.check_names(value, layer, "recall", params.ctx)
-        return recalled
+        read = partial(self._read, layer, params)
+        outcome = await self._runner.run(layer, "recall", params, params.ctx, read=read, measure=measure)
+        return None if outcome.error is not None else self._take(layer, params, outcome.value, again)
 
     def _take(self, layer: MemoryLayer, params: RecallParams, recalled: _Recalled, again: bool) -> RecallEntry | None:
-        if recalled.notes:
-            for note in recalled.notes:
-                self._runner.state.report(params.ctx.execution_id, layer.id, "recall", note)
+        for note in recalled.notes:
+            self._runner.state.report(params.ctx.execution_id, layer.id, "recall", note)
         # Outside of a re-render a request has no meaning: recall is running already.
         if again and recalled.request is not None:
             self._requests.setdefault(params.ctx.execution_id, []).append(recalled.request)

@@ -17,10 +17,8 @@ __all__ = [
     "StateNotCopied",
     "can_be_copied",
     "deep_copy",
-    "flat_copy",
     "frozen_state",
     "is_same",
-    "nested_copy",
     "snapshot_of",
 ]
 
@@ -50,20 +48,7 @@ def deep_copy(state: T) -> T:
     >>> state
     {'notes': [{'text': 'a'}]}
     """
-    given: Any = state
-    flat: Any = flat_copy(given) if type(given) is dict else None
-    return nested_copy(state) if flat is None else flat
-
-
-def nested_copy(state: T) -> T:
-    """Do the same as `deep_copy` with a state of which `flat_copy` makes no copy, or that is no mapping.
-
-    Examples
-    --------
-    >>> nested_copy([{"text": "a"}])
-    [{'text': 'a'}]
-    """
-    return state if type(state) in _PLAIN else _copied(state, {})
+    return _copied(state, {})
 
 
 def can_be_copied(value: Any) -> bool:
@@ -143,7 +128,7 @@ def is_same(state: Any, other: Any) -> bool:
 def snapshot_of(state: Any) -> tuple[Any, bool]:
     """Return a copy of a state for all readers, which nobody changes; and whether its JSON text would be read as it is.
 
-    Who takes many tries `flat_copy` first, which is quicker. A class with a method ``snapshot()`` copies itself: parts that never
+    A class with a method ``snapshot()`` copies itself: parts that never
     change in place may be shared then. Raises whatever the copying raises.
 
     Examples
@@ -171,30 +156,6 @@ def frozen_state(state: Any) -> Any:
     return frozen_data(state) if own is None else own(state)
 
 
-def flat_copy(state: dict[Any, Any]) -> dict[Any, Any] | None:
-    """Return a copy of a mapping of texts, whole numbers and at most one list of these; None for all else.
-
-    Such as many states are: there is nothing in it that could be in two places, or that JSON would not give back.
-
-    Examples
-    --------
-    >>> flat_copy({"notes": ["a"], "n": 1}), flat_copy({"notes": [["a"]]})
-    ({'notes': ['a'], 'n': 1}, None)
-    """
-    made, has_list = state.copy(), False
-    for key, inner in state.items():
-        if type(key) is not str:
-            return None
-        if type(inner) is list:
-            if has_list or not _PLAIN.issuperset(map(type, inner)):
-                return None
-            made[key] = inner.copy()
-            has_list = True
-        elif type(inner) not in _PLAIN:
-            return None
-    return made
-
-
 def _copied(value: Any, memo: _Memo) -> Any:
     kind = type(value)
     if kind is dict:
@@ -209,28 +170,15 @@ def _copied(value: Any, memo: _Memo) -> Any:
                 del memo[place]
                 memo[_IS_ODD] = True
                 return copy.deepcopy(value, memo)
-            inner_kind = type(inner)
-            if inner_kind in _PLAIN:
-                continue
-            # Most of what states hold are lists of texts or numbers: no call for these.
-            if inner_kind is list and id(inner) not in memo and _PLAIN.issuperset(map(type, inner)):
-                made[key] = memo[id(inner)] = inner.copy()
-            else:
-                made[key] = _copied(inner, memo)
+            made[key] = _copied(inner, memo)
         return made
     if kind is list:
         place = id(value)
         if place in memo:
             memo[_IS_ODD] = True
             return memo[place]
-        rows = memo[place] = value.copy()
-        for at, inner in enumerate(value):
-            if type(inner) in _PLAIN:
-                continue
-            if type(inner) is not float:
-                rows[at] = _copied(inner, memo)
-            elif not isfinite(inner):
-                memo[_IS_ODD] = True
+        rows = memo[place] = []
+        rows += [_copied(inner, memo) for inner in value]
         return rows
     if kind in _PLAIN:
         return value

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol, TypeAlias
 
 from noetic_nb.memory._execution_context import Diagnostic, log_diagnostic
-from noetic_nb.memory._state.state_copy import StateNotCopied, deep_copy, flat_copy, snapshot_of
+from noetic_nb.memory._state.state_copy import StateNotCopied, deep_copy, snapshot_of
 from noetic_nb.memory._state.write_behind import Mirror, Target
 from noetic_nb.storage import ScopedStorage
 
@@ -109,15 +109,11 @@ class LayerStateStore:
 
     def get(self, execution_id: str, layer_id: str) -> Any:
         """Return a layer's state, None where there is none."""
-        states = self._states.get(execution_id)
-        return None if states is None else states.get(layer_id)
+        return self._states.get(execution_id, {}).get(layer_id)
 
     def of(self, execution_id: str) -> Mapping[str, Any]:
         """Return the states of an execution by layer id, as they are kept whenever they are looked at; for reading only."""
-        states = self._states.get(execution_id)
-        if states is None:
-            states = self._states[execution_id] = {}
-        return states
+        return self._states.setdefault(execution_id, {})
 
     def has(self, execution_id: str, layer_id: str) -> bool:
         """Tell whether there is an entry, be it None: a cleared state is not a missing one."""
@@ -127,15 +123,13 @@ class LayerStateStore:
         """Tell whether a write here counts from now on: there is an entry, or there will be one in storage."""
         return self.has(execution_id, layer_id) or self._mirror.target(execution_id, layer_id) is not None
 
-    def set(self, execution_id: str, layer_id: str, state: Any, *, hook: str = "set", held: Any = None) -> None:
+    def set(self, execution_id: str, layer_id: str, state: Any, *, hook: str = "set") -> None:
         """Write a state; it is mirrored if a target is registered. None deletes the durable key.
 
         Parameters
         ----------
         hook : str, optional
             What wrote it, for the listeners.
-        held : optional
-            The plain data that the state has just been copied from, and that nobody writes into.
 
         Raises
         ------
@@ -145,19 +139,13 @@ class LayerStateStore:
         """
         targets, history, tell = self._targets.get(execution_id), self.history, self.tell
         target = None if targets is None else targets.get(layer_id)
-        if (
-            hook == "init"
-            and history is not None
-            and history.is_as_left(execution_id, layer_id, state if held is None else held)
-        ):
+        if hook == "init" and history is not None and history.is_as_left(execution_id, layer_id, state):
             history = None
-        kept, is_plain = held, True
-        if kept is None and (history is not None or target is not None or tell is not None):
+        kept, is_plain = None, True
+        if history is not None or target is not None or tell is not None:
             # Before anything else: where it fails, nothing has happened.
             try:
-                kept = flat_copy(state) if type(state) is dict else None  # as most are
-                if kept is None:
-                    kept, is_plain = snapshot_of(state)
+                kept, is_plain = snapshot_of(state)
             except Exception as exc:
                 error = StateNotCopied(layer_id, hook, state, exc)
                 if history is not None or tell is not None or target is None:
@@ -165,10 +153,7 @@ class LayerStateStore:
                 # Nobody but storage wanted it, and what storage refuses is reported and stays.
                 target.failure, target = error, None
                 self.report(execution_id, layer_id, "persist", error)
-        states = self._states.get(execution_id)
-        if states is None:
-            states = self._states[execution_id] = {}
-        states[layer_id] = state
+        self._states.setdefault(execution_id, {})[layer_id] = state
         if target is not None:
             if not target.is_immediate:
                 self._mirror.write((execution_id, layer_id), target, kept)
@@ -176,10 +161,9 @@ class LayerStateStore:
                 self._mirror.written_now((execution_id, layer_id), target, problem)
         if (history is None or not history.note(execution_id, layer_id, kept, hook)) and tell is not None:
             tell(execution_id, layer_id, kept, hook)
-        if self._listeners:
-            # A copy, because a listener may end itself while it is called.
-            for listener in tuple(self._listeners):
-                listener(execution_id, layer_id, state, hook)
+        # A copy, because a listener may end itself while it is called.
+        for listener in tuple(self._listeners):
+            listener(execution_id, layer_id, state, hook)
 
     def copy_of(self, execution_id: str, layer_id: str, hook: str) -> Any:
         """Return a copy of a layer's state for a hook or function; raises `StateNotCopied`."""
@@ -231,8 +215,7 @@ class LayerStateStore:
     @property
     def is_idle(self) -> bool:
         """Whether nothing that was written is on its way to storage, so that there is nothing to flush."""
-        mirror = self._mirror  # asked several times a turn
-        return not mirror.pending and not mirror.writing
+        return not self._mirror.pending and not self._mirror.writing
 
     async def flush(self, execution_id: str) -> None:
         """Wait until everything written so far for this execution is in storage, or was reported."""

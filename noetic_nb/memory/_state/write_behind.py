@@ -14,9 +14,7 @@ from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from noetic_nb.errors import NoeticError
-from noetic_nb.items._frozen import own_copy
 from noetic_nb.memory._hook_timeout import HookTimeout
-from noetic_nb.memory._state.state_copy import flat_copy
 from noetic_nb.storage import InMemoryStorage, ScopedStorage
 
 __all__ = ["STATE_KEY", "Mirror", "Target", "counts_of"]
@@ -92,7 +90,7 @@ class Target:
     async def load(self) -> Any:
         """Return the stored value, None where there is none, and take it as known."""
         if self._memory is not None:
-            return self.load_now()[0]
+            return self.load_now()
         if self.is_versioned:
             store: Any = self.storage.storage
             found = await store.get_versioned(self._key)
@@ -102,19 +100,11 @@ class Target:
         self._seen = self._counts.get(self._key, 0)
         return await self.storage.get(STATE_KEY)
 
-    def load_now(self) -> tuple[Any, Any]:
-        """Do the same as `load`, at once: for a store that `is_immediate`.
-
-        Returns the value, and what it is a copy of, where the store holds that as data that nobody writes into; else None.
-        """
-        memory, key = self._memory, self._key
-        assert memory is not None
-        self._seen = self._counts.get(key, 0)
-        held = memory.held_now(key)
-        if held is None:
-            return memory.get_now(key), None
-        copied = flat_copy(held) if type(held) is dict else None
-        return own_copy(held) if copied is None else copied, held
+    def load_now(self) -> Any:
+        """Do the same as `load`, at once: for a store that `is_immediate`."""
+        assert self._memory is not None
+        self._seen = self._counts.get(self._key, 0)
+        return self._memory.get_now(self._key)
 
     async def write(self, value: Any) -> NoeticError | None:
         """Write a state, None deletes it; returns the conflict there was, if any."""
@@ -146,8 +136,7 @@ class Target:
         except Exception as exc:
             self.failure = exc
             return exc
-        if self.failure is not None:
-            self.failure = None
+        self.failure = None
         self._seen = counts[key] = found + 1
         return conflict
 

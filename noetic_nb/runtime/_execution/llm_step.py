@@ -89,10 +89,7 @@ async def run_llm(engine: Engine, step: LLMStep, value: StepValue, ctx: RunningE
         now = engine.clock.now_ms()
         engine.sink.emit(budgets_event(ctx.where, now, run.policy, run.system_tokens, run.budgets))
     if "recall" in engine.stack.hooks:
-        if engine.stack.is_idle("recall", ctx.id):
-            run.raise_stop()
-        else:
-            await run.recall()
+        await run.recall()
     ctx.recalled = run.recalled
     response, calls = await _rounds(run)
     if run.requests:  # what was requested after the last model call of this step is for the next one

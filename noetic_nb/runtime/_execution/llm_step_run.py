@@ -198,8 +198,7 @@ class LLMStepRun(PlannedStep):
                 self.ephemeral = asking_for_rest(response, engine)
                 continue
             begun, self.ephemeral = None, ()
-            stack = engine.stack
-            if "after_model_call" not in stack.hooks or stack.lets_pass(ctx.id, ctx.where, response):
+            if "after_model_call" not in engine.stack.hooks:
                 return response
             response, decision = await self.review(response)
             if decision.action is SteeringAction.ALLOW:

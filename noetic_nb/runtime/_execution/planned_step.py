@@ -240,7 +240,7 @@ class PlannedStep:
         # Layers' items are taken only where they fit beside all the rest.
         if plan.history + plan.system + plan.tools > room:
             self.warn_over_budget(plan)
-        if "delivered" in hooks and not engine.stack.is_idle("delivered", ctx.id):
+        if "delivered" in hooks:
             engine.stack.delivered(self.hook_ctx, [item["id"] for _, item in plan.layer_items if "id" in item])
         if "before_tool_call" in hooks and (self.instructions or plan.layer_items):
             ctx.noting().note_call(len(ctx.item_log), self.instructions, plan.layer_items)
