@@ -22,7 +22,7 @@ from noetic_nb.memory.params import (
 from noetic_nb.memory.scope import MemoryScope
 from noetic_nb.steering._evaluation.evaluate import Params, Policy, evaluate
 from noetic_nb.steering._evaluation.judging import LAYER_ID, Judging, Row
-from noetic_nb.steering._evaluation.rule_snapshot import Asked, RuleSnapshot
+from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering._execution_states import ExecutionStates
 from noetic_nb.steering._ledger import State, decision_entry
 from noetic_nb.steering._past_calls import ThreadHistory, earlier_calls
@@ -95,28 +95,18 @@ class SteeringHooks:
         start = clock.monotonic_ms()
         prepared = snapshot.prepared(point, name)
         calls_now: Callable[[], Sequence[PastCall]] | None = None
-        took: list[float] | None = None
         if prepared.rules:
             if isinstance(p.history, CallsSoFar):
                 calls_now = p.history.now
             # Of the thread, or wherever the scope reaches; of an execution there is nothing beside ledger and queue.
             if len(state) > 2 and (text := earlier_calls(state)):
                 p, calls_now = _with_earlier(text, p, calls_now)
-            # Who follows the run learns how long each rule took.
-            took = None if ctx.sink is None else []
             # Rules may read the state; what they write into it changes nothing.
             p = p._replace(state=state.snapshot() if type(state) is State else state)
-            begun = prepared.asked(p, took)
-            if begun is not None:
-                times = list(zip(prepared.ids, took or (), strict=False))
-                return self._evaluated(snapshot, point, p, state, start, calls_now, begun, times)
-        # Most calls and responses: there are no rules for them, or none that has anything to say.
+            return self._evaluated(snapshot, point, p, state, start, calls_now)
         duration = clock.monotonic_ms() - start
-        longer = self.states.with_entry(p, decision_entry(p, ALLOW, duration, blocked=True), state)
-        result: dict[str, Any] = {"decision": ALLOW, "state": longer}
-        if took:
-            result["rules_ms"] = RuleTimes(prepared.ids, tuple(took))
-        return result
+        entry = decision_entry(p, ALLOW, duration, blocked=True)
+        return {"decision": ALLOW, "state": self.states.with_entry(p, entry, state)}
 
     async def _evaluated(
         self,
@@ -126,11 +116,9 @@ class SteeringHooks:
         state: Any,
         start: float,
         calls_now: Callable[[], Sequence[PastCall]] | None,
-        begun: Asked,
-        took: list[tuple[str, float]],
     ) -> Mapping[str, Any]:
         """Go on with an evaluation; nothing is in the ledger yet when this raises."""
-        row = Row(rules_ms=took)
+        row = Row()
         try:
             await evaluate(
                 snapshot,
@@ -141,7 +129,6 @@ class SteeringHooks:
                 judge_later=self.judging.later,
                 result=row,
                 history=calls_now,
-                begun=begun,
             )
         except BaseException:
             # Kept for `on_hook_failure`, which names the rule that took too long, or that ended the program.

@@ -23,7 +23,7 @@ from noetic_nb.memory._steering_decision import (
     most_restrictive,
 )
 from noetic_nb.memory.params import BeforeToolCallParams, PastCall
-from noetic_nb.steering._evaluation.rule_snapshot import Asked, PreparedRule, RuleSnapshot
+from noetic_nb.steering._evaluation.rule_snapshot import PreparedRule, RuleSnapshot
 from noetic_nb.steering._predicates.bindings import Bindings, Params
 from noetic_nb.steering._predicates.guidance_template import capped
 from noetic_nb.steering._rules.rule import LLMEval, Point, SteeringRule
@@ -37,7 +37,6 @@ OnUnparseable: TypeAlias = Literal["allow", "deny"]
 JudgeNow: TypeAlias = Callable[[SteeringRule, LLMEval, Params, Any], Awaitable[SteeringDecision | None]]
 JudgeLater: TypeAlias = Callable[[SteeringRule, LLMEval, Params, Any], None]
 
-NOT_BEGUN: Final = Asked(0)
 
 UNREADABLE_GUIDANCE: Final = "A judge gave no readable verdict, so this is not allowed."
 
@@ -90,14 +89,13 @@ async def evaluate(
     judge_later: JudgeLater,
     result: Evaluation | None = None,
     history: Callable[[], Sequence[PastCall]] | None = None,
-    begun: Asked = NOT_BEGUN,
 ) -> Evaluation:
     """Evaluate the rules of a snapshot that apply at a point, in order.
 
     ``judge_now(rule, judge, params, result)`` waits for a synchronous judge, and returns None where no verdict could be read;
     ``judge_later`` starts an asynchronous one in the background. `result` is filled in step by step, so that a caller that
     cancels the evaluation knows how far it came. `history` returns the calls so far as they stand, which rules read after
-    one of them has awaited something. `begun` says which rules were asked already.
+    one of them has awaited something.
 
     Raises
     ------
@@ -109,15 +107,15 @@ async def evaluate(
     result = Evaluation() if result is None else result
     decisions: list[SteeringDecision] = []
     tool = params.tool_name if isinstance(params, BeforeToolCallParams) else None
-    rules, needs, *_ = snapshot.prepared(point, tool)
+    rules, needs = snapshot.prepared(point, tool)
     bindings = Bindings(params, needs)
     is_stale = False
-    # As where plain predicates are asked: from one rule to the next is what the first has taken.
+    # A clock is read once a rule: from one rule to the next is what the first has taken.
     clock = None if params.ctx.sink is None else params.ctx.clock
-    last, since, first = None, 0.0, begun.since
-    for prepared in rules[begun.place :]:
+    last, since = None, 0.0
+    for prepared in rules:
         if clock is not None:
-            now, first = clock.monotonic_ms() if first is None else first, None
+            now = clock.monotonic_ms()
             if last is not None:
                 result.rules_ms.append((last, now - since))
             last, since = prepared.rule.id, now
@@ -128,19 +126,9 @@ async def evaluate(
         rule = prepared.rule
         try:
             answer: Any = None
-            if begun.error is not None:
-                raise begun.error
-            if begun.answer is not None:
-                answer, begun = begun.answer, NOT_BEGUN
-            elif (predicate := prepared.predicate) is not None:
-                answer = predicate(params)
-                # The most frequent case by far: a predicate without an opinion.
-                if answer is None and rule.llm_eval is None:
-                    continue
-            elif prepared.evaluate is not None:
+            if prepared.evaluate is not None:
                 answer = prepared.evaluate(params, bindings)
-            # The cheap tests come first: this runs for every rule of every call.
-            if answer is not None and type(answer) is not SteeringDecision and hasattr(answer, "__await__"):
+            if hasattr(answer, "__await__"):
                 is_stale, result.waited, result.waiting_for = True, True, rule.id
                 answer = await _waited(answer)
             if prepared.decide is not None:
@@ -155,10 +143,8 @@ async def evaluate(
                 is_stale = True
                 decision = await _judged(rule, rule.llm_eval, params, policy, result, judge_now, judge_later)
         except Exception as exc:
-            begun = NOT_BEGUN
             decision = _failed(rule, exc, policy, result)
         except BaseException as exc:
-            begun = NOT_BEGUN
             decision = _failed(rule, _as_error(rule, exc, result), policy, result)
         if decision is None:
             continue

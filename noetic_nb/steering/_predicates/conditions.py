@@ -17,7 +17,7 @@ import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -38,7 +38,7 @@ from noetic_nb.steering._predicates.guidance_template import Guidance
 from noetic_nb.steering._predicates.in_thread import in_thread
 from noetic_nb.steering._rules.rule import SteeringRule
 
-__all__ = ["MAX_CHARACTERS", "CelProcess", "Condition", "compiled", "context_type", "matched_text"]
+__all__ = ["MAX_CHARACTERS", "CelProcess", "Condition", "compiled", "matched_text"]
 
 _WORKER: Final = Path(__file__).with_name("cel_worker.py")
 # A syntax error is found in milliseconds; what takes longer than this to compile is refused.
@@ -296,8 +296,6 @@ class Condition:
     """Returns True, False, or something to await that does."""
     decide: Callable[[Params], SteeringDecision]
     """The decision where it is true, with the rule's name on it."""
-    program: Callable[[Any], Any] | None = None
-    """What `evaluate` runs on the bound values, where that is done here: its result is not looked at yet."""
 
 
 # By the fields of `_DECIDING`: switching a rule on, or undoing an edit, compiles nothing.
@@ -361,13 +359,6 @@ def _syntax_error(rule_id: str, error: BaseException | str) -> NoeticConfigError
     return does_not_compile(rule_id, what, line, column=column)
 
 
-@lru_cache(maxsize=1)
-def context_type() -> Callable[[dict[str, Any]], Any]:
-    """Return a function that makes the library's form of bound values."""
-    found: Callable[[dict[str, Any]], Any] = _library().Context
-    return found
-
-
 def _not_a_boolean(rule_id: str, value: object) -> TypeError:
     return TypeError(
         f"The condition of rule {rule_id!r} is a {type(value).__name__}, not true or false: {value!r:.80}."
@@ -420,7 +411,7 @@ def _compile(rule: SteeringRule) -> Condition:
         program = _library().compile(text)
     except ValueError as exc:
         raise _syntax_error(rule.id, exc) from exc
-    execute, make = program.execute, context_type()
+    execute, make = program.execute, _library().Context
     most = MAX_AT_ONCE if analysis.loops or ORIGIN in analysis.needs else MAX_ONCE_THROUGH
 
     def inline(params: Params, bindings: Bindings) -> bool | Awaitable[bool]:
@@ -431,7 +422,7 @@ def _compile(rule: SteeringRule) -> Condition:
             return bool(value)
         raise _not_a_boolean(rule.id, value)
 
-    return Condition(analysis.needs, inline, decide, execute)
+    return Condition(analysis.needs, inline, decide)
 
 
 def _outcome(rule: SteeringRule) -> Callable[[Params], SteeringDecision]:
