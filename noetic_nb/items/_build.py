@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items._frozen import FrozenDict
-from noetic_nb.items._item import MESSAGE_FRAMES, Item, count_quickly
+from noetic_nb.items._item import Item
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
@@ -28,17 +28,9 @@ __all__ = [
 
 _CALL: Final = "function_call"
 _OUTPUT: Final = "function_call_output"
-# A frozen part is a dict, which is quicker to see than that it is a mapping.
-_MAPPINGS: Final = (dict, Mapping)
-_SEQUENCES: Final = (tuple, list)
 # Fields that say what an item or a part is, and nothing of what it holds.
 _FRAME: Final = frozenset({"id", "type", "status", "role", "callId"})
 _PICTURE: Final = ("image_generation_call", "result")
-
-
-_BARE: Final = {"id": "", "status": "completed", "type": "", "callId": ""}
-_CALL_FRAME: Final = len(compact_json({**_BARE, "type": _CALL, "name": "", "arguments": ""})) - len('""')
-_OUTPUT_FRAME: Final = len(compact_json({**_BARE, "type": _OUTPUT, "output": ""})) - len('""')
 
 
 def input_message(
@@ -69,9 +61,7 @@ def input_message(
     if item_id is None:
         item_id = ids.new("item")
     part = FrozenDict(type="input_text", text=text)
-    item = Item(id=item_id, status="completed", type="message", role=role, content=(part,))
-    # Only its id and text differ from one to the next, so that it is counted where that is quick.
-    return count_quickly(item, MESSAGE_FRAMES[role], item_id, text)
+    return Item(id=item_id, status="completed", type="message", role=role, content=(part,))
 
 
 def assistant_message(text: str, *, ids: Ids = SYSTEM_IDS, item_id: str | None = None) -> Item:
@@ -85,8 +75,7 @@ def assistant_message(text: str, *, ids: Ids = SYSTEM_IDS, item_id: str | None =
     if item_id is None:
         item_id = ids.new("item")
     part = FrozenDict(type="output_text", text=text, annotations=())
-    item = Item(id=item_id, status="completed", type="message", role="assistant", content=(part,))
-    return count_quickly(item, MESSAGE_FRAMES["assistant"], item_id, text)
+    return Item(id=item_id, status="completed", type="message", role="assistant", content=(part,))
 
 
 def function_call(
@@ -94,15 +83,13 @@ def function_call(
 ) -> Item:
     """Make a call of a tool; `arguments` is JSON text, as the model wrote it."""
     item_id = ids.new("item") if item_id is None else item_id
-    item = Item(id=item_id, status="completed", type=_CALL, callId=call_id, name=name, arguments=arguments)
-    return count_quickly(item, _CALL_FRAME, item_id, call_id, name, arguments)
+    return Item(id=item_id, status="completed", type=_CALL, callId=call_id, name=name, arguments=arguments)
 
 
 def function_call_output(call_id: str, output: str, *, ids: Ids = SYSTEM_IDS, item_id: str | None = None) -> Item:
     """Make the output of a call; `output` is text."""
     item_id = ids.new("item") if item_id is None else item_id
-    item = Item(id=item_id, status="completed", type=_OUTPUT, callId=call_id, output=output)
-    return count_quickly(item, _OUTPUT_FRAME, item_id, call_id, output)
+    return Item(id=item_id, status="completed", type=_OUTPUT, callId=call_id, output=output)
 
 
 def _parts(item: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
@@ -111,13 +98,6 @@ def _parts(item: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _output_text(item: Mapping[str, Any]) -> str:
-    content = item.get("content")
-    if type(content) is tuple and len(content) == 1:  # the form of nearly every response
-        part = content[0]
-        if type(part) is FrozenDict or isinstance(part, _MAPPINGS):
-            text = part.get("text")
-            return text if part.get("type") == "output_text" and isinstance(text, str) else ""
-        return ""
     return "".join(
         part["text"] for part in _parts(item) if part.get("type") == "output_text" and isinstance(part.get("text"), str)
     )
@@ -138,12 +118,7 @@ def item_text(item: Mapping[str, Any]) -> str:
     if kind == _OUTPUT:
         output = get("output")
         return output if isinstance(output, str) else ""
-    content, summary = get("content"), get("summary")
-    if type(content) is tuple and len(content) == 1 and summary is None:  # the form of nearly every message
-        part = content[0]
-        text = part.get("text") if type(part) is FrozenDict or isinstance(part, _MAPPINGS) else None
-        return text if isinstance(text, str) else ""
-    parts = [*_parts(item)]
+    parts, summary = [*_parts(item)], get("summary")
     if isinstance(summary, list | tuple):
         parts += [part for part in summary if isinstance(part, Mapping)]
     return "".join(part["text"] for part in parts if isinstance(part.get("text"), str))
@@ -177,8 +152,7 @@ def assistant_text(items: Iterable[Mapping[str, Any]]) -> str:
     >>> assistant_text([])
     ''
     """
-    # From the end, where it mostly is.
-    for item in reversed(items if type(items) in _SEQUENCES else [*items]):  # type: ignore[call-overload]
+    for item in reversed([*items]):
         if item.get("role") == "assistant" and item.get("type") == "message":
             return _output_text(item)
     return ""

@@ -24,11 +24,6 @@ KNOWN_FIELDS: Final = frozenset(
 )  # fmt: skip
 """Fields of items and content parts that read None where they are absent."""
 
-# Nearly all are dictionaries, and to see of an item that it is a mapping takes several times as long.
-_MAPPINGS: Final = (dict, Mapping)
-
-_CAMEL: Final[dict[str, str]] = {}
-
 
 def camel(name: str) -> str:
     """Return the wire name of a snake_case attribute.
@@ -38,13 +33,8 @@ def camel(name: str) -> str:
     >>> camel("call_id"), camel("role")
     ('callId', 'role')
     """
-    found = _CAMEL.get(name)
-    if found is None:
-        head, *rest = name.split("_")
-        found = head + "".join(part[:1].upper() + part[1:] for part in rest)
-        if len(_CAMEL) < 4096:  # attribute names come from code, but a hostile caller may use getattr with data
-            _CAMEL[name] = found
-    return found
+    head, *rest = name.split("_")
+    return head + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
 class FrozenDict(dict[str, Any]):
@@ -92,7 +82,7 @@ class FrozenDict(dict[str, Any]):
         return type(self), (dict(self),)
 
 
-# Types whose values are frozen by nature; looked up before anything else, because most of an item is text.
+# Types whose values are frozen by nature.
 PLAIN: Final = frozenset({str, int, bool, type(None)})
 FLAT: Final = PLAIN | {float}
 """Types of JSON data that hold nothing else."""
@@ -117,9 +107,7 @@ def freeze(value: Any, *, _depth: int = 0) -> Any:
         If something is not JSON data, is not finite, or is nested more than 200 deep (as cyclic data is).
     """
     kind = type(value)
-    if kind in PLAIN:
-        return value
-    if isinstance(value, FrozenDict):
+    if kind in PLAIN or isinstance(value, FrozenDict):
         return value
     if kind is float:
         if math.isfinite(value):
@@ -127,19 +115,17 @@ def freeze(value: Any, *, _depth: int = 0) -> Any:
         raise ItemValidationError("A number in an item is not finite.", given=value, hint="JSON has no NaN.")
     if _depth >= MAX_DEPTH:
         raise ItemValidationError(f"An item is nested more than {MAX_DEPTH} deep.", hint="Is it cyclic?")
-    if kind is dict or isinstance(value, Mapping):
+    if isinstance(value, Mapping):
         frozen = {}
         for key, inner in value.items():
-            if type(key) is not str and not isinstance(key, str):
+            if not isinstance(key, str):
                 raise ItemValidationError("Keys of items are text.", given=key)
-            frozen[key] = inner if type(inner) in PLAIN else freeze(inner, _depth=_depth + 1)
+            frozen[key] = freeze(inner, _depth=_depth + 1)
         return FrozenDict(frozen)
-    if kind is list or kind is tuple or isinstance(value, list | tuple):
-        if (
-            kind is not list and kind is not tuple and hasattr(value, "_fields")
-        ):  # a record: its names are worth keeping
-            return freeze(value._asdict(), _depth=_depth)
-        return tuple([inner if type(inner) in PLAIN else freeze(inner, _depth=_depth + 1) for inner in value])
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):  # a record: its names are worth keeping
+        return freeze(value._asdict(), _depth=_depth)
+    if isinstance(value, list | tuple):
+        return tuple([freeze(inner, _depth=_depth + 1) for inner in value])
     if isinstance(value, str):  # a subclass, such as a string enumeration
         return str(value.value) if hasattr(value, "value") else str(value)
     if isinstance(value, int | float):
@@ -165,19 +151,10 @@ def own_copy(value: Any) -> Any:
     {'to': {'name': 'Ann'}, 'tags': ('a',)}
     """
     kind = type(value)
-    if kind in FLAT:
-        return value
     if kind is FrozenDict or kind is dict:
-        # The copy in one go is quicker by far, and most arguments hold no more mappings or lists.
-        copied = kind(value)
-        for key, inner in value.items():
-            if type(inner) not in FLAT:
-                dict.__setitem__(copied, key, own_copy(inner))
-        return copied
+        return kind({key: own_copy(inner) for key, inner in value.items()})
     if kind is tuple or kind is list:
-        if FLAT.issuperset(map(type, value)):
-            return kind(value)
-        return kind([inner if type(inner) in FLAT else own_copy(inner) for inner in value])
+        return kind([own_copy(inner) for inner in value])
     return value
 
 
@@ -189,15 +166,12 @@ def thaw(value: Any) -> Any:
     >>> thaw(freeze({"content": [{"text": "a"}]}))
     {'content': [{'text': 'a'}]}
     """
-    kind = type(value)  # the usual ones first: what a type is registered as takes longer to see
-    if kind is list or kind is tuple:
-        return [inner if type(inner) in FLAT else thaw(inner) for inner in value]
-    if isinstance(value, _MAPPINGS):
-        return {key: inner if type(inner) in FLAT else thaw(inner) for key, inner in value.items()}
+    if isinstance(value, Mapping):
+        return {key: thaw(inner) for key, inner in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return thaw(value._asdict())
     if isinstance(value, list | tuple):
-        return [inner if type(inner) in FLAT else thaw(inner) for inner in value]
+        return [thaw(inner) for inner in value]
     return value
 
 

@@ -7,14 +7,13 @@ camelCase keys or through snake_case attributes, where a known field that is abs
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from json.encoder import encode_basestring as _quoted
 from typing import Any, Final
 
 from noetic_nb._core.cards import Card, with_card
 from noetic_nb.errors import ItemValidationError
-from noetic_nb.items._frozen import PLAIN, FrozenDict, freeze, thaw
+from noetic_nb.items._frozen import FrozenDict, freeze, thaw
 from noetic_nb.items._json_text import compact_json
-from noetic_nb.tokens import UNITS_PER_TOKEN, Tokenizer, estimate_tokens
+from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 __all__ = ["BASE_TYPES", "Item", "dump_item", "is_base_type", "item_tokens", "parse_shape", "tokens_of"]
 
@@ -79,45 +78,23 @@ remember_tally: Final = Item._tally.__set__  # type: ignore[attr-defined]
 _known_tally: Final = Item._tally.__get__  # type: ignore[attr-defined]
 
 
-def _frame(role: str, part: FrozenDict) -> int:
-    """Return the length of a message's compact JSON without its id and text, but for the quotes of one."""
-    bare = Item(id="", status="completed", type="message", role=role, content=(part,))
-    return len(compact_json(bare)) - len('""')
-
-
-MESSAGE_FRAMES: Final = {
-    **{role: _frame(role, FrozenDict(type="input_text", text="")) for role in ("user", "developer", "system")},
-    "assistant": _frame("assistant", FrozenDict(type="output_text", text="", annotations=())),
-}
-
-
-def count_quickly(item: Item, frame: int, *texts: str) -> Item:
-    """Count an item that is a frame around some texts, where that is quick: in JSON each character counts alone."""
+def _kept(read: Any, item: Item) -> Any:
+    """Return what was remembered of an item, None where nothing was."""
     try:
-        text = "".join(texts)
-    except TypeError:  # a model put something else than text there; counted from its JSON when the count is needed
-        return item
-    if text.isascii():
-        remember_tokens(item, -(-(frame + len(_quoted(text))) // UNITS_PER_TOKEN))
-    return item
+        return read(item)
+    except AttributeError:
+        return None
 
 
 def known_tokens(item: Item) -> int | None:
     """Return the tokens of an item by the estimate, None where nobody has counted them yet."""
-    try:
-        found: int = _known_tokens(item)
-    except AttributeError:
-        return None
-    return found
+    return _kept(_known_tokens, item)
 
 
 def tally_of(item: Item, counter: Tokenizer) -> tuple[Tokenizer, str, int] | None:
     """Return the tally that `remember_tally` kept of an item: counter, kind and tokens of its text; None by another counter."""
-    try:
-        known: tuple[Tokenizer, str, int] = _known_tally(item)
-    except AttributeError:
-        return None
-    return known if known[0] is counter else None
+    known: tuple[Tokenizer, str, int] | None = _kept(_known_tally, item)
+    return known if known is not None and known[0] is counter else None
 
 
 def is_base_type(kind: str) -> bool:
@@ -140,61 +117,6 @@ def _renamed(value: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str,
     return {names.get(key, key): inner for key, inner in value.items()}
 
 
-_RENAMED: Final = frozenset([*_PART_FIELDS, "call_id"])
-_TEXT: Final = frozenset([str])
-_PLAIN_OR_LIST: Final = PLAIN | {list}
-_MADE: Final = {"id", "status", "type", "role", "content"}
-
-
-def _holds(value: dict[Any, Any], inner: list[Any] | None) -> bool:
-    """Tell whether a mapping holds only frozen values, but for a list, below names that stay as they are."""
-    kinds = [*map(type, value.values())]
-    is_plain = (PLAIN if inner is None else _PLAIN_OR_LIST).issuperset(kinds) and _TEXT.issuperset(map(type, value))
-    return is_plain and _RENAMED.isdisjoint(value) and (inner is None or kinds.count(list) == 1)
-
-
-def _usual(value: dict[Any, Any]) -> Item | None:
-    """Return the item of a call, an output, or a message of one part of text, as nearly all are; None for any other.
-
-    What `freeze` would make of it, in a quarter of the time: a long conversation is read item by item.
-    """
-    content = value.get("content")
-    if content is None:
-        return Item(value) if _holds(value, None) else None
-    if type(content) is not list or len(content) != 1 or type(part := content[0]) is not dict:
-        return None
-    notes = part.get("annotations")
-    has_annotations = type(notes) is list and not notes
-    is_whole = len(value) == len(_MADE) and len(part) == 2 + has_annotations and value.keys() == _MADE
-    if is_whole and (made := _own(value, part, has_annotations)) is not None:
-        return made
-    if not _holds(value, content) or not _holds(part, notes if has_annotations else None):
-        return None
-    made_part = FrozenDict({**part, "annotations": ()} if has_annotations else part)
-    return Item({**value, "content": (made_part,)})
-
-
-def _own(value: dict[Any, Any], part: dict[Any, Any], has_annotations: bool) -> Item | None:
-    """Return the item of a message that has just the fields that ours have; None where one of them is another than theirs."""
-    text: Any = part.get("text")
-    item_id, role, status, kind, part_kind = (
-        value["id"],
-        value["role"],
-        value["status"],
-        value["type"],
-        part.get("type"),
-    )
-    for each in (item_id, role, status, kind, text, part_kind):
-        if type(each) is not str:
-            return None
-    if (status, kind, part_kind) != ("completed", "message", "output_text" if has_annotations else "input_text"):
-        return None
-    if role not in MESSAGE_FRAMES or has_annotations is not (role == "assistant"):
-        return None
-    made = FrozenDict({**part, "annotations": ()} if has_annotations else part)
-    return count_quickly(Item({**value, "content": (made,)}), MESSAGE_FRAMES[role], item_id, text)
-
-
 def parse_shape(value: object) -> Item:
     """Check that a value is an item at all, and freeze it; its type may be unknown.
 
@@ -203,28 +125,20 @@ def parse_shape(value: object) -> Item:
     """
     if type(value) is Item:
         return value
-    if type(value) is not dict and not isinstance(value, Mapping):
+    if not isinstance(value, Mapping):
         raise ItemValidationError("An item is a mapping.", given=value)
     kind = value.get("type")
     if not isinstance(kind, str) or not kind:
         raise ItemValidationError("An item needs a non-empty string `type`.", given=dict(value))
-    if type(value) is dict and kind in _FIELDS and (quick := _usual(value)) is not None:
-        return quick
     # Renamed by type: a field of a provider's own item may be called call_id and must stay so.
     names = _FIELDS.get(kind)
     if names is not None:
-        if names:
-            value = _renamed(value, names)
+        value = _renamed(value, names)
         content = value.get("content")
         if kind == "message" and isinstance(content, list | tuple):
-            parts = [
-                _renamed(part, _PART_FIELDS) if type(part) is dict or isinstance(part, Mapping) else part
-                for part in content
-            ]
-            if any(new is not old for new, old in zip(parts, content, strict=True)):
-                value = {**value, "content": parts}
-    frozen = freeze(value if not isinstance(value, FrozenDict) else dict(value))
-    return Item(frozen)
+            parts = [_renamed(part, _PART_FIELDS) if isinstance(part, Mapping) else part for part in content]
+            value = {**value, "content": parts}
+    return Item(freeze(dict(value)))
 
 
 def dump_item(item: Mapping[str, Any]) -> dict[str, Any]:
@@ -266,23 +180,17 @@ def item_tokens(item: Mapping[str, Any], tokenizer: Tokenizer = estimate_tokens)
     29
     """
     if tokenizer is estimate_tokens and type(item) is Item:
-        try:
-            known: int = _known_tokens(item)
-        except AttributeError:
+        if (known := known_tokens(item)) is None:
             known = estimate_tokens(compact_json(item))
             remember_tokens(item, known)
         return known
     if type(item) is not Item:
         return _count(item, tokenizer)
-    try:
-        counted_by, known = _known_counted(item)
-    except AttributeError:
-        counted_by = None
-    if counted_by is tokenizer:
-        return known
-    known = _count(item, tokenizer)
-    _remember_counted(item, (tokenizer, known))
-    return known
+    counted_by, count = _kept(_known_counted, item) or (None, 0)
+    if counted_by is not tokenizer:
+        count = _count(item, tokenizer)
+        _remember_counted(item, (tokenizer, count))
+    return count
 
 
 def tokens_of(items: Sequence[Mapping[str, Any]]) -> int:
@@ -294,10 +202,7 @@ def tokens_of(items: Sequence[Mapping[str, Any]]) -> int:
     >>> tokens_of([item, item]) == 2 * item_tokens(item)
     True
     """
-    try:
-        return sum(map(_known_tokens, items))  # as nearly all have been counted when they were made
-    except (AttributeError, TypeError):
-        return sum(map(item_tokens, items))
+    return sum(map(item_tokens, items))
 
 
 def _count(item: Mapping[str, Any], tokenizer: Tokenizer) -> int:

@@ -18,10 +18,6 @@ _MOST_TEXT: Final = 500
 # Sums and tables are made with floats: what they cannot hold would fail there, far from where it came from.
 MOST_BITS: Final = 1023
 
-# What is kept as it is: most of all data, and quick to see.
-_SETTLED: Final = frozenset({str, bool, float, type(None)})
-_TEXT: Final = frozenset({str})
-
 
 def _described(value: object, why: str) -> FrozenDict:
     try:
@@ -43,31 +39,21 @@ def frozen_data(value: Any, *, depth: int = 0) -> Any:
     {'ids': (1, 2), 'seen': {'$unserializable': 'set', 'text': '{3}'}}
     """
     kind = type(value)
-    if kind is FrozenDict and _SETTLED.issuperset(map(type, value.values())) and _TEXT.issuperset(map(type, value)):
-        return value  # as arguments are that were frozen before
     if kind is int and value.bit_length() > MOST_BITS:
         return _described(value, f"a number of {value.bit_length()} bits")
     if value is None or kind in (str, int, bool, float):
         return value
     if depth >= MAX_DEPTH:
         return FrozenDict({"$unserializable": kind.__name__, "text": f"nested more than {MAX_DEPTH} deep"})
-    # Lists first, as what a type is registered as takes longer to see.
-    is_list = kind is list or kind is tuple
-    if kind is dict or (not is_list and isinstance(value, Mapping)):
-        settled = {
-            key if type(key) is str else str(key): v if type(v) in _SETTLED else frozen_data(v, depth=depth + 1)
-            for key, v in value.items()
-        }
-        if isinstance(value, FrozenDict) and all(settled[key] is value[key] for key in settled):
-            return value
-        return FrozenDict(settled)
-    if not is_list and isinstance(value, tuple) and hasattr(value, "_asdict"):  # a record: its names are worth keeping
-        return frozen_data(value._asdict(), depth=depth)
-    if is_list and _SETTLED.issuperset(map(type, value)):
-        return tuple(value)  # itself, where it is a tuple
-    if is_list or isinstance(value, list | tuple):
-        items = tuple([v if type(v) in _SETTLED else frozen_data(v, depth=depth + 1) for v in value])
+    if isinstance(value, Mapping):
+        frozen = {str(key): frozen_data(inner, depth=depth + 1) for key, inner in value.items()}
         # The same object where nothing changes: most data is frozen already, and a run is long.
+        same = isinstance(value, FrozenDict) and all(frozen[key] is value[key] for key in frozen)
+        return value if same else FrozenDict(frozen)
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):  # a record: its names are worth keeping
+        return frozen_data(value._asdict(), depth=depth)
+    if isinstance(value, list | tuple):
+        items = tuple([frozen_data(inner, depth=depth + 1) for inner in value])
         same = kind is tuple and all(new is old for new, old in zip(items, value, strict=True))
         return value if same else items
     if isinstance(value, str):  # a subclass, such as a string enumeration
@@ -87,7 +73,5 @@ def plain_data(value: Mapping[Any, Any]) -> dict[str, Any]:
     >>> plain_data({1: [2], "seen": (None,)})
     {'1': [2], 'seen': [None]}
     """
-    return {
-        key if type(key) is str else str(key): v if type(v) in _SETTLED else thaw(frozen_data(v, depth=1))
-        for key, v in value.items()
-    }
+    plain: dict[str, Any] = thaw(frozen_data(value))
+    return plain
