@@ -23,7 +23,7 @@ B: Final = 0.75
 
 # Kana, Han and Hangul.
 _UNSPACED: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003134f"
-_WORD: Final = re.compile(rf"[{_UNSPACED}]+|[^\W{_UNSPACED}]+")
+_WORDS: Final = re.compile(rf"[{_UNSPACED}]+|[^\W{_UNSPACED}]+")
 _IS_UNSPACED: Final = re.compile(f"[{_UNSPACED}]")
 
 
@@ -36,7 +36,7 @@ def words_of(text: str) -> list[str]:
     (['order', 'a17', 'packed'], ['東京', '京タ', 'タワ', 'ワー'])
     """
     found: list[str] = []
-    for word in _WORD.findall(text.casefold()):
+    for word in _WORDS.findall(text.casefold()):
         if _IS_UNSPACED.match(word):
             found += [word[n : n + 2] for n in range(max(1, len(word) - 1))]
         elif word not in COMMON:
