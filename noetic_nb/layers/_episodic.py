@@ -9,7 +9,6 @@ from typing import Any, Final, Literal, get_args
 from noetic_nb._core.arguments import explained
 from noetic_nb.items import Item, assistant_text, input_message, item_text
 from noetic_nb.layers._helpers.blocks import fitting_lines, tagged
-from noetic_nb.layers._helpers.callbacks import model_text
 from noetic_nb.layers._helpers.collaborators import (
     Embed,
     as_embedder,
@@ -17,6 +16,7 @@ from noetic_nb.layers._helpers.collaborators import (
     check_model_name,
     check_whole,
     embed,
+    model_text,
 )
 from noetic_nb.layers._helpers.considered import consider, plain_hits
 from noetic_nb.layers._helpers.embedding import Embedder, EmbedTexts, cosine

@@ -20,8 +20,7 @@ from noetic_nb.items._build import input_texts, output_texts
 from noetic_nb.layers._helpers.blocks import fitting_lines, tagged
 from noetic_nb.layers._helpers.collaborators import Embed, as_embedder, check_whole, embed
 from noetic_nb.layers._helpers.considered import Hit, consider
-from noetic_nb.layers._helpers.embedding import Embedder, EmbedTexts
-from noetic_nb.layers._helpers.keywords import KeywordIndex
+from noetic_nb.layers._helpers.embedding import Embedder, EmbedTexts, KeywordIndex
 from noetic_nb.layers._helpers.schemas import Arguments, StoredState, load_state, option_error
 from noetic_nb.layers.handles import SemanticHandle
 from noetic_nb.memory import (

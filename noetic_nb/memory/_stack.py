@@ -18,9 +18,8 @@ from noetic_nb.items._registry import DEFAULT_REGISTRY
 from noetic_nb.memory._enforcement.enforcement import OnSteeringError, decide
 from noetic_nb.memory._execution_context import ExecutionContext, as_response
 from noetic_nb.memory._hooks.hook_results import RerenderRequest
-from noetic_nb.memory._hooks.hook_runner import HookRunner
+from noetic_nb.memory._hooks.hook_runner import NO_SOURCES, HookRunner
 from noetic_nb.memory._hooks.item_hooks import AppendResult, append_items, project_items, rerender
-from noetic_nb.memory._hooks.layer_order import NO_SOURCES
 from noetic_nb.memory._hooks.lifecycle import (
     ChildState,
     completing,

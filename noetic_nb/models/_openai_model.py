@@ -23,17 +23,20 @@ from noetic_nb.items import thaw
 from noetic_nb.items._call_ids import with_own_call_ids
 from noetic_nb.items._messages import openai_chat
 from noetic_nb.models._client import ModelRequest, ModelResponse, StreamPart
-from noetic_nb.models._credentials import Headers, Secret, mask, shown_address
 from noetic_nb.models._model_errors import failed
 from noetic_nb.models._openai_chat_response import ChatStream, read_chat
 from noetic_nb.models._openai_responses import ResponsesStream, read_response, responses_body
 from noetic_nb.models._openai_wire import (
+    Headers,
+    Secret,
     WireOptions,
     enforceable,
     is_official,
+    mask,
     names_of,
     plain,
     schema_name,
+    shown_address,
     system_text,
 )
 from noetic_nb.models._pricing import Price, check_price, cost_of

@@ -8,7 +8,7 @@ from typing import Any, Final
 from noetic_nb.clock import Clock
 from noetic_nb.events import EventSink, RuleChanged, Where
 from noetic_nb.memory._enforcement.call_history import CallsSoFar
-from noetic_nb.memory._hooks.hook_decisions import RuleTimes
+from noetic_nb.memory._enforcement.decision_records import RuleTimes
 from noetic_nb.memory._layer import MemoryHooks
 from noetic_nb.memory._steering_decision import ALLOW, SteeringDecision
 from noetic_nb.memory.params import (

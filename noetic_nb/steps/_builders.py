@@ -20,13 +20,13 @@ from noetic_nb.steps._records import (
     Incomplete,
     LLMStep,
     LoopStep,
+    RetryPolicy,
     Route,
     RunStep,
     SpawnStep,
     Step,
     ToolStep,
 )
-from noetic_nb.steps._retry_policy import RetryPolicy
 from noetic_nb.steps._tools import Tool
 
 __all__ = ["branch", "fork", "loop", "spawn", "step"]

@@ -1,10 +1,10 @@
-"""The seven kinds of step, as data. The runtime runs them."""
+"""The seven kinds of step, as data, with the inputs and outputs of child executions. The runtime runs them."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError, field_validator
 
@@ -18,25 +18,149 @@ from noetic_nb.steps._channel_type import Channel
 from noetic_nb.steps._function_tools import as_tools, chooses_tools
 from noetic_nb.steps._loops.loop_predicates import UntilPredicate
 from noetic_nb.steps._output_codec import CodecOutput, as_output
-from noetic_nb.steps._retry_policy import RetryPolicy
-from noetic_nb.steps._schema import OutputSchema
-from noetic_nb.steps._spawn_options import ContextIn, ContextOut, FreshContext, FullResult, as_strategy
+from noetic_nb.steps._schema import OutputSchema, as_schema
 from noetic_nb.steps._tools import Tool
 
 __all__ = [
     "STEP_ADAPTER",
+    "SUMMARY_PROMPT",
     "BranchStep",
+    "ContextIn",
+    "ContextOut",
+    "CustomContext",
     "ForkStep",
+    "FreshContext",
+    "FullResult",
     "Incomplete",
+    "InheritContext",
     "LLMStep",
     "LoopStep",
+    "RetryPolicy",
     "Route",
     "RunStep",
+    "SchemaResult",
     "SpawnStep",
     "Step",
+    "SubsetContext",
+    "SummaryResult",
     "ToolStep",
     "as_step",
+    "as_strategy",
 ]
+
+SUMMARY_PROMPT: Final = "Summarise concisely what was done above and what came of it."
+
+
+class InheritContext(Frozen):
+    """The child starts with a copy of its parent's whole log."""
+
+    strategy: Literal["inherit"] = "inherit"
+
+
+class FreshContext(Frozen):
+    """The child starts with its input and nothing else."""
+
+    strategy: Literal["fresh"] = "fresh"
+
+
+class SubsetContext(Frozen):
+    """The child starts with the items that ``select(items, state)`` picks from a copy of its parent's log."""
+
+    strategy: Literal["subset"] = "subset"
+    select: Callable[..., Any]
+
+
+class CustomContext(Frozen):
+    """The child starts with the items that ``build(input, parent_ctx)`` makes."""
+
+    strategy: Literal["custom"] = "custom"
+    build: Callable[..., Any]
+
+
+class FullResult(Frozen):
+    """The parent gets the child's output as it is."""
+
+    strategy: Literal["full"] = "full"
+
+
+class SummaryResult(Frozen):
+    """The parent gets a summary of the child's conversation, written by a model."""
+
+    strategy: Literal["summary"] = "summary"
+    model: str | None = None
+    """Writes the summary; when absent, the first model that a step of the child names, or one of the agent, or the only one
+    the harness has."""
+    prompt: str = SUMMARY_PROMPT
+
+
+class SchemaResult(Frozen):
+    """The parent gets the child's output, checked."""
+
+    strategy: Literal["schema"] = "schema"
+    # With an underscore, as `schema` is a method of every pydantic model.
+    schema_: InstanceField[OutputSchema] = Field(alias="schema")
+
+    @field_validator("schema_", mode="before")
+    @classmethod
+    def _is_schema(cls, value: Any) -> Any:
+        return as_schema(value)
+
+
+ContextIn: TypeAlias = Annotated[
+    InheritContext | FreshContext | SubsetContext | CustomContext, Field(discriminator="strategy")
+]
+ContextOut: TypeAlias = Annotated[FullResult | SummaryResult | SchemaResult, Field(discriminator="strategy")]
+
+
+def as_strategy(value: Any) -> Any:
+    """Return a strategy given by its name alone in its long form."""
+    return {"strategy": value} if isinstance(value, str) else value
+
+
+# Milliseconds; docs/behaviour/steps.md, "Constants".
+MAX_DELAY_MS: Final = 30_000.0
+
+
+class RetryPolicy(Frozen):
+    """Tries and waits.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_RETRY`` for fewer than one attempt.
+
+    References
+    ----------
+    .. [1] docs/behaviour/steps.md, "Retries".
+
+    Examples
+    --------
+    >>> retry = RetryPolicy(max_attempts=4, backoff="exponential", initial_delay_ms=20, max_delay_ms=50)
+    >>> [retry.delay_ms(failed) for failed in range(3)]
+    [20.0, 40.0, 50.0]
+    """
+
+    error_code: ClassVar[str] = "INVALID_RETRY"
+
+    max_attempts: int = Field(ge=1)
+    """All tries, the first included."""
+    backoff: Literal["fixed", "linear", "exponential"] = "fixed"
+    initial_delay_ms: FiniteFloat = Field(default=0.0, ge=0, alias="initialDelay")
+    max_delay_ms: FiniteFloat | None = Field(default=None, ge=0, alias="maxDelay")
+    """No wait is longer; 30 000 when absent."""
+
+    def delay_ms(self, failed: int) -> float:
+        """Return how long to wait after the failure of attempt `failed`, counted from 0; milliseconds."""
+        base = self.initial_delay_ms
+        match self.backoff:
+            case "fixed":
+                wait = base
+            case "linear":
+                wait = base * (failed + 1)
+            case "exponential":
+                wait = base * 2.0 ** min(failed, 1_000)  # beyond that the limit below has long won
+        return min(wait, MAX_DELAY_MS if self.max_delay_ms is None else self.max_delay_ms)
+
 
 # Rounds of tools inside one llm step; docs/behaviour/steps.md, "Constants".
 MAX_TOOL_ROUNDS: Final = 32

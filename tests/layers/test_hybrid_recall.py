@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.layers import HashingEmbedder, hybrid_recall, semantic_recall
-from noetic_nb.layers._helpers.keywords import KeywordIndex, words_of
+from noetic_nb.layers._helpers.embedding import KeywordIndex, words_of
 from noetic_nb.layers._hybrid import fused
 from noetic_nb.storage import InMemoryStorage
 from tests.layers.layer_driver import Conversation

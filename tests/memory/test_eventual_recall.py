@@ -153,7 +153,7 @@ async def test_forcing_atomic_recall_asks_an_eventual_layer_every_time() -> None
 
 
 async def test_defect_10_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("noetic_nb.memory._hooks.eventual_recall.CACHE_ENTRIES", 8)
+    monkeypatch.setattr("noetic_nb.memory._hooks.recall.CACHE_ENTRIES", 8)
     stack = Watched(Counting().layer)
 
     for n in range(50):
@@ -207,7 +207,7 @@ async def test_a_state_that_is_written_by_another_thread_is_seen_by_the_next_rec
 
 
 async def test_a_value_that_is_used_outlasts_those_that_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("noetic_nb.memory._hooks.eventual_recall.CACHE_ENTRIES", 3)
+    monkeypatch.setattr("noetic_nb.memory._hooks.recall.CACHE_ENTRIES", 3)
     counting = Counting()
     stack = Watched(counting.layer)
     first, *others = [context(f"e{n}", f"t{n}") for n in range(6)]

@@ -14,7 +14,7 @@ from noetic_nb.runtime._durability.checkpoints import Checkpoints
 from noetic_nb.steering import SteeringRule
 from noetic_nb.steps import _records as records
 from noetic_nb.steps._loops.loop_predicates import Any_, MaxCost, MaxSteps
-from noetic_nb.steps._retry_policy import RetryPolicy
+from noetic_nb.steps._records import RetryPolicy
 
 KINDS = [
     records.RunStep, records.LLMStep, records.ToolStep, records.BranchStep, records.ForkStep, records.SpawnStep,

@@ -1,4 +1,4 @@
-"""Check the arguments of a layer when they are given: functions for their parameters, embedders also for their return values.
+"""Check and call the collaborators of a layer: functions by their parameters, embedders also by their return values, models.
 
 An embedder is called once with two words. An async one is run as far as it comes without an event loop: what needs a
 network stops there before it begins, and is checked at its first use.
@@ -15,11 +15,37 @@ from typing import Any, Final, TypeAlias
 
 from noetic_nb._core.worker_threads import has_threads
 from noetic_nb.errors import NoeticError
+from noetic_nb.items import Item, assistant_text
 from noetic_nb.layers._helpers.embedding import Embedder, EmbedTexts, HashingEmbedder
 from noetic_nb.layers._helpers.schemas import option_error
+from noetic_nb.memory import ExecutionContext
+from noetic_nb.memory._execution_context import HookModelRequest, as_response
 from noetic_nb.sync import awaited
 
-__all__ = ["Embed", "as_embedder", "check_function", "check_model_name", "check_whole", "embed", "embed_function"]
+__all__ = [
+    "Embed",
+    "as_embedder",
+    "check_function",
+    "check_model_name",
+    "check_whole",
+    "embed",
+    "embed_function",
+    "model_text",
+]
+
+
+async def model_text(
+    ctx: ExecutionContext, model: str, items: Sequence[Item], *, purpose: str, instructions: str | None = None
+) -> str:
+    """Call a model on behalf of a layer and return its text; `purpose` is a verb for the error, such as ``"summarise"``.
+
+    Raises `NoeticError` ``llm_failed`` where the execution has no model to call.
+    """
+    if ctx.call_model is None:
+        raise NoeticError("llm_failed", f"No model {model!r} to {purpose} with", hint="Pass a function instead.")
+    response = as_response(await ctx.call_model(HookModelRequest(model, tuple(items), instructions)))
+    return assistant_text(response.items)
+
 
 Embed: TypeAlias = Callable[[Sequence[str]], Any]  # what it returns is checked at every call
 

@@ -22,8 +22,7 @@ from noetic_nb._core.arguments import explained
 from noetic_nb._core.filesystem import OutsideRoot, RootedFileSystem
 from noetic_nb._core.worker_threads import beside_loop
 from noetic_nb.items import Item, dump_item, input_message, item_text
-from noetic_nb.layers._helpers.callbacks import model_text
-from noetic_nb.layers._helpers.collaborators import check_model_name, check_whole
+from noetic_nb.layers._helpers.collaborators import check_model_name, check_whole, model_text
 from noetic_nb.layers._helpers.schemas import StoredState, load_state, option_error
 from noetic_nb.layers.handles import FilesHandle
 from noetic_nb.memory import (

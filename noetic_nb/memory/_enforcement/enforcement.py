@@ -14,10 +14,9 @@ from typing import Any, Final, Literal, TypeAlias
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items._origins import Provenance
 from noetic_nb.memory._enforcement.call_history import CallsSoFar
-from noetic_nb.memory._enforcement.decision_records import fault_text, record_decision
+from noetic_nb.memory._enforcement.decision_records import fault_text, read_decision, record_decision
 from noetic_nb.memory._execution_context import ExecutionContext
 from noetic_nb.memory._hook_timeout import is_cancelled
-from noetic_nb.memory._hooks.hook_decisions import read_decision
 from noetic_nb.memory._hooks.hook_results import UNSET, field_of
 from noetic_nb.memory._hooks.hook_runner import HookRunner
 from noetic_nb.memory._layer import MemoryLayer

@@ -11,10 +11,9 @@ from noetic_nb.events import ErrorRaised
 from noetic_nb.items import Item
 from noetic_nb.memory._execution_context import ExecutionContext
 from noetic_nb.memory._hook_timeout import call_hook
-from noetic_nb.memory._hooks.eventual_recall import EventualRecalls
 from noetic_nb.memory._hooks.hook_results import UNSET, field_of
-from noetic_nb.memory._hooks.hook_runner import HookRunner
-from noetic_nb.memory._hooks.layer_order import NO_SOURCES
+from noetic_nb.memory._hooks.hook_runner import NO_SOURCES, HookRunner
+from noetic_nb.memory._hooks.recall import EventualRecalls
 from noetic_nb.memory._layer import MemoryLayer
 from noetic_nb.memory._state.state_copy import StateNotCopied
 from noetic_nb.memory._state.write_behind import Target, counts_of

@@ -17,7 +17,7 @@ from noetic_nb.ids import Ids
 from noetic_nb.items._item import Item
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer
 from noetic_nb.memory._execution_context import HookModelRequest, as_response
-from noetic_nb.memory._hooks.layer_order import NO_SOURCES
+from noetic_nb.memory._hooks.hook_runner import NO_SOURCES
 from noetic_nb.models._client import (
     CUT_OFF,
     FinishReason,

@@ -15,7 +15,7 @@ from noetic_nb.events import ChildEnded, ChildStarted, LayersDropped
 from noetic_nb.items import ItemLog
 from noetic_nb.items._origins import Origin
 from noetic_nb.memory import ExecutionContext, MemoryLayer
-from noetic_nb.memory._hooks.layer_order import NO_SOURCES
+from noetic_nb.memory._hooks.hook_runner import NO_SOURCES
 from noetic_nb.memory._state.state_copy import can_be_copied
 from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.execution_recorder import ChildState

@@ -16,7 +16,7 @@ from noetic_nb.runtime._context.running_execution import RunningExecution, StepR
 from noetic_nb.runtime._execution.child import Child, Outcome, outcome_of
 from noetic_nb.steps import SpawnStep
 from noetic_nb.steps._loops.loop_snapshot import json_text
-from noetic_nb.steps._spawn_options import CustomContext, InheritContext, SchemaResult, SubsetContext, SummaryResult
+from noetic_nb.steps._records import CustomContext, InheritContext, SchemaResult, SubsetContext, SummaryResult
 from noetic_nb.steps._traverse import llm_steps
 from noetic_nb.sync import awaited
 
