@@ -1,14 +1,10 @@
-"""Call a hook under a time limit whose timer is armed only when the hook really waits.
-
-Most hooks return at once; a timeout scope around each of them would cost more than all of them together.
-"""
+"""Call a hook under a time limit whose timer is armed only when the hook really waits."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
-from types import CoroutineType
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticError
@@ -179,17 +175,11 @@ def begun(result: Any, timeout_ms: float) -> Any:
     >>> begun(2, 10)
     2
     """
-    if type(result) is not CoroutineType:
-        if not hasattr(result, "__await__"):
-            return result
-        if timeout_ms <= 0 or timeout_ms == _NO_LIMIT:
-            return Unfinished(result)
-        steps = result.__await__()
-    elif timeout_ms <= 0 or timeout_ms == _NO_LIMIT:
+    if not hasattr(result, "__await__"):
+        return result
+    if timeout_ms <= 0 or timeout_ms == _NO_LIMIT:
         return Unfinished(result)
-    else:
-        # Driven as it is: the wrapper around it would cost as much as a hook that does not wait.
-        steps = result
+    steps = result.__await__()
     try:
         return Unfinished(result, steps, steps.send(None))
     except StopIteration as done:

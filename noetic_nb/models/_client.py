@@ -57,9 +57,6 @@ class Usage(NamedTuple):
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:  # type: ignore[override]
-        # The first addition of nearly every execution, and additions are made after each model call.
-        if self is NO_USAGE:
-            return other
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,

@@ -133,18 +133,9 @@ class State(dict[str, Any]):
 
     def snapshot(self) -> State:
         """Return a copy that shares the entries, which stay as they were written but for faults that are known later."""
-        made, ledger, waiting = State(self), self.get("ledger"), self.get("pendingAsync")
-        if len(made) == 2 and type(ledger) is Ledger and type(waiting) is list:  # of an execution, as most
-            made["ledger"], made["pendingAsync"] = Ledger(ledger), deep_copy(waiting) if waiting else []
-            return made
+        made = State(self)
         for key, value in self.items():
-            kind = type(value)
-            if kind is Ledger:
-                made[key] = Ledger(value)
-            elif kind is list:
-                made[key] = deep_copy(value) if value else []
-            elif kind is not str:
-                made[key] = deep_copy(value)
+            made[key] = Ledger(value) if type(value) is Ledger else deep_copy(value)
         return made
 
     def bytes_held(self, size_of: Callable[[Any], int]) -> int:

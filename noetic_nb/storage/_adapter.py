@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from noetic_nb.errors import NoeticError
@@ -147,7 +146,6 @@ def escape_segment(segment: str) -> str:
     return segment.replace("~", "~0").replace("/", "~1")
 
 
-@lru_cache(maxsize=1024)  # looked up for every layer of every turn
 def layer_prefix(layer_id: str, scope_key: str) -> str:
     """Return the namespace of one layer in one scope.
 

@@ -160,10 +160,7 @@ class SQLiteStorage:
         """Return the value under a key, or None."""
         check_key(key)
         self._writer.check_open()
-        try:
-            return self._reader.get(key)
-        except sqlite3.OperationalError:  # as in `_read`, which costs a tenth of a cached read
-            return await self._read(lambda reader: reader.get(key), inline=False)
+        return await self._read(lambda reader: reader.get(key))
 
     def lacks(self, keys: Sequence[str]) -> bool:
         """Tell whether none of a few keys is there; False also where that cannot be told without waiting."""

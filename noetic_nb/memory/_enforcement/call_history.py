@@ -6,7 +6,6 @@ on at the same time, the later one sees the earlier one.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from operator import attrgetter
 from typing import Final
@@ -75,12 +74,10 @@ class CallHistory:
     'ok'
     """
 
-    __slots__ = ("_calls", "_open", "_places", "version")
+    __slots__ = ("_open", "_places", "version")
 
     def __init__(self) -> None:
         self._places: list[Place] = []
-        # Their calls, to be copied in one go: a long session asks for them at each of its calls.
-        self._calls: list[PastCall] = []
         # A dict, as it keeps the order in which they came.
         self._open: dict[int, Place] = {}
         self.version = 0
@@ -94,7 +91,6 @@ class CallHistory:
         number = self._places[-1].number + 1 if self._places else 0
         place = Place(number, call, behind=tuple(self._open))
         self._places.append(place)
-        self._calls.append(call)
         self._open[number] = place
         self.version += 1
         return place
@@ -110,35 +106,22 @@ class CallHistory:
     def settle(self, place: Place, status: str, output: str | None) -> None:
         """Note how a call ended, be it that it was refused."""
         place.call = place.call._replace(status=status, output=output)
-        if (at := self._at(place)) is not None:
-            self._calls[at] = place.call
         self._open.pop(place.number, None)
         self.version += 1
 
     def give_back(self, place: Place) -> None:
         """Take a call out that was never decided on to the end, nor made."""
         self._places.remove(place)
-        self._calls = [place.call for place in self._places]
         self._open.pop(place.number, None)
         self.version += 1
-
-    def _at(self, place: Place) -> int | None:
-        """Return where a place stands, None for one that was given back: numbers grow, and theirs may be missing."""
-        places = self._places
-        at = bisect_left(places, place.number, key=_number)
-        return at if at < len(places) and places[at] is place else None
 
     def so_far(self, own: Place | None = None) -> CallsSoFar:
         """Return the calls before one, and later ones that were let through while it is still being decided on."""
         places = self._places
-        if own is None:
-            found = CallsSoFar(self._calls)
-        elif places and places[-1] is own and own.resumes is None:
-            found = CallsSoFar(self._calls[:-1])
-        else:
+        if own is not None:
             number, hidden = own.number, (own, own.resumes)
-            seen = [one for one in places if (one.number < number or one.started) and one not in hidden]
-            found = CallsSoFar([one.call for one in seen])
+            places = [one for one in places if (one.number < number or one.started) and one not in hidden]
+        found = CallsSoFar([one.call for one in places])
         found._history, found._own, found._version = self, own, self.version
         return found
 
@@ -153,6 +136,5 @@ class CallHistory:
                 known[number] = Place(number, call, started=True)
             found.append(known[number])
         self._places = [known[number] for number in sorted(known)]
-        self._calls = [place.call for place in self._places]
         self.version += 1
         return found

@@ -16,7 +16,7 @@ from noetic_nb.memory._hooks.hook_runner import NO_SOURCES, HookRunner
 from noetic_nb.memory._hooks.recall import EventualRecalls
 from noetic_nb.memory._layer import MemoryLayer
 from noetic_nb.memory._state.state_copy import StateNotCopied
-from noetic_nb.memory._state.write_behind import Target, counts_of
+from noetic_nb.memory._state.write_behind import Target
 from noetic_nb.memory.params import (
     CompleteParams,
     DisposeParams,
@@ -28,7 +28,6 @@ from noetic_nb.memory.params import (
 )
 from noetic_nb.memory.scope import resolve_scope_key
 from noetic_nb.storage import ScopedStorage, StorageAdapter
-from noetic_nb.storage._adapter import layer_prefix
 from noetic_nb.sync import Steps
 
 __all__ = [
@@ -68,13 +67,10 @@ async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: Executio
         What an ``init`` or the storage raised, unless the layer is to be disabled then.
     """
     targets: dict[str, Target] = {}
-    counts: dict[str, int] | None = None
     for layer in runner.order.layers:
         if layer.scope != "execution":
-            if counts is None:  # once for all layers: it is found by a weak reference, which takes its time
-                counts = counts_of(storage)
             # Versions are read before any `init`: a write of another execution in between is then a conflict, not missed.
-            target = targets[layer.id] = _target(runner, storage, layer, ctx, counts)
+            target = targets[layer.id] = _target(runner, storage, layer, ctx)
             if layer.hooks.init is not None:  # else its state is loaded below, and the version with it
                 start = runner.storage_began()
                 await _look(runner, layer, target, ctx)
@@ -144,9 +140,7 @@ def _not_read(runner: HookRunner, layer: MemoryLayer, ctx: ExecutionContext, err
     return error, UNSET
 
 
-def _target(
-    runner: HookRunner, storage: StorageAdapter, layer: MemoryLayer, ctx: ExecutionContext, counts: dict[str, int]
-) -> Target:
+def _target(runner: HookRunner, storage: StorageAdapter, layer: MemoryLayer, ctx: ExecutionContext) -> Target:
     """Return where a layer's state is mirrored to."""
 
     def on_problem(error: Exception) -> None:
@@ -155,9 +149,7 @@ def _target(
             kind = error.kind if isinstance(error, NoeticError) else type(error).__name__
             runner.traces.sink.emit(ErrorRaised(ctx.where, ctx.clock.now_ms(), kind, str(error), layer.id))
 
-    scope_key = ctx.thread_id if layer.scope == "thread" else resolve_scope_key(layer.scope, ctx)
-    scoped = ScopedStorage(storage, layer.id, scope_key)
-    return Target(scoped, on_problem, counts, layer_prefix(layer.id, scope_key))
+    return Target(ScopedStorage(storage, layer.id, resolve_scope_key(layer.scope, ctx)), on_problem)
 
 
 async def _look(runner: HookRunner, layer: MemoryLayer, target: Target, ctx: ExecutionContext) -> None:

@@ -267,15 +267,12 @@ class Recaller:
             layers = [layer for layer in layers if layer.id in wanted]
         if mode == "atomic" or mode == "eventual":
             layers = [layer for layer in layers if (layer.id in cached) is (mode == "eventual")]
-        states = runner.state
-        live = states.of(execution_id)
         for layer in layers:
             layer_id = layer.id
-            state = live.get(layer_id)
-            if (state is None or states.has_disabled) and not runner.order.runs(layer, execution_id):
+            if not runner.order.runs(layer, execution_id):
                 runner.traces.skipped(layer, "recall", ctx)
                 continue
-            params = RecallParams(log, query, ctx, state, budgets.get(layer_id, inf))
+            params = RecallParams(log, query, ctx, runner.state.get(execution_id, layer_id), budgets.get(layer_id, inf))
             if layer_id in cached:
                 found = await served.serve(layer, params, self._call)
             else:

@@ -77,17 +77,16 @@ async def store_response(runner: HookRunner, ctx: ExecutionContext, response: An
     if not layers:
         return
     answer = as_response(response)
-    items, live = answer.items, states.of(execution_id)
 
     async def one(layer: MemoryLayer) -> Any:
-        state = live.get(layer.id)
+        state = states.get(execution_id, layer.id)
         try:
             state = deep_copy(state)
         except Exception as exc:  # this layer's fault, not that of the turn
             error = StateNotCopied(layer.id, "store", state, exc)
             states.report(execution_id, layer.id, "store", error)
             return UNSET
-        params = StoreParams(items, view, answer, ctx, state)
+        params = StoreParams(answer.items, view, answer, ctx, state)
         outcome = await runner.run(layer, "store", params, ctx, read=partial(field_of, name="state", hook="store"))
         return outcome.value if outcome.error is None else UNSET
 

@@ -111,10 +111,6 @@ class LayerStateStore:
         """Return a layer's state, None where there is none."""
         return self._states.get(execution_id, {}).get(layer_id)
 
-    def of(self, execution_id: str) -> Mapping[str, Any]:
-        """Return the states of an execution by layer id, as they are kept whenever they are looked at; for reading only."""
-        return self._states.setdefault(execution_id, {})
-
     def has(self, execution_id: str, layer_id: str) -> bool:
         """Tell whether there is an entry, be it None: a cleared state is not a missing one."""
         return layer_id in self._states.get(execution_id, ())

@@ -48,24 +48,16 @@ def counts_of(storage: Any) -> dict[str, int]:
 class Target:
     """One place in storage, and its version as it was last seen."""
 
-    # On the class, as one is made for each layer of each turn: most need no lock, and nothing fails.
-    _lock: asyncio.Lock | None = None
-    failure: Exception | None = None
-    """Why the last write failed. Here and not by execution: a child writes where its parent does."""
-
-    def __init__(
-        self,
-        storage: ScopedStorage,
-        on_problem: OnProblem | None = None,
-        counts: dict[str, int] | None = None,
-        prefix: str | None = None,
-    ) -> None:
+    def __init__(self, storage: ScopedStorage, on_problem: OnProblem | None = None) -> None:
         self.storage = storage
         self.on_problem = on_problem
+        self.failure: Exception | None = None
+        """Why the last write failed. Here and not by execution: a child writes where its parent does."""
+        self._lock = asyncio.Lock()
         store = storage.storage
-        key = self._key = (storage.prefix if prefix is None else prefix) + STATE_KEY
-        counts = self._counts = counts_of(store) if counts is None else counts
-        self._seen: Any = counts.get(key, 0)
+        self._key = storage.prefix + STATE_KEY
+        self._counts = counts_of(store)
+        self._seen: Any = self._counts.get(self._key, 0)
         # Of this very class: one that is derived from it may have a `set` of its own.
         self._memory = store if type(store) is InMemoryStorage else None
         self.is_immediate = self._memory is not None
@@ -109,8 +101,6 @@ class Target:
     async def write(self, value: Any) -> NoeticError | None:
         """Write a state, None deletes it; returns the conflict there was, if any."""
         try:
-            if self._lock is None:
-                self._lock = asyncio.Lock()
             async with self._lock:
                 conflict = await (self._compared(value) if self.is_versioned else self._counted(value))
         except Exception as exc:
