@@ -88,7 +88,8 @@ def _kept(read: Any, item: Item) -> Any:
 
 def known_tokens(item: Item) -> int | None:
     """Return the tokens of an item by the estimate, None where nobody has counted them yet."""
-    return _kept(_known_tokens, item)
+    known: int | None = _kept(_known_tokens, item)
+    return known
 
 
 def tally_of(item: Item, counter: Tokenizer) -> tuple[Tokenizer, str, int] | None:

@@ -48,7 +48,8 @@ def deep_copy(state: T) -> T:
     >>> state
     {'notes': [{'text': 'a'}]}
     """
-    return _copied(state, {})
+    made: T = _copied(state, {})
+    return made
 
 
 def can_be_copied(value: Any) -> bool:
