@@ -120,12 +120,12 @@ def freeze(value: Any, *, _depth: int = 0) -> Any:
         for key, inner in value.items():
             if not isinstance(key, str):
                 raise ItemValidationError("Keys of items are text.", given=key)
-            frozen[key] = freeze(inner, _depth=_depth + 1)
+            frozen[key] = inner if type(inner) in PLAIN else freeze(inner, _depth=_depth + 1)
         return FrozenDict(frozen)
     if isinstance(value, tuple) and hasattr(value, "_asdict"):  # a record: its names are worth keeping
         return freeze(value._asdict(), _depth=_depth)
     if isinstance(value, list | tuple):
-        return tuple([freeze(inner, _depth=_depth + 1) for inner in value])
+        return tuple([inner if type(inner) in PLAIN else freeze(inner, _depth=_depth + 1) for inner in value])
     if isinstance(value, str):  # a subclass, such as a string enumeration
         return str(value.value) if hasattr(value, "value") else str(value)
     if isinstance(value, int | float):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from types import MappingProxyType
 from typing import Any, Final, Literal
@@ -199,17 +198,6 @@ class Outcome:
     duration_ms: float = 0.0
 
 
-@contextmanager
-def _noting(notes: HookNotes | None) -> Iterator[None]:
-    """Let what a hook notes go into `notes`: in the end what runs later in this task must not write into them."""
-    token = None if notes is None else CURRENT_NOTES.set(notes)
-    try:
-        yield
-    finally:
-        if token is not None:
-            CURRENT_NOTES.reset(token)
-
-
 class HookRunner:
     """The one way to call a hook of the layers of an agent.
 
@@ -318,23 +306,22 @@ class HookRunner:
         notes: HookNotes | None = None if self.traces.sink is None else []
         start = None if notes is None and hook not in ENFORCING else self.clock.monotonic_ms()
 
-        def take(value: Any) -> None:
+        token = None if notes is None else CURRENT_NOTES.set(notes)
+        try:
+            value, waiting = self._begun(layer, hook, params)
+            if waiting is not None:
+                value = await waiting
             # Where its errors are caught: a result that cannot be read is an error of the hook that returned it.
             outcome.value = value if read is None else read(value)
             if value is not None:
                 self.collect_stop(value, ctx)
             self.check_names(value, layer, hook, ctx)
-
-        try:
-            with _noting(notes):
-                value, waiting = self._begun(layer, hook, params)
-                if waiting is None:
-                    take(value)
-            if waiting is not None:
-                with _noting(notes):
-                    take(await waiting)
         except Exception as exc:
             self._fail(outcome, exc, layer, hook, ctx)
+        finally:
+            if token is not None:
+                # In any case: what runs later in this task must not write into the notes of this hook.
+                CURRENT_NOTES.reset(token)
         if start is not None and (notes is not None or outcome.error is not None):
             outcome.duration_ms = self.clock.monotonic_ms() - start
         if notes is not None and outcome.error is None:
