@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from benchmarks.datasets_build import CHOSEN, build
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import ItemsAppended, ModelCalled, QualityGiven, ToolCalled, TurnCompleted
 from noetic_nb.items import assistant_message
 from noetic_nb.items._build import content_tokens, unresolved_positions
 from noetic_nb.lab import datasets
-from noetic_nb.lab._datasets_build import CHOSEN, build
 from noetic_nb.runs import Run, load_run
 
 ENTRIES = json.loads(gzip.decompress((datasets.DATA / "airline.json.gz").read_bytes()))

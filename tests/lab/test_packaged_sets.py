@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from benchmarks.datasets_build import build_agentdojo, build_tau2, contents
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import ModelCalled, ToolCalled
 from noetic_nb.items import item_text
 from noetic_nb.lab import datasets
-from noetic_nb.lab._datasets_build import build_agentdojo, build_tau2, contents
 from noetic_nb.runs import Run, load_run
 
 META = {

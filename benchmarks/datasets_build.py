@@ -1,4 +1,4 @@
-"""Make the packaged data from a folder of downloads: ``python -m noetic_nb.lab._datasets_build FOLDER``.
+"""Make the packaged data from a folder of downloads: ``python -m benchmarks.datasets_build FOLDER``.
 
 The folder holds ``tau-airline``, ``tau2`` and ``agentdojo``, each with its licence. The choice is fixed: the same input gives the
 same files.
