@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from noetic_nb._core.long_work import Interrupted
-from noetic_nb.cli._output import Output
+from noetic_nb.cli._command import Output
 from noetic_nb.errors import NoeticConfigError
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Final, NoReturn
 
 from noetic_nb._core.long_work import Interrupted
-from noetic_nb.cli._command import BAD_INPUT, INTERRUPTED, Command
+from noetic_nb.cli._command import BAD_INPUT, INTERRUPTED, Command, Output
 from noetic_nb.cli._commands.backtest_rules import BACKTEST
 from noetic_nb.cli._commands.check_files import CHECK
 from noetic_nb.cli._commands.evaluate_rules import EVALUATE
@@ -20,7 +20,6 @@ from noetic_nb.cli._commands.import_runs import IMPORT
 from noetic_nb.cli._commands.lint_rules import LINT
 from noetic_nb.cli._commands.report_runs import REPORT
 from noetic_nb.cli._commands.view_run import VIEW
-from noetic_nb.cli._output import Output
 from noetic_nb.errors import NoeticConfigError, NoeticError
 
 __all__ = ["COMMANDS", "main"]

@@ -3,8 +3,8 @@
 Two nets: a key that names a secret hides its value, and text is searched for the shapes of common credentials, also
 behind the escapes of JSON and in JSON inside JSON. Only the secret itself is replaced, never a character beside it.
 
-From the ground up: `marks`, `secret_names`, `shapes`, `private_keys`, `assignments`, `places`, `levels`, `redaction`,
-`safe_logging`; each may know those before it.
+From the ground up: `marks`, `secret_names`, `shapes`, `private_keys`, `assignments`, `places`, `levels`,
+`redaction`; each may know those before it.
 
 References
 ----------
@@ -12,8 +12,7 @@ References
 """
 
 from noetic_nb.redact._marks import REDACTED
-from noetic_nb.redact._redaction import MARGIN, Redaction, clip_data, redact, redact_head, redact_text
-from noetic_nb.redact._safe_logging import safe_logger
+from noetic_nb.redact._redaction import MARGIN, Redaction, clip_data, redact, redact_head, redact_text, safe_logger
 from noetic_nb.redact._secret_names import is_secret_name
 
 __all__ = [

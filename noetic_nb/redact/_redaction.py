@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -12,7 +13,8 @@ from noetic_nb.redact._marks import PLACEHOLDER, REDACTED, Placeholder
 from noetic_nb.redact._places import beside_option, in_pair
 from noetic_nb.redact._secret_names import ALWAYS, NAME_KEYS, SMALLEST_NUMBER, VALUE_KEYS, is_secret_name, secret_word
 
-__all__ = ["MARGIN", "Redaction", "clip_data", "redact", "redact_head", "redact_text"]
+__all__ = ["MARGIN", "Redaction", "clip_data", "redact", "redact_head", "redact_text", "safe_logger"]
+
 
 # Longer than what any issuer gives out: a web token takes up to 8 kB, a private key of 8192 bits 6.4 kB.
 MARGIN: Final = 16_384
@@ -450,3 +452,30 @@ def clip_data(value: Any, length: int) -> tuple[Any, bool]:
         return made
 
     return cut(value, 0), is_cut
+
+
+class _NoSecrets(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = redact_text(record.getMessage()), ()
+        if record.exc_info and not record.exc_text:
+            written = logging.Formatter().formatException(record.exc_info)
+            record.exc_text = redact_text(written)
+            if record.exc_text != written:  # a handler that formats the exception itself would show it
+                record.exc_info = None
+        return True
+
+
+_NO_SECRETS: Final = _NoSecrets()
+
+
+def safe_logger(name: str) -> logging.Logger:
+    """Return the logger of a name; what is logged through it is free of secrets, tracebacks included.
+
+    Examples
+    --------
+    >>> safe_logger("noetic_nb").name
+    'noetic_nb'
+    """
+    logger = logging.getLogger(name)
+    logger.addFilter(_NO_SECRETS)  # once only: adding the same filter again does nothing
+    return logger

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal, TypeAlias, TypeVar
 
-from noetic_nb._core.private_files import file_name, owner_only
+from noetic_nb._core.atomic_write import file_name, owner_only
 from noetic_nb.errors import NoeticConfigError, NoeticError
 
 __all__ = [

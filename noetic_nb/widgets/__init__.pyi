@@ -1,5 +1,5 @@
 from ._allocation.allocation import TokenAllocation as TokenAllocation
-from ._approval.approval import Approval as Approval
+from ._approval import Approval as Approval
 from ._compare.compare import Compare as Compare
 from ._ledger.ledger import Ledger as Ledger
 from ._memory.memory_view import MemoryView as MemoryView

@@ -40,7 +40,7 @@ def test_the_regulator_imports_only_itself_and_the_standard_library() -> None:
 
 
 def test_only_the_default_clock_reads_the_time() -> None:
-    assert [path.name for path in PACKAGE.rglob("*.py") if "time" in imported(path)] == ["regulator.py"]
+    assert [path.name for path in PACKAGE.rglob("*.py") if "time" in imported(path)] == ["_regulator.py"]
 
 
 def test_the_shop_window_is_sorted_and_complete() -> None:
@@ -51,14 +51,14 @@ def test_the_shop_window_is_sorted_and_complete() -> None:
 
 
 def test_word_lists_travel_with_their_licence() -> None:
-    assert "MIT License" in (PACKAGE / "measures" / "data" / "LICENSE.noos").read_text(encoding="utf-8")
+    assert "MIT License" in (PACKAGE / "_measures" / "data" / "LICENSE.noos").read_text(encoding="utf-8")
 
 
 def test_importing_the_regulator_reads_no_lexicon_and_no_heavy_package() -> None:
     code = (
         "import sys; import noetic_nb.regulator; "
         "print(sorted({'pandas', 'numpy', 'pydantic', 'sklearn', 'asyncio'} & set(sys.modules)), "
-        "sys.modules['noetic_nb.regulator._measures.word_patterns'].lexicon.cache_info().currsize)"
+        "sys.modules['noetic_nb.regulator._measures.word_lists'].lexicon.cache_info().currsize)"
     )
 
     done = subprocess.run(
@@ -140,8 +140,8 @@ def test_a_subclass_of_a_predicate_is_not_saved_as_its_base_class() -> None:
 
 
 def test_what_decides_imports_nothing_of_the_session() -> None:
-    deciding = [PACKAGE / "events.py", PACKAGE / "decisions.py", PACKAGE / "settings.py"]
-    for path in (*deciding, *(PACKAGE / "measures").glob("*.py"), *(PACKAGE / "predicates").glob("*.py")):
+    deciding = [PACKAGE / "events.py", PACKAGE / "decisions.py", PACKAGE / "_settings.py"]
+    for path in (*deciding, *(PACKAGE / "_measures").glob("*.py"), *(PACKAGE / "predicates").glob("*.py")):
         assert not [name for name in imported(path) if name.startswith("noetic_nb.regulator._session")], path
 
 

@@ -12,7 +12,7 @@ import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.steering import RuleBook
 from noetic_nb.widgets import Approval
-from noetic_nb.widgets._approval.approval import REFUSED, Question
+from noetic_nb.widgets._approval import REFUSED, Question
 from noetic_nb.widgets._rules.rule_magic import load_ipython_extension, rule_cell
 
 

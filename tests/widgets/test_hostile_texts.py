@@ -15,7 +15,7 @@ import pytest
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.steering import RuleBook
 from noetic_nb.widgets import Ledger, RuleEditor
-from noetic_nb.widgets._approval.approval import Question
+from noetic_nb.widgets._approval import Question
 from tests.widgets.hostile_texts import HOSTILE_TEXTS, hostile_run
 from tests.widgets.scenes import demo_run
 from tests.widgets.views import VIEWS

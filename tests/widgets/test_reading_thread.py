@@ -236,7 +236,7 @@ def test_the_end_of_a_cell_reads_and_shows_everything(held: Held, monkeypatch: p
     shell = SimpleNamespace(
         parent_header={}, events=SimpleNamespace(register=lambda _, end: ends.append(end), unregister=lambda *_: None)
     )
-    for module in (cells, readings, nn.widgets.base.display):
+    for module in (cells, readings, nn.widgets.base._display):
         monkeypatch.setattr(module, "running_shell", lambda: shell)
     run, reading = Run(), Counted()
     with View(run, reading) as view:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from typing import TYPE_CHECKING, Any, Final
 
-from noetic_nb.cli._command import FINDINGS, FINE, Command
-from noetic_nb.cli._output import Output
+from noetic_nb.cli._command import FINDINGS, FINE, Command, Output
 from noetic_nb.cli._run_arguments import add_on_unknown, add_sources, noted_targets, runs_of
 
 if TYPE_CHECKING:

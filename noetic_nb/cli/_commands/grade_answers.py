@@ -6,8 +6,7 @@ import warnings
 from argparse import ArgumentParser, Namespace
 
 from noetic_nb._core.long_work import Interrupted
-from noetic_nb.cli._command import FINDINGS, FINE, INTERRUPTED, Command
-from noetic_nb.cli._output import Output
+from noetic_nb.cli._command import FINDINGS, FINE, INTERRUPTED, Command, Output
 
 __all__ = ["GRADE"]
 

@@ -7,8 +7,7 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from noetic_nb._core.atomic_write import regular_file
-from noetic_nb.cli._command import FINDINGS, FINE, Command
-from noetic_nb.cli._output import Output
+from noetic_nb.cli._command import FINDINGS, FINE, Command, Output
 from noetic_nb.cli._run_arguments import add_sources, runs_of
 from noetic_nb.errors import NoeticConfigError
 

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb._core.atomic_write import write_whole
-from noetic_nb.cli._command import FINDINGS, FINE, Command
+from noetic_nb.cli._command import FINDINGS, FINE, Command, Output
 from noetic_nb.cli._commands.import_runs import outcome_word, run_facts
-from noetic_nb.cli._output import Output
 from noetic_nb.cli._run_arguments import add_sources, runs_of
 from noetic_nb.markup import escape
 

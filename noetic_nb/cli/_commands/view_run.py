@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from noetic_nb._core.atomic_write import write_whole
-from noetic_nb.cli._command import FINE, Command
-from noetic_nb.cli._output import Output
+from noetic_nb.cli._command import FINE, Command, Output
 from noetic_nb.cli._run_arguments import add_sources, runs_of
 from noetic_nb.errors import NoeticConfigError
 

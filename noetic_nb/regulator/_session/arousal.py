@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, Literal, TypeAlias
 
-from noetic_nb.regulator._measures.word_lists import is_letter
-from noetic_nb.regulator._measures.word_patterns import any_of, emoji, folded, lexicon
+from noetic_nb.regulator._measures.word_lists import any_of, emoji, folded, is_letter, lexicon
 
 __all__ = ["Impression", "Valence", "impression_of"]
 

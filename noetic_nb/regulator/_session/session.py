@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.regulator._measures.costs import TOKEN_COST_WEIGHT, TYPICAL_TURN_TOKENS_OUT, TYPICAL_TURN_WALLCLOCK_MS
 from noetic_nb.regulator._measures.topics import RELEASE_TOPICS, Topics, cluster_of
-from noetic_nb.regulator._measures.word_patterns import any_of, folded, lexicon
+from noetic_nb.regulator._measures.word_lists import any_of, folded, lexicon
 from noetic_nb.regulator._session.arousal import Impression, Valence, impression_of
 from noetic_nb.regulator.events import U32_MAX
 

@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from noetic_nb._core.private_files import owner_only
+from noetic_nb._core.atomic_write import owner_only
 from noetic_nb.errors import NoeticError
 from noetic_nb.ids import SYSTEM_IDS
 from noetic_nb.redact import Redaction, redact_text, safe_logger

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 from weakref import WeakValueDictionary
 
-from noetic_nb._core.private_files import file_name
+from noetic_nb._core.atomic_write import file_name
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent, TurnCompleted, TurnStarted, Where
 from noetic_nb.redact import safe_logger

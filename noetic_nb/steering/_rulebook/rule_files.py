@@ -11,9 +11,8 @@ from typing import Any, Final, Literal, NoReturn, TypeAlias
 
 from pydantic import ValidationError
 
-from noetic_nb._core.atomic_write import regular_file
+from noetic_nb._core.atomic_write import owner_only, regular_file
 from noetic_nb._core.names import nearest
-from noetic_nb._core.private_files import owner_only
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.steering._rules.file_schema import JudgeData, RuleData, RuleFile
 from noetic_nb.steering._rules.rule import SteeringRule

@@ -38,8 +38,7 @@ from noetic_nb.runs._requests.recorded_requests import RequestIndex
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runtime._planning.plan_difference import ItemChange, plan_difference
 from noetic_nb.widgets._allocation.allocation_picture import COLUMNS, EMPTY, NOTE, call_data, static_html, static_text
-from noetic_nb.widgets._allocation.call_bars import BROKE_PATH, LOOKS, fixed_parts
-from noetic_nb.widgets._allocation.call_caching import NO_CACHING, CallCaching, caching_of
+from noetic_nb.widgets._allocation.call_bars import BROKE_PATH, LOOKS, NO_CACHING, CallCaching, caching_of, fixed_parts
 from noetic_nb.widgets._allocation.call_items import items_of, words_of
 from noetic_nb.widgets._allocation.call_strip import add_bar, bar_of, new_strip, strip_of
 from noetic_nb.widgets.base._feed import Place, Reading

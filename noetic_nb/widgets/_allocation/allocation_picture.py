@@ -9,8 +9,17 @@ from typing import Any, Final
 from noetic_nb.markup import escape
 from noetic_nb.runs._plain_text import REASONS, count
 from noetic_nb.runs._requests.model_calls import CallShare, LeftOut, Part
-from noetic_nb.widgets._allocation.call_bars import axis, bar, key_of, swatch, ticks, widths
-from noetic_nb.widgets._allocation.call_caching import BROKE, NO_CACHING, CallCaching
+from noetic_nb.widgets._allocation.call_bars import (
+    BROKE,
+    NO_CACHING,
+    CallCaching,
+    axis,
+    bar,
+    key_of,
+    swatch,
+    ticks,
+    widths,
+)
 from noetic_nb.widgets._allocation.call_strip import strip_html
 
 __all__ = ["COLUMNS", "EMPTY", "NOTE", "call_data", "static_html", "static_text"]

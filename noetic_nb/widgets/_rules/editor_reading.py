@@ -6,6 +6,8 @@ Nothing here knows of widgets. What pages must learn is collected in `news`, a p
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
@@ -14,19 +16,63 @@ from noetic_nb.lab._statistics.labels import Outcome
 from noetic_nb.runs import Run
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain
 from noetic_nb.steering import RuleBook, RuleChange, SteeringRule
+from noetic_nb.steering._rulebook.rule_files import is_unchanged
 from noetic_nb.widgets._rules.debounced import TooLong, in_time
 from noetic_nb.widgets._rules.draft import Draft, draft_of, new_rule, rule_of
 from noetic_nb.widgets._rules.draft_trial import DraftTrial, check_draft, sample_calls
 from noetic_nb.widgets._rules.rule_code import book_code, rule_code
 from noetic_nb.widgets._rules.rule_fields import FORMS, fields_of
 from noetic_nb.widgets._rules.rule_table import EMPTY, RuleHits, rule_rows, rules_html, rules_text
-from noetic_nb.widgets._rules.saved_rules import save_book
 from noetic_nb.widgets._rules.trial_table import NOT_EDITED
 from noetic_nb.widgets._rules.versions import removed_rules, rule_at, text_diff, version_rows, whole_text
 from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 
-__all__ = ["EditorReading"]
+__all__ = ["EditorReading", "save_book"]
+
+
+def save_book(rulebook: RuleBook, path: str | PathLike[str], *, overwrite: bool = False) -> str:
+    """Write a rule book to a rule file; returns a sentence about the written file.
+
+    Parameters
+    ----------
+    rulebook : RuleBook
+        What to write.
+    path : path-like
+        A ``.yaml``, ``.yml`` or ``.json`` file.
+    overwrite : bool
+        Whether a file may be replaced that the book was not read from, or that changed since.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``FILE_EXISTS``, ``INVALID_FORMAT``, ``MISSING_PACKAGE``, ``NOT_WRITTEN`` where the system refuses.
+    """
+    if not str(path).strip():
+        raise NoeticConfigError("INVALID_FORMAT", "A rule file has a name.", given=str(path), hint="Type rules.yaml.")
+    target = Path(path).expanduser()
+    try:
+        if target.exists() and not overwrite and not is_unchanged(rulebook.file, target):
+            raise NoeticConfigError(
+                "FILE_EXISTS",
+                "There is a file of that name that these rules were not read from, or that changed since.",
+                given=str(target),
+                hint="Confirm that it is to be replaced, or choose another name.",
+            )
+        rulebook.save(target)
+        size = target.stat().st_size
+    except OSError as exc:
+        raise NoeticConfigError(
+            "NOT_WRITTEN", exc.strerror or str(exc), given=str(target), hint="Choose another place."
+        ) from exc
+    functions = [plain(rule.id) for rule in rulebook if rule.form == "python"]
+    count = len(rulebook)
+    words = f"Wrote {count} rule{'' if count == 1 else 's'} ({size:,} bytes) to {plain(target.resolve(), TEXT_LENGTH)}."
+    if functions:
+        listed = plain(", ".join(functions), TEXT_LENGTH)
+        words += f" Functions stand there by name only, and load_rules takes them as functions={{...}}: {listed}."
+    return words
+
 
 # Names to be offered in a field; a longer list is no help.
 NAMES_OFFERED: Final = 200

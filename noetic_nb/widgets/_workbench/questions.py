@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from noetic_nb.widgets._approval.approval import question_words, refusal
+from noetic_nb.widgets._approval import question_words, refusal
 
 __all__ = ["OpenQuestion", "Questions"]
 

@@ -17,7 +17,7 @@ from noetic_nb.runs._events.numbering import numbered
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain
 from noetic_nb.runtime._context.reply import AgentReply
 from noetic_nb.steering import RuleBook
-from noetic_nb.widgets._approval.approval import Approval, Asked
+from noetic_nb.widgets._approval import Approval, Asked
 from noetic_nb.widgets._workbench.chat import NO_HARNESS, Conversation
 from noetic_nb.widgets._workbench.panel_host import OWN, PanelHost
 from noetic_nb.widgets._workbench.panels import PANELS, Subject, checked_names, checked_size, names_to_open, subject_of

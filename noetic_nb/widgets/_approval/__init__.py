@@ -1,1 +1,0 @@
-"""The form that asks a person about a tool call."""
