@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any, Self
 
 from noetic_nb.regulator._measures import corrections
-from noetic_nb.regulator._measures.confidence import MOST_KEPT
 from noetic_nb.regulator._measures.word_lists import WordLists
 from noetic_nb.regulator._person import Person
 from noetic_nb.regulator._session.session import Signals
@@ -25,9 +24,9 @@ from noetic_nb.regulator._settings import (
     TurnRules,
 )
 from noetic_nb.regulator._state import RegulatorState, restore, snapshot
-from noetic_nb.regulator._task import HANDLERS, TOKENS, TRUSTED, Task
+from noetic_nb.regulator._task import HANDLERS, Task
 from noetic_nb.regulator.decisions import CONTINUE, Decision, ProceduralWarning
-from noetic_nb.regulator.events import IS_PLAIN, Event, Token, plain, require_text, shown
+from noetic_nb.regulator.events import Event, Token, plain, require_text, shown
 from noetic_nb.regulator.predicates.core import CostCap, ScopeDrift
 from noetic_nb.regulator.predicates.drift import DriftScorer
 from noetic_nb.regulator.predicates.explanation import Explanation, Predicate, explain, thresholds_of
@@ -332,26 +331,12 @@ class Regulator(Readings):
         """
         self._cached = None
         # The class itself and not isinstance: an unknown subclass may have fields that no one has checked.
-        cls = event.__class__
-        if cls in TOKENS:
-            # Inlined, because a hundred tokens make up most of a turn.
-            token: Any = event
-            if cls is Token and (token.logprob.__class__ is not float or token.token.__class__ is not str):
-                token = plain(event)
-            stats = self._task.token_stats
-            tokens = stats.tokens
-            tokens.append(token)
-            if len(tokens) > MOST_KEPT:
-                stats.trim()
-            return
-        handler = TRUSTED.get(cls)
+        handler = HANDLERS.get(event.__class__)
         if handler is None:
-            handler = HANDLERS.get(cls)
-            if handler is None:
-                raise TypeError(f"A regulator is fed events such as TurnStart(...). Given: {shown(event)}.")
-            is_plain = IS_PLAIN.get(cls)
-            if is_plain is None or not is_plain(event):
-                event = plain(event)
+            raise TypeError(f"A regulator is fed events such as TurnStart(...). Given: {shown(event)}.")
+        # Of a token no more is checked than the types that are used: some models emit lone surrogates.
+        if not (isinstance(event, Token) and type(event.logprob) is float and type(event.token) is str):
+            event = plain(event)
         handler(self._task, event)
 
     def decide(self) -> Decision:

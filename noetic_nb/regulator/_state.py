@@ -18,7 +18,7 @@ from noetic_nb.regulator._measures.corrections import CorrectionStore
 from noetic_nb.regulator._person import Person
 from noetic_nb.regulator._session.session import Learned, Rate, Session
 from noetic_nb.regulator._settings import RELEASE_SETTINGS, Settings, SnapshotForm
-from noetic_nb.regulator.decisions import CorrectionPattern, pattern_to_dict
+from noetic_nb.regulator.decisions import CorrectionPattern, body_of
 from noetic_nb.regulator.events import U32_MAX, U64_MAX, shown
 
 __all__ = ["RegulatorState", "restore", "snapshot"]
@@ -74,7 +74,7 @@ class RegulatorState:
                 },
             },
             "correction_patterns": {
-                key: pattern_to_dict(self.correction_patterns[key]) for key in sorted(self.correction_patterns)
+                key: body_of(self.correction_patterns[key]) for key in sorted(self.correction_patterns)
             },
         }
         if self.extra is not None:

@@ -36,7 +36,7 @@ from noetic_nb.regulator.events import (
 from noetic_nb.regulator.predicates.core import DEFAULT_HISTORY_WINDOW
 from noetic_nb.regulator.predicates.drift import DriftInput, DriftScore, DriftScorer
 
-__all__ = ["HANDLERS", "TOKENS", "TRUSTED", "Task", "trust"]
+__all__ = ["HANDLERS", "Task", "trust"]
 
 _EARLIER_TEXTS: Final = 16
 _TOOL_TEXTS: Final = 16
@@ -133,6 +133,10 @@ class Task:
         if self._clock() - completed <= window and old_cluster and self.cluster == old_cluster:
             self._record_correction(message)
             self.implicit_count += 1
+
+    def token(self, event: Token) -> None:
+        """Take one streamed token."""
+        self.token_stats.add(event)
 
     def turn_complete(self, event: TurnComplete) -> None:
         """Take the reply."""
@@ -284,6 +288,7 @@ class Task:
 Handler: TypeAlias = Callable[[Task, Any], None]
 HANDLERS: Final[dict[type[Any], Handler]] = {
     TurnStart: Task.turn_start,
+    Token: Task.token,
     TurnComplete: Task.turn_complete,
     Cost: Task.cost,
     QualityFeedback: Task.quality,
@@ -291,16 +296,10 @@ HANDLERS: Final[dict[type[Any], Handler]] = {
     ToolCall: Task.tool_call,
     ToolResult: Task.tool_result,
 }
-TOKENS: Final[set[type[Any]]] = {Token}
-# Apart from the handlers: events of these classes are not checked again.
-TRUSTED: Final[dict[type[Any], Handler]] = {}
 
 
 def trust(cls: type[Any], event_type: type[Any]) -> None:
     """Accept a subclass of an event whose maker has checked every field; for compatibility layers."""
     if not issubclass(cls, event_type):
         raise TypeError(f"{cls.__name__} must be a subclass of {event_type.__name__}.")
-    if event_type is Token:
-        TOKENS.add(cls)
-    else:
-        TRUSTED[cls] = HANDLERS[event_type]
+    HANDLERS[cls] = HANDLERS[event_type]

@@ -170,22 +170,9 @@ _DECISIONS: Final[dict[str, type[Decision]]] = {cls.kind: cls for cls in get_arg
 _KIND_BY_TAG: Final[dict[str, str]] = {cls.__name__: kind for kind, cls in (_REASONS | _DECISIONS).items()}
 
 
-def pattern_to_dict(pattern: CorrectionPattern) -> dict[str, Any]:
-    """Return a pattern as plain data, keys in the snapshot's order."""
-    # Spelled out: a snapshot has one for every topic, and reading the fields of a class costs three times as much.
-    return {
-        "user_id": pattern.user_id,
-        "topic_cluster": pattern.topic_cluster,
-        "pattern_name": pattern.pattern_name,
-        "learned_from_turns": pattern.learned_from_turns,
-        "confidence": pattern.confidence,
-        "example_corrections": list(pattern.example_corrections),
-    }
-
-
 def _plain(value: object) -> Any:
     if isinstance(value, CorrectionPattern):
-        return pattern_to_dict(value)
+        return body_of(value)
     if isinstance(value, Span):
         return list(value)
     if isinstance(value, tuple):
@@ -193,7 +180,8 @@ def _plain(value: object) -> Any:
     return value
 
 
-def _body(record: Decision | Reason) -> dict[str, Any]:
+def body_of(record: Decision | Reason | CorrectionPattern) -> dict[str, Any]:
+    """Return the fields of a record as plain data, in their order."""
     body = {field.name: _plain(getattr(record, field.name)) for field in fields(record)}
     # The only currency of the original, so that both write it alike.
     if body.get("currency") == "tokens_out":
@@ -209,9 +197,9 @@ def to_dict(decision: Decision) -> dict[str, Any]:
     >>> to_dict(CircuitBreak(RepeatedToolCallLoop("search", 5), "Try another way."))["reason"]
     {'kind': 'repeated_tool_call_loop', 'tool_name': 'search', 'consecutive_count': 5}
     """
-    body = _body(decision)
+    body = body_of(decision)
     if isinstance(decision, CircuitBreak):
-        body["reason"] = {"kind": decision.reason.kind, **_body(decision.reason)}
+        body["reason"] = {"kind": decision.reason.kind, **body_of(decision.reason)}
     return {"kind": decision.kind, **body}
 
 
@@ -227,9 +215,9 @@ def to_camel(decision: Decision) -> str | dict[str, Any]:
     """
     if isinstance(decision, Continue):
         return "Continue"
-    body = _body(decision)
+    body = body_of(decision)
     if isinstance(decision, CircuitBreak):
-        body["reason"] = {_REASONS[decision.reason.kind].__name__: _body(decision.reason)}
+        body["reason"] = {_REASONS[decision.reason.kind].__name__: body_of(decision.reason)}
     return {_DECISIONS[decision.kind].__name__: body}
 
 

@@ -1,6 +1,6 @@
 """The events of a run, as eight frozen records.
 
-Building an event checks nothing, so that a hundred tokens a turn stay cheap; `check` does, and `from_dict` and
+Building an event checks nothing; `check` does, and `from_dict` and
 `Regulator.on_event` do (of a token, `on_event` checks the types that it uses). Numbers of numpy and pandas are welcome wherever
 a number is, and fractions of a millisecond in durations, which are rounded half to even where they are counted or written. Two
 additions to the original are optional and left out of JSON while unset: `Cost.usd` and `ToolResult.output`.
@@ -53,7 +53,7 @@ class TurnStart:
     user_message: str
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class Token:
     """One streamed token; a logprob that is not finite and negative means "not reported"."""
 
@@ -61,15 +61,6 @@ class Token:
     token: str
     logprob: float
     index: int
-
-    # The generated initialiser of a frozen class looks `object.__setattr__` up three times; this one takes half the time.
-    def __init__(self, token: str, logprob: float, index: int) -> None:
-        _set_token(self, token)
-        _set_logprob(self, logprob)
-        _set_index(self, index)
-
-
-_set_token, _set_logprob, _set_index = (Token.__dict__[name].__set__ for name in ("token", "logprob", "index"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +71,7 @@ class TurnComplete:
     full_response: str
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True)
 class Cost:
     """The usage of one provider call; `usd` only when the caller knows the price."""
 
@@ -90,25 +81,6 @@ class Cost:
     wallclock_ms: float
     provider: str | None = None
     usd: float | None = None
-
-    def __init__(
-        self,
-        tokens_in: int,
-        tokens_out: int,
-        wallclock_ms: float,
-        provider: str | None = None,
-        usd: float | None = None,
-    ) -> None:
-        _set_tokens_in(self, tokens_in)
-        _set_tokens_out(self, tokens_out)
-        _set_wallclock_ms(self, wallclock_ms)
-        _set_provider(self, provider)
-        _set_usd(self, usd)
-
-
-_set_tokens_in, _set_tokens_out, _set_wallclock_ms, _set_provider, _set_usd = (
-    Cost.__dict__[name].__set__ for name in ("tokens_in", "tokens_out", "wallclock_ms", "provider", "usd")
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,35 +323,6 @@ def plain(event: E) -> E:
     return replace(event, **changes) if changes else event
 
 
-def _is_plain_text(value: object) -> bool:
-    return isinstance(value, str) and value.isascii()
-
-
-def _is_plain_cost(event: Any) -> bool:
-    a, b, c, provider = event.tokens_in, event.tokens_out, event.wallclock_ms, event.provider
-    return (
-        a.__class__ is b.__class__ is c.__class__ is int
-        # One shift tests three ranges: a sign or a 33rd bit in any of them survives the union.
-        and not (a | b | c) >> 32
-        and event.usd is None
-        and (provider is None or (provider.__class__ is str and provider.isascii()))
-    )
-
-
-def _is_plain_call(event: ToolCall) -> bool:
-    name, args = event.tool_name, event.args_json
-    return (name.__class__ is str and name.isascii()) and (args is None or (args.__class__ is str and args.isascii()))
-
-
-IS_PLAIN: Final[dict[type[Any], Callable[[Any], bool]]] = {
-    TurnStart: lambda event: _is_plain_text(event.user_message),
-    TurnComplete: lambda event: _is_plain_text(event.full_response),
-    Cost: _is_plain_cost,
-    ToolCall: _is_plain_call,
-}
-"""Quick looks at ordinary events: True means that `check` would pass, False that it has to be called."""
-
-
 def to_dict(event: Event) -> dict[str, Any]:
     """Return an event as plain snake_case JSON, durations in whole milliseconds; refuses the same events as `check`.
 
@@ -438,8 +381,7 @@ def from_dict(data: Mapping[str, Any]) -> Event:
     >>> from_dict({"Cost": {"tokens_in": 1, "tokens_out": 2, "wallclock_ms": 3, "provider": None}})
     Cost(tokens_in=1, tokens_out=2, wallclock_ms=3, provider=None, usd=None)
     """
-    # First by the type: to ask whether something is a mapping takes as long as to read an event.
-    if type(data) is not dict and not isinstance(data, Mapping):
+    if not isinstance(data, Mapping):
         raise TypeError(f"An event is read from a mapping. Given: {shown(data)}.")
     if "kind" in data:
         cls, body = _BY_KIND.get(data["kind"]) if isinstance(data["kind"], str) else None, data
@@ -450,7 +392,7 @@ def from_dict(data: Mapping[str, Any]) -> Event:
         raise ValueError(
             f"An event needs a `kind` out of {sorted(_BY_KIND)}, or one CamelCase tag. Given: {shown(data)}."
         )
-    if type(body) is not dict and not isinstance(body, Mapping):
+    if not isinstance(body, Mapping):
         raise TypeError(f"{cls.__name__} needs a mapping of its fields. Given: {shown(body)}.")
     values: dict[str, Any] = {}
     for name in _NAMES[cls.kind]:
@@ -460,7 +402,5 @@ def from_dict(data: Mapping[str, Any]) -> Event:
             raise ValueError(f"{cls.kind} lacks the key `{name}`. Given: {shown(body)}.")
     # Checked before they become tuples, so that the error is about what was given.
     if isinstance(values.get("fragment_spans"), list):
-        _spans("fragment_spans", values["fragment_spans"])
-        values["fragment_spans"] = tuple((start, end) for start, end in values["fragment_spans"])
-    event = cls(**values)
-    return event if cls in IS_PLAIN and IS_PLAIN[cls](event) else plain(event)
+        values["fragment_spans"] = _spans("fragment_spans", values["fragment_spans"])
+    return plain(cls(**values))

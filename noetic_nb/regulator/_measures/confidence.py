@@ -120,8 +120,9 @@ class TokenStats:
         self._total += len(tokens) - self._read
         self._read = len(tokens)
 
-    def trim(self) -> None:
-        """Forget the text of the oldest half once there are very many tokens."""
+    def add(self, token: Token) -> None:
+        """Take a token; once there are very many, the text of the oldest half is forgotten."""
+        self.tokens.append(token)
         if len(self.tokens) > MOST_KEPT:
             self._catch_up()
             half = len(self.tokens) // 2

@@ -37,28 +37,20 @@ def normalize_cost(tokens_out: int, wallclock_ms: int) -> float:
 class CostTotals:
     """Counters of one task, each in its own currency."""
 
-    __slots__ = ("events", "priced", "tokens_in", "tokens_out", "usd", "wallclock_ms")
+    __slots__ = ("tokens_in", "tokens_out", "unpriced", "usd", "wallclock_ms")
 
     def __init__(self) -> None:
-        self.tokens_in = self.tokens_out = self.wallclock_ms = self.events = self.priced = 0
+        self.tokens_in = self.tokens_out = self.wallclock_ms = 0
+        self.unpriced = 0
+        """How many events had no price."""
         self.usd = 0.0
 
     def add(self, cost: Cost) -> None:
         """Count one event, plain by now (`events.plain`); one without a price adds nothing to `usd`."""
-        # Comparisons instead of min(): this runs for every provider call.
-        total = self.tokens_in + cost.tokens_in
-        self.tokens_in = total if total < U32_MAX else U32_MAX
-        total = self.tokens_out + cost.tokens_out
-        self.tokens_out = total if total < U32_MAX else U32_MAX
-        total = self.wallclock_ms + cost.wallclock_ms  # type: ignore[assignment]  # whole by now
-        self.wallclock_ms = total if total < U64_MAX else U64_MAX
-        self.events += 1
-        usd = cost.usd
-        if usd is not None:
-            self.usd += usd
-            self.priced += 1
-
-    @property
-    def unpriced(self) -> int:
-        """How many events had no price."""
-        return self.events - self.priced
+        self.tokens_in = min(self.tokens_in + cost.tokens_in, U32_MAX)
+        self.tokens_out = min(self.tokens_out + cost.tokens_out, U32_MAX)
+        self.wallclock_ms = min(self.wallclock_ms + cost.wallclock_ms, U64_MAX)  # type: ignore[assignment]  # whole by now
+        if cost.usd is None:
+            self.unpriced += 1
+        else:
+            self.usd += cost.usd

@@ -5,7 +5,7 @@ A result is matched to the oldest unanswered call of that name, which is how par
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
@@ -56,10 +56,7 @@ class ToolHistory:
         self.calls.append(call)
         self.task_calls.append(call)
         self.task_counts[call.tool_name] = self.task_counts.get(call.tool_name, 0) + 1
-        unanswered = self._unanswered.get(call.tool_name)
-        if unanswered is None:
-            unanswered = self._unanswered[call.tool_name] = deque()
-        unanswered.append(call.args_json)
+        self._unanswered.setdefault(call.tool_name, deque()).append(call.args_json)
 
     def add_result(self, result: ToolResult, cluster: str) -> None:
         """Record how a call ended."""
@@ -74,10 +71,7 @@ class ToolHistory:
 
     def counts_by_name(self) -> dict[str, int]:
         """Return how often each tool was called in this turn."""
-        counts: dict[str, int] = {}
-        for call in self.calls:
-            counts[call.tool_name] = counts.get(call.tool_name, 0) + 1
-        return counts
+        return dict(Counter([call.tool_name for call in self.calls]))
 
 
 def trailing_cycles(records: Sequence[T], period: int, key: Callable[[T], Hashable] = lambda record: record) -> int:
