@@ -109,13 +109,7 @@ class RegulatorState:
         if not isinstance(text, str):
             raise TypeError(f"A snapshot is read from a string. Given: {type(text).__name__}.")
         try:
-            # "-0" and huge integers need a Python function per integer, which is slow; most texts have neither.
-            try:
-                data = _DECODER.decode(text) if "-0" not in text else _CAREFUL_DECODER.decode(text)
-            except json.JSONDecodeError:
-                raise
-            except ValueError:
-                data = _CAREFUL_DECODER.decode(text)  # an integer of thousands of digits
+            data = _DECODER.decode(text)
         except RecursionError as exc:
             raise ValueError(
                 "The snapshot nests too deeply to be read. Give the text that export_json returned."
@@ -186,11 +180,9 @@ def _integer(digits: str) -> int | float:
     return float(digits) if digits == "-0" or len(digits) > 400 else int(digits)
 
 
-# Objects become tuples of pairs and lists stay lists: no Python runs per object, and no repeated key is lost.
-# Built once: setting an encoder or a decoder up costs as much as a small snapshot.
+# Objects become tuples of pairs, and lists stay lists: no repeated key is lost.
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_no_constant)
-_CAREFUL_DECODER: Final = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_no_constant, parse_int=_integer)
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=tuple, parse_constant=_no_constant, parse_int=_integer)
 
 
 def _rate(rate: Rate) -> dict[str, Any]:
@@ -275,17 +267,6 @@ def _read_rates(value: object, above: str, key: str) -> dict[str, Rate]:
 
 
 def _read_rate(value: object, above: str, key: str) -> Rate:
-    if isinstance(value, tuple) and len(value) == 2:  # the ordinary case, without the paths that only messages need
-        (first, rate), (second, count) = value
-        if (
-            first == "success_rate"
-            and second == "count"
-            and rate.__class__ is float
-            and -1e300 < rate < 1e300
-            and count.__class__ is int
-            and 0 <= count <= U32_MAX
-        ):
-            return Rate(rate, count)
     path = f"{above}.{key}"
     record = _object(value, path, ("success_rate", "count"))
     return Rate(
@@ -305,29 +286,7 @@ _PATTERN_KEYS: Final = (
 )
 
 
-def _ordinary_pattern(pairs: tuple[tuple[str, Any], ...]) -> CorrectionPattern | None:
-    (a, user_id), (b, cluster), (c, name), (d, turns), (e, confidence), (f, examples) = pairs
-    if (
-        (a, b, c, d, e, f) == _PATTERN_KEYS
-        and turns.__class__ is int
-        and 0 <= turns <= U64_MAX
-        and confidence.__class__ is float
-        and -1e300 < confidence < 1e300
-        and examples.__class__ is list
-    ):
-        try:
-            # One join checks four types and every character at once.
-            if "".join((user_id, cluster, name, *examples)).isascii():
-                return CorrectionPattern(user_id, cluster, name, turns, confidence, tuple(examples))
-        except TypeError:
-            return None  # not all of them are text; the careful reader names the key
-    return None
-
-
 def _read_pattern(value: object, above: str, key: str) -> CorrectionPattern:
-    pattern = _ordinary_pattern(value) if isinstance(value, tuple) and len(value) == 6 else None
-    if pattern is not None:
-        return pattern
     path = f"{above}.{key}"
     record = _object(value, path, _PATTERN_KEYS)
     inside = f"{path}."

@@ -15,7 +15,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, Final, Literal, TypeAlias
 
-from noetic_nb.regulator._measures.costs import TOKEN_COST_WEIGHT, TYPICAL_TURN_TOKENS_OUT, TYPICAL_TURN_WALLCLOCK_MS
+from noetic_nb.regulator._measures.costs import normalize_cost
 from noetic_nb.regulator._measures.topics import RELEASE_TOPICS, Topics, cluster_of
 from noetic_nb.regulator._measures.word_lists import any_of, folded, lexicon
 from noetic_nb.regulator._session.arousal import Impression, Valence, impression_of
@@ -227,13 +227,8 @@ class Session:
 
     def add_cost(self, tokens_out: int, wallclock_ms: int) -> None:
         """Add the usage of a provider call."""
-        # `normalize_cost` written out, because this runs for every provider call. The budget only falls by costs, so those in a
-        # row may be summed before it is clamped.
-        tokens = tokens_out / TYPICAL_TURN_TOKENS_OUT
-        time = wallclock_ms / TYPICAL_TURN_WALLCLOCK_MS
-        self._cost += TOKEN_COST_WEIGHT * (tokens if tokens < 1.0 else 1.0) + (1.0 - TOKEN_COST_WEIGHT) * (
-            time if time < 1.0 else 1.0
-        )
+        # The budget only falls by costs, so those in a row may be summed before it is clamped.
+        self._cost += normalize_cost(tokens_out, wallclock_ms)
 
     def add_grade(self, response: str, quality: float, message: str | None = None) -> None:
         """Learn from a finite grade; about the topic of `message`, by default the newest one."""

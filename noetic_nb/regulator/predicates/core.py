@@ -103,11 +103,7 @@ class CostCap:
 
     def check(self, evidence: Evidence, /) -> Decision | None:
         """Return a circuit break if any cap is reached and recent quality is poor."""
-        # Apart from the loop below, because nearly every regulator has this cap only and checks it after each event.
-        cap = self.tokens_out
-        if cap is not None and evidence.tokens_out >= cap:
-            return self._break("tokens_out", evidence.tokens_out, cap, evidence)
-        for currency in ("tokens_in", "usd", "wallclock_ms"):
+        for currency in ("tokens_out", "tokens_in", "usd", "wallclock_ms"):
             cap = getattr(self, currency)
             if cap is not None and getattr(evidence, currency) >= cap:
                 return self._break(currency, getattr(evidence, currency), cap, evidence)
