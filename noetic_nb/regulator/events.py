@@ -181,7 +181,7 @@ def _optional_text(key: str, value: object) -> str | None:
 
 def _real(key: str, value: object) -> float:
     # NaN and infinity pass: providers send them, and what reads these numbers skips them.
-    if not isinstance(value, Real):
+    if not isinstance(value, int | float | Real):
         raise TypeError(f"{key} must be a number. Given: {shown(value)}.")
     try:
         number = float(value)
@@ -200,7 +200,7 @@ def _flag(key: str, value: object) -> bool:
 
 def _whole(key: str, value: object, most: int = U64_MAX) -> int:
     # True passes as 1, as in the compiled original.
-    if not isinstance(value, Integral):
+    if not isinstance(value, int | Integral):
         raise TypeError(f"{key} must be an integer. Given: {shown(value)}.")
     number = int(value)
     if not 0 <= number <= most:
@@ -216,7 +216,7 @@ def _count(key: str, value: object) -> int:
 
 def _time(key: str, value: object, most: int = U64_MAX) -> int:
     # Clocks give fractions; the original counts whole milliseconds, and so does every snapshot and log.
-    if isinstance(value, Real) and not isinstance(value, Integral):
+    if isinstance(value, float | Real) and not isinstance(value, int | Integral):
         number = float(value)
         if not math.isfinite(number):
             raise ValueError(f"{key} must be finite. Given: {shown(value)}.")

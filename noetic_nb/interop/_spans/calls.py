@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from noetic_nb.interop._spans.dialect import Dialect, Kind, counted
 from noetic_nb.interop._spans.genai import GenAI, GenAIEvents
@@ -45,7 +44,6 @@ class Traceloop(Dialect):
     """Spans of OpenLLMetry, before and beside OpenTelemetry's conventions."""
 
     name = "Traceloop"
-    prefixes = ("traceloop.", "llm.", "gen_ai.prompt.", "gen_ai.completion.")
 
     def kind(self, span: Span) -> Kind | None:
         """Return the kind of the entity, or of the request."""
@@ -124,73 +122,23 @@ def _inner(value: Any, key: str) -> Any:
     return found.get(key, found) if isinstance(found, Mapping) else found
 
 
-_Answer: TypeAlias = Callable[[Span], Any]
-
 # Spans often carry two of them at once; the conventions of today come first.
 DIALECTS: Final[tuple[Dialect, ...]] = (GenAI(), GenAIEvents(), OpenInference(), Traceloop())
 
 
 def first(method: str, span: Span) -> Any:
     """Return the first answer of a dialect that is not None."""
-    return (span.answers or _asked(span))[method](span)
-
-
-def _asked(span: Span) -> Mapping[str, _Answer]:
-    """Return by method the dialect that can answer for a span, which is found out once."""
-    about = span.attributes
-    span.answers = _answers(tuple(about) if len(about) <= _MOST_NAMES and not span.events else None)
-    return span.answers
-
-
-# An instrumentation writes the same names on every span, but for those that number messages.
-_MOST_NAMES: Final = 32
-_METHODS: Final = tuple([name for name, value in vars(Dialect).items() if callable(value) and not name.startswith("_")])
-
-
-@lru_cache(maxsize=256)
-def _answers(names: tuple[str, ...] | None) -> Mapping[str, _Answer]:
-    """Return by method an answer for all dialects of spans with these attributes; None stands for any."""
-    return {
-        method: _first_of(
-            [
-                answer
-                for each in DIALECTS
-                if method in vars(type(each)) and _has_any(names, each, answer := getattr(each, method))
-            ]
-        )
-        for method in _METHODS
-    }
-
-
-def _has_any(names: tuple[str, ...] | None, dialect: Dialect, answer: _Answer) -> bool:
-    prefixes: tuple[str, ...] = getattr(answer, "prefixes", dialect.prefixes)
-    return names is None or "" in prefixes or any(name.startswith(prefixes) for name in names)
-
-
-def _unknown(span: Span) -> None:
-    """Answer a question that no dialect knows."""
-
-
-def _first_of(answers: Sequence[_Answer]) -> _Answer:
-    if len(answers) < 2:
-        return answers[0] if answers else _unknown
-
-    def answer(span: Span) -> Any:
-        for each in answers:
-            found = each(span)
-            if found is not None:
-                return found
-        return None
-
-    return answer
+    for dialect in DIALECTS:
+        found = getattr(dialect, method)(span)
+        if found is not None:
+            return found
+    return None
 
 
 def kind_of(span: Span) -> Kind:
     """Return the kind of a span."""
-    found: Any = span.kind
-    if found is None:
-        found = span.kind = (span.answers or _asked(span))["kind"](span) or "other"
-    return found  # type: ignore[no-any-return]
+    found: Kind | None = first("kind", span)
+    return found or "other"
 
 
 def conversation_of(span: Span) -> str | None:
@@ -240,20 +188,19 @@ class ToolUse:
 
 def model_use(span: Span) -> ModelUse:
     """Read a span of a model call."""
-    asked = span.answers or _asked(span)
-    outputs: list[SpanMessage] | None = asked["outputs"](span)
-    finish: str | None = asked["finish"](span)
+    outputs: list[SpanMessage] | None = first("outputs", span)
+    finish: str | None = first("finish", span)
     if not finish:
         for msg in outputs or ():
             finish = finish or msg.finish
     return ModelUse(
         span,
-        asked["inputs"](span),
+        first("inputs", span),
         outputs,
-        asked["model"](span),
-        asked["usage"](span),
-        asked["cost"](span),
-        asked["params"](span),
+        first("model", span),
+        first("usage", span),
+        first("cost", span),
+        first("params", span),
         finish,
         _error(span)[0] if span.failed or (span.events and _exception(span) is not None) else None,
     )
@@ -281,15 +228,14 @@ def _error(span: Span, output: str | None = None) -> tuple[str, str | None]:
 
 def tool_use(span: Span) -> ToolUse:
     """Read a span of a tool call, without the wrapping of frameworks around arguments and results."""
-    asked = span.answers or _asked(span)
-    given = parsed(asked["tool_input"](span))
-    call_id: str | None = asked["call_id"](span)
+    given = parsed(first("tool_input", span))
+    call_id: str | None = first("call_id", span)
     if isinstance(given, MAPPINGS) and "input_str" in given:  # what LangChain's callbacks are given
         extra = given.get("kwargs")
         if call_id is None and isinstance(extra, Mapping) and isinstance(extra.get("tool_call_id"), str):
             call_id = extra["tool_call_id"]
         given = given["inputs"] if isinstance(given.get("inputs"), Mapping) else given["input_str"]
-    answer = _answer(asked["tool_output"](span))
+    answer = _answer(first("tool_output", span))
     if call_id is None and answer is not None:
         call_id = answer.call_id
     output = None if answer is None else answer.output
@@ -303,7 +249,7 @@ def tool_use(span: Span) -> ToolUse:
     error, error_type = _error(span, output) if failed else (None, None)
     return ToolUse(
         span,
-        asked["tool_name"](span) or span.name or "tool",
+        first("tool_name", span) or span.name or "tool",
         call_id,
         arguments_of(given),
         given,

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias
 
 from noetic_nb.interop._spans.span_history import History
 from noetic_nb.interop._spans.span_messages import SpanMessage
 from noetic_nb.interop._spans.span_record import Span
 from noetic_nb.items._messages.message import count, money
 
-__all__ = ["Dialect", "Kind", "amount", "counted", "read_from"]
+__all__ = ["Dialect", "Kind", "amount", "counted"]
 
 Kind: TypeAlias = Literal["model", "tool", "agent", "memory", "other"]
-
-
-_Method = TypeVar("_Method", bound=Callable[..., Any])
-
-
-def read_from(*prefixes: str) -> Callable[[_Method], _Method]:
-    """Declare the prefixes of all attributes that a method reads, where they are fewer than its dialect's."""
-
-    def told(method: _Method) -> _Method:
-        method.prefixes = prefixes  # type: ignore[attr-defined]
-        return method
-
-    return told
 
 
 class Dialect:
@@ -35,8 +22,6 @@ class Dialect:
     """
 
     name = ""
-    prefixes: tuple[str, ...] = ("",)
-    """What the names of its attributes begin with; a span that has none of them, and no events, is not asked."""
 
     def kind(self, span: Span) -> Kind | None:
         """Return the kind of a span; "other" for structure around calls."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from noetic_nb.interop._spans.dialect import Dialect, Kind, amount, counted, read_from
+from noetic_nb.interop._spans.dialect import Dialect, Kind, amount, counted
 from noetic_nb.interop._spans.span_history import History, read_history
 from noetic_nb.interop._spans.span_messages import SpanMessage, parsed, read_messages, result_of, words_of
 from noetic_nb.interop._spans.span_record import Span
@@ -69,7 +69,6 @@ class GenAI(Dialect):
             return "tool"
         return "agent" if "agent_name" in about and "model_name" in about else None
 
-    @read_from("gen_ai.conversation.id")
     def conversation(self, span: Span) -> str | None:
         """Return ``gen_ai.conversation.id``."""
         return span.text("gen_ai.conversation.id")
@@ -133,32 +132,26 @@ class GenAI(Dialect):
         _, _, name = span.name.partition("execute_tool ")
         return span.text("gen_ai.tool.name") or name or None
 
-    @read_from("gen_ai.tool.call.id")
     def call_id(self, span: Span) -> str | None:
         """Return ``gen_ai.tool.call.id``."""
         return span.text("gen_ai.tool.call.id")
 
-    @read_from("gen_ai.agent.name", "agent_name")
     def agent_name(self, span: Span) -> str | None:
         """Return ``gen_ai.agent.name``."""
         return span.text("gen_ai.agent.name", "agent_name")
 
-    @read_from(*_MODELS)
     def model(self, span: Span) -> str | None:
         """Return the model that was asked for, else the one that answered."""
         return span.text(*_MODELS)
 
-    @read_from("gen_ai.usage.", "gen_ai.aggregated_usage.")
     def usage(self, span: Span) -> Mapping[str, int] | None:
         """Return the tokens of a call; of an agent its totals."""
         return counted(span, _USAGE)
 
-    @read_from(*_COSTS)
     def cost(self, span: Span) -> float | None:
         """Return the cost that some instrumentations add."""
         return amount(span, *_COSTS)
 
-    @read_from(*_PARAMS.values())
     def params(self, span: Span) -> Mapping[str, Any] | None:
         """Return the request's parameters."""
         about = span.attributes
@@ -166,7 +159,6 @@ class GenAI(Dialect):
             name: value for name, key in _PARAMS.items() if key in about and (value := about[key]) is not None
         } or None
 
-    @read_from("gen_ai.response.finish_reasons")
     def finish(self, span: Span) -> str | None:
         """Return the first finish reason."""
         found = span.attributes.get("gen_ai.response.finish_reasons")
@@ -197,7 +189,6 @@ class GenAIEvents(Dialect):
     """Messages as events of before: one event a message, on the span, as a log record, or listed in an attribute."""
 
     name = "GenAI events"
-    prefixes = ("events", "all_messages_events")
 
     def _events(self, span: Span) -> Iterator[tuple[str, Mapping[str, Any]]]:
         for event in span.events:

@@ -90,16 +90,6 @@ class OpenInference(Dialect):
     """Spans with an ``openinference.span.kind``."""
 
     name = "OpenInference"
-    prefixes = (
-        "openinference.",
-        "llm.",
-        "embedding.",
-        "tool.",
-        "tool_call.",
-        "agent.name",
-        "graph.node.id",
-        "session.id",
-    )
 
     def kind(self, span: Span) -> Kind | None:
         """Return the kind that is written on the span."""

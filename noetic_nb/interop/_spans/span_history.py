@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
-from noetic_nb.interop._spans.span_messages import OF_TODAY, ROLES, Result, SpanMessage, parsed, read_messages
+from noetic_nb.interop._spans.span_messages import ROLES, Result, SpanMessage, parsed, read_messages
 
 __all__ = ["History", "read_history"]
 
@@ -15,14 +14,13 @@ _ANSWERS: Final = frozenset([name for name, role in ROLES.items() if role == "as
 class History:
     """The messages sent to a model: a conversation that grows with every call, read from its end as far as it is needed."""
 
-    __slots__ = ("_asked", "_raw", "_read", "_tail", "_text")
+    __slots__ = ("_raw", "_read", "_tail", "_text")
 
     def __init__(
         self, read: list[SpanMessage] | None = None, raw: list[Any] | None = None, text: str | None = None
     ) -> None:
         self._read, self._raw, self._text = read, raw, text
         self._tail: list[SpanMessage] | None = None
-        self._asked: list[SpanMessage] | None = None
 
     def grown(self, text: str) -> History | None:
         """Return the history of a text that repeats that of this one, and may go on; None for any other text.
@@ -79,16 +77,8 @@ class History:
 
     @property
     def asked(self) -> list[SpanMessage]:
-        """The messages of the user among the new ones; results of tools need not be read for it."""
-        if self._asked is None:
-            new = None if self._tail is not None else self._new()
-            tail = self.tail if new is None else read_messages([msg for msg in new if not _is_of_tool(msg)]) or []
-            self._asked = [msg for msg in tail if msg.role == "user" and msg.text]
-        return self._asked
-
-
-def _is_of_tool(value: Mapping[str, Any]) -> bool:
-    return value["role"] == "tool" and OF_TODAY.issuperset(value)
+        """The messages of the user among the new ones."""
+        return [msg for msg in self.tail if msg.role == "user" and msg.text]
 
 
 def read_history(value: Any, before: History | None = None) -> History | None:

@@ -7,7 +7,6 @@ import binascii
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 __all__ = ["LogRecord", "Span", "SpanEvent", "live_record", "log_record", "span_record"]
@@ -29,7 +28,6 @@ _UNREAD: Final = frozenset(
         "llm.tools",
     ]
 )
-_TEXT: Final = frozenset([str])
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DEEPEST: Final = 64
 _HEX: Final = frozenset("0123456789abcdefABCDEF")
@@ -82,10 +80,6 @@ class Span:
     attributes: Data
     events: list[SpanEvent] = field(default_factory=list)
     place: int = 0
-    kind: str | None = None
-    """What it is, once that has been asked."""
-    answers: Mapping[str, Any] | None = None
-    """Who may have an answer to what is asked of it, once something has been asked."""
     before: Any = None
     """The history that the model call before it was sent, where that is known: most calls are sent the same and more."""
 
@@ -248,10 +242,6 @@ def _name(value: Any) -> str:
 
 def _attributes(value: Any) -> Data:
     """Return attributes as a mapping: they are one, or OTLP's list of pairs."""
-    if type(value) is MappingProxyType:  # the SDK's, which is slow to walk through
-        value = value.copy()
-        if _UNREAD.isdisjoint(value) and _TEXT.issuperset(map(type, value)):
-            return value  # type: ignore[no-any-return]
     if isinstance(value, MAPPINGS):
         return {key: inner for key, inner in value.items() if key not in _UNREAD and isinstance(key, str)}
     found: dict[str, Any] = {}
@@ -261,12 +251,7 @@ def _attributes(value: Any) -> Data:
         key, inner = pair.get("key"), pair.get("value")
         if not isinstance(key, str) or key in _UNREAD:
             continue
-        # Nearly all values are text: the short way for them is a third of the time.
-        if isinstance(inner, dict):
-            text = inner.get("stringValue")
-            found[key] = text if type(text) is str else _value(inner)
-        else:
-            found[key] = inner
+        found[key] = _value(inner) if isinstance(inner, dict) else inner
     return found
 
 

@@ -82,7 +82,6 @@ class Node:
             known.start_ns, known.end_ns, known.failed = found.start_ns, found.end_ns, found.failed
             known.problem, known.attributes, known.events = found.problem, found.attributes, found.events
             known.name, known.place = found.name, found.place
-            known.kind = known.answers = None
         self.kind = kind_of(known)
         # The outermost span that names a conversation counts.
         parent = self.parent

@@ -24,10 +24,6 @@ TOPIC_KEYWORD_CAP: Final = 20
 
 _MARKS: Final = ",;:!?.()[]{}/\\"
 _SPACED: Final = {ord(mark): " " for mark in _MARKS}
-# The same for a text of ASCII, of which it also makes small letters: in a third of the time.
-_SMALL_AND_SPACED: Final = bytes(
-    [_SPACED.get(code, chr(code).lower() if code < 128 else " ").encode()[0] for code in range(256)]
-)
 # str.split() also separates at U+001C to U+001F, the original does not; texts that hold one take the slow way.
 _SEPARATORS_OF_PYTHON: Final = ("\x1c", "\x1d", "\x1e", "\x1f")
 _RUNS: Final = re.compile("[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000" + re.escape(_MARKS) + "]+")
@@ -42,8 +38,6 @@ def _pieces(text: str) -> list[str]:
     for mark in _SEPARATORS_OF_PYTHON:
         if mark in text:
             return _RUNS.split(text.lower())
-    if text.isascii():
-        return text.encode("ascii").translate(_SMALL_AND_SPACED).decode("ascii").split()
     return text.lower().translate(_SPACED).split()
 
 
@@ -92,11 +86,7 @@ class Topics:
     def distinct(self, text: str) -> list[str]:
         """Return every topic of a text once, uncut and in no order."""
         # Most words of a reply repeat, so the set comes before the per-word work.
-        words = {piece if piece.isalnum() else trimmed(piece) for piece in set(_pieces(text))}
-        if self.words.drop_numbers:
-            return [token for token in words if self._keeps(token)]
-        # Not `words -= stop_words`, which would walk the longer of the two sets.
-        return [token for token in words - self.words.stop_words if len(token) >= 3 or self._keeps(token)]
+        return [token for token in set(map(trimmed, set(_pieces(text)))) if self._keeps(token)]
 
     def _keeps(self, token: str) -> bool:
         return bool(token) and self.words.is_topic(token)

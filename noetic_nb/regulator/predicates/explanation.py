@@ -11,7 +11,6 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, is_dataclass, replace
-from functools import lru_cache
 from html import escape
 from numbers import Integral, Real
 from typing import Any, Final, Literal, Protocol, TypeAlias
@@ -348,13 +347,7 @@ def _set_apart(predicate: Predicate) -> str:
 
 def fields_of(predicate: object) -> tuple[Field[Any], ...]:
     """Return the fields of a predicate, none where it is no dataclass."""
-    kind: Any = type(predicate)  # mypy takes no class for hashable
-    return _fields_in(kind)
-
-
-@lru_cache(maxsize=256)
-def _fields_in(kind: type) -> tuple[Field[Any], ...]:
-    return fields(kind) if is_dataclass(kind) else ()
+    return fields(predicate) if is_dataclass(predicate) else ()
 
 
 def thresholds_of(predicates: Iterable[Predicate]) -> dict[str, dict[str, float]]:
@@ -379,13 +372,6 @@ def _numbers(predicate: Predicate) -> Iterator[tuple[str, float]]:
         own if isinstance(own, Mapping) else {item.name: getattr(predicate, item.name) for item in fields_of(predicate)}
     )
     for name, value in found.items():
-        # Nearly all are plain, and abstract types take many times as long to ask.
-        if type(value) is int or type(value) is float:
-            if math.isfinite(value):
-                yield str(name), value
-            continue
-        if value is None or type(value) is bool or type(value) is str:
-            continue
         # A mapping of limits, such as one per tool, is as much a setting as a number is.
         for inside, number in value.items() if isinstance(value, Mapping) else (("", value),):
             # To Python True is a number; as a setting it is none.

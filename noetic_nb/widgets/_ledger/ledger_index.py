@@ -5,21 +5,18 @@ Nothing is made text before it is asked for: a run of ten thousand turns is read
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ErrorRaised, ModelCalled, SteeringDecided
 from noetic_nb.runs._decision_faults import FAULTY_OUTCOMES, is_faulty
 from noetic_nb.runs._plain_text import plain
-from noetic_nb.widgets._ledger.decision_text import OUTCOMES, row_texts, search_text
+from noetic_nb.widgets._ledger.decision_text import OUTCOMES, search_text
 
 __all__ = ["FACETS", "FAULTS", "NOT_ENFORCED", "Entry", "Filter", "Fold", "LedgerIndex", "Line"]
 
-_name = lru_cache(maxsize=256)(plain)  # names of tools, rules, threads: a few again and again
 NOT_DECIDED: Final = "not decided"
 """Stands in place of an action where the rules came to no decision and the turn ended."""
 
@@ -45,13 +42,11 @@ class Entry:
     status: str | None = None
     """How the tool call ended."""
     words: str | None = field(default=None, repr=False)
-    texts: Mapping[str, Any] | None = field(default=None, repr=False)
-    """The texts of its row, where it was drawn lately."""
 
     @property
     def action(self) -> str:
         """The action; `NOT_DECIDED` where there is none."""
-        return _name(self.event.action) if isinstance(self.event, SteeringDecided) else NOT_DECIDED
+        return plain(self.event.action) if isinstance(self.event, SteeringDecided) else NOT_DECIDED
 
     @property
     def faults(self) -> tuple[tuple[str, str], ...]:
@@ -87,32 +82,23 @@ class Entry:
             names.append(NOT_ENFORCED)
         return names
 
-    @property
-    def likeness(self) -> tuple[Any, ...]:
-        """All that `facets` looks at."""
-        event = self.event
-        if isinstance(event, ErrorRaised):
-            return event.error_kind, event.where.thread_id
-        named = event.action, event.outcome, event.hook, event.tool_name, event.enforced, event.where.thread_id
-        return *named, event.rule_ids, event.faults
-
     def facets(self) -> Iterator[tuple[str, str]]:
         """Yield its search terms."""
         event = self.event
         for chip in self.chips:
             yield "chip", chip
         yield "action", self.action
-        yield "thread", _name(event.where.thread_id)
+        yield "thread", plain(event.where.thread_id)
         if isinstance(event, ErrorRaised):
-            yield "outcome", _name(event.error_kind)
+            yield "outcome", plain(event.error_kind)
             return
         if event.outcome is not None:
-            yield "outcome", OUTCOMES.get(event.outcome) or _name(event.outcome)
-        yield "point", _name(event.hook.replace("_", " "))
+            yield "outcome", OUTCOMES.get(event.outcome) or plain(event.outcome)
+        yield "point", plain(event.hook.replace("_", " "))
         if event.tool_name is not None:
-            yield "tool", _name(event.tool_name)
+            yield "tool", plain(event.tool_name)
         for rule_id in dict.fromkeys([*event.rule_ids, *[rule_id for rule_id, _ in event.faults]]):
-            yield "rule", _name(rule_id)
+            yield "rule", plain(rule_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +164,6 @@ class Filter:
         return not self.words and "allow" not in self.chips and self.within is None
 
 
-# Texts of rows that are kept: of all that a static form shows, which is drawn anew after each cell, and of a page beside it.
-TEXTS_KEPT: Final = 300
-
 # A pasted page is no query.
 MAX_QUERY: Final = 1_000
 
@@ -208,32 +191,13 @@ class LedgerIndex:
         self.entries: list[Entry] = []
         self._places: dict[tuple[str, str], list[int]] = {}
         self._lines: list[Line] = []
-        # The places of all that an entry of the same kind is found by: of a long run there are few kinds.
-        self._alike: dict[tuple[Any, ...], list[list[int]]] = {}
-        self._drawn: deque[Entry] = deque()
 
     def add(self, entry: Entry) -> None:
         """Take the next entry."""
         self.entries.append(entry)
-        found = self._alike.get(entry.likeness)
-        if found is None:
-            found = [self._places.setdefault(key, []) for key in entry.facets()]
-            self._alike[entry.likeness] = found
-        for places in found:
-            places.append(entry.at)
+        for key in entry.facets():
+            self._places.setdefault(key, []).append(entry.at)
         _join(self._lines, entry)
-
-    def texts(self, entry: Entry) -> Mapping[str, Any]:
-        """Return the texts of a row as `row_texts` does; those of the rows that were drawn last are kept.
-
-        They depend on the event and the response only, and an entry has both from the beginning.
-        """
-        if entry.texts is None:
-            entry.texts = row_texts(entry.event, entry.answer)
-            self._drawn.append(entry)
-            if len(self._drawn) > TEXTS_KEPT:
-                self._drawn.popleft().texts = None
-        return entry.texts
 
     def counts(self, kind: str) -> list[tuple[str, int]]:
         """Return the names of one kind, in the order of their first appearance, and how often each occurs."""

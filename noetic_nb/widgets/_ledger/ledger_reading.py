@@ -29,6 +29,7 @@ from noetic_nb.widgets._ledger.decision_text import (
     answer_parts,
     answer_text,
     argument_rows,
+    row_texts,
 )
 from noetic_nb.widgets._ledger.ledger_index import FACETS, Entry, Filter, Fold, LedgerIndex, Line
 from noetic_nb.widgets.base._feed import Place, Reading
@@ -55,7 +56,7 @@ FOLDED_SHOWN: Final = 20
 _SIGNS: Final = re.compile(r"[_.:/-](?!$)")
 
 
-def wire(line: Line, index: LedgerIndex) -> dict[str, Any]:
+def wire(line: Line) -> dict[str, Any]:
     """Return a line of an index as a page gets it: a row, or how many allows are folded."""
     if isinstance(line, Fold):
         return {"fold": line.count, "first": line.first, "last": line.last}
@@ -67,7 +68,7 @@ def wire(line: Line, index: LedgerIndex) -> dict[str, Any]:
         "outcome": _outcome(event),
         "faulty": line.is_faulty,
         "enforced": not isinstance(event, SteeringDecided) or event.enforced,
-        **index.texts(line),
+        **row_texts(event, line.answer),
         "ms": _ms(event),
         "go": {
             # As other views know it; one that cannot be shown as it is may not be JSON, and the numbers say enough.
@@ -121,14 +122,14 @@ class LedgerPicture:
         if not self.index.entries:
             return f'{head}<p class="nn-empty">{escape(self.empty)}</p>{note}'
         lines, earlier = self._newest()
-        body = "".join([self._fold(line) if isinstance(line, Fold) else _row(line, self.index) for line in lines])
+        body = "".join([self._fold(line) if isinstance(line, Fold) else _row(line) for line in lines])
         if earlier:
             note += f'<p class="nn-note">{earlier:,} earlier lines are in <code>to_frame()</code>.</p>'
         return f'{head}<p class="nn-sub">{escape(self.headline())}</p><div class="nn-scroll">{_table(body)}</div>{note}'
 
     def _fold(self, fold: Fold) -> str:
         shown = self.index.entries[max(fold.first, fold.last - FOLDED_SHOWN + 1) : fold.last + 1][::-1]
-        rows = "".join([_row(entry, self.index) for entry in shown])
+        rows = "".join([_row(entry) for entry in shown])
         more = fold.count - len(shown)
         rest = f'<p class="nn-note">and {more:,} more</p>' if more > 0 else ""
         inside = f"<details><summary>{fold.count:,} allowed</summary>{_table(rows)}{rest}</details>"
@@ -142,14 +143,14 @@ class LedgerPicture:
         lines, earlier = self._newest()
         texts = [f"Ledger. {self.headline()}", *note]
         for line in lines:
-            texts.append(f"  {line.count:,} allowed" if isinstance(line, Fold) else f"  {_line(line, self.index)}")
+            texts.append(f"  {line.count:,} allowed" if isinstance(line, Fold) else f"  {_line(line)}")
         if earlier:
             texts.append(f"  {earlier:,} earlier lines are in to_frame().")
         return "\n".join(texts)
 
 
-def _line(entry: Entry, index: LedgerIndex) -> str:
-    row = wire(entry, index)
+def _line(entry: Entry) -> str:
+    row = wire(entry)
     because = f" by {row['rules']}" if row["rules"] else ""
     guidance = f": {row['guidance']}" if row["guidance"] else ""
     outcome = f" ({row['outcome']})" if row["outcome"] else ""
@@ -165,8 +166,8 @@ def _table(body: str) -> str:
     return f'<table class="nn-table nn-ledger"><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>'
 
 
-def _row(entry: Entry, index: LedgerIndex) -> str:
-    row = wire(entry, index)
+def _row(entry: Entry) -> str:
+    row = wire(entry)
     cells = (
         str(row["go"]["turn"]),
         _decision(row),
@@ -261,7 +262,7 @@ class LedgerReading(Reading):
             self._snapshot["total"] = len(self.index.entries)
             self._snapshot["count"] = len(lines)
             self._snapshot["facets"] = self._facets()
-            self._snapshot["lines"] = [wire(line, self.index) for line in lines[-PAGE:]]
+            self._snapshot["lines"] = [wire(line) for line in lines[-PAGE:]]
         return self._snapshot
 
     @property
@@ -314,7 +315,7 @@ class LedgerReading(Reading):
         data = self.snapshot
         self.index.add(entry)
         lines = self.index.lines(Filter())
-        sent = wire(lines[-1], self.index)
+        sent = wire(lines[-1])
         if len(lines) == data["count"]:  # one more of a row of allows
             data["lines"][-1] = sent
         else:
@@ -377,7 +378,7 @@ class LedgerReading(Reading):
             "count": len(lines),
             "matched": matched,
             "total": len(self.index.entries),
-            "lines": [wire(line, self.index) for line in shown],
+            "lines": [wire(line) for line in shown],
         }
 
     def _detail(self, entry: Entry) -> dict[str, Any]:
