@@ -9,8 +9,6 @@ from typing import Any, TypeVar
 
 from noetic_nb.errors import NoeticConfigError
 
-__all__ = ["ArgumentError", "closest", "explained"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -18,17 +18,6 @@ from typing import Any, BinaryIO
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.ids import SYSTEM_IDS
 
-__all__ = [
-    "OWNER_ONLY",
-    "file_name",
-    "owner_only",
-    "read_form",
-    "regular_file",
-    "save_form",
-    "whole_file",
-    "write_whole",
-]
-
 OWNER_ONLY = 0o600
 
 

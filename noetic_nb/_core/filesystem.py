@@ -21,8 +21,6 @@ from fsspec.utils import stringify_path
 
 from noetic_nb.errors import NoeticConfigError
 
-__all__ = ["OutsideRoot", "RootedFileSystem", "as_filesystem", "checked_path"]
-
 _DRIVE_OR_URL: Final = re.compile(r"[A-Za-z]:|[A-Za-z][\w+.-]*:/|.*::")
 _HOW: Final = "Use a path below the root, with / between its parts, such as 'notes/today.md'."
 

@@ -17,8 +17,6 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from noetic_nb.errors import NoeticConfigError
 
-__all__ = ["Interrupted", "Progress", "Work", "counted"]
-
 T = TypeVar("T")
 Progress: TypeAlias = bool | Callable[[int, int | None], object] | None
 """True or None: a line of text. False: nothing. A function: called with how many are done, of how many (None: unknown)."""

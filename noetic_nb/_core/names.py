@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from functools import lru_cache, partial
 from typing import Any, Final
 
-__all__ = ["LAMBDA", "function_name", "inside_partial", "looks_alike", "nearest", "skeleton"]
-
 LAMBDA: Final = "<lambda>"
 """What Python calls a function without a name."""
 

@@ -14,8 +14,6 @@ from typing import Any, TypeVar
 
 from noetic_nb.errors import NoeticConfigError
 
-__all__ = ["run_nested", "running_loop"]
-
 T = TypeVar("T")
 
 

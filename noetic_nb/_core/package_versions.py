@@ -2,8 +2,6 @@
 
 from functools import cache
 
-__all__ = ["version_of"]
-
 
 @cache  # for good: what has been imported stays as it is while the process lives
 def version_of(package: str) -> str:

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 else:
     ModelMetaclass = type(BaseModel)  # private to pydantic
 
-__all__ = ["RecordType"]
-
 _INSTANCE_FIELD: Final = re.compile(r"InstanceField\[(\w+)\]")
 
 

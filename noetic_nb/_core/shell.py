@@ -19,8 +19,6 @@ from typing import Any, Final, Protocol, TypeAlias, runtime_checkable
 from noetic_nb._core.cards import with_card
 from noetic_nb.errors import NoeticConfigError
 
-__all__ = ["Command", "LocalShell", "ScriptedShell", "Shell", "ShellResult", "checked_shell"]
-
 Command: TypeAlias = str | Sequence[str]
 """A line for the system's shell, or a program and its arguments, which no shell looks at."""
 

@@ -11,18 +11,6 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
-__all__ = [
-    "ON_THE_SPOT",
-    "OnTheSpot",
-    "Worker",
-    "beside_loop",
-    "has_threads",
-    "in_worker",
-    "leaves_loop",
-    "let_loop_run",
-    "thread_time",
-]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -13,8 +13,6 @@ from typing import Any, Final, TextIO
 from noetic_nb.errors import printable
 from noetic_nb.redact import redact
 
-__all__ = ["BAD_INPUT", "FINDINGS", "FINE", "INTERRUPTED", "Command", "Output"]
-
 FINE: Final = 0
 """Nothing was found, and every limit is kept."""
 FINDINGS: Final = 1

@@ -16,8 +16,6 @@ from noetic_nb.errors import NoeticConfigError
 if TYPE_CHECKING:
     from noetic_nb.runs import Run
 
-__all__ = ["add_on_unknown", "add_sources", "noted_targets", "runs_of"]
-
 DATA_SETS: Final = ("airline", "retail", "telecom", "agentdojo:banking", "agentdojo:workspace")
 _STANDARD_INPUT: Final = "-"
 

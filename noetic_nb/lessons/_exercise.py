@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["PAGE", "Exercise", "Verdict"]
-
 PAGE: Final = 88
 """Characters of a line that a page 900 pixels wide shows whole, as code in the lessons has."""
 

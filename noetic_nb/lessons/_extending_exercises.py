@@ -18,8 +18,6 @@ from noetic_nb.runtime import AgentConfig, AgentHarness
 from noetic_nb.steering import RuleBook
 from noetic_nb.steps import react
 
-__all__ = ["EXTENDING"]
-
 MOST_PROMISES: Final = 3
 """How many promises the layer of exercise 8.1 offers."""
 

@@ -22,8 +22,6 @@ from noetic_nb.lessons._verdicts import EXERCISES, examined
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["asked_in", "grade", "graded"]
-
 TIMEOUT_S: Final = 120
 """For one cell. A whole lesson takes less than a minute; what takes longer hangs."""
 

@@ -15,8 +15,6 @@ from noetic_nb.runs import record
 from noetic_nb.runtime import AgentConfig, AgentHarness
 from noetic_nb.steps import react
 
-__all__ = ["LIMIT", "MEMORY", "sent_positions"]
-
 # Sizes of items, oldest first, and the room for them. Sizes differ: with equal ones a wrong rule can be right. Exact fits, an old
 # item that is small enough although a newer one is not, nothing, and all.
 _WINDOWS: Final[tuple[tuple[tuple[int, ...], int], ...]] = (

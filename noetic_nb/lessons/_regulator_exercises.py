@@ -10,8 +10,6 @@ from noetic_nb.lessons._exercise import Exercise
 from noetic_nb.regulator import QualityDecline, Regulator
 from noetic_nb.regulator.events import QualityFeedback, TurnComplete, TurnStart
 
-__all__ = ["REGULATOR", "best_threshold", "worth"]
-
 _MARKS: Final[tuple[tuple[float, ...], ...]] = (
     (0.75, 0.5, 0.125),
     (0.5, 0.375, 0.25, 0.125),

@@ -17,8 +17,6 @@ from noetic_nb.runtime import AgentConfig, AgentHarness
 from noetic_nb.steering import RuleBook
 from noetic_nb.steps import react, tool
 
-__all__ = ["STEERING"]
-
 _CONTACTS: Final = (
     {"name": "Ann", "account": "AT611904300234573201", "note": "my sister"},
     {"name": "Bob", "account": "DE89370400440532013000", "note": "new account: XX99000000000000000007"},

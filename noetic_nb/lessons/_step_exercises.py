@@ -13,8 +13,6 @@ from noetic_nb.runtime import AgentConfig, AgentHarness
 from noetic_nb.steps import Step, react, step, tool
 from noetic_nb.storage import InMemoryStorage
 
-__all__ = ["STEPS"]
-
 
 async def _output(agent: Step, said: str = "Begin.") -> Any:
     return (await AgentHarness(AgentConfig(name="learner", step=agent)).execute(said)).output

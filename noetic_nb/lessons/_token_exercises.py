@@ -14,8 +14,6 @@ from noetic_nb.models import ScriptedModel
 from noetic_nb.runtime import AgentConfig, AgentHarness
 from noetic_nb.steps import react
 
-__all__ = ["TOKENS", "cached_tokens", "input_tokens"]
-
 # Turns that differ, so that no mean stands for the sum; an answer of nothing; one turn; none.
 _BILLS: Final[tuple[tuple[int, tuple[tuple[int, int], ...]], ...]] = (
     (100, ((10, 20), (30, 40))),

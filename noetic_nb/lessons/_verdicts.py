@@ -21,8 +21,6 @@ from noetic_nb.lessons._what_if_exercises import WHAT_IF
 from noetic_nb.redact import redact_text
 from noetic_nb.sync import awaited, run_sync
 
-__all__ = ["EXERCISES", "check", "examined"]
-
 EXERCISES: Final[dict[str, Exercise]] = {
     each.id: each for each in (*MEMORY, *TOKENS, *STEERING, *REGULATOR, *STEPS, *WHAT_IF, *WATCHING, *EXTENDING)
 }

@@ -11,8 +11,6 @@ from noetic_nb.lessons._exercise import Exercise
 from noetic_nb.runs import Run
 from noetic_nb.steering import RuleBook
 
-__all__ = ["WATCHING"]
-
 # What was decided on each call: tool, amount, action, and whether it was acted on.
 _LEDGERS: Final[tuple[tuple[tuple[str, float, str, bool], ...], ...]] = (
     (("refund", 500.0, "deny", False),),

@@ -12,8 +12,6 @@ from noetic_nb.runs import Run, record
 from noetic_nb.runtime import AgentConfig, AgentHarness
 from noetic_nb.steps import react, tool
 
-__all__ = ["WHAT_IF", "certain_calls", "paired_difference"]
-
 _Denies = Callable[[str, Sequence[str]], bool]
 
 

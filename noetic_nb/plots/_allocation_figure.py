@@ -28,8 +28,6 @@ from noetic_nb.runs._plain_text import clip, count
 from noetic_nb.runs._requests.model_calls import NO_PLANS, Calls, CallShare, Part
 from noetic_nb.runs._run_source import run_of
 
-__all__ = ["allocation"]
-
 # Two bars and their title, and room for each name below the picture, in inches.
 HEIGHT: Final = 3.8
 HEIGHT_A_LAYER: Final = 0.14

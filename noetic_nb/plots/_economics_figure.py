@@ -20,8 +20,6 @@ from noetic_nb.plots._figure_style import (
 )
 from noetic_nb.runs._plain_text import count
 
-__all__ = ["economics"]
-
 SAVED: Final = {
     "tokens_saved": "tokens of failed runs saved",
     "cost_saved": "cost of failed runs saved (US dollars)",

@@ -27,24 +27,6 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.runs._palette import LAYER_COLOURS, MEAN_COLOUR, OTHER_LOOK, QUALITY_COLOUR, TOKENS_COLOUR, ink_on
 from noetic_nb.runs._plain_text import clip, plain_line
 
-__all__ = [
-    "DECISION_MARKERS",
-    "NAME_LETTERS",
-    "Look",
-    "Series",
-    "Theme",
-    "as_figure",
-    "axes_for",
-    "axis_name",
-    "figure_of",
-    "named",
-    "needs_columns",
-    "put_legend",
-    "say_empty",
-    "series",
-    "style",
-]  # fmt: skip
-
 Theme: TypeAlias = Literal["light", "dark"]
 
 # Page and screen; a picture without a ground of its own loses its black text on a dark theme.

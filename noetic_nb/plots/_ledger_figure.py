@@ -17,8 +17,6 @@ from noetic_nb.runs._palette import ACTION_COLOURS, OTHER_LOOK
 from noetic_nb.runs._plain_text import count
 from noetic_nb.runs._run_source import run_of
 
-__all__ = ["ledger"]
-
 # What kept a call from being made stands at the bottom, where heights compare best.
 ORDER: Final = ("deny", "ask", "guide", "allow")
 HATCHES: Final = {"deny": "xxx", "ask": "ooo", "guide": "///"}

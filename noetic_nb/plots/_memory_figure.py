@@ -13,8 +13,6 @@ from noetic_nb.plots._figure_style import Theme, as_figure, axes_for, needs_colu
 from noetic_nb.plots._sweep_figure import lines
 from noetic_nb.runs._plain_text import count
 
-__all__ = ["memory_bench"]
-
 COSTS: Final = {
     "tokens": "tokens of a request",
     "cost_fresh": "input of a dialogue, nothing cached (US dollars)",

@@ -23,8 +23,6 @@ from noetic_nb.plots._figure_style import (
 )
 from noetic_nb.runs._palette import OTHER_LOOK, QUALITY_COLOUR
 
-__all__ = ["pareto"]
-
 # Of the height of a number: closer ones are read as one.
 NEAR: Final = 2.0
 # Further from its mark a number belongs to nothing.

@@ -10,8 +10,6 @@ from matplotlib.ticker import PercentFormatter
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.plots._figure_style import Theme, as_figure, axes_for, named, put_legend, series
 
-__all__ = ["roc"]
-
 # Taller than other figures: both axes are shares.
 HEIGHT: Final = 7.0
 

@@ -20,8 +20,6 @@ from noetic_nb.plots._figure_style import (
     series,
 )
 
-__all__ = ["sweep"]
-
 
 @as_figure
 def sweep(frame: Any, x: str, y: str, ax: Axes | None = None, *, theme: Theme | None = None) -> Axes:

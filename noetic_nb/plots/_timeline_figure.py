@@ -26,8 +26,6 @@ from noetic_nb.runs._timeline.run_spans import Timeline, has_clock
 from noetic_nb.runs._timeline.span import KINDS, SIGNS
 from noetic_nb.runs._timeline.span_window import Lane, Windows
 
-__all__ = ["timeline"]
-
 # More rows are thinner than a line in a column of a paper.
 MOST_LANES: Final = 40
 # A bar of several spans is as wide as a thin line in a column of a paper, which is some 190 points wide.

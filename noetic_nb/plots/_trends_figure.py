@@ -25,8 +25,6 @@ from noetic_nb.runs._plain_text import count
 from noetic_nb.runs._regulation.regulator_signals import Mark, Signals, ThreadSignals
 from noetic_nb.runs._run_source import run_of
 
-__all__ = ["quality_and_cost", "trends"]
-
 # Beyond these, dots run together and words beside marks cover each other.
 CROWDED_TURNS: Final = 80
 CROWDED_MARKS: Final = 6

@@ -10,8 +10,6 @@ from noetic_nb.redact._marks import PLACEHOLDER, Span
 from noetic_nb.redact._secret_names import ALWAYS, SMALLEST_NUMBER, secret_word
 from noetic_nb.redact._shapes import longest_run
 
-__all__ = ["NAME_HINTS", "assigned", "is_value", "may_assign"]
-
 NAME_HINTS: Final = [
     "pass",
     "secret",

@@ -14,8 +14,6 @@ from noetic_nb.redact._marks import Span
 from noetic_nb.redact._places import may_place, placed
 from noetic_nb.redact._shapes import cookies, is_hinted, issued, may_hold_cookies
 
-__all__ = ["MAX_LEVELS", "may_hold", "private_keys_in", "spans_of"]
-
 _PEM: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _PEM_END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}-----")
 _PEM_BODY: Final = re.compile(r"(?:[A-Za-z0-9+/=\s:,.\-()@]|\\[nrt])*+")

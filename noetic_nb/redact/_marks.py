@@ -6,8 +6,6 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
-__all__ = ["PLACEHOLDER", "REDACTED", "Placeholder", "Span"]
-
 REDACTED: Final = "[redacted]"
 PLACEHOLDER: Final = re.compile(r"\[redacted(?: [0-9]+)?\]")
 Placeholder: TypeAlias = Callable[[str], str]

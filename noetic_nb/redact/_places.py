@@ -14,8 +14,6 @@ from noetic_nb.redact._marks import PLACEHOLDER, Span
 from noetic_nb.redact._secret_names import ALWAYS, NAME_KEYS, SMALLEST_NUMBER, VALUE_KEYS, secret_word
 from noetic_nb.redact._shapes import is_mixed
 
-__all__ = ["beside_option", "in_pair", "may_place", "placed"]
-
 _NAME: Final = r"(?P<name>[A-Za-z_][\w.\-]{0,127}+(?: (?:key|keys|string|id|token))?)"
 _QUOTED: Final = r"\"(?P<double>(?:[^\"\\\r\n]|\\.){1,2048}+)\"|'(?P<single>(?:[^'\\\r\n]|\\.){1,2048}+)'"
 _BARE: Final = r"(?P<bare>[^\s\"'`,;&<>(){}\[\]|\\]{1,2048}+)"

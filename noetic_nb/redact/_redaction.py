@@ -13,9 +13,6 @@ from noetic_nb.redact._marks import PLACEHOLDER, REDACTED, Placeholder
 from noetic_nb.redact._places import beside_option, in_pair
 from noetic_nb.redact._secret_names import ALWAYS, NAME_KEYS, SMALLEST_NUMBER, VALUE_KEYS, is_secret_name, secret_word
 
-__all__ = ["MARGIN", "Redaction", "clip_data", "redact", "redact_head", "redact_text", "safe_logger"]
-
-
 # Longer than what any issuer gives out: a web token takes up to 8 kB, a private key of 8192 bits 6.4 kB.
 MARGIN: Final = 16_384
 """How far behind the part that is shown a text is read, in characters."""

@@ -7,8 +7,6 @@ import unicodedata
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["ALWAYS", "NAME_KEYS", "SMALLEST_NUMBER", "VALUE_KEYS", "is_secret_name", "secret_word"]
-
 _WORDS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 # The last words of a name say what it is: a `reset_password_token` is a token, a `token_count` is a number.
 _ENDINGS: Final = frozenset(

@@ -13,8 +13,6 @@ from typing import Final, NamedTuple
 
 from noetic_nb.redact._marks import PLACEHOLDER, Span
 
-__all__ = ["cookies", "is_hinted", "is_mixed", "issued", "longest_run", "may_hold_cookies"]
-
 
 def longest_run(text: str) -> int:
     """Return the length of the longest stretch of letters and digits."""

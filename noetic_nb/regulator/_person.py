@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from noetic_nb.regulator._measures.corrections import CorrectionStore
 from noetic_nb.regulator._session.session import Session
 
-__all__ = ["Person"]
-
 
 @dataclass(slots=True, eq=False)
 class Person:

@@ -31,8 +31,6 @@ from noetic_nb.regulator.predicates.core import CostCap, ScopeDrift
 from noetic_nb.regulator.predicates.drift import DriftScorer
 from noetic_nb.regulator.predicates.explanation import Explanation, Predicate, explain, thresholds_of
 
-__all__ = ["Readings", "Regulator"]
-
 
 class Readings:
     """The readings of a `Regulator`; none of them changes it."""

@@ -21,16 +21,6 @@ from noetic_nb.regulator.predicates.explanation import Predicate, fields_of, nam
 from noetic_nb.regulator.predicates.low_confidence import LowConfidence
 from noetic_nb.regulator.predicates.tool_loops import RepeatedFailure, ToolLoop
 
-__all__ = [
-    "NEWER_SETTINGS",
-    "RECOMMENDED_SETTINGS",
-    "RELEASE_PREDICATES",
-    "RELEASE_SETTINGS",
-    "Settings",
-    "SnapshotForm",
-    "TurnRules",
-]
-
 TurnRules: TypeAlias = Literal["release", "strict"]
 """How turns are separated. Strict turns forget an ungraded reply when the next turn starts, keep a graded one's text for
 `confidence` until then, clamp grades before learning, ignore grades that are not finite, count at most one implicit

@@ -21,8 +21,6 @@ from noetic_nb.regulator._settings import RELEASE_SETTINGS, Settings, SnapshotFo
 from noetic_nb.regulator.decisions import CorrectionPattern, body_of
 from noetic_nb.regulator.events import U32_MAX, U64_MAX, shown
 
-__all__ = ["RegulatorState", "restore", "snapshot"]
-
 EXTRA_KEY: Final = "noetic_nb"
 """Where settings and corrections below the threshold are kept."""
 EXTRA_VERSION: Final = 1

@@ -36,8 +36,6 @@ from noetic_nb.regulator.events import (
 from noetic_nb.regulator.predicates.core import DEFAULT_HISTORY_WINDOW
 from noetic_nb.regulator.predicates.drift import DriftInput, DriftScore, DriftScorer
 
-__all__ = ["HANDLERS", "Task", "trust"]
-
 _EARLIER_TEXTS: Final = 16
 _TOOL_TEXTS: Final = 16
 """How many texts of the conversation drift scorers are given (ours)."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-__all__ = ["FakeClock", "SeededIds"]
-
 
 class FakeClock:
     """A clock that moves only by `advance`, or by a fixed step at every reading.

@@ -11,8 +11,6 @@ import selectors
 from collections.abc import Coroutine, Generator
 from typing import Any, TypeVar
 
-__all__ = ["VirtualTimeLoop", "drive_loop"]
-
 T = TypeVar("T")
 
 

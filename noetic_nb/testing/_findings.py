@@ -9,8 +9,6 @@ from typing import Any, Final, NamedTuple, overload
 
 from noetic_nb.sync import run_sync
 
-__all__ = ["BLOCKS_MS", "ContractCheck", "Finding", "Notes", "Stopwatch", "first_line"]
-
 # A loop that stands still longer than this is felt by every other execution; the same limit as for a predicate of a rule.
 BLOCKS_MS: Final = 50.0
 # A busy machine stops a process for a moment now and then, but not three times in the same place.

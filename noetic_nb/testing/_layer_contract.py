@@ -34,8 +34,6 @@ from noetic_nb.storage._adapter import layer_prefix
 from noetic_nb.testing._clock import FakeClock, SeededIds
 from noetic_nb.testing._findings import ContractCheck, Finding, Notes, Stopwatch, first_line, not_blocking
 
-__all__ = ["check_layer"]
-
 TURNS: Final = 3
 # A hook that waits for ever must not hold the test for its half minute.
 LIMIT_MS: Final = 2_000.0

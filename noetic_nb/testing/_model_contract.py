@@ -23,8 +23,6 @@ from noetic_nb.models._client import (
 )
 from noetic_nb.testing._findings import ContractCheck, Finding, Notes, Stopwatch, first_line, limited, not_blocking
 
-__all__ = ["check_model"]
-
 # Seconds; a large model thinks for a minute before its first word.
 LIMIT_S: Final = 120.0
 # How long a cancelled call may take to end; closing a connection takes a round trip.

@@ -18,8 +18,6 @@ from noetic_nb.models.prompt_caching import SIMULATED, CacheRules, cache_rules
 from noetic_nb.steps._tools import spec_tokens
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-__all__ = ["SimulatedProvider"]
-
 _UNIT_BYTES: Final = 8  # of four units of UTF-16, which are a token
 
 

@@ -13,8 +13,6 @@ from typing import Any, Final
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.testing._findings import ContractCheck, Finding, Notes, Stopwatch, first_line, limited, not_blocking
 
-__all__ = ["check_storage"]
-
 METHODS: Final = ("get", "set", "delete", "list")
 # Seconds; a store on another continent answers within one.
 LIMIT_S: Final = 5.0

@@ -24,8 +24,6 @@ from noetic_nb.widgets.base._display import DisplayMixin
 from noetic_nb.widgets.base._notice import Notice
 from noetic_nb.widgets.base._page_thread import PAGES, take_from_any_shell
 
-__all__ = ["REFUSED", "Approval", "Asked", "question_words", "refusal"]
-
 REFUSED: Final = "A person said no."
 REPLACED: Final = "The question was withdrawn: its cell ran again."
 WITHDRAWN: Final = "Withdrawn: the turn ended before anyone answered."

@@ -9,8 +9,6 @@ from noetic_nb._core.cards.as_text import MAX_CELL, MAX_FACTS, tree_of, words
 from noetic_nb._core.cards.card import Card, Cell, Table
 from noetic_nb.markup import NAME_LENGTH, escape, plain_line
 
-__all__ = ["card_html"]
-
 # A notebook stays quick to open.
 MAX_ROWS: Final = 100
 MAX_BYTES: Final = 190_000  # escaped text may be six times as long as what is read

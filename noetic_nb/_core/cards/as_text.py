@@ -15,8 +15,6 @@ from noetic_nb._core.cards.card import Card, card_of
 from noetic_nb.markup import NAME_LENGTH, plain_data, plain_line
 from noetic_nb.redact import REDACTED, is_secret_name
 
-__all__ = ["MAX_CELL", "MAX_FACTS", "card_line", "card_text", "tree_of", "words"]
-
 # A line is taken in at a glance; of what stands in a list, as much as that.
 MAX_LINE: Final = 400
 MAX_LISTED: Final = 8

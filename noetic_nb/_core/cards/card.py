@@ -11,8 +11,6 @@ from typing import Any, Final, TypeAlias
 
 from noetic_nb.markup import plain_line
 
-__all__ = ["Card", "Cell", "Table", "card_of", "fields_card"]
-
 Cell: TypeAlias = Any
 """Text, or a number, which stands on the right; None is an empty cell."""
 

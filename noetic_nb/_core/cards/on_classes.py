@@ -10,8 +10,6 @@ from typing import Any, Literal, TypeAlias, TypeVar, overload
 
 from noetic_nb._core.cards.card import Card, card_of, fields_card
 
-__all__ = ["with_card"]
-
 _Class = TypeVar("_Class")
 
 Shown: TypeAlias = Literal["everywhere", "in cells", "as HTML"]

@@ -8,8 +8,6 @@ from typing import Any
 from noetic_nb.cli._command import FINDINGS, FINE, Command, Output
 from noetic_nb.cli._run_arguments import add_on_unknown, add_sources, noted_targets, runs_of
 
-__all__ = ["BACKTEST"]
-
 _COLUMNS = ("run_id", "turn", "seq", "hook", "tool_name", "before", "after", "change", "guidance", "error")
 _MOST_LINES = 50
 

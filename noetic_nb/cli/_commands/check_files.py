@@ -10,8 +10,6 @@ from noetic_nb._core.atomic_write import regular_file
 from noetic_nb.cli._command import FINDINGS, FINE, Command, Output
 from noetic_nb.errors import NoeticConfigError, NoeticError
 
-__all__ = ["CHECK"]
-
 
 def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(

@@ -11,8 +11,6 @@ from noetic_nb.cli._run_arguments import add_on_unknown, add_sources, noted_targ
 if TYPE_CHECKING:
     from noetic_nb.lab._statistics.intervals import Count
 
-__all__ = ["EVALUATE"]
-
 _LINES: Final = ("caught", "failed", "blocked", "false_rejections", "attacked_solved", "attacker_tasks", "unlabelled")
 
 

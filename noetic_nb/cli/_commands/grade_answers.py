@@ -8,8 +8,6 @@ from argparse import ArgumentParser, Namespace
 from noetic_nb._core.long_work import Interrupted
 from noetic_nb.cli._command import FINDINGS, FINE, INTERRUPTED, Command, Output
 
-__all__ = ["GRADE"]
-
 
 def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("folder", metavar="FOLDER", help="with one notebook for each submission")

@@ -13,8 +13,6 @@ from noetic_nb.errors import NoeticConfigError
 if TYPE_CHECKING:
     from noetic_nb.runs import Run
 
-__all__ = ["IMPORT", "outcome_word", "run_facts"]
-
 _COLUMNS = ("run_id", "turns", "model_calls", "tool_calls", "outcome", "model", "source", "unmapped")
 
 

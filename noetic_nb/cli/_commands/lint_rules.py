@@ -11,8 +11,6 @@ from noetic_nb.cli._command import FINDINGS, FINE, Command, Output
 from noetic_nb.cli._run_arguments import add_sources, runs_of
 from noetic_nb.errors import NoeticConfigError
 
-__all__ = ["LINT"]
-
 
 def _add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("rules", metavar="RULES", help="a rule file, .yaml or .json")

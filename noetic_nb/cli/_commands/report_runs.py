@@ -15,8 +15,6 @@ from noetic_nb.markup import escape
 if TYPE_CHECKING:
     from noetic_nb.runs import Run
 
-__all__ = ["REPORT", "page"]
-
 _FACTS: Final = ("turns", "model_calls", "tool_calls", "outcome", "model", "source", "unmapped")
 # The colours are those of a view without a theme around it.
 # Whatever text of a run got into the page: it may run no script and ask no server. Pictures stand in the page itself.

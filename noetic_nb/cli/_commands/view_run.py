@@ -15,8 +15,6 @@ from noetic_nb.cli._command import FINE, Command, Output
 from noetic_nb.cli._run_arguments import add_sources, runs_of
 from noetic_nb.errors import NoeticConfigError
 
-__all__ = ["VIEW", "notebook"]
-
 
 def _add_arguments(parser: ArgumentParser) -> None:
     add_sources(parser)

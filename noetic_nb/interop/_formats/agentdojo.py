@@ -22,8 +22,6 @@ from noetic_nb.items._messages.message import Message
 from noetic_nb.redact import Redaction
 from noetic_nb.runs import Run
 
-__all__ = ["FORMATS", "looks_like", "read"]
-
 FORMATS: Final = ("agentdojo",)
 _SOURCE: Final = "agentdojo"
 _HINT: Final = "Pass a .jsonl or .jsonl.gz with a run a line, one run as .json, or the folder `runs` of AgentDojo."

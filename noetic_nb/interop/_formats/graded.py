@@ -16,19 +16,6 @@ from noetic_nb.runs import Run
 from noetic_nb.runs._conversation import conversation_events
 from noetic_nb.runs._run import run_of_settled
 
-__all__ = [
-    "AS_PUBLISHED",
-    "REMEMBERED",
-    "Calls",
-    "assistant",
-    "graded_run",
-    "refuser",
-    "said",
-    "talk_of",
-    "task_meta",
-    "user",
-]
-
 # Rewards are products of checks, 0 or 1; the originals compare them with this slack.
 FULL_REWARD: Final = 1 - 1e-6
 # Characters: the texts of a data set repeat each other, those of AgentDojo within some hundred runs.

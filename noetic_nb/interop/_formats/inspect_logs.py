@@ -14,8 +14,6 @@ from noetic_nb.runs import Run
 from noetic_nb.runs._conversation import conversation_events
 from noetic_nb.runs._run import run_of_settled
 
-__all__ = ["FORMATS", "looks_like", "read"]
-
 FORMATS: Final = ("inspect",)
 _PREFIX: Final = "attachment://"
 # What is read of a sample; the rest of it is listed.

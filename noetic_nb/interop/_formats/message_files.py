@@ -14,8 +14,6 @@ from noetic_nb.runs import Run
 from noetic_nb.runs._conversation import conversation_events
 from noetic_nb.runs._run import run_of_settled
 
-__all__ = ["FORMATS", "looks_like", "read"]
-
 FORMATS: Final[tuple[str, ...]] = get_args(MessageFormat)
 _KEYS: Final = ("messages", "conversation", "conversations", "traj", "trajectory")
 _PARAMS: Final = ("temperature", "top_p", "max_tokens", "max_completion_tokens")

@@ -16,8 +16,6 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.items._json_text import parsed_json
 from noetic_nb.runs._load import MAX_BYTES, MAX_LINE_BYTES, read_gzip
 
-__all__ = ["ZIP", "Document", "as_rows", "documents", "read_bytes", "read_document", "record", "refused"]
-
 _GZIP: Final = b"\x1f\x8b"
 ZIP: Final = b"PK\x03\x04"
 _NOT_BLANK: Final = re.compile(rb"\S")

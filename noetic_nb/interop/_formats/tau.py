@@ -23,8 +23,6 @@ from noetic_nb.items._messages.openai_chat import usage
 from noetic_nb.redact import Redaction
 from noetic_nb.runs import Run
 
-__all__ = ["FORMATS", "looks_like", "read", "trajectory"]
-
 FORMATS: Final = ("tau",)
 _HINT: Final = "Pass a list of trajectories in the form of tau-bench, as .json or .json.gz."
 

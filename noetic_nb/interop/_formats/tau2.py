@@ -23,8 +23,6 @@ from noetic_nb.items._messages.openai_chat import usage
 from noetic_nb.redact import Redaction
 from noetic_nb.runs import Run
 
-__all__ = ["FORMATS", "looks_like", "read"]
-
 FORMATS: Final = ("tau2",)
 _SOURCE: Final = "tau2-bench"
 _HINT: Final = (

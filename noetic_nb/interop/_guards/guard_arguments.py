@@ -18,18 +18,6 @@ from noetic_nb.steps import Tool
 from noetic_nb.steps._function_tools import make_tool
 from noetic_nb.steps._schema import OutputSchema
 
-__all__ = [
-    "Binder",
-    "Bound",
-    "bound_by_schema",
-    "bound_by_signature",
-    "bound_values",
-    "function_binder",
-    "json_binder",
-    "shown",
-]
-
-
 # The object that a method belongs to: its calls change it, so that a copy would be of no use.
 _OBJECT: Final = "self"
 

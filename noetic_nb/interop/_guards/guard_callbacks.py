@@ -29,8 +29,6 @@ from noetic_nb.runs import Recorder, Run
 from noetic_nb.runtime._context.step_errors import TurnStopped, error_text
 from noetic_nb.sync import drive
 
-__all__ = ["regulator_callback"]
-
 
 def regulator_callback(regulator: Regulator, *, run: Run | None = None, thread_id: str | None = None) -> Any:
     """Make a callback handler of LangChain that feeds a regulator and stops the run when it breaks the circuit.

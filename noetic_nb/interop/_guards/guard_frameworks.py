@@ -21,8 +21,6 @@ from noetic_nb.items import thaw
 from noetic_nb.items._frozen import FrozenDict, freeze
 from noetic_nb.runs import Run
 
-__all__ = ["MCP_CALL", "langchain_tool", "mcp_call", "openai_tool", "pydantic_ai_tool"]
-
 MCP_CALL: Final = "call_tool"
 """The name of a guarded call of a session, whose tools are not known before."""
 # What LangChain passes beside the arguments of the model.

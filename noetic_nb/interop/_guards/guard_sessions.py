@@ -18,8 +18,6 @@ from noetic_nb._core.nested_loop import running_loop
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.ids import SYSTEM_IDS
 
-__all__ = ["GuardSession", "current_session", "guard_session"]
-
 
 class GuardSession:
     """One conversation of another agent. Entered with ``with``; it may be entered again, and goes on then.

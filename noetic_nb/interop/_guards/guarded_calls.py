@@ -38,8 +38,6 @@ from noetic_nb.runtime._execution.tool_call import CallEnd, denial_text, record_
 from noetic_nb.steering import RuleBook, SteeringRule, steering
 from noetic_nb.sync import drive
 
-__all__ = ["Guard", "GuardedCall", "OnDeny", "Rules"]
-
 OnDeny: TypeAlias = Literal["raise", "return"] | None
 Rules: TypeAlias = RuleBook | SteeringRule | Iterable[SteeringRule | Mapping[str, Any]] | None
 

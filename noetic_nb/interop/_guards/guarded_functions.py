@@ -12,8 +12,6 @@ from noetic_nb.interop._guards.guard_arguments import Binder, Bound
 from noetic_nb.interop._guards.guarded_calls import Guard, GuardedCall, OnDeny, is_async
 from noetic_nb.sync import drive
 
-__all__ = ["Reply", "guarded_function", "plain_text"]
-
 Reply: TypeAlias = Callable[[str], Any]
 """From the text of a refusal to what a framework's tool returns."""
 

@@ -46,8 +46,6 @@ from noetic_nb.steering._evaluation.rule_targets import unknown_targets
 from noetic_nb.steps import Tool
 from noetic_nb.steps._function_tools import make_tool
 
-__all__ = ["OTHER_WAYS", "guard", "runnable", "warn_of_unknown_targets"]
-
 OTHER_WAYS: Final = (
     "stream",
     "astream",

@@ -21,19 +21,6 @@ from noetic_nb.interop._spans.span_messages import (
 )
 from noetic_nb.interop._spans.span_record import MAPPINGS, Span
 
-__all__ = [
-    "DIALECTS",
-    "ModelUse",
-    "ToolUse",
-    "Traceloop",
-    "conversation_of",
-    "first",
-    "kind_of",
-    "merged",
-    "model_use",
-    "tool_use",
-]
-
 _KINDS: Final[Mapping[str, Kind]] = {"tool": "tool", "agent": "agent", "workflow": "other", "task": "other"}
 _REQUESTS: Final = frozenset(["chat", "completion"])
 _USAGE: Final = {"input_tokens": ("llm.usage.prompt_tokens",), "output_tokens": ("llm.usage.completion_tokens",)}

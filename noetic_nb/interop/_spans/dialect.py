@@ -10,8 +10,6 @@ from noetic_nb.interop._spans.span_messages import SpanMessage
 from noetic_nb.interop._spans.span_record import Span
 from noetic_nb.items._messages.message import count, money
 
-__all__ = ["Dialect", "Kind", "amount", "counted"]
-
 Kind: TypeAlias = Literal["model", "tool", "agent", "memory", "other"]
 
 

@@ -10,8 +10,6 @@ from noetic_nb.interop._spans.span_history import History, read_history
 from noetic_nb.interop._spans.span_messages import SpanMessage, parsed, read_messages, result_of, words_of
 from noetic_nb.interop._spans.span_record import Span
 
-__all__ = ["GenAI", "GenAIEvents"]
-
 _KINDS: Final[Mapping[str, Kind]] = {
     "chat": "model",
     "text_completion": "model",

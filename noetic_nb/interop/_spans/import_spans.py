@@ -27,18 +27,6 @@ from noetic_nb.interop._spans.span_tree import Conversation, conversations, exec
 from noetic_nb.runs import Run
 from noetic_nb.runs._load import MAX_BYTES
 
-__all__ = [
-    "FORMATS",
-    "is_container",
-    "is_span_file",
-    "looks_like",
-    "read",
-    "read_records",
-    "records_of",
-    "run_readers",
-    "runs_from_spans",
-]
-
 # Large enough that a span that is cut by the end of a piece, and read twice, is one of thousands.
 _PIECE: Final = 1 << 20
 _LONGEST_RECORD: Final = 64 * 2**20

@@ -9,8 +9,6 @@ from noetic_nb.interop._spans.span_messages import parsed
 from noetic_nb.items._frozen import thaw
 from noetic_nb.items._item import Item
 
-__all__ = ["written"]
-
 
 def written(items: Iterable[Item]) -> list[dict[str, Any]]:
     """Return items as the conventions of OpenTelemetry write messages: a role, and parts with a type.

@@ -11,8 +11,6 @@ from noetic_nb.interop._spans.span_history import History, read_history
 from noetic_nb.interop._spans.span_messages import SpanMessage, parsed, read_messages
 from noetic_nb.interop._spans.span_record import Span
 
-__all__ = ["OpenInference", "by_name", "messages"]
-
 _KINDS: Final[Mapping[str, Kind]] = {"LLM": "model", "TOOL": "tool", "AGENT": "agent", "CHAIN": "other"}
 # No message list is longer; a hostile index must not make a reader allocate.
 _MOST_MESSAGES: Final = 100_000

@@ -12,8 +12,6 @@ from noetic_nb.redact import Redaction
 from noetic_nb.runs._events.event_json import WireError, parse_event
 from noetic_nb.runs._run import Run
 
-__all__ = ["is_own", "run_of_own"]
-
 
 def is_own(span: Span) -> bool:
     """Tell whether a span is one of ours."""

@@ -6,8 +6,6 @@ from typing import Any, Final
 
 from noetic_nb.interop._spans.span_messages import ROLES, Result, SpanMessage, parsed, read_messages
 
-__all__ = ["History", "read_history"]
-
 _ANSWERS: Final = frozenset([name for name, role in ROLES.items() if role == "assistant"])
 
 

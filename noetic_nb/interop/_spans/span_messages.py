@@ -11,21 +11,6 @@ from noetic_nb.interop._spans.span_record import MAPPINGS
 from noetic_nb.items._json_text import compact_json, parsed_json
 from noetic_nb.items._messages.message import Role
 
-__all__ = [
-    "OF_TODAY",
-    "ROLES",
-    "Call",
-    "Other",
-    "Result",
-    "SpanMessage",
-    "Text",
-    "arguments_of",
-    "parsed",
-    "read_messages",
-    "result_of",
-    "words_of",
-]
-
 ROLES: Final[Mapping[str, Role]] = {
     "system": "system",
     "developer": "system",

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
-__all__ = ["LogRecord", "Span", "SpanEvent", "live_record", "log_record", "span_record"]
-
 Data: TypeAlias = Mapping[str, Any]
 MAPPINGS: Final = (dict, Mapping)
 """For `isinstance`: nearly all are dictionaries, and to ask for anything else takes ten times as long."""

@@ -26,8 +26,6 @@ from noetic_nb.items._messages.message import FINISH, call_output, input_text, t
 from noetic_nb.redact import Redaction
 from noetic_nb.runs._run import Run
 
-__all__ = ["RunWriter", "run_of_execution"]
-
 _HOOKS: Final[Mapping[str, Any]] = {"search_memory": "recall"}
 
 

@@ -21,8 +21,6 @@ from noetic_nb.interop._spans.own_spans import is_own
 from noetic_nb.interop._spans.span_history import History
 from noetic_nb.interop._spans.span_record import LogRecord, Span
 
-__all__ = ["DEEPEST", "Conversation", "Execution", "conversations", "executions", "invocation_of", "joined"]
-
 _Key: TypeAlias = tuple[str, str]
 # No framework nests deeper; a hostile chain of parents must not cost its square.
 DEEPEST: Final = 512

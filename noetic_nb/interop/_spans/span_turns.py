@@ -26,8 +26,6 @@ from noetic_nb.items._messages.message import call, call_output, input_text, out
 from noetic_nb.redact import Redaction
 from noetic_nb.tokens import estimate_tokens
 
-__all__ = ["Log", "TurnWriter", "asked_of"]
-
 _NS_PER_MS: Final = 1_000_000
 _ESTIMATED: Final = ("t_ms", "input_tokens", "output_tokens", "status")
 # What is listed as unmapped of one source; a hostile one may hold nothing else.

@@ -12,8 +12,6 @@ from noetic_nb.interop._spans.span_tree import Execution
 from noetic_nb.interop._spans.span_turns import Log
 from noetic_nb.redact import Redaction
 
-__all__ = ["LiveWriter"]
-
 
 class LiveWriter(RunWriter):
     """Writes a conversation as the reader of finished spans does, a few calls at a time."""

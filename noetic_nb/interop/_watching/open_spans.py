@@ -14,8 +14,6 @@ from noetic_nb.interop._spans.span_record import Span, SpanEvent, live_record
 from noetic_nb.interop._spans.span_tree import DEEPEST, Execution, agent_name, invocation_of
 from noetic_nb.interop._watching.live_writer import LiveWriter
 
-__all__ = ["CALLS", "Around", "Node", "Trace", "Unit", "around"]
-
 CALLS: Final = ("model", "tool", "memory")
 # Nothing of the agent ends so late that this many spans end before it: what waits longer is written as it is.
 MOST_PENDING: Final = 1_000

@@ -21,8 +21,6 @@ from noetic_nb.interop._watching.watched_rules import Judging
 from noetic_nb.redact import Redaction, redact_text, safe_logger
 from noetic_nb.runs import Run
 
-__all__ = ["RunSpanProcessor", "watch"]
-
 _LOG: Final = safe_logger("noetic_nb.interop")
 # A process whose spans never end must not fill the memory with what waits for them.
 MOST_TRACES: Final = 10_000

@@ -43,8 +43,6 @@ from noetic_nb.steering._layer import LAYER_ID
 from noetic_nb.steering._rulebook.rulebook import RuleBook
 from noetic_nb.steering._rules.rule import Point, SteeringRule
 
-__all__ = ["Judging"]
-
 _STATE: Final = {"ledger": (), "pendingAsync": ()}
 
 

@@ -22,8 +22,6 @@ from noetic_nb.regulator._regulator import Regulator
 from noetic_nb.regulator.decisions import CircuitBreak, ProceduralWarning, ScopeDriftWarn, to_camel
 from noetic_nb.regulator.events import EVENT_TYPES, Event, from_dict
 
-__all__ = ["LogLine", "ReplayStatistics", "read_log", "replay_log", "score_statistics"]
-
 _TYPES: Final = frozenset(cls.__name__ for cls in EVENT_TYPES)
 _SWEEP: Final = ("0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9")
 

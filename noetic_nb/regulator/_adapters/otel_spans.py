@@ -22,8 +22,6 @@ from noetic_nb.regulator.events import (
     check,
 )
 
-__all__ = ["SpanReading", "events_from_span"]
-
 SpanReading: TypeAlias = Literal["original", "lenient"]
 
 _NOTHING: Final = object()

@@ -19,8 +19,6 @@ from noetic_nb.regulator.events import Event, Token, ToolCall
 from noetic_nb.regulator.predicates.drift import DriftInput, DriftScore, DriftScorer
 from noetic_nb.regulator.predicates.explanation import Explanation, Predicate, explain
 
-__all__ = ["Reading", "Recording", "reading_of", "record_events"]
-
 T = TypeVar("T")
 
 

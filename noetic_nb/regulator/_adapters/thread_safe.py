@@ -14,8 +14,6 @@ from noetic_nb.regulator.decisions import Decision
 from noetic_nb.regulator.events import Event
 from noetic_nb.regulator.predicates.explanation import Explanation
 
-__all__ = ["Locked", "ThreadSafeRegulator"]
-
 
 class ThreadSafeRegulator:
     """A regulator that several threads may use.

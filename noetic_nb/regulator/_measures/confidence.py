@@ -12,8 +12,6 @@ from typing import Final
 
 from noetic_nb.regulator.events import Token
 
-__all__ = ["TokenStats", "confidence_of_nll", "mean_nll", "structural_confidence", "usable_logprob"]
-
 DEFAULT_WINDOW_SIZE: Final = 128
 LOGPROB_UNAVAILABLE: Final = 0.0
 MEAN_NLL_CONFIDENCE_MIDPOINT: Final = 4.0

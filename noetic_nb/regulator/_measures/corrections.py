@@ -11,8 +11,6 @@ from typing import Final
 
 from noetic_nb.regulator.decisions import CorrectionPattern
 
-__all__ = ["HEADER", "REQUEST_LABEL", "CorrectionStore", "inject", "pattern_of", "prelude"]
-
 MIN_CORRECTIONS_FOR_PATTERN: Final = 3
 MAX_EXAMPLE_CORRECTIONS: Final = 3
 MAX_CORRECTIONS_PER_CLUSTER: Final = 20

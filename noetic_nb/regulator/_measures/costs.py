@@ -9,8 +9,6 @@ from typing import Final
 
 from noetic_nb.regulator.events import U32_MAX, U64_MAX, Cost
 
-__all__ = ["CostTotals", "normalize_cost"]
-
 TYPICAL_TURN_TOKENS_OUT: Final = 1000
 TYPICAL_TURN_WALLCLOCK_MS: Final = 10_000
 TOKEN_COST_WEIGHT: Final = 0.7

@@ -11,8 +11,6 @@ from typing import Final, NamedTuple, TypeVar
 
 from noetic_nb.regulator.events import ToolCall, ToolResult
 
-__all__ = ["Outcome", "ToolHistory", "trailing_cycles"]
-
 T = TypeVar("T")
 
 _MOST_REMEMBERED: Final = 512

@@ -14,8 +14,6 @@ from typing import Final, Literal, TypeAlias
 
 from noetic_nb.regulator._measures.word_lists import RELEASE_WORDS, WordLists, trimmed
 
-__all__ = ["RANKED_TOPICS", "RELEASE_TOPICS", "TopicOrder", "Topics", "byte_length", "cluster_of"]
-
 TopicOrder: TypeAlias = Literal["alphabetical", "ranked"]
 
 TOPIC_LIMIT: Final = 10

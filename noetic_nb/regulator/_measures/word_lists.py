@@ -16,8 +16,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["RELEASE_WORDS", "WordLists", "any_of", "emoji", "folded", "is_letter", "lexicon", "trimmed"]
-
 _DATA: Final = Path(__file__).parent / "data"
 
 

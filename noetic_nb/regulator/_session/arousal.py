@@ -13,8 +13,6 @@ from typing import Final, Literal, TypeAlias
 
 from noetic_nb.regulator._measures.word_lists import any_of, emoji, folded, is_letter, lexicon
 
-__all__ = ["Impression", "Valence", "impression_of"]
-
 Valence: TypeAlias = Literal["negative", "neutral", "positive"]
 
 _WHITE_SPACE: Final = (

@@ -21,8 +21,6 @@ from noetic_nb.regulator._measures.word_lists import any_of, folded, lexicon
 from noetic_nb.regulator._session.arousal import Impression, Valence, impression_of
 from noetic_nb.regulator.events import U32_MAX
 
-__all__ = ["STRATEGY_LABELS", "GainMode", "Learned", "Rate", "Session", "Signals", "Strategy", "classify_strategy"]
-
 Strategy: TypeAlias = Literal["ClarifyFirst", "StepByStep", "StructuredAnalysis", "ExecuteTask", "DirectAnswer"]
 """Names as snapshots spell them."""
 

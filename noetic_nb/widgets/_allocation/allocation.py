@@ -44,8 +44,6 @@ from noetic_nb.widgets._allocation.call_strip import add_bar, bar_of, new_strip,
 from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._moment import EVERYTHING
 
-__all__ = ["AllocationReading", "TokenAllocation", "settings_of", "what_if_data"]
-
 # As many as are read at a glance while a slider moves; all are counted.
 CHANGES_SHOWN: Final = 12
 

@@ -22,8 +22,6 @@ from noetic_nb.widgets._allocation.call_bars import (
 )
 from noetic_nb.widgets._allocation.call_strip import strip_html
 
-__all__ = ["COLUMNS", "EMPTY", "NOTE", "call_data", "static_html", "static_text"]
-
 EMPTY: Final = "No model call yet. Each call appears here as soon as the agent sends one."
 NOTE: Final = (
     "Planned is the split of the budget before the call; tools and framing come off history. "

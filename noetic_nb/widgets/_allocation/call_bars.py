@@ -16,23 +16,6 @@ from noetic_nb.runs._plain_text import count, plain
 from noetic_nb.runs._requests.model_calls import Calls, Part
 from noetic_nb.runs._requests.prefix_reuse import PrefixReuse
 
-__all__ = [
-    "BROKE",
-    "BROKE_PATH",
-    "LEAST_WIDTH",
-    "LOOKS",
-    "NO_CACHING",
-    "CallCaching",
-    "axis",
-    "bar",
-    "caching_of",
-    "fixed_parts",
-    "key_of",
-    "swatch",
-    "ticks",
-    "widths",
-]
-
 BROKE = "broke the prefix here"
 
 

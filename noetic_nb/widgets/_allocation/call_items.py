@@ -10,8 +10,6 @@ from noetic_nb.runs._plain_text import REASONS, count, plain_line
 from noetic_nb.runs._requests.model_calls import Calls
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 
-__all__ = ["WORDS_LENGTH", "items_of", "words_of"]
-
 # Enough to know an item again.
 WORDS_LENGTH: Final = 64
 # A list that nobody reads to its end; all are in the run, and the transcript shows them.

@@ -12,8 +12,6 @@ from noetic_nb.runs._palette import CATEGORY, layer_colour
 from noetic_nb.runs._plain_text import count
 from noetic_nb.runs._requests.model_calls import Calls, leaves_out
 
-__all__ = ["MOST_BARS", "STRIP_PX", "add_bar", "bar_of", "new_strip", "strip_html", "strip_of"]
-
 MOST_BARS: Final = 200
 STRIP_PX: Final = 56
 BARS_PX: Final = STRIP_PX - 8

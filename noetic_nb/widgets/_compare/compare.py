@@ -23,8 +23,6 @@ from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 from noetic_nb.widgets.base._run_view import RunView
 from noetic_nb.widgets.base._selection import Selection
 
-__all__ = ["Compare", "PairedReading"]
-
 # Pixels; the scale of each row is its own, because metrics have units of their own.
 WIDTH: Final = 220
 HEIGHT: Final = 22

@@ -23,20 +23,6 @@ from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 from noetic_nb.widgets.base._text_diff import parts_html, parts_text, text_parts
 
-__all__ = [
-    "EMPTY",
-    "ComparePicture",
-    "CompareReading",
-    "ComparedTurns",
-    "Pair",
-    "Row",
-    "Side",
-    "TurnPart",
-    "number_text",
-    "row_data",
-    "total_rows",
-]
-
 Row: TypeAlias = tuple[str, Any, Any]
 """What is compared, and both sides."""
 

@@ -14,8 +14,6 @@ from noetic_nb.items._build import response_text
 from noetic_nb.redact import MARGIN, clip_data, redact, redact_text
 from noetic_nb.runs._plain_text import plain, plain_data, plain_line
 
-__all__ = ["OUTCOMES", "answer_parts", "answer_text", "argument_rows", "row_texts", "search_text"]
-
 OUTCOMES: Final = {
     "error": "a rule failed",
     "unparseable": "judge unreadable",

@@ -24,8 +24,6 @@ from noetic_nb.widgets.base._moment import Moment
 from noetic_nb.widgets.base._run_view import RunView
 from noetic_nb.widgets.base._selection import Selection
 
-__all__ = ["Ledger"]
-
 
 class Ledger(RunView):
     """Show the decisions of steering, newest first.

@@ -15,8 +15,6 @@ from noetic_nb.runs._decision_faults import FAULTY_OUTCOMES, is_faulty
 from noetic_nb.runs._plain_text import plain
 from noetic_nb.widgets._ledger.decision_text import OUTCOMES, search_text
 
-__all__ = ["FACETS", "FAULTS", "NOT_ENFORCED", "Entry", "Filter", "Fold", "LedgerIndex", "Line"]
-
 NOT_DECIDED: Final = "not decided"
 """Stands in place of an action where the rules came to no decision and the turn ended."""
 

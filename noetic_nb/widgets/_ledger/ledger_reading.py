@@ -35,8 +35,6 @@ from noetic_nb.widgets._ledger.ledger_index import FACETS, Entry, Filter, Fold, 
 from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 
-__all__ = ["COLUMNS", "EMPTY", "LedgerPicture", "LedgerReading", "wire"]
-
 EMPTY: Final = "No steering decision yet. Each evaluation of the rules appears here."
 COLUMNS: Final = {
     "Turn": "nn-turn",

@@ -30,8 +30,6 @@ from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 from noetic_nb.widgets.base._text_diff import parts_html, parts_text
 
-__all__ = ["EMPTY", "MemoryPicture", "MemoryReading"]
-
 EMPTY: Final = "No layer has kept anything yet. Layers belong to the agent: AgentConfig(memory=[...])."
 NO_STATE: Final = "no state recorded"
 

@@ -28,8 +28,6 @@ from noetic_nb.widgets.base._moment import Moment
 from noetic_nb.widgets.base._run_view import RunView
 from noetic_nb.widgets.base._selection import Selection
 
-__all__ = ["EditableHarness", "MemoryView", "StateEditor"]
-
 # A state beyond this is no text to edit by hand.
 MOST_CHARS: Final = 100_000
 # Editors that were left open; the oldest goes first.

@@ -17,8 +17,6 @@ from noetic_nb.events import (
     Where,
 )
 
-__all__ = ["Flow", "StateIndex", "Track", "Write"]
-
 _NO_STATE: Final = object()
 
 

@@ -14,25 +14,6 @@ from noetic_nb.runs._plain_text import plain, plain_data, plain_line
 from noetic_nb.widgets._memory.state_index import Flow, Write
 from noetic_nb.widgets.base._text_diff import Parts, text_parts
 
-__all__ = [
-    "FIRST_OF_CHILD",
-    "KINDS",
-    "MOST_ROWS",
-    "UNKNOWN_BEFORE",
-    "Change",
-    "by_words",
-    "change_rows",
-    "count_words",
-    "difference",
-    "flow_row",
-    "is_secret_change",
-    "shown_state",
-    "state_diff",
-    "state_line",
-    "state_text",
-    "write_row",
-]
-
 # Lists beyond this product of lengths are compared from both ends only: it is a fifth of a second of work.
 _MOST: Final = 250_000
 # Deeper data is compared as a whole: the interpreter allows about a thousand calls, and recorded data ends at 200.

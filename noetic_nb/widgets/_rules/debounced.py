@@ -15,8 +15,6 @@ from typing import Any, Final, Generic, TypeVar, cast
 
 from noetic_nb._core.nested_loop import running_loop
 
-__all__ = ["LiveTrial", "TooLong", "in_time"]
-
 T = TypeVar("T")
 
 # A pause in typing; shorter ones try every letter.

@@ -12,8 +12,6 @@ from noetic_nb.steering._predicates.sequence_rules import sequence_rule
 from noetic_nb.steering._rules.rule import DEFAULT_JUDGE_MODEL, SequenceRule
 from noetic_nb.widgets._rules.rule_fields import FORMS, as_count, as_names, as_text, fields_of, names_text
 
-__all__ = ["Draft", "draft_of", "form_of", "new_rule", "rule_of"]
-
 _TEMPLATE: Final = 'def {name}(call):\n    if call.tool_name == "...":\n        return deny("Say why.")\n'
 
 

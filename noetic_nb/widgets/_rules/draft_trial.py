@@ -26,8 +26,6 @@ from noetic_nb.widgets._rules.debounced import LiveTrial
 from noetic_nb.widgets._rules.draft import Draft, rule_of
 from noetic_nb.widgets._rules.trial_table import NOT_EDITED, trial_data, trial_words
 
-__all__ = ["DraftTrial", "check_draft", "sample_calls"]
-
 # Someone waits who presses Apply: enough calls to meet a bad case, few enough to be done at once.
 MOST_CALLS: Final = 200
 # Beyond the limit of a trial: the first rule that asks where values come from reads every text of a run.

@@ -28,8 +28,6 @@ from noetic_nb.widgets._rules.versions import removed_rules, rule_at, text_diff,
 from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 
-__all__ = ["EditorReading", "save_book"]
-
 
 def save_book(rulebook: RuleBook, path: str | PathLike[str], *, overwrite: bool = False) -> str:
     """Write a rule book to a rule file; returns a sentence about the written file.

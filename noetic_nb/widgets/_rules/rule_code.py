@@ -9,8 +9,6 @@ from typing import Any
 from noetic_nb.steering import SteeringRule
 from noetic_nb.widgets._rules.draft import form_of
 
-__all__ = ["book_code", "rule_code"]
-
 _HEAD = (
     "from noetic_nb.steering import LLMEval, RuleBook, SteeringRule, allow, ask, deny, guide\n\nrules = RuleBook()\n"
 )

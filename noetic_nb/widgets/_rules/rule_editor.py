@@ -28,8 +28,6 @@ from noetic_nb.widgets.base._run_view import RunView
 from noetic_nb.widgets.base._selection import Selection
 from noetic_nb.widgets.base._weak_views import subscribe_weakly
 
-__all__ = ["RuleEditor"]
-
 
 class Notice(NamedTuple):
     """The outcome of the last action in the editor."""

@@ -8,8 +8,6 @@ from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
 
-__all__ = ["FORMS", "Field", "as_count", "as_names", "as_text", "fields_of", "names_text"]
-
 Kind: TypeAlias = Literal["code", "text", "choice", "number", "names"]
 
 _POINTS: Final = (

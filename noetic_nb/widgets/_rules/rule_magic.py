@@ -16,8 +16,6 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.steering import RuleBook, SteeringRule
 from noetic_nb.steering._predicates.python_source import compile_predicate
 
-__all__ = ["load_ipython_extension", "rule_cell"]
-
 POINTS: Final = ("before_tool_call", "after_model_call")
 
 

@@ -15,8 +15,6 @@ from noetic_nb.widgets._rules.draft import form_of
 from noetic_nb.widgets._rules.rule_fields import FORMS
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 
-__all__ = ["EMPTY", "RuleHits", "rule_places", "rule_rows", "rules_frame", "rules_html", "rules_text"]
-
 # A saved notebook shows a rule's text, not a library pasted into it.
 PAGE_LENGTH: Final = 20_000
 # A sparkline is as wide as a word: more bars than this run together.

@@ -11,8 +11,6 @@ from noetic_nb.lab._rule_scores.evaluation import Evaluation
 from noetic_nb.runs import Run
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, plain_data
 
-__all__ = ["NOT_EDITED", "outcome_lines", "place_of", "trial_data", "trial_words"]
-
 # More than fits beside an editor; the whole table is what lab.backtest returns.
 ROWS_SHOWN: Final = 30
 SHOWN_LENGTH: Final = 160

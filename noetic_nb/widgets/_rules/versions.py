@@ -10,8 +10,6 @@ from noetic_nb.runs._plain_text import plain
 from noetic_nb.steering import RuleBook, SteeringRule
 from noetic_nb.steering._rules.rule_text import rule_data, rule_text
 
-__all__ = ["removed_rules", "rule_at", "text_diff", "version_rows", "whole_text"]
-
 # Older changes are in `rulebook.changes`; a list of them all would grow with every pause.
 VERSIONS_SHOWN: Final = 50
 # A diff of more is no page any more.

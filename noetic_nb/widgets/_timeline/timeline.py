@@ -19,8 +19,6 @@ from noetic_nb.widgets.base._moment import Moment
 from noetic_nb.widgets.base._run_view import RunView
 from noetic_nb.widgets.base._selection import Selection
 
-__all__ = ["RunTimeline"]
-
 FRAME: Final = {
     "run_id": "object", "thread_id": "object", "execution_id": "object", "turn": "int64", "seq": "int64", "kind": "object",
     "name": "object", "start_ms": "float64", "duration_ms": "float64", "status": "object", "depth": "int64",

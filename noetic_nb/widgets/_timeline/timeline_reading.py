@@ -33,8 +33,6 @@ from noetic_nb.widgets._timeline.timeline_text import (
 from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 
-__all__ = ["TimelineReading", "static_html", "static_text"]
-
 ROW_PX: Final = 20
 THREAD_PX: Final = 18
 AXIS_PX: Final = 18

@@ -12,11 +12,6 @@ from noetic_nb.runs._timeline.span import SIGNS, Span
 from noetic_nb.runs._timeline.time_axis import duration_text
 from noetic_nb.runs._timeline.turn_parts import TurnParts
 
-__all__ = [
-    "EMPTY", "KIND_NAMES", "NO_CLOCK", "SEVERITY_WORDS", "TITLE", "detail_of", "go_of", "headline",
-    "parts_of", "problem_lines", "span_line",
-]  # fmt: skip
-
 TITLE: Final = "Run timeline"
 EMPTY: Final = "Nothing has run yet. Turns, calls and hooks appear here as they run."
 NO_CLOCK: Final = "This recording has no clock times: what is shown is the order of its events."

@@ -15,8 +15,6 @@ from noetic_nb.widgets._transcript.call_outcome import OutcomeLine, answer_headl
 from noetic_nb.widgets._transcript.request_diff import Change, DiffRow
 from noetic_nb.widgets._transcript.request_rows import budget_words, settings_of, unknown_of
 
-__all__ = ["CHANGE_MARKS", "FULL_LENGTH", "Entry", "Fold", "ShownCall", "folded", "title_of"]
-
 # A text is read at a glance; all of it is one key away.
 FOLD_LINES: Final = 8
 FOLD_LENGTH: Final = 480

@@ -20,8 +20,6 @@ from noetic_nb.events import (
 )
 from noetic_nb.runs._regulation.decision_redaction import DecisionRedaction
 
-__all__ = ["CallBook", "CallRecord", "Outcome"]
-
 Outcome: TypeAlias = SteeringDecided | RegulatorDecided | ToolCalled | ErrorRaised | WarningRaised
 _OUTCOMES: Final = (SteeringDecided, RegulatorDecided, ToolCalled, ErrorRaised, WarningRaised)
 

@@ -19,8 +19,6 @@ from noetic_nb.runs._plain_text import NAME_LENGTH, TEXT_LENGTH, count, plain
 from noetic_nb.runs._regulation.decision_text_parts import decision_detail, decision_label
 from noetic_nb.widgets._transcript.call_index import CallRecord, Outcome
 
-__all__ = ["OutcomeLine", "answer_headline", "outcome_lines", "previous_decisions"]
-
 _ACTIONS: Final = {"allow": "allowed", "guide": "guided", "deny": "denied", "ask": "asked a person"}
 _FINISHED: Final = {
     "length": "cut off at its length",

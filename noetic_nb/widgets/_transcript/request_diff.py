@@ -9,8 +9,6 @@ from typing import Literal, TypeAlias
 
 from noetic_nb.widgets._transcript.request_rows import RequestRow
 
-__all__ = ["Change", "DiffRow", "request_diff"]
-
 Change: TypeAlias = Literal["", "added", "removed", "changed"]
 
 

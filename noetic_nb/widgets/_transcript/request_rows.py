@@ -16,16 +16,6 @@ from noetic_nb.runs._plain_text import plain
 from noetic_nb.runs._requests.sent_request import RecordedRequest, SentItem
 from noetic_nb.runtime._planning.least_budget import AbsentItem, LeastBudget
 
-__all__ = [
-    "RequestRow",
-    "RowOrigin",
-    "budget_parts",
-    "budget_words",
-    "request_rows",
-    "settings_of",
-    "unknown_of",
-]
-
 RowOrigin: TypeAlias = Literal["system", "tools", "layer", "history", "tool", "guidance", "projection", "appended"]
 
 UNRECORDED: Final = (

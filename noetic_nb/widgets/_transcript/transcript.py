@@ -28,8 +28,6 @@ from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 from noetic_nb.widgets.base._run_view import RunView
 from noetic_nb.widgets.base._selection import Selection
 
-__all__ = ["Transcript", "TranscriptReading"]
-
 # A page lists so many rows at a time; the others are asked for.
 PAGE_ROWS: Final = 100
 # Someone who compares goes back and forth between a few calls.

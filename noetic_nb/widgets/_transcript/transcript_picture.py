@@ -10,8 +10,6 @@ from noetic_nb.runs._plain_text import plain, plain_line
 from noetic_nb.widgets._transcript.call_content import Entry, Fold, ShownCall, folded, title_of
 from noetic_nb.widgets._transcript.call_outcome import OutcomeLine
 
-__all__ = ["EMPTY", "MARKS", "OTHER_MARK", "static_html", "static_text"]
-
 EMPTY: Final = "No model call yet. Each call appears here as soon as the agent has made one."
 # A saved page stays light: the first and the last of a long request.
 STATIC_ENTRIES: Final = 120

@@ -32,8 +32,6 @@ from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 from noetic_nb.widgets.base._run_view import RunView
 from noetic_nb.widgets.base._selection import Selection
 
-__all__ = ["RegulatorTrends", "TrendsReading"]
-
 # The columns of so many threads are sent at first, which is below 1 MB; a page asks for those of others.
 THREADS_SENT: Final = 6
 # Marks of what would have been decided, at most: more would cover each other.

@@ -10,8 +10,6 @@ from noetic_nb.runs._plain_text import clip, count
 from noetic_nb.runs._regulation.regulator_signals import Mark, ThreadSignals, TurnSignals
 from noetic_nb.widgets._trends.trends_scales import centre
 
-__all__ = ["LANE_PX", "MARK_SIZES", "Placed", "fall_text", "falls", "headline", "lanes", "mark_text", "marks_of"]
-
 LANE_PX: Final = 20
 LANES: Final = 3
 NARROW_PX: Final = 320

@@ -17,8 +17,6 @@ from noetic_nb.runs._regulation.regulator_signals import ThreadSignals, TurnSign
 from noetic_nb.widgets._trends.trends_marks import falls, headline, marks_of
 from noetic_nb.widgets._trends.trends_scales import FORMATS, column_size, nice_top, spread
 
-__all__ = ["CELLS", "PANELS", "Panel", "ThreadChart", "panel_data"]
-
 QUALITY_PX: Final = 124
 TOTAL_PX: Final = 76
 SMALL_PX: Final = 48

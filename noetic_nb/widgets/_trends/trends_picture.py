@@ -17,8 +17,6 @@ from noetic_nb.widgets._trends.trends_marks import LANE_PX, headline, lanes, mar
 from noetic_nb.widgets._trends.trends_panels import CELLS, PANELS, Panel, ThreadChart
 from noetic_nb.widgets._trends.trends_scales import FORMATS, Scale, centre, runs_of
 
-__all__ = ["EMPTY", "LISTED", "static_html", "static_text"]
-
 EMPTY: Final = "No turn yet. Grades, costs and decisions appear here as they come."
 # Beyond this many columns dots would run together; a list of more decisions would fill the page.
 CROWDED: Final = 80

@@ -12,8 +12,6 @@ from typing import Final
 
 from noetic_nb.runs._plain_text import count
 
-__all__ = ["COLUMNS_MOST", "FORMATS", "PAD_PX", "Scale", "centre", "column_size", "nice_top", "spread"]
-
 # An SVG stays quick up to about a thousand marks; each turn draws three.
 COLUMNS_MOST: Final = 300
 # Values at the edges of a picture keep their dots whole.

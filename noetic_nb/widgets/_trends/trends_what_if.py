@@ -17,8 +17,6 @@ from noetic_nb.runs._regulation.recorded_decisions import DecisionTape, Redecide
 from noetic_nb.widgets.base._feed import Feed, Place
 from noetic_nb.widgets.base._moment import Moment
 
-__all__ = ["Outcome", "WhatIf", "outcome_of", "sentence"]
-
 Thresholds = Mapping[str, Mapping[str, float | None]]
 
 COLUMNS: Final = {

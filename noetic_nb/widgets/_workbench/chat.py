@@ -18,8 +18,6 @@ from noetic_nb.runs._plain_text import TEXT_LENGTH, plain
 from noetic_nb.runtime._context.reply import AgentReply
 from noetic_nb.runtime._harness import AgentHarness
 
-__all__ = ["NO_HARNESS", "Conversation"]
-
 log = safe_logger(__name__)
 
 NO_HARNESS: Final = "This is a recording: there is no agent here to talk to. Open the workbench on a harness for that."

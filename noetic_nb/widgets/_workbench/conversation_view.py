@@ -20,8 +20,6 @@ from noetic_nb.markup import escape
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 
-__all__ = ["ROWS", "Talk"]
-
 # A page opens on the newest; others are asked for as many at a time.
 ROWS: Final = 20
 # A reply that is read here; all of it stands in the transcript.

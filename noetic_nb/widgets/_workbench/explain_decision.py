@@ -17,8 +17,6 @@ from noetic_nb.runs._run_source import RunLike
 from noetic_nb.steering import RuleBook
 from noetic_nb.widgets._rules.trial_table import trial_data
 
-__all__ = ["Causes"]
-
 # What an item is known by: those around the value.
 _WORDS: Final = 100
 # Arguments beyond these stand in the details of the ledger.

@@ -12,8 +12,6 @@ from noetic_nb.widgets._workbench.workbench_reading import WorkbenchReading
 from noetic_nb.widgets.base._host import page_traits
 from noetic_nb.widgets.base._run_view import RunView
 
-__all__ = ["OWN", "PanelHost"]
-
 # What is the workbench's own among what its panels send and read.
 OWN: Final = ""
 

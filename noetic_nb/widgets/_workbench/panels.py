@@ -21,18 +21,6 @@ from noetic_nb.widgets._transcript.transcript import Transcript
 from noetic_nb.widgets._trends.trends import RegulatorTrends
 from noetic_nb.widgets.base._run_view import RunView
 
-__all__ = [
-    "COLUMNS",
-    "HEIGHTS",
-    "PANELS",
-    "Panel",
-    "Subject",
-    "checked_names",
-    "checked_size",
-    "names_to_open",
-    "subject_of",
-]
-
 # The width of a page is shared in twelfths: halves, thirds and quarters are whole numbers of them.
 COLUMNS: Final = 12
 # Pixels: less shows no row of anything, more no longer fits a screen.

@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from noetic_nb.widgets._approval import question_words, refusal
 
-__all__ = ["OpenQuestion", "Questions"]
-
 CLOSED: Final = "The question was withdrawn: its workbench was closed."
 
 

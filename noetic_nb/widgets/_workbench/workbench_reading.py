@@ -32,8 +32,6 @@ from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 from noetic_nb.widgets.base._run_view import RunView
 from noetic_nb.widgets.base._selection import FIELDS
 
-__all__ = ["NAMES_SENT", "Progress", "ThreadNames", "WorkbenchReading"]
-
 # More names than these are counted.
 _TOOLS_NAMED: Final = 3
 

@@ -14,8 +14,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-__all__ = ["joint_script", "joint_style", "once_a_page", "output_frame", "script", "static_frame", "style"]
-
 
 # Cached, so that live and static forms of one kernel agree although the package is upgraded meanwhile.
 @cache

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from weakref import WeakSet
 
-__all__ = ["Discardable", "current_cell", "drop_from_cell", "enter_cell", "has_page", "hold_in_cell", "running_shell"]
-
 
 class Discardable(Protocol):
     """A view that a cell opened."""

@@ -17,8 +17,6 @@ from noetic_nb._core.nested_loop import running_loop
 from noetic_nb.widgets.base._assets import output_frame
 from noetic_nb.widgets.base._cell_registry import current_cell, drop_from_cell, has_page, hold_in_cell, running_shell
 
-__all__ = ["WIDGET_VIEW", "DisplayMixin"]
-
 # Turns that follow each other make one update, when they are through.
 PAUSE_S: Final = 2.0
 WIDGET_VIEW: Final = "application/vnd.jupyter.widget-view+json"

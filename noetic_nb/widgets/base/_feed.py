@@ -11,8 +11,6 @@ from noetic_nb.events import ModelCalled, RunEvent
 from noetic_nb.runs._events.numbering import Numbers
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 
-__all__ = ["Feed", "Place", "Reader", "Reading"]
-
 
 class Place(NamedTuple):
     """Where an event stands in its run."""

@@ -13,8 +13,6 @@ from typing import Any, Final, Protocol
 
 import anywidget
 
-__all__ = ["Host", "HostedMixin", "hosted_by", "is_hosted", "page_traits"]
-
 
 class Host(Protocol):
     """The receiver of the messages of the views inside it."""

@@ -11,8 +11,6 @@ from __future__ import annotations
 import ast
 from typing import Any, Final
 
-__all__ = ["GoOnWithout", "bound_names"]
-
 NEEDS: Final = {
     "pandas": "Tables need pandas",
     "numpy": "Statistics need numpy",

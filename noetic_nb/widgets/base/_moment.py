@@ -15,8 +15,6 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent, Where
 from noetic_nb.runs._plain_text import plain
 
-__all__ = ["EVERYTHING", "Moment"]
-
 # Of a hundred threads nobody reads the names.
 MOST_NAMES: Final = 10
 

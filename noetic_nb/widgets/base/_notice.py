@@ -7,8 +7,6 @@ import traitlets
 
 from noetic_nb.widgets.base._assets import script, style
 
-__all__ = ["Notice"]
-
 
 class Notice(anywidget.AnyWidget):
     """Text below an editor, never markup; empty text hides the notice, `mood` is whether it went well.

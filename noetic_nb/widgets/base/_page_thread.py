@@ -14,8 +14,6 @@ from typing import Any, Final
 
 from noetic_nb.redact import safe_logger
 
-__all__ = ["PAGES", "PageThread", "take_from_any_shell"]
-
 log = safe_logger(__name__)
 
 # A thread that has nothing to do for so long ends; the next message starts another.

@@ -22,8 +22,6 @@ from noetic_nb.redact import safe_logger
 from noetic_nb.runs._events.run_log import Cursor
 from noetic_nb.widgets.base._cell_registry import running_shell
 
-__all__ = ["READINGS", "Follower", "Follows", "Readings", "Stale", "follower_of"]
-
 log = safe_logger(__name__)
 
 # Events that follow each other closely are read together, and nobody sees a picture that is so much late.

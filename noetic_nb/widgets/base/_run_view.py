@@ -36,8 +36,6 @@ from noetic_nb.widgets.base._reading_thread import READINGS, Follower, follower_
 from noetic_nb.widgets.base._selection import FIELDS, Selection, selection_of, sendable_fields
 from noetic_nb.widgets.base._weak_views import connect_weakly, subscribe_weakly
 
-__all__ = ["RunView"]
-
 log = safe_logger(__name__)
 
 # Threads that append at the same time have at most so many events that are in the run and were not handed out yet.

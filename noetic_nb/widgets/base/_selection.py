@@ -9,8 +9,6 @@ from typing import Any, Final, TypeAlias
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.runs._plain_text import sendable
 
-__all__ = ["FIELDS", "Selection", "selection_of", "sendable_fields"]
-
 FIELDS: Final = ("thread_id", "turn", "call", "item", "decision")
 
 Observer: TypeAlias = Callable[[dict[str, Any]], object]

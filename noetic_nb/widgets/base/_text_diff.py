@@ -9,8 +9,6 @@ from typing import Final, TypeAlias
 
 from noetic_nb.markup import escape
 
-__all__ = ["Parts", "parts_html", "parts_text", "text_parts"]
-
 Parts: TypeAlias = list[list[str]]
 """A text in parts, each with its sign: ``""`` on both sides, ``"-"`` before only, ``"+"`` after only."""
 

@@ -11,8 +11,6 @@ from ipywidgets.widgets import widget as ipywidgets_widget
 
 from noetic_nb.widgets.base._page_thread import PAGES, take_from_any_shell
 
-__all__ = ["connect_weakly", "subscribe_weakly"]
-
 _connected: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
