@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import RegulatorDecided, TurnCompleted
+from noetic_nb.events import RegulatorDecided, TurnCompleted, ViewAssembled
+from noetic_nb.lab._replaying.horizon import Unknown, horizon
+from noetic_nb.lab._replaying.open_replay import OpenPoints
+from noetic_nb.lab._replaying.replay_summary import note_known
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
 from noetic_nb.runs._regulation.recorded_regulator_events import Grader, RecordedReply, RegulatorFeed
@@ -126,6 +129,13 @@ def replay_regulator(
                 _cut(into, decided, event.t_ms)
                 stopped.add(event.where.thread_id)
                 break
+    # Where nothing was planned, a regulator takes nothing from anybody.
+    unknown = (
+        OpenPoints(run).unknown(regulator=True)
+        if run.select(ViewAssembled)
+        else Unknown(is_given=True, scope="resource")
+    )
+    note_known(into, horizon(run, tuple(into.events), unknown))
     return into
 
 

@@ -23,6 +23,7 @@ from noetic_nb.items._json_copy import plain_data
 from noetic_nb.runs._events.event_json import EVENT_TYPES, SCHEMA_VERSION, settled
 from noetic_nb.runs._events.event_view import Events
 from noetic_nb.runs._events.run_log import GrowingEvents
+from noetic_nb.runs._known_until import KnownUntil, known_until_of
 from noetic_nb.runs._load import MAX_BYTES, MAX_LINE_BYTES, RunFile, note_unfinished, read_run
 from noetic_nb.runs._plain_text import plain
 from noetic_nb.runs._recorded_items import recorded_items
@@ -129,6 +130,15 @@ class Run(GrowingEvents):
     def threads(self) -> tuple[str, ...]:
         """Every thread that has an event, in order of first appearance; an edited rule belongs to none."""
         return tuple(dict.fromkeys([event.where.thread_id for event in self._events if event.where.thread_id]))
+
+    @property
+    def known_until(self) -> Mapping[str, KnownUntil]:
+        """By thread, the first point at which a replayed run is not known to be what would have happened.
+
+        That is where the model or a tool would have received something else than in the recording, or where a stop takes
+        effect. Empty where everything happened or was asked of a model, as in every run that is not replayed.
+        """
+        return known_until_of(self.meta)
 
     def log(self, thread_id: str) -> list[Item]:
         """Return the items of a thread, rebuilt from the recorded events; positions are those the events refer to.

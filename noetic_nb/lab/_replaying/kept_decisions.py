@@ -28,6 +28,10 @@ class Kept:
         """Take note of something that stays."""
         self._places.setdefault((what, why), []).append(seq)
 
+    def places(self, *whats: str) -> list[int | None]:
+        """Return the places of what stays of some parts; None for what stays everywhere."""
+        return [place for (what, _), places in self._places.items() if what in whats for place in places]
+
     def copy(self) -> Kept:
         """Return another one that begins with these."""
         other = Kept()

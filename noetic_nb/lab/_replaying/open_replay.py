@@ -6,7 +6,7 @@ Every recorded point is judged as it was: the past stands, whatever the decision
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -15,29 +15,36 @@ from msgspec import structs
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import (
+    LayerStateChanged,
+    MemoryTraceSpan,
     ModelCalled,
     RegulatorDecided,
+    RegulatorSaw,
     RequestPrepared,
     RunEvent,
     SteeringDecided,
     ToolCalled,
     TurnCompleted,
     TurnStarted,
+    ViewAssembled,
 )
 from noetic_nb.lab._recorded_calls import RecordedCall, calls_of
+from noetic_nb.lab._replaying.horizon import Unknown
 from noetic_nb.lab._replaying.kept_decisions import Kept
 from noetic_nb.lab._replaying.ledger_replay import MAX_ENTRIES, WrittenLedger, owner_of, recorded_states, with_state
-from noetic_nb.lab._replaying.plan_replay import plan_again, plan_changes
+from noetic_nb.lab._replaying.plan_replay import PlanChanges, plan_again, plan_changes, unknown_requests
 from noetic_nb.lab._replaying.replay_summary import summary
 from noetic_nb.lab._replaying.rules_in_force import RulesInForce, recorded_rules
 from noetic_nb.lab._rule_trial import TrialResult, as_snapshot, try_rules
-from noetic_nb.layers._regulator_layer import regulator_of
-from noetic_nb.memory import PastCall
+from noetic_nb.layers._regulator_layer import BUDGET, regulator_of
+from noetic_nb.layers._regulator_layer import LAYER_ID as REGULATION_ID
+from noetic_nb.memory import MemoryLayer, PastCall
+from noetic_nb.memory.scope import SCOPES
 from noetic_nb.models._client import CUT_OFF, ModelClient
 from noetic_nb.runs import Run
 from noetic_nb.steering._evaluation.evaluate import Policy
 from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
-from noetic_nb.steering._layer import LAYER_ID, rulebook_of
+from noetic_nb.steering._layer import LAYER_ID, RECALL_BUDGET, rulebook_of
 from noetic_nb.steering._past_calls import ThreadHistory, appended, rows_of
 from noetic_nb.sync import run_sync
 from noetic_nb.tokens import Tokenizer, estimate_tokens
@@ -46,6 +53,12 @@ __all__ = ["LedgerReplay", "OpenPoints", "decide_again", "layers_in"]
 
 # What the machine did and not the rules: a clock, an end of the program, a layer that never began.
 _NOT_OF_RULES: Final = frozenset({"timeout", "cancelled", "uninitialised", "disabled"})
+# What a layer may do beside recalling, storing and choosing of the history.
+_MORE: Final = frozenset({"on_item_append", "before_tool_call", "after_model_call"})
+_OF_REGULATOR: Final = (RegulatorSaw, RegulatorDecided, MemoryTraceSpan, LayerStateChanged)
+# As much of the layers of rules and of a regulator as it takes to share out tokens.
+_RULES: Final = MemoryLayer(id=LAYER_ID, slot=0, scope="execution", budget=RECALL_BUDGET)
+_REGULATOR: Final = MemoryLayer(id=REGULATION_ID, slot=0, scope="resource", budget=BUDGET)
 
 
 @dataclass(slots=True)
@@ -103,7 +116,7 @@ def decide_again(
         rules = rules_at(call.seq if place is None else place)
         why = _not_again(events, call, recorded, rules, is_new)
         if why is not None:
-            kept.add("rules", why, place)
+            kept.add("rules", why, call.seq if place is None else place)
         elif rules is not None:
             groups.setdefault(id(rules), (rules, []))[1].append((call, place))
     evaluated = {place for _, members in groups.values() for _, place in members}
@@ -133,7 +146,7 @@ def decide_again(
             recorded = None if place is None else events[place]
             if result.skipped:
                 what = f"judges without a model: {', '.join(result.skipped)}"
-                kept.add("rules", what if is_new else f"decisions of {what}", place)
+                kept.add("rules", what if is_new else f"decisions of {what}", call.seq if place is None else place)
                 if not is_new:
                     continue
             decided = _decided(call, result, recorded)
@@ -315,17 +328,21 @@ class OpenPoints:
             offers, chosen = run_sync(along)
             changes = dataclasses.replace(changes, others=others, offers=offers, chosen=chosen)
         ledger = _ledger(run, rules, _judge(model), self.kept)
-        instead: dict[int, Any] = {**plan_again(run, changes, self.kept, tokenizer), **ledger.instead}
+        planned, self._plans = plan_again(run, changes, self.kept, tokenizer)
+        self._changes, self._rules = changes, rules
+        instead: dict[int, Any] = {**planned, **ledger.instead}
         self.places: list[int] = []
         events: list[RunEvent] = []
-        for seq, event in enumerate(tuple(run.events)):
-            added = ledger.added.get(seq)
-            if added is not None and added.hook == "before_tool_call":
-                events.append(added)
+        recorded = tuple(run.events)
+        before: dict[int, list[SteeringDecided]] = {}
+        for seq, added in sorted(ledger.added.items()):
+            place = _judged_from(recorded, seq) if added.hook == "before_tool_call" else seq + 1
+            before.setdefault(place, []).append(added)
+        for seq, event in enumerate(recorded):
+            events += before.get(seq, ())
             self.places.append(len(events))
             events.append(instead.get(seq, event))
-            if added is not None and added.hook != "before_tool_call":
-                events.append(added)
+        events += before.get(len(recorded), ())
         self.decided = frozenset(ledger.instead)
         self.run = Run(f"{run.run_id}-replay", meta={**run.meta, "source": "replay"}, events=events)
         self.run.meta["replay"] = {
@@ -334,14 +351,100 @@ class OpenPoints:
             "changed": [],
             "kept": [],
             "stopped": None,
+            "known_until": {},
             **summary(run, self.run, views_changed=bool(changes)),
         }
+        self._recorded = run
+        self._unknown: dict[bool, Unknown] = {}
+
+    def unknown(self, *, regulator: bool) -> Unknown:
+        """Return the parts of the replay that are not known; `regulator` tells whether one is given."""
+        if regulator not in self._unknown:
+            self._unknown[regulator] = self._not_known(regulator)
+        return self._unknown[regulator]
+
+    def _not_known(self, regulator: bool) -> Unknown:
+        run, changes, rules = self._recorded, self._changes, self._rules
+        events = tuple(run.events)
+        own = {event.layer_id for event in events if isinstance(event, RegulatorDecided)}
+        doubted = {*([] if rules is None else [LAYER_ID]), *(own if regulator else [])}
+        joined = [*([] if rules is None else [_RULES]), *([_REGULATOR] if regulator and not own else [])]
+        at: set[int | None] = set()
+        after: set[int] = set()
+        if changes or doubted or (joined and self._plans):
+            requests, after = unknown_requests(
+                self._plans, changes, joined, frozenset(doubted), _always(run) | {LAYER_ID, REGULATION_ID}
+            )
+            at = {*requests}
+        if changes or (joined and self._plans):
+            at |= {*self.kept.places("plans", *(["history", "layers"] if changes.layers is not None else []))}
+        if rules is not None:
+            at |= {*self.kept.places("rules"), *_never_made(events)}
+        if changes.layers is not None and _do_more(run, changes):
+            at.add(None)
+        if None in at:  # everywhere: from the first request of each thread on
+            first = {}
+            for seq, event in enumerate(events):
+                if isinstance(event, ViewAssembled | ModelCalled):
+                    first.setdefault(event.where.thread_id, seq)
+            at |= {*first.values()}
+        scopes = {layer["scope"] for layer in _described(run)} | {layer.scope for layer in changes.others}
+        if regulator or own:
+            scopes.add("resource")
+        return Unknown(
+            frozenset([seq for seq in at if seq is not None]),
+            frozenset(after),
+            rules is not None or regulator,
+            max(scopes, key=SCOPES.index, default="thread"),
+        )
+
+
+def _never_made(events: Sequence[RunEvent]) -> Iterator[int]:
+    """Yield the places where the decisions about a call begin that a regulator stopped, so that rules never saw it."""
+    stopped: dict[tuple[str, str], int] = {}
+    for seq, event in enumerate(events):
+        key = event.where.thread_id, event.where.execution_id
+        if isinstance(event, RegulatorDecided) and event.at == "tool_call" and event.stops:
+            stopped[key] = _judged_from(events, seq)
+        elif isinstance(event, ToolCalled):
+            stopped.pop(key, None)
+        elif isinstance(event, TurnCompleted) and key in stopped:
+            yield stopped.pop(key)
+    yield from stopped.values()
+
+
+def _described(run: Run) -> list[Mapping[str, Any]]:
+    """Return the layers of a run as its meta data describe them."""
+    match run.meta.get("config"):
+        case {"memory": list() as layers}:
+            return [layer for layer in layers if isinstance(layer, Mapping) and layer.get("scope") in SCOPES]
+    return []
+
+
+def _do_more(run: Run, changes: PlanChanges) -> bool:
+    """Tell whether a layer that comes or goes does more than recall, store and choose of the history."""
+    stay = changes.layers or frozenset()
+    gone = [layer for layer in _described(run) if layer.get("id") not in stay]
+    hooks = {hook for layer in gone for hook in layer.get("hooks", ())}
+    for layer in changes.others:
+        hooks |= {hook for hook in _MORE if getattr(layer.hooks, hook) is not None}
+    known = [*changes.others, *[layer for layer in getattr(run.made_by, "memory", ()) if layer.id not in stay]]
+    return bool(hooks & _MORE) or any(layer.provides is not None for layer in known)
+
+
+def _judged_from(events: Sequence[RunEvent], seq: int) -> int:
+    """Return where the decisions about a call begin: rules decide before a regulator does."""
+    where = events[seq].where
+    while seq and events[seq - 1].where == where:
+        event = events[seq - 1]
+        if not isinstance(event, _OF_REGULATOR) and getattr(event, "hook", None) != "before_tool_call":
+            break
+        seq -= 1
+    return seq
 
 
 def layers_in(layers: Any) -> list[Any]:
     """Return layers and ids of layers, checked."""
-    from noetic_nb.memory import MemoryLayer
-
     listed = None if isinstance(layers, str | Mapping) or not isinstance(layers, Iterable) else list(layers)
     if listed is None or not all(isinstance(layer, str | MemoryLayer) for layer in listed):
         raise NoeticConfigError(

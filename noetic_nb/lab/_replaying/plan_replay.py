@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from math import inf
+from typing import Any, Final, NamedTuple
 
 from msgspec import structs
 
 from noetic_nb._core.arguments import closest
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import BudgetsAllocated, LogStretch, RequestPrepared, ViewAssembled
+from noetic_nb.items._build import content_tokens
 from noetic_nb.lab._replaying.kept_decisions import Kept
+from noetic_nb.lab._replaying.tape_answers import contents
 from noetic_nb.memory import BudgetPlan, MemoryLayer, ProjectionPolicy
 from noetic_nb.memory._hooks.recall import RecallEntry
 from noetic_nb.memory._layer import budget_range
@@ -27,9 +30,12 @@ from noetic_nb.runtime._planning.plan_inputs import RECORDED, PlanInputs
 from noetic_nb.runtime._planning.turn_plan import TurnPlan, budgets_event
 from noetic_nb.tokens import Tokenizer
 
-__all__ = ["PlanChanges", "plan_again", "plan_changes"]
+__all__ = ["PlanChanges", "Planned", "plan_again", "plan_changes", "unknown_requests"]
 
 _POLICY = frozenset(ProjectionPolicy.model_fields)
+# An allocation of less than so many times what a layer offers, or of so few tokens, may have limited it.
+_NEAR: Final = 2
+_LITTLE: Final = 256
 
 
 @dataclass(frozen=True)
@@ -164,8 +170,21 @@ def plan_changes(run: Run, budgets: Any, projection: Any, layers: frozenset[str]
     return PlanChanges(budgets or {}, policy, layers)
 
 
-def plan_again(run: Run, changes: PlanChanges, kept: Kept, tokenizer: Tokenizer | None = None) -> dict[int, Any]:
-    """Plan every call of a run; returns events by the place of those they stand for.
+class Planned(NamedTuple):
+    """One request, planned again."""
+
+    seq: int
+    recorded: PlanInputs
+    inputs: PlanInputs
+    plan: TurnPlan
+    is_other: bool
+    """Whether its plan is another than the recorded one."""
+
+
+def plan_again(
+    run: Run, changes: PlanChanges, kept: Kept, tokenizer: Tokenizer | None = None
+) -> tuple[dict[int, Any], list[Planned]]:
+    """Plan every call of a run; returns events by the place of those they stand for, and the plans.
 
     Raises
     ------
@@ -189,7 +208,7 @@ def plan_again(run: Run, changes: PlanChanges, kept: Kept, tokenizer: Tokenizer 
                 of_view[seq] = (allocated.pop(key, []), prepared.get(key))
     found: dict[int, Any] = {}
     failed: NoeticConfigError | None = None
-    plans: list[tuple[PlanInputs, TurnPlan]] = []
+    plans: list[Planned] = []
     for request in index.requests:
         view = request.view
         try:
@@ -201,9 +220,10 @@ def plan_again(run: Run, changes: PlanChanges, kept: Kept, tokenizer: Tokenizer 
         assert view is not None
         inputs = changes.inputs_of(recorded, request.seq)
         plan = changes.replan(inputs)
-        plans.append((recorded, plan))
         chosen = changes.chosen_of(request.seq, view.projection)
-        found[request.seq] = plan.as_event(view.where, view.t_ms, view.step, chosen, view.appended, view.duration_ms)
+        event = plan.as_event(view.where, view.t_ms, view.step, chosen, view.appended, view.duration_ms)
+        found[request.seq] = event
+        plans.append(Planned(request.seq, recorded, inputs, plan, bool(changes) and event != view))
         if changes.layers is not None and chosen is not None and chosen is view.projection:
             kept.add("history", "what recorded layers chose of it", request.seq)
         splits, common = of_view[request.seq]
@@ -226,12 +246,73 @@ def plan_again(run: Run, changes: PlanChanges, kept: Kept, tokenizer: Tokenizer 
         )
     for splits in allocated.values():  # the execution ended before a request
         for seq, event in splits:
-            like = next((plan for recorded, plan in plans if _is_split_as(recorded, event)), None)
+            like = next((each.plan for each in plans if _is_split_as(each.recorded, event)), None)
             if like is None:
                 kept.add("plans", "an allocation without a request", seq)
             else:
                 found[seq] = _allocated(event, like.policy, like.budgets)
-    return found
+    return found, plans
+
+
+def unknown_requests(
+    plans: Sequence[Planned],
+    changes: PlanChanges,
+    joined: Iterable[MemoryLayer],
+    doubted: frozenset[str],
+    enforcing: frozenset[str],
+) -> tuple[set[int], set[int]]:
+    """Return the places of requests that are not known, and of those that are known to be others than they were.
+
+    A layer that knows its allocation may offer something else under another, unless both are far more than it ever offers.
+
+    Parameters
+    ----------
+    plans : sequence of Planned
+        From `plan_again`.
+    changes : PlanChanges
+        What they were planned under.
+    joined : iterable of MemoryLayer
+        Layers of rules or a regulator that the run did not have: they take a share.
+    doubted : frozenset of str
+        Layers of which nobody knows what they would offer.
+    enforcing : frozenset of str
+        Layers of rules and of regulators, whose offers do not depend on their share.
+    """
+    at: set[int] = set()
+    after: set[int] = set()
+    most: dict[str, int] = {}
+    for each in plans:
+        for entry in each.recorded.offers:
+            most[entry.layer_id] = max(_offered(entry, each.recorded.tokenizer), most.get(entry.layer_id, 0))
+    for each in plans:
+        own = {layer_id for layer_id, _, _ in each.inputs.limits}
+        more = [_limit(layer) for layer in joined if layer.id not in own]
+        plan = changes.replan(replace(each.inputs, limits=(*each.inputs.limits, *more))) if more else each.plan
+        given, before = plan.budgets.by_layer(), each.recorded.allocated
+        others = changes.offers.get(each.seq, {})
+        stay = [entry for entry in each.inputs.offers if entry.layer_id not in others]
+        if (
+            any(entry.layer_id in doubted for entry in each.recorded.offers)
+            # Where the others stand among those that stay is not in the run.
+            or (stay and len(stay) < len(each.inputs.offers))
+            or any(_offered(entry, each.inputs.tokenizer) > given.get(name, inf) for name, entry in others.items())
+            or any(
+                before[name] != now and min(before[name], now) < max(_LITTLE, _NEAR * most.get(name, 0))
+                for name, now in given.items()
+                if name in before and name not in others and name not in enforcing
+            )
+        ):
+            at.add(each.seq)
+        elif each.is_other and contents(each.plan.items, None) != contents(each.recorded.replan().items, None):
+            after.add(each.seq)
+    return at, after
+
+
+def _offered(entry: RecallEntry, tokenizer: Tokenizer) -> int:
+    """Return the tokens of all that a layer offered."""
+    if entry.text is not None:
+        return tokenizer(entry.text)
+    return sum([content_tokens(item, tokenizer) for item in (*entry.items, *entry.dropped)])
 
 
 def _is_split_as(recorded: PlanInputs, event: BudgetsAllocated) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -79,10 +80,14 @@ class _Clock:
 
 # Where items come from that the runtime makes; an answer is also what a child handed back.
 _MADE_HERE: Final = frozenset({"tool", "guidance", "step", "model"})
+_COUNTED: Final = re.compile(r"(.*\D)([1-9]\d{0,8})")
 
 
 class _Ids:
-    """Ids of the run while there are any: they are sent as well, and count as tokens."""
+    """Ids as the run's own source would have gone on to give: they are sent as well, so that their length is counted.
+
+    A source that counts goes on counting. From any other, ids are those of the run while there are any, and as long as these.
+    """
 
     def __init__(self, run: Run) -> None:
         # What the user wrote is given again with its ids, and answers of the tape have theirs.
@@ -94,11 +99,32 @@ class _Ids:
             for item in event.items
             if "id" in item and item["id"] not in answered
         ]
-        self._known = {"item": list(dict.fromkeys(made))}
+        self._known = list(dict.fromkeys(made))
+        self._length = max(map(len, made), default=0)
+        asked = [
+            item.get("id") for event in run.select(ItemsAppended) if event.origin == "user" for item in event.items
+        ]
+        parts = [_COUNTED.fullmatch(str(known)) for known in made or asked]
+        prefixes = {None if part is None else part[1] for part in parts}
+        self._prefix = prefixes.pop() if len(prefixes) == 1 else None
+        self._number = 0
+
+    def counted(self, item_id: Any) -> int | None:
+        """Return the number of an id, None where the source of the run did not count it."""
+        part = _COUNTED.fullmatch(item_id) if isinstance(item_id, str) else None
+        return int(part[2]) if part is not None and part[1] == self._prefix else None
+
+    def go_on_from(self, number: int) -> None:
+        """Let this be the number of the next id."""
+        self._number = number - 1
 
     def new(self, kind: str) -> str:
-        known = self._known.get(kind)
-        return known.pop(0) if known else SYSTEM_IDS.new(kind)
+        if kind != "item":
+            return SYSTEM_IDS.new(kind)
+        if self._prefix is not None:
+            self._number += 1
+            return f"{self._prefix}{self._number}"
+        return self._known.pop(0) if self._known else SYSTEM_IDS.new(kind).ljust(self._length, "0")
 
 
 class RecordedAgent:
@@ -110,9 +136,12 @@ class RecordedAgent:
         self.projection = config.projection
         self.book: RuleBook | None = None
         self.next_rules: Any = None
+        self._ids = _Ids(run)
+        self._is_changed = self._is_begun = False
 
     def lay(self, layers: Sequence[Any] | None, rules: Any, regulator: Regulator | None) -> None:
         """Exchange layers: those named, rules, the regulator."""
+        self._is_changed = not (layers is None and rules is None and regulator is None)
         known = {layer.id: layer for layer in self.config.memory}
         own = {layer.id for layer in self.config.memory if rulebook_of(layer) is not None or _is_regulation(layer)}
         if layers is not None:
@@ -183,6 +212,7 @@ class RecordedAgent:
 
     def plan(self, budgets: Mapping[str, Any], policy: Mapping[str, Any]) -> None:
         """Exchange budgets and the projection."""
+        self._is_changed = bool(self._is_changed or budgets or policy)
         pairs = {
             layer_id: {"min": given[0], "max": given[1]} if isinstance(given, tuple | list) else given
             for layer_id, given in budgets.items()
@@ -220,6 +250,19 @@ class RecordedAgent:
             }
         )
 
+    def _drawn_again(self, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return a message whose ids are drawn again where the run's own source counted them."""
+        numbers = [self._ids.counted(item.get("id")) for item in items]
+        is_same = not (self._is_changed or self.tape.diverged or self.tape.forked)
+        first = next((number for number in numbers if number is not None), None)
+        if first is not None and (is_same or not self._is_begun):
+            self._ids.go_on_from(first)
+        self._is_begun = True
+        return [
+            item if number is None else {**item, "id": self._ids.new("item")}
+            for item, number in zip(items, numbers, strict=True)
+        ]
+
     async def live(self, events: Sequence[Any], edited: tuple[int, str] | None = None) -> Run:
         """Run the turns that begin in some events; `edited` is the place of one, and the text of its message instead."""
         clock = _Clock()
@@ -230,7 +273,7 @@ class RecordedAgent:
             self._taped(),
             model=_Switching(self, clock),
             clock=clock,
-            ids=_Ids(self.run),
+            ids=self._ids,
             tokenizer=counted,
             approve=self.tape.approve,
         )
@@ -246,7 +289,7 @@ class RecordedAgent:
                         harness.append(thread_id, [thaw(item) for item in event.items])
                     case TurnStarted():
                         self.tape.begin_turn(thread_id, event.where.turn)
-                        items = _message(self.run.events, event)
+                        items = self._drawn_again(_message(self.run.events, event))
                         if edited is not None and place == edited[0]:
                             items = _with_text(items, edited[1])
                         await harness.execute(items, thread_id=thread_id, resource_id=event.resource_id)

@@ -1,16 +1,17 @@
-"""The result of a replay beside the recording: decisions, calls, tokens, drops, cost."""
+"""The result of a replay beside the recording: decisions, calls, tokens, drops, cost; also up to where it is known."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from noetic_nb.events import ModelCalled, RegulatorDecided, RunEvent, SteeringDecided, ToolCalled, ViewAssembled
 from noetic_nb.runs import Run
+from noetic_nb.runs._known_until import KnownUntil, known_events, said_of
 from noetic_nb.runs._turns import TurnSummary
 
-__all__ = ["actions_of", "costs_of", "drops_of", "kinds_of", "sent_tokens", "summary", "tokens_of"]
+__all__ = ["actions_of", "costs_of", "drops_of", "kinds_of", "note_known", "sent_tokens", "summary", "tokens_of"]
 
 _RAN = frozenset({"ok", "error", "invalid_result"})
 
@@ -50,17 +51,20 @@ def summary(before: Run, after: Run, *, views_changed: bool) -> dict[str, Any]:
     """
     old, new = tuple(before.events), tuple(after.events)
     return {
-        "decisions": _pair(actions_of(old), actions_of(new)),
-        "regulator": _pair(kinds_of(old), kinds_of(new)),
-        "calls": _pair(_calls(old), _calls(new)),
-        "tokens": _pair(_sum(old, sent_tokens), _sum(new, sent_tokens)),
-        "drops": _pair(_sum(old, drops_of), _sum(new, drops_of)),
-        "cost": _pair(costs_of(old), None if views_changed else costs_of(new)),
+        name: {"before": count(old), "after": None if name == "cost" and views_changed else count(new)}
+        for name, count in _COUNTED.items()
     }
 
 
-def _pair(before: Any, after: Any) -> dict[str, Any]:
-    return {"before": before, "after": after}
+def note_known(run: Run, points: Mapping[str, KnownUntil]) -> None:
+    """Note in a replayed run how far it is known, and in its summary, as ``after_known``, what is counted up to there."""
+    about = run.meta["replay"]
+    about["known_until"] = {thread_id: point._asdict() for thread_id, point in points.items()}
+    about["known"] = said_of(points)
+    known = known_events(tuple(run.events), points) if points else ()
+    for name, count in _COUNTED.items():
+        if name in about:
+            about[name]["after_known"] = count(known) if points else about[name]["after"]
 
 
 def actions_of(events: Iterable[RunEvent]) -> dict[str, int]:
@@ -86,3 +90,13 @@ def _calls(events: Iterable[RunEvent]) -> dict[str, int]:
 def _sum(events: Iterable[RunEvent], number: Any) -> int | None:
     views = [event for event in events if isinstance(event, ViewAssembled)]
     return sum([number(view) for view in views]) if views else None
+
+
+_COUNTED: Final[Mapping[str, Callable[[Sequence[RunEvent]], Any]]] = {
+    "decisions": actions_of,
+    "regulator": kinds_of,
+    "calls": _calls,
+    "tokens": lambda events: _sum(events, sent_tokens),
+    "drops": lambda events: _sum(events, drops_of),
+    "cost": costs_of,
+}

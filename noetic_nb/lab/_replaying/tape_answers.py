@@ -64,6 +64,8 @@ class Tape:
     """By thread, where it is no longer the recorded one."""
     stopped: str | None = None
     forked: bool = False
+    approvals: list[bool] = field(default_factory=list)
+    """For each approval, whether the same was asked in the recorded run."""
 
     def __post_init__(self) -> None:
         index = RequestIndex(self.tokenizer)
@@ -156,6 +158,7 @@ class Tape:
         """Answer as the user answered about this call; a call without a question is answered by whether it was made."""
         key = name, "" if name == RESPONSE else _arguments(thaw(args))
         asked = self._asked.get(key)
+        self.approvals.append(bool(asked))
         return asked.pop(0) if asked else bool(self._results.get(key))
 
     def taped(self, tool: Tool) -> Tool:

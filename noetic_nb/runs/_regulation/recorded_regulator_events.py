@@ -17,6 +17,7 @@ from noetic_nb.events import (
     RegulatorDecided,
     RegulatorSaw,
     RunEvent,
+    SteeringDecided,
     ToolCalled,
     TurnCompleted,
     TurnStarted,
@@ -83,6 +84,10 @@ class _Thread:
         self.thresholds = freeze(regulator.thresholds)
         self.turn_is_open = False
         self.query = ""
+        # The execution of the last answer: that of a child is none to the person.
+        self.answered_in: str | None = None
+        # Executions whose next call a rule wants a person to approve.
+        self.asked: set[str] = set()
         self.latched: decisions.CircuitBreak | None = None
 
     def observe(self, where: Where, t_ms: float, event: events.Event) -> None:
@@ -140,8 +145,14 @@ class RegulatorFeed:
             case TurnStarted():
                 self.into.append(event)
                 yield self._turn_started(event)
+            case SteeringDecided(hook="before_tool_call", action="ask"):
+                self._thread(event.where).asked.add(event.where.execution_id)
+                self.into.append(event)
             case ToolCalled() if event.status in _RAN or event.status == "cancelled":
-                yield self._tool_called(event)
+                asked = self._thread(event.where).asked
+                if event.where.execution_id not in asked:  # one that a person is asked about is none that rules allowed
+                    yield self._tool_called(event)
+                asked.discard(event.where.execution_id)
                 self.into.append(event)
                 if event.status in _RAN:
                     self._tool_returned(event)
@@ -158,17 +169,20 @@ class RegulatorFeed:
                     yield self._graded(event.where, event.t_ms, event.quality, "quality")
             case _:
                 self.into.append(event)
+                if isinstance(event, ToolCalled):
+                    self._thread(event.where).asked.discard(event.where.execution_id)
                 if isinstance(event, ModelCalled) and event.purpose == "agent" and event.status == "ok":
                     self._model_called(event)
 
     def _turn_started(self, event: TurnStarted) -> RegulatorDecided:
         thread = self._thread(event.where, event.resource_id)
-        thread.turn_is_open, thread.query = True, event.query
+        thread.turn_is_open, thread.query, thread.answered_in = True, event.query, None
         thread.observe(event.where, event.t_ms, events.TurnStart(accepted_text(event.query)))
         return thread.decide(event.where, event.t_ms, "turn_start")
 
     def _model_called(self, event: ModelCalled) -> None:
         thread = self._thread(event.where)
+        thread.answered_in = event.where.execution_id
         for index, (token, logprob) in enumerate(event.logprobs):
             # Observed but not recorded: the tokens are in the run already, and are most of the events of a turn.
             thread.regulator.on_event(events.Token(accepted_text(token), float(logprob), index))
@@ -198,6 +212,8 @@ class RegulatorFeed:
         if not event.text or event.stopped is not None:
             return
         thread = self._thread(event.where)
+        if thread.answered_in not in (None, event.where.execution_id):
+            return
         thread.observe(event.where, event.t_ms, events.TurnComplete(accepted_text(event.text)))
         yield thread.decide(event.where, event.t_ms, "turn_complete")
         if self.grader is None:

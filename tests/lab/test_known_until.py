@@ -1,0 +1,339 @@
+"""A replay says how far it is known: up to there it is what the changed agent really does, in every thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import noetic_nb as nn
+from noetic_nb.errors import NoeticError
+from noetic_nb.events import (
+    ModelCalled,
+    RegulatorDecided,
+    SteeringDecided,
+    ToolCalled,
+    TurnCompleted,
+    ViewAssembled,
+)
+from noetic_nb.items import item_text
+from noetic_nb.lab import RegulatorReadings, datasets, fork, replay, replay_regulator
+from noetic_nb.layers import regulation
+from noetic_nb.memory import MemoryHooks, MemoryLayer, ProjectionPolicy
+from noetic_nb.regulator import CallBudget, Regulator
+from noetic_nb.runs import Run
+from noetic_nb.testing import FakeClock, SeededIds
+from tests.lab.random_agents import (
+    find,
+    offering_layer,
+    pay,
+    projecting_layer,
+    random_answer,
+    random_regulator,
+    random_rules,
+    storing_layer,
+)
+
+AGENTS = int(os.environ.get("NOETIC_NB_REPLAYED_AGENTS", "100"))
+AT_ONCE = 20
+COUNTERS = (None, "o200k_base")
+
+
+def greedy_layer(rng: random.Random, scope: Any) -> MemoryLayer:
+    """Return a layer that offers as many of its notes as fit into its budget, as text, which draws an id."""
+    sizes = [rng.randrange(2, 30) for _ in range(6)]
+
+    def recall(p: Any) -> Any:
+        notes = [] if p.state is None else p.state
+        offered, left = [], p.budget
+        for note in (*notes, *["word " * size for size in sizes]):
+            if p.ctx.tokenize(note) + 1 <= left:
+                offered.append(note)
+                left -= p.ctx.tokenize(note) + 1
+        return "\n".join(offered) or None
+
+    def store(p: Any) -> Any:
+        return {"state": [*([] if p.state is None else p.state), f"{len(p.log)} items"][-3:]}
+
+    hooks = MemoryHooks(recall=recall, store=store, on_spawn=lambda p: {"child_state": p.parent_state})
+    return MemoryLayer(id="greedy", slot=4, scope=scope, budget=rng.choice(["auto", 60, 150]), hooks=hooks)
+
+
+def content_of(request: Any) -> str:
+    items = [(item["type"], item.get("role"), item.get("name"), item_text(item)) for item in request.items]
+    return repr((request.instructions, items))
+
+
+def answers(seed: int) -> nn.ScriptedModel:
+    """Return a model whose answer is a function of what it is sent."""
+
+    def answer(request: Any) -> Any:
+        drawn = hashlib.sha256(f"{seed} {content_of(request)}".encode()).digest()
+        return random_answer(random.Random(drawn))
+
+    return nn.ScriptedModel(answer)
+
+
+def approve(name: str, args: Any) -> bool:
+    return hashlib.sha256(repr((name, sorted(args.items()))).encode()).digest()[0] < 128
+
+
+class Agent:
+    """A deterministic agent drawn from a seed, made anew each time with some parts exchanged."""
+
+    def __init__(self, seed: int, tokenizer: str | None) -> None:
+        self.seed, self.tokenizer = seed, tokenizer
+        rng = random.Random(f"talk {seed}")
+        self.talk = [
+            (rng.choice(["t1", "t2"]), f"message {turn}, pay 40 " * rng.randrange(1, 6), rng.random())
+            for turn in range(4)
+        ]
+
+    def config(self, **changes: Any) -> nn.AgentConfig:
+        rng = random.Random(self.seed)
+        layers: list[Any] = [offering_layer(rng, f"layer{at}") for at in range(rng.randrange(3))]
+        layers += [storing_layer(rng, f"notes{at}") for at in range(rng.randrange(2))]
+        if rng.random() < 0.5:
+            layers.append(greedy_layer(rng, rng.choice(["thread", "resource"])))
+        if rng.random() < 0.4:
+            layers.append(projecting_layer(rng))
+        if "layers" in changes:
+            own = {layer.id: layer for layer in layers}
+            layers = [own[layer] if isinstance(layer, str) else layer for layer in changes["layers"]]
+        rules: Any = random_rules(rng) if rng.random() < 0.7 else None
+        scope = rng.choice(["execution", "thread", "resource"])
+        if "rules" in changes:
+            scope = "execution" if rules is None else scope
+            rules = changes["rules"]
+        if rules is not None:
+            layers.append(nn.steering(rules, scope=scope))
+        regulator = random_regulator(rng) if rng.random() < 0.6 else None
+        regulator = changes.get("regulator", regulator)
+        if regulator is not None:
+            layers.append(regulation(regulator))
+        inner = nn.react(model="scripted", instructions="Work.", max_steps=rng.choice([3, 6]))
+        policy = {
+            "token_budget": rng.choice([200, 600, 4_000]),
+            "response_reserve": 20,
+            "overflow": rng.choice(["truncate", "sliding_window"]),
+        }
+        for layer_id, given in changes.get("budgets", {}).items():
+            at = next(at for at, layer in enumerate(layers) if layer.id == layer_id)
+            layers[at] = nn.MemoryLayer(**{**_fields(layers[at]), "budget": given})
+        return nn.AgentConfig(
+            name="desk",
+            step=inner if rng.random() < 0.7 else nn.spawn("child", inner),
+            memory=layers,
+            tools=[find, pay],
+            projection=ProjectionPolicy(**{**policy, **changes.get("projection", {})}),
+        )
+
+    async def lived(self, **changes: Any) -> Run:
+        harness = nn.AgentHarness(
+            self.config(**changes),
+            model=answers(self.seed),
+            clock=FakeClock(step_ms=3),
+            ids=SeededIds(self.seed),
+            tokenizer=self.tokenizer,
+            approve=approve,
+        )
+        run = nn.record(harness)
+        for thread, text, quality in self.talk:
+            with contextlib.suppress(NoeticError):
+                await harness.execute(text, thread_id=thread, resource_id="ann")
+            if quality < 0.4:
+                await harness.feedback(thread, quality=quality)
+        run.stop_recording()
+        return run
+
+
+def _fields(layer: MemoryLayer) -> dict[str, Any]:
+    return {
+        "id": layer.id,
+        "slot": layer.slot,
+        "scope": layer.scope,
+        "hooks": layer.hooks,
+        "placement": layer.placement,
+    }
+
+
+def happened(run: Run, thread: str, until: int | None = None) -> list[Any]:
+    """Return what the model and the tools of a thread received, and what was decided, without ids and times."""
+    from noetic_nb.runs._requests.recorded_requests import RequestIndex
+
+    index = RequestIndex()
+    found: list[Any] = []
+    requests: dict[int, int] = {}
+    rows: list[tuple[int, Any]] = []
+    for seq, event in enumerate(run.events):
+        at = index.take(event)
+        if event.where.thread_id != thread or (until is not None and seq >= until):
+            continue
+        match event:
+            case ViewAssembled() if at is not None:
+                requests[len(rows)] = at
+                rows.append((seq, None))
+            case ModelCalled(purpose="agent"):
+                rows.append((seq, ("asked", event.status)))
+            case SteeringDecided():
+                rows.append((seq, (event.hook, event.tool_name, event.action, event.guidance, event.rule_ids)))
+            case RegulatorDecided():
+                rows.append((seq, (event.at, event.decision, event.stops)))
+            case ToolCalled():
+                rows.append((seq, (event.name, event.args, event.status, event.output)))
+            case TurnCompleted():
+                rows.append((seq, (event.outcome, event.text)))
+    for place, (_, row) in enumerate(rows):
+        if place in requests:
+            request = index.requests[requests[place]]
+            items = [sent.item for sent in request.items]
+            row = ("sent", [None if item is None else (item["type"], item_text(item)) for item in items])
+        found.append(row)
+    return found
+
+
+def differences(replayed: Run, real: Run) -> list[str]:
+    """Return the threads in which a replay is not what really happens, as far as it claims to be known."""
+    found = []
+    for thread in real.threads:
+        point = replayed.known_until.get(thread)
+        known = happened(replayed, thread, None if point is None else point.seq)
+        truth = happened(real, thread)
+        if known != (truth if point is None else truth[: len(known)]):
+            found.append(thread)
+    return found
+
+
+def changes_of(seed: int, agent: Agent) -> list[dict[str, Any]]:
+    """Return changed configurations of every kind, fresh for each use."""
+    rng = random.Random(f"changes {seed}")
+    config = agent.config()
+    own = [layer.id for layer in config.memory if layer.id not in ("steering", "regulation")]
+    found: list[dict[str, Any]] = [
+        {"rules": random_rules(random.Random(rng.random()))},
+        {"regulator": random_regulator(random.Random(rng.random()))},
+        {"projection": {"token_budget": rng.choice([150, 300, 900, 8_000])}},
+        {"layers": [name for name in own if rng.random() < 0.5]},
+        {"layers": [*own, offering_layer(random.Random(rng.random()), "more")]},
+        {
+            "rules": random_rules(random.Random(rng.random())),
+            "regulator": random_regulator(random.Random(rng.random())),
+            "projection": {"token_budget": rng.choice([400, 2_000])},
+        },
+    ]
+    if own:
+        found.append({"budgets": {rng.choice(own): rng.choice([10, 100, {"min": 20, "max": 90}])}})
+    return found
+
+
+async def tried(seed: int, tokenizer: str | None) -> list[str]:
+    """Replay a random agent in every way; returns what is not as it really happens."""
+    agent = Agent(seed, tokenizer)
+    run = await agent.lived()
+    faults: list[str] = []
+
+    async def check(name: str, made: Callable[[], Run], real: Run) -> None:
+        try:
+            replayed = await asyncio.to_thread(made)
+        except nn.NoeticConfigError as error:
+            if error.code != "NOT_RECORDED":  # a run without a model call
+                raise
+            return
+        faults.extend(f"{seed} {name}: {thread}" for thread in differences(replayed, real))
+
+    await check("open", lambda: replay(run), run)
+    await check("closed", lambda: replay(run, mode="closed"), run)
+    for changes in changes_of(seed, agent):
+        name = "+".join(changes)
+        real = await agent.lived(**changes)
+        await check(f"open {name}", lambda changes=changes: replay(run, **changes), real)
+        await check(f"closed {name}", lambda changes=changes: replay(run, mode="closed", **changes), real)
+        live = {"model": answers(seed), "tools": [find, pay]}
+        await check(f"asked {name}", lambda given={**changes, **live}: replay(run, mode="closed", **given), real)
+    return faults
+
+
+@pytest.mark.parametrize("tokenizer", COUNTERS)
+@pytest.mark.parametrize("first", range(0, AGENTS, AT_ONCE))
+async def test_a_replay_is_what_the_changed_agent_does_as_far_as_it_is_known(first: int, tokenizer: str | None) -> None:
+    faults: list[str] = []
+    for seed in range(first, min(first + AT_ONCE, AGENTS)):
+        faults += await tried(seed, tokenizer)
+    assert faults == []
+
+
+def talked(*memory: Any, replies: Sequence[Any]) -> Run:
+    config = nn.AgentConfig(name="desk", step=nn.react(model="scripted", tools=[find, pay]), memory=memory)
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(replies))
+    run = nn.record(harness)
+
+    async def talk() -> None:
+        await harness.execute("Pay.", thread_id="t1")
+        await harness.execute("Pay.", thread_id="t2")
+
+    nn.run_sync(talk())
+    run.stop_recording()
+    return run
+
+
+REPLIES = [
+    nn.CallTool("pay", amount=5),
+    nn.CallTool("pay", amount=60),
+    nn.CallTool("pay", amount=70),
+    "Paid.",
+    "Hello.",
+]
+LARGE = {"id": "large", "applies_to": "before_tool_call", "tools": "pay", "when": "tool.args.amount > 50"}
+
+
+def test_a_denial_is_known_and_its_call_is_not(tmp_path: Path) -> None:
+    run = talked(replies=REPLIES)
+    replayed = replay(run, rules=[LARGE])
+
+    assert set(replayed.known_until) == {"t1"}
+    point = replayed.known_until["t1"]
+    call = replayed.events[point.seq]
+    assert isinstance(call, ToolCalled)
+    assert (point.turn, call.args) == (1, {"amount": 60.0})
+    decisions = replayed.meta["replay"]["decisions"]
+    assert decisions["after"]["deny"] == 2
+    assert decisions["after_known"]["deny"] == 1
+    assert "turn 1 of 't1'" in replayed.meta["replay"]["known"]
+    assert nn.load_run(replayed.save(tmp_path / "run.jsonl.gz")).known_until == replayed.known_until
+    assert replay(replayed).known_until == replayed.known_until
+
+
+def test_what_happened_or_was_asked_is_known_to_its_end() -> None:
+    run = talked(replies=REPLIES)
+    assert run.known_until == replay(run).known_until == replay(run, mode="closed").known_until == {}
+    forked = fork(run, at=1, model=nn.ScriptedModel(["Enough."]))
+    assert (forked.known_until, forked.meta["replay"]["known"]) == ({}, "Known to its end.")
+
+    stopped = replay(run, mode="closed", rules=[LARGE])
+    assert set(stopped.known_until) == {"t1", "t2"}
+    assert isinstance(stopped.events[stopped.known_until["t1"].seq], ModelCalled)
+    assert stopped.known_until["t2"] == (1, len(stopped.events))
+
+
+def test_a_regulator_is_known_up_to_its_stop() -> None:
+    run = talked(replies=REPLIES)
+    regulator = Regulator.for_user("ann").with_predicates(CallBudget(total=1, per_tool={}))
+    for replayed in (
+        replay(run, regulator=regulator),
+        RegulatorReadings(run).replay(regulator),
+        replay_regulator(run, regulator),
+        replay_regulator(run, regulator, stop=True),
+    ):
+        stop = next(seq for seq, event in enumerate(replayed.events) if getattr(event, "stops", False))
+        point = replayed.known_until["t1"]
+        between = replayed.events[stop + 1 : point.seq]
+        assert point.turn == 1
+        assert all(getattr(event, "layer_id", None) == "regulation" for event in between)
+    assert replay(datasets.airline_run(26), regulator=regulator).known_until
