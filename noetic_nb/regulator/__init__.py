@@ -13,9 +13,11 @@ from noetic_nb.regulator.predicates.call_budget import CallBudget
 from noetic_nb.regulator.predicates.context_scorer import ContextScorer
 from noetic_nb.regulator.predicates.core import CostCap, ProceduralWarning, QualityDecline, ScopeDrift
 from noetic_nb.regulator.predicates.drift import DriftInput, DriftScore, DriftScorer, KeywordScorer
-from noetic_nb.regulator.predicates.explanation import Finding, Predicate
+from noetic_nb.regulator.predicates.explanation import Predicate, PredicateFinding
 from noetic_nb.regulator.predicates.low_confidence import LowConfidence
 from noetic_nb.regulator.predicates.tool_loops import RepeatedFailure, ToolLoop
+
+Finding = PredicateFinding  # its name up to now; that of noetic_nb.testing is another
 
 __all__ = [
     "CallBudget",
@@ -29,6 +31,7 @@ __all__ = [
     "Locked",
     "LowConfidence",
     "Predicate",
+    "PredicateFinding",
     "ProceduralWarning",
     "QualityDecline",
     "Recording",

@@ -17,11 +17,11 @@ from noetic_nb.steps import SpawnStep, Step
 from noetic_nb.steps._tools import DESCRIBE, lacking
 from noetic_nb.steps._traverse import llm_steps, steps_within
 
-__all__ = ["Finding", "find"]
+__all__ = ["SetupFinding", "find"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class SetupFinding:
     """Something worth knowing: `error` will fail, `warning` may surprise, `note` is harmless."""
 
     level: Literal["error", "warning", "note"]
@@ -33,7 +33,7 @@ class Finding:
         return f"{self.level}: {self.message} {self.hint}".strip()
 
 
-def find(engine: Engine) -> tuple[Finding, ...]:
+def find(engine: Engine) -> tuple[SetupFinding, ...]:
     """Return the findings about an engine's configuration, worst first."""
     config = engine.config
     found = [
@@ -50,31 +50,31 @@ def find(engine: Engine) -> tuple[Finding, ...]:
     return tuple(sorted(found, key=lambda finding: order[finding.level]))
 
 
-def _steps(config: AgentConfig, models: ModelClient | Mapping[str, ModelClient] | None) -> Iterator[Finding]:
+def _steps(config: AgentConfig, models: ModelClient | Mapping[str, ModelClient] | None) -> Iterator[SetupFinding]:
     if config.step is None:
-        yield Finding("error", "NO_STEP_CONFIGURED", "The agent has no step.", "Pass step=... to AgentConfig.")
+        yield SetupFinding("error", "NO_STEP_CONFIGURED", "The agent has no step.", "Pass step=... to AgentConfig.")
     for step in llm_steps(config.step):
         if isinstance(models, Mapping) and isinstance(step.model, str) and step.model not in models:
             known = ", ".join(map(repr, models)) or "none"
-            yield Finding(
+            yield SetupFinding(
                 "error", "UNKNOWN_MODEL", f"Step {step.id!r} asks model {step.model!r}.", f"The harness has {known}."
             )
 
 
-def _tools(engine: Engine) -> Iterator[Finding]:
+def _tools(engine: Engine) -> Iterator[SetupFinding]:
     seen: set[str] = set()
     for step in llm_steps(engine.config.step):
         try:
             tools = engine.setups.tools(step)
         except NoeticConfigError as exc:
-            yield Finding("error", exc.code, exc.what, exc.hint)
+            yield SetupFinding("error", exc.code, exc.what, exc.hint)
             continue
         for tool in tools.tools:
             if (lack := lacking(tool)) and tool.name not in seen:
                 seen.add(tool.name)
-                yield Finding("warning", "UNDESCRIBED_TOOL", f"Tool {tool.name!r} {lack}.", DESCRIBE)
+                yield SetupFinding("warning", "UNDESCRIBED_TOOL", f"Tool {tool.name!r} {lack}.", DESCRIBE)
         if any(tool.needs_approval for tool in tools.tools) and engine.approve is None:
-            yield Finding(
+            yield SetupFinding(
                 "warning",
                 "NOBODY_APPROVES",
                 f"Step {step.id!r} has tools that need approval, and nobody is there to ask.",
@@ -82,14 +82,14 @@ def _tools(engine: Engine) -> Iterator[Finding]:
             )
 
 
-def _targets(engine: Engine) -> Iterator[Finding]:
+def _targets(engine: Engine) -> Iterator[SetupFinding]:
     """Yield what rules name and no tool has."""
     known = engine.setups.known(is_over=True)
     if not known and engine.setups.known() is None:
         return  # functions choose the tools, and none has been chosen yet
     for book in _books(engine.config):
         for target in unknown_targets(book, known or {}):
-            yield Finding("warning", target.code.upper(), f"Rule {target.rule_id!r}: {target.why}", target.fix)
+            yield SetupFinding("warning", target.code.upper(), f"Rule {target.rule_id!r}: {target.why}", target.fix)
 
 
 def _books(config: AgentConfig) -> Iterator[Any]:
@@ -110,11 +110,11 @@ def _owner(layer: MemoryLayer) -> Any:
     return getattr(layer.hooks.before_tool_call, "__self__", None)
 
 
-def _judges(engine: Engine) -> Iterator[Finding]:
+def _judges(engine: Engine) -> Iterator[SetupFinding]:
     for book in _books(engine.config):
         for rule in book:
             if rule.enabled and rule.llm_eval is not None and not engine.answers(rule.llm_eval.model, "judge"):
-                yield Finding(
+                yield SetupFinding(
                     "error",
                     "MISSING_CALL_MODEL",
                     f"Rule {rule.id!r} is judged by model {rule.llm_eval.model!r}, which no client answers.",
@@ -122,7 +122,7 @@ def _judges(engine: Engine) -> Iterator[Finding]:
                 )
     for hooks in {id(owner): owner for owner in map(_owner, _all_layers(engine.config))}.values():
         for rule_id, count in getattr(getattr(hooks, "judging", None), "unreadable", {}).items():
-            yield Finding(
+            yield SetupFinding(
                 "warning",
                 "UNREADABLE_JUDGE",
                 f"The judge of rule {rule_id!r} gave {count} answer{'s' * (count > 1)} that could not be read.",
@@ -130,10 +130,10 @@ def _judges(engine: Engine) -> Iterator[Finding]:
             )
 
 
-def _unused() -> Iterator[Finding]:
+def _unused() -> Iterator[SetupFinding]:
     for book in unused_books():
         names = [rule.id for rule in book]
-        yield Finding(
+        yield SetupFinding(
             "warning",
             "UNUSED_RULE_BOOK",
             f"A rule book is used by nothing: {', '.join(map(repr, names[:5]))}{' …' if len(names) > 5 else ''}.",
@@ -147,11 +147,11 @@ def _step_layers(step: Step | None) -> Iterator[MemoryLayer]:
             yield from found.memory or ()
 
 
-def _layers(config: AgentConfig) -> Iterator[Finding]:
+def _layers(config: AgentConfig) -> Iterator[SetupFinding]:
     policy = config.projection
     available = policy.token_budget - policy.response_reserve
     if available <= 0:
-        yield Finding(
+        yield SetupFinding(
             "error",
             "NO_ROOM",
             f"The response reserve ({policy.response_reserve:g}) leaves nothing of the budget ({policy.token_budget:g}).",
@@ -159,7 +159,7 @@ def _layers(config: AgentConfig) -> Iterator[Finding]:
         )
     least = sum(budget_range(layer.budget, layer_id=layer.id)[0] for layer in config.memory)
     if 0 < available < least:
-        yield Finding(
+        yield SetupFinding(
             "warning",
             "MINIMUMS_DO_NOT_FIT",
             f"The layers ask for at least {least:g} tokens; {available:g} are left for them.",
@@ -167,13 +167,13 @@ def _layers(config: AgentConfig) -> Iterator[Finding]:
         )
     for layer in config.memory:
         if not layer.hooks.names() and not layer.provides:
-            yield Finding("note", "LAYER_WITHOUT_HOOKS", f"Layer {layer.id!r} has no hooks: it does nothing.")
+            yield SetupFinding("note", "LAYER_WITHOUT_HOOKS", f"Layer {layer.id!r} has no hooks: it does nothing.")
 
 
-def _saved(config: AgentConfig) -> Iterator[Finding]:
+def _saved(config: AgentConfig) -> Iterator[SetupFinding]:
     for step in steps_within(config.step):
         if step._unknown_keys:
-            yield Finding(
+            yield SetupFinding(
                 "warning",
                 "UNKNOWN_WORKFLOW_KEY",
                 f"The document of step {step.id!r} holds {', '.join(map(repr, step._unknown_keys))}, which nobody reads.",
@@ -181,13 +181,13 @@ def _saved(config: AgentConfig) -> Iterator[Finding]:
             )
 
 
-def _dropped(config: AgentConfig) -> Iterator[Finding]:
+def _dropped(config: AgentConfig) -> Iterator[SetupFinding]:
     spawns = [step for step in steps_within(config.step) if isinstance(step, SpawnStep)]
     known = {layer.id for layers in (config.memory, *[step.memory or () for step in spawns]) for layer in layers}
     for step in spawns:
         dropped = [name for name in step.drop if name in known]
         if dropped:
-            yield Finding(
+            yield SetupFinding(
                 "warning",
                 "LAYERS_DROPPED",
                 f"Step {step.id!r} drops {', '.join(map(repr, dropped))} in its child.",
@@ -195,7 +195,7 @@ def _dropped(config: AgentConfig) -> Iterator[Finding]:
             )
         unknown = [name for name in step.drop if name not in known]
         if unknown:
-            yield Finding(
+            yield SetupFinding(
                 "warning",
                 "UNKNOWN_LAYER",
                 f"Step {step.id!r} drops {', '.join(map(repr, unknown))}, which is no layer.",

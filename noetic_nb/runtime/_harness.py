@@ -53,7 +53,7 @@ from noetic_nb.storage import InMemoryStorage, StorageAdapter
 from noetic_nb.tokens import Tokenizer
 
 if TYPE_CHECKING:  # loaded when they are first wanted
-    from noetic_nb.runtime._check import Finding
+    from noetic_nb.runtime._check import SetupFinding
     from noetic_nb.runtime._durability.checkpoints import Checkpoints
     from noetic_nb.runtime._execution.handle import Handle
     from noetic_nb.runtime._threads.durable_threads import DurableThreads
@@ -497,7 +497,7 @@ class AgentHarness:
         session = self._threads.by_id.get(thread_id)
         return ThreadStatus("idle") if session is None else session.status
 
-    def check(self) -> tuple[Finding, ...]:
+    def check(self) -> tuple[SetupFinding, ...]:
         """Look the configuration over; returns findings, worst first."""
         from noetic_nb.runtime._check import find
 

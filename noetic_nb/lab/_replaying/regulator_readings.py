@@ -30,7 +30,7 @@ from noetic_nb.tokens import Tokenizer
 __all__ = ["RegulatorReadings"]
 
 
-class _Reading:
+class _SharedReading:
     """The events that one regulator reads from the run, shared by all that read alike."""
 
     def __init__(self, template: RegulatorTemplate) -> None:
@@ -113,7 +113,7 @@ class RegulatorReadings:
         self._is_watched = was_regulated(run)
         self._points: OpenPoints | None = None
         self._recorded: tuple[DecisionTape, DecisionsAgain] | None = None
-        self._readings: list[_Reading] = []
+        self._readings: list[_SharedReading] = []
 
     def _card(self) -> Card:
         return Card("RegulatorReadings", facts=[("run", self.run)])
@@ -216,15 +216,15 @@ class RegulatorReadings:
             self._recorded = tape, DecisionsAgain(self.run, tape)
         return self._recorded
 
-    def _reading(self, template: RegulatorTemplate) -> _Reading:
+    def _reading(self, template: RegulatorTemplate) -> _SharedReading:
         for known in self._readings:
             if known.template.reads_as(template):
                 return known
-        found = _Reading(template)
+        found = _SharedReading(template)
         self._readings.append(found)
         return found
 
-    def _tape(self, reading: _Reading) -> DecisionTape:
+    def _tape(self, reading: _SharedReading) -> DecisionTape:
         if reading.tape is None:
             if self._is_watched:
                 reading.tape = tape_of(self.run, reading.template.regulator())
@@ -232,7 +232,7 @@ class RegulatorReadings:
                 reading.tape = _read(fed_events(tuple(self.run.events), reading.template), reading.template)
         return reading.tape
 
-    def _added(self, reading: _Reading, points: OpenPoints) -> DecisionsAdded:
+    def _added(self, reading: _SharedReading, points: OpenPoints) -> DecisionsAdded:
         if reading.added is None:
             fed = fed_events(points.run.events, reading.template)
             if reading.tape is None:  # other rules or plans are nothing to a regulator

@@ -1,6 +1,6 @@
 """A recorded run evaluated again under other thresholds, fast enough to follow a slider.
 
-Feeding events is done once; what is kept of each moment is a `Reading`, the evidence that predicates look at. Clusters and
+Feeding events is done once; what is kept of each moment is a `MomentEvidence`, the evidence that predicates look at. Clusters and
 corrections are those of the recording: other word lists need another recording.
 """
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class MomentEvidence:
     """The evidence of one moment, after one event; build it with `record_events`."""
 
     event_index: int
@@ -93,7 +93,7 @@ class Recording:
     ['continue', 'continue', 'continue']
     """
 
-    readings: tuple[Reading, ...]
+    readings: tuple[MomentEvidence, ...]
 
     def decide(self, predicates: Iterable[Predicate]) -> tuple[Decision, ...]:
         """Return the decisions of a regulator with these predicates at every moment.
@@ -140,16 +140,16 @@ def record_events(
         Keep a reading after every single token too; otherwise tokens show in the next event's reading.
     """
     watched = Regulator.for_user("replay") if regulator is None else regulator
-    readings: list[Reading] = []
+    readings: list[MomentEvidence] = []
     for index, event in enumerate(events):
         watched.on_event(event)
         if include_tokens or not isinstance(event, Token):
-            readings.append(reading_of(watched.evidence, index, event.kind, readings[-1] if readings else None))
+            readings.append(evidence_of(watched.evidence, index, event.kind, readings[-1] if readings else None))
             watched.decide_all()  # scores every reply now, so that the first move of a slider is as quick as the next
     return Recording(tuple(readings))
 
 
-def reading_of(task: Task, index: int, kind: str, before: Reading | None = None) -> Reading:
+def evidence_of(task: Task, index: int, kind: str, before: MomentEvidence | None = None) -> MomentEvidence:
     """Return the evidence of this moment; unchanged parts of the reading `before` are shared with it."""
     tools = task.tools
     first_char, tokens = task.streamed()
@@ -160,7 +160,7 @@ def reading_of(task: Task, index: int, kind: str, before: Reading | None = None)
         if given is None:
             given = DriftInput(task.message, task.response, tuple(task.earlier), tuple(task.tool_texts))
     counts = None if before is None else before.call_counts
-    return Reading(
+    return MomentEvidence(
         event_index=index,
         event_kind=kind,
         user_id=task.person.user_id,

@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from noetic_nb.regulator.decisions import CallBudgetExceeded, CircuitBreak, Decision
 from noetic_nb.regulator.predicates.evidence import Evidence
-from noetic_nb.regulator.predicates.explanation import Change, Condition, Finding, finding, require_whole
+from noetic_nb.regulator.predicates.explanation import Change, Condition, PredicateFinding, finding, require_whole
 
 __all__ = ["CallBudget"]
 
@@ -77,7 +77,7 @@ class CallBudget:
             did = f"called {name!r} {made} times and may do so {most} times"
         return CircuitBreak(CallBudgetExceeded(name, made, most), _SUGGESTION.format(did=did))
 
-    def explain(self, evidence: Evidence, /) -> Finding:
+    def explain(self, evidence: Evidence, /) -> PredicateFinding:
         """Return the finding; a change of one limit suffices only if no other is exceeded."""
         counts = evidence.call_counts
         limits = [] if self.total is None else [("total", "calls", sum(counts.values()), self.total)]

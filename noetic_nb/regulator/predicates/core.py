@@ -26,7 +26,7 @@ from noetic_nb.regulator.predicates.evidence import Evidence, mean_of_last
 from noetic_nb.regulator.predicates.explanation import (
     Change,
     Condition,
-    Finding,
+    PredicateFinding,
     finding,
     require_number,
     require_whole,
@@ -115,7 +115,7 @@ class CostCap:
             return None
         return CircuitBreak(CostCapReached(spent, cap, mean, currency), _COST_SUGGESTION)
 
-    def explain(self, evidence: Evidence, /) -> Finding:
+    def explain(self, evidence: Evidence, /) -> PredicateFinding:
         """Return the finding; a change of one cap suffices only if no other cap is reached."""
         caps = [
             Condition(name, getattr(evidence, name), ">=", getattr(self, name))
@@ -190,7 +190,7 @@ class QualityDecline:
             return None
         return CircuitBreak(QualityDeclineNoRecovery(self.window, delta), _DECLINE_SUGGESTION)
 
-    def explain(self, evidence: Evidence, /) -> Finding:
+    def explain(self, evidence: Evidence, /) -> PredicateFinding:
         """Return the finding."""
         qualities = evidence.qualities
         enough = len(qualities) >= self.window
@@ -306,7 +306,7 @@ class ScopeDrift:
             return None
         return ScopeDriftWarn(found.drift_tokens, found.score, found.task_tokens)
 
-    def explain(self, evidence: Evidence, /) -> Finding:
+    def explain(self, evidence: Evidence, /) -> PredicateFinding:
         """Return the finding; for keyword bags also how many stray words would need an anchor."""
         found = evidence.drift(self.scorer)
         changes: list[Change] = []
@@ -368,7 +368,7 @@ class ProceduralWarning:
         pattern = evidence.correction_pattern(self.min_corrections)
         return None if pattern is None else decisions.ProceduralWarning((pattern,))
 
-    def explain(self, evidence: Evidence, /) -> Finding:
+    def explain(self, evidence: Evidence, /) -> PredicateFinding:
         """Return the finding."""
         count = evidence.correction_count()
         conditions = [Condition("corrections", count, ">=", self.min_corrections)]

@@ -22,8 +22,8 @@ __all__ = [
     "Change",
     "Condition",
     "Explanation",
-    "Finding",
     "Predicate",
+    "PredicateFinding",
     "Relation",
     "explain",
     "finding",
@@ -98,7 +98,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class PredicateFinding:
     """One predicate, explained.
 
     Parameters
@@ -167,11 +167,11 @@ def finding(
     *,
     any_of: Iterable[Condition] = (),
     notes: Iterable[str] = (),
-) -> Finding:
+) -> PredicateFinding:
     """Return a finding; changes are kept only if the predicate holds."""
     # By the decision and not by the conditions: an explanation must not disagree with what was decided.
     holds = decision is not None
-    return Finding(
+    return PredicateFinding(
         predicate=kind,
         holds=holds,
         decision=decision,
@@ -194,7 +194,7 @@ class Predicate(Protocol):
         """Return the decision if the predicate holds."""
         ...
 
-    def explain(self, evidence: Evidence, /) -> Finding:
+    def explain(self, evidence: Evidence, /) -> PredicateFinding:
         """Return its readings, its distance from firing, and the changes that would un-fire it."""
         ...
 
@@ -210,7 +210,7 @@ class Explanation:
     ----------
     decision : Decision
         What `decide` returns.
-    findings : tuple of Finding
+    findings : tuple of PredicateFinding
         One per predicate, in order of priority.
     thresholds : mapping of str to mapping of str to float
         The numbers each predicate was set to, by its name and theirs.
@@ -231,11 +231,11 @@ class Explanation:
     """
 
     decision: Decision
-    findings: tuple[Finding, ...]
+    findings: tuple[PredicateFinding, ...]
     thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @property
-    def deciding(self) -> Finding | None:
+    def deciding(self) -> PredicateFinding | None:
         """The finding that made the decision; None for `Continue`."""
         return next((found for found in self.findings if found.holds), None)
 
@@ -390,8 +390,8 @@ def explain(predicates: Sequence[Predicate], evidence: Evidence) -> Explanation:
     evidence : Evidence
         The live task, or a reading of one.
     """
-    findings: list[Finding] = []
-    deciding: Finding | None = None
+    findings: list[PredicateFinding] = []
+    deciding: PredicateFinding | None = None
     for name, predicate in zip(names_of(predicates), predicates, strict=True):
         found = predicate.explain(evidence)
         masked_by = deciding.predicate if deciding is not None and found.holds else None

@@ -15,7 +15,7 @@ from noetic_nb.regulator.predicates.evidence import Evidence
 from noetic_nb.regulator.predicates.explanation import (
     Change,
     Condition,
-    Finding,
+    PredicateFinding,
     finding,
     require_number,
     require_whole,
@@ -78,7 +78,7 @@ class LowConfidence:
         spans = self._stretches(evidence, self.threshold)
         return LowConfidenceSpans(tuple(spans)) if spans else None
 
-    def explain(self, evidence: Evidence, /) -> Finding:
+    def explain(self, evidence: Evidence, /) -> PredicateFinding:
         """Return the finding; the worst stretch is the one with the least confident best token."""
         worst = self._worst(evidence)
         conditions = [Condition("confidence_of_worst_stretch", worst, "<", self.threshold)]

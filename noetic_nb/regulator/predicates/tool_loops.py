@@ -11,7 +11,7 @@ from noetic_nb.regulator._measures.tool_history import Outcome, trailing_cycles
 from noetic_nb.regulator.decisions import CircuitBreak, Decision, RepeatedFailurePattern, RepeatedToolCallLoop
 from noetic_nb.regulator.events import ToolCall
 from noetic_nb.regulator.predicates.evidence import Evidence
-from noetic_nb.regulator.predicates.explanation import Change, Condition, Finding, finding, require_whole
+from noetic_nb.regulator.predicates.explanation import Change, Condition, PredicateFinding, finding, require_whole
 
 __all__ = ["LoopKey", "RepeatedFailure", "ToolLoop"]
 
@@ -85,7 +85,7 @@ class ToolLoop:
         cycle = " → ".join(map(repr, names))
         return CircuitBreak(RepeatedToolCallLoop(names[-1], count), _LOOP_SUGGESTION.format(names=cycle, count=count))
 
-    def explain(self, evidence: Evidence, /) -> Finding:
+    def explain(self, evidence: Evidence, /) -> PredicateFinding:
         """Return the finding."""
         count = trailing_cycles(self._records(evidence), self.period, _KEYS[self.by])
         changes = [
@@ -159,7 +159,7 @@ class RepeatedFailure:
             return None
         return CircuitBreak(RepeatedFailurePattern(evidence.cluster, count), _FAILURE_SUGGESTION.format(count=count))
 
-    def explain(self, evidence: Evidence, /) -> Finding:
+    def explain(self, evidence: Evidence, /) -> PredicateFinding:
         """Return the finding."""
         count = self._failures(evidence)
         changes = [

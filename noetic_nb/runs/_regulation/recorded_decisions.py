@@ -14,7 +14,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import LayerStateChanged, ModelCalled, RegulatorDecided, RegulatorSaw, RunEvent, TurnStarted
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.regulator import Regulator, decisions, events
-from noetic_nb.regulator._adapters.replay import Reading, reading_of
+from noetic_nb.regulator._adapters.replay import MomentEvidence, evidence_of
 from noetic_nb.regulator._person import Person
 from noetic_nb.regulator._settings import Settings
 from noetic_nb.regulator.events import accepted_text
@@ -49,7 +49,7 @@ class _Moment:
     seq: int | None
     turn: int
     begins_task: bool
-    reading: Reading
+    reading: MomentEvidence
     confidence: float
     rule: int
     """Which of the recorded thresholds were in force."""
@@ -67,7 +67,7 @@ class _Thread:
         self.waiting: list[tuple[float, events.Event]] = []
         self.counted = 0
         self.turn = 0
-        self.last: Reading | None = None
+        self.last: MomentEvidence | None = None
         self.index = 0
 
     def feed(self) -> None:
@@ -103,7 +103,7 @@ class DecisionTape:
         self.template = regulator
         self._as_recorded = as_recorded
         self._moments: list[_Moment] = []
-        self._rules: list[tuple[Mapping[str, Any], list[Reading]]] = [] if as_recorded else [({}, [])]
+        self._rules: list[tuple[Mapping[str, Any], list[MomentEvidence]]] = [] if as_recorded else [({}, [])]
         self._in_force: dict[int, tuple[Settings, Settings]] = {}
         """By rule, the settings of the template and the same with the numbers that were in force."""
         self._threads: dict[str, _Thread] = {}
@@ -177,7 +177,7 @@ class DecisionTape:
         thread.counted = event.tokens_out
         thread.feed()
         thread.turn = event.where.turn if event.where.turn > 0 else thread.turn
-        thread.last = reading_of(thread.regulator.evidence, thread.index, event.at, thread.last)
+        thread.last = evidence_of(thread.regulator.evidence, thread.index, event.at, thread.last)
         thread.index += 1
         rule = self._rule(event.thresholds) if self._as_recorded else 0
         readings = self._rules[rule][1]
@@ -272,7 +272,7 @@ class DecisionTape:
         return found
 
     def _answers_under(
-        self, rule: int, settings: Settings, readings: list[Reading]
+        self, rule: int, settings: Settings, readings: list[MomentEvidence]
     ) -> list[list[decisions.Decision | None]]:
         answers = []
         for place, predicate in enumerate(settings.predicates):
