@@ -346,3 +346,18 @@ def test_a_regulator_is_known_up_to_its_stop() -> None:
         assert point.turn == 1
         assert all(getattr(event, "layer_id", None) == "regulation" for event in between)
     assert replay(datasets.airline_run(26), regulator=regulator).known_until
+
+
+def test_a_comparison_has_the_counts_up_to_the_change_beside_those_behind_it() -> None:
+    run = talked(replies=REPLIES)
+    assert list(nn.compare(run, run).to_frame().columns) == ["turn", "what", "a", "b"]
+
+    compared = nn.compare(run, replay(run, rules=[LARGE]))
+    table = compared.to_frame()
+
+    assert list(table.columns) == ["turn", "what", "a", "b", "b_known"]
+    denied = table[(table.what == "decision") & (table.b == "deny pay by large")]
+    assert [value for value in denied.b_known if value is not None] == ["deny pay by large"]
+    calls = table[table.what == "model calls"]
+    assert list(zip(calls.b, calls.b_known, strict=True)) == [(4, 2), (1, 1)]
+    assert "Known up to turn 1 of 't1'" in repr(compared)

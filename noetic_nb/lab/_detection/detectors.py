@@ -28,7 +28,7 @@ from noetic_nb.regulator import (
 from noetic_nb.regulator.decisions import CircuitBreak, CostCapReached, Decision
 from noetic_nb.regulator.events import U32_MAX, U64_MAX
 from noetic_nb.regulator.predicates.evidence import Evidence
-from noetic_nb.regulator.predicates.explanation import Condition, Finding, Predicate, names_of
+from noetic_nb.regulator.predicates.explanation import Condition, PredicateFinding, Predicate, names_of
 from noetic_nb.runs import Run
 from noetic_nb.runs._plain_text import plain
 from noetic_nb.runs._regulation.recorded_regulator_events import RegulatorFeed
@@ -78,7 +78,7 @@ class Varied:
         predicate = self.put(int(self.least) if self.whole else self.least)
         return lambda evidence: self._score(predicate.explain(evidence))
 
-    def _score(self, found: Finding) -> float:
+    def _score(self, found: PredicateFinding) -> float:
         main: Condition | None = None
         for condition in found.conditions:
             if condition.name == self.condition:
@@ -333,7 +333,7 @@ class _Probe:
         self.last = self._score(evidence)
         return _STOP
 
-    def explain(self, evidence: Evidence, /) -> Finding:
+    def explain(self, evidence: Evidence, /) -> PredicateFinding:
         raise NotImplementedError("A probe decides nothing.")
 
 

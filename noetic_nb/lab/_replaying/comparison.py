@@ -19,6 +19,7 @@ from noetic_nb.lab._replaying.replay_summary import drops_of, sent_tokens, token
 from noetic_nb.lab._rule_scores.evaluation import Evaluation
 from noetic_nb.redact import Redaction, redact, redact_text
 from noetic_nb.runs import Run
+from noetic_nb.runs._known_until import known_events, said_of
 from noetic_nb.runs._plain_text import plain_line
 from noetic_nb.runs._requests.recorded_requests import RequestIndex
 from noetic_nb.runs._requests.sent_request import RecordedRequest
@@ -65,7 +66,11 @@ class Comparison:
         return tuple([row for row in self.rows if row[2] != row[3]])
 
     def to_frame(self) -> pandas.DataFrame:
-        """Return one row for each thing that is compared: ``turn, what, a, b``."""
+        """Return one row for each thing that is compared: ``turn, what, a, b``.
+
+        Where a side is a replay that is known to some point only, ``a_known`` or ``b_known`` follow: the value of the same row
+        up to there (of the counts of a turn: counted up to there), None behind it.
+        """
         import pandas
 
         columns = list(zip(*self.rows, strict=True)) or [()] * len(_COLUMNS)
@@ -73,12 +78,33 @@ class Comparison:
             name: pandas.Series(list(values), dtype="int64" if name == "turn" else "object")
             for name, values in zip(_COLUMNS, columns, strict=True)
         }
+        for name, run in (("a", self.a), ("b", self.b)):
+            if run.known_until:
+                data[f"{name}_known"] = pandas.Series(self._known(name), dtype="object")
         return pandas.DataFrame(data)
+
+    def _known(self, name: str) -> list[Any]:
+        """Return the value of each row on one side as far as that run is known."""
+        run = self.a if name == "a" else self.b
+        cut = Run(run.run_id, meta={**run.meta, "replay": None}, events=known_events(run.events, run.known_until))
+        side = 2 if name == "a" else 3
+        known: dict[tuple[int, str], list[Any]] = {}
+        for row in _rows(*((cut, self.b) if name == "a" else (self.a, cut))):
+            if row[side] is not None:
+                known.setdefault(row[:2], []).append(row[side])
+        found = []
+        for row in self.rows:
+            values = known.get(row[:2]) if row[side] is not None else None
+            value = values.pop(0) if values else None
+            found.append(value if row[1] in _NUMBERS or value == row[side] else None)
+        return found
 
     def _title(self) -> str:
         count = len(self.differences)
         what = "no difference" if not count else "1 difference" if count == 1 else f"{count} differences"
-        return f"{plain_line(self.a.run_id)} and {plain_line(self.b.run_id)}: {what} in {len(self.rows)} rows"
+        said = [said_of(run.known_until) for run in (self.a, self.b) if run.known_until]
+        text = f"{plain_line(self.a.run_id)} and {plain_line(self.b.run_id)}: {what} in {len(self.rows)} rows"
+        return ". ".join([text, *map(plain_line, said)])
 
     def __repr__(self) -> str:
         lines = [f"Comparison of {self._title()}"]

@@ -383,7 +383,7 @@ class OpenPoints:
         if changes.layers is not None and _do_more(run, changes):
             at.add(None)
         if None in at:  # everywhere: from the first request of each thread on
-            first = {}
+            first: dict[str, int] = {}
             for seq, event in enumerate(events):
                 if isinstance(event, ViewAssembled | ModelCalled):
                     first.setdefault(event.where.thread_id, seq)

@@ -65,7 +65,8 @@ def replay(
     Run
         ``meta["replay"]`` has ``of``, ``mode``, ``changed``, ``kept`` (what could not be worked out and stays as it was recorded,
         and why), ``stopped`` (why a closed replay ended early) and, before and after, ``decisions``, ``regulator``, ``calls``,
-        ``tokens``, ``drops`` and ``cost`` (US dollars).
+        ``tokens``, ``drops`` and ``cost`` (US dollars). `Run.known_until` has by thread how far it is known to be what would have
+        happened; ``after_known`` counts up to there, and ``known`` says so in one sentence.
 
     Raises
     ------
