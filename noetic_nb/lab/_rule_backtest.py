@@ -6,7 +6,7 @@ The past stands as it was. A call that a candidate denies is still in the histor
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from noetic_nb._core.long_work import Work
@@ -137,8 +137,26 @@ def _frame(
     # All changes in their order, zeros too: a summary that lacks one cannot be compared.
     counts = Counter(frame["change"])
     frame.attrs["summary"] = {change: counts.get(change, 0) for change in CHANGES}
+    known = Counter(_known_changes(calls, before, after))
+    frame.attrs["summary_known"] = {change: known.get(change, 0) for change in CHANGES}
     frame.attrs["skipped"] = sorted({rule_id for names in frame["skipped"] for rule_id in names})
     return frame
+
+
+def _known_changes(
+    calls: tuple[RecordedCall, ...], before: list[TrialResult], after: list[TrialResult]
+) -> Iterator[Change]:
+    """Yield the changes up to the first decision of each thread after which the run would have gone another way."""
+    ended: set[tuple[str, str]] = set()
+    for call, was, now in zip(calls, before, after, strict=True):
+        key = call.run_id, call.where.thread_id
+        if key in ended:
+            continue
+        yield _change(was, now)
+        old, new = was.decision, now.decision
+        is_allowed = old.action is new.action is SteeringAction.ALLOW
+        if not is_allowed and (old.action, old.guidance, old.rule_ids) != (new.action, new.guidance, new.rule_ids):
+            ended.add(key)
 
 
 def _content(call: RecordedCall) -> _Content:
@@ -201,7 +219,8 @@ def backtest(
         A row for each call at which rules are evaluated, with ``run_id``, ``thread_id``, ``execution_id``, ``turn``, ``seq``
         (the place of the event in its run), ``t_ms``, ``hook``, ``tool_name`` and ``args`` or ``text``; ``before`` and
         ``after`` (actions), ``change`` (one of `CHANGES`), ``guidance``, ``rules_before``, ``rules_after``, ``error`` and
-        ``skipped``. ``attrs["summary"]`` counts the changes. Secrets are replaced.
+        ``skipped``. ``attrs["summary"]`` counts the changes, ``attrs["summary_known"]`` those up to the first
+        of each thread, after which the agent would have gone another way. Secrets are replaced.
 
     Raises
     ------

@@ -26,7 +26,7 @@ from noetic_nb.events import (
 )
 from noetic_nb.ids import SYSTEM_IDS
 from noetic_nb.items import item_text
-from noetic_nb.lab import RegulatorReadings, datasets, fork, replay, replay_regulator
+from noetic_nb.lab import RegulatorReadings, backtest, datasets, fork, replay, replay_regulator
 from noetic_nb.layers import regulation
 from noetic_nb.memory import MemoryHooks, MemoryLayer, ProjectionPolicy
 from noetic_nb.regulator import CallBudget, Regulator
@@ -361,3 +361,9 @@ def test_a_comparison_has_the_counts_up_to_the_change_beside_those_behind_it() -
     calls = table[table.what == "model calls"]
     assert list(zip(calls.b, calls.b_known, strict=True)) == [(4, 2), (1, 1)]
     assert "Known up to turn 1 of 't1'" in repr(compared)
+
+
+def test_a_backtest_counts_changes_up_to_the_first() -> None:
+    table = backtest([], talked(replies=REPLIES), candidate=LARGE)
+    assert (table.attrs["summary"]["newly_denied"], table.attrs["summary_known"]["newly_denied"]) == (2, 1)
+    assert table.attrs["summary"]["unchanged"] > table.attrs["summary_known"]["unchanged"]

@@ -28,7 +28,7 @@ from noetic_nb.regulator import (
 from noetic_nb.regulator.decisions import CircuitBreak, CostCapReached, Decision
 from noetic_nb.regulator.events import U32_MAX, U64_MAX
 from noetic_nb.regulator.predicates.evidence import Evidence
-from noetic_nb.regulator.predicates.explanation import Condition, PredicateFinding, Predicate, names_of
+from noetic_nb.regulator.predicates.explanation import Condition, Predicate, PredicateFinding, names_of
 from noetic_nb.runs import Run
 from noetic_nb.runs._plain_text import plain
 from noetic_nb.runs._regulation.recorded_regulator_events import RegulatorFeed
