@@ -8,7 +8,7 @@ import hashlib
 import logging
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -248,24 +248,24 @@ async def tried(seed: int, tokenizer: str | None) -> list[str]:
     run = await agent.lived()
     faults: list[str] = []
 
-    async def check(name: str, made: Callable[[], Run], real: Run) -> None:
+    async def check(name: str, real: Run, **given: Any) -> None:
         try:
-            replayed = await asyncio.to_thread(made)
+            replayed = await asyncio.to_thread(replay, run, **given)
         except nn.NoeticConfigError as error:
             if error.code != "NOT_RECORDED":  # a run without a model call
                 raise
             return
         faults.extend(f"{seed} {name}: {thread}" for thread in differences(replayed, real))
 
-    await check("open", lambda: replay(run), run)
-    await check("closed", lambda: replay(run, mode="closed"), run)
+    await check("open", run)
+    await check("closed", run, mode="closed")
     for changes in changes_of(seed, agent):
         name = "+".join(changes)
         real = await agent.lived(**changes)
-        await check(f"open {name}", lambda changes=changes: replay(run, **changes), real)
-        await check(f"closed {name}", lambda changes=changes: replay(run, mode="closed", **changes), real)
-        live = {"model": answers(seed), "tools": [find, pay]}
-        await check(f"asked {name}", lambda given={**changes, **live}: replay(run, mode="closed", **given), real)
+        await check(f"open {name}", real, **changes)
+        await check(f"closed {name}", real, mode="closed", **changes)
+        live: dict[str, Any] = {"model": answers(seed), "tools": [find, pay]}
+        await check(f"asked {name}", real, mode="closed", **changes, **live)
     return faults
 
 
