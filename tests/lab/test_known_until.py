@@ -117,7 +117,7 @@ class Agent:
             own = {layer.id: layer for layer in layers}
             layers = [own[layer] if isinstance(layer, str) else layer for layer in changes["layers"]]
         rules: Any = random_rules(rng) if rng.random() < 0.7 else None
-        scope = rng.choice(["execution", "thread", "resource"])
+        scope: Any = rng.choice(["execution", "thread", "resource"])
         if "rules" in changes:
             scope = "execution" if rules is None else scope
             rules = changes["rules"]
