@@ -43,7 +43,7 @@ from tests.lab.random_agents import (
     storing_layer,
 )
 
-AGENTS = int(os.environ.get("NOETIC_NB_REPLAYED_AGENTS", "100"))
+AGENTS = int(os.environ.get("NOETIC_NB_REPLAYED_AGENTS", "30"))
 AT_ONCE = 10
 COUNTERS = (None, "o200k_base")
 

@@ -76,5 +76,5 @@ def test_a_view_loads_no_other_view() -> None:
     loaded = {name.removeprefix("noetic_nb.") for name in json.loads(done.stdout) if name.startswith("noetic_nb.")}
 
     folders = {name.split(".")[1] for name in loaded if name.startswith("widgets.")}
-    assert folders == {"base", "timeline"}
+    assert folders == {"base", "_timeline"}
     assert not loaded & {"lab", "regulator", "steering", "interop"}
