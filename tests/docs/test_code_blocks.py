@@ -12,6 +12,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -165,6 +166,10 @@ def test_a_line_for_the_shell_is_one_that_runs(
             pytest.skip("needs make")
         command = ["make", "--dry-run", *words[1:], f"VENV={tmp_path}/venv"]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return
+    if words[0] == "python":
+        done = subprocess.run([sys.executable, *words[1:]], cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return
     monkeypatch.chdir(tmp_path)

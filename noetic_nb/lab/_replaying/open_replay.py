@@ -428,7 +428,7 @@ def _do_more(run: Run, changes: PlanChanges) -> bool:
     hooks = {hook for layer in gone for hook in layer.get("hooks", ())}
     for layer in changes.others:
         hooks |= {hook for hook in _MORE if getattr(layer.hooks, hook) is not None}
-    known = [*changes.others, *[layer for layer in getattr(run._made_by, "memory", ()) if layer.id not in stay]]
+    known = [*changes.others, *[layer for layer in getattr(run._config, "memory", ()) if layer.id not in stay]]
     return bool(hooks & _MORE) or any(layer.provides is not None for layer in known)
 
 
