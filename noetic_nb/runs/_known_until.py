@@ -22,7 +22,7 @@ class KnownUntil(NamedTuple):
 
 
 def known_until_of(meta: Mapping[str, Any]) -> dict[str, KnownUntil]:
-    """Return what a replay noted in the meta data of its run.
+    """Return the notes of a replay in the meta data of its run.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What run files hold; `Run.load` makes runs of it.
+"""Readers of run files; `Run.load` makes runs of their parts.
 
 Nothing that is read is executed, and a file cannot make the reader use more memory than it was allowed.
 """
@@ -144,7 +144,7 @@ def read_gzip(path: str | os.PathLike[str], *, max_bytes: int = MAX_BYTES) -> by
 
 
 def _head_of(file: _File, header: Any) -> tuple[str, dict[str, Any], dict[str, Any] | None, int]:
-    """Return what the first line says: the run's name, its meta, its bundle, and how many events follow."""
+    """Return the contents of the first line: the run's name, its meta, its bundle, and the number of events."""
     if not isinstance(header, dict) or header.get("schema") != SCHEMA:
         file.fail(f"its first line is not the header of a run ({header!r:.80}).", _NOT_OURS)
     version = header.get("version")
@@ -175,7 +175,7 @@ class Part(NamedTuple):
 
 @dataclass(slots=True)
 class RunFile:
-    """A run file as it was read: the parts of the run, and what a recorder needs to go on with it."""
+    """A run file as it was read: the parts of the run, and the position from which a recorder continues."""
 
     run_id: str
     meta: dict[str, Any]

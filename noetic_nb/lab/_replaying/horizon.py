@@ -39,7 +39,7 @@ _NOT_SHARED: Final = frozenset({"execution", "thread"})
 
 @dataclass(frozen=True)
 class Unknown:
-    """What of a replay is known to be another than it was recorded, or not known, by places in the recorded run.
+    """The parts of a replay that are known to differ from the recording, or not known, by places in the recorded run.
 
     Attributes
     ----------
@@ -162,7 +162,7 @@ class _Walk:
         self._answer.discard(thread_id)
 
     def _pass(self, event: RunEvent, place: int) -> None:
-        """End what this event makes unknown."""
+        """End the known part at an event that makes the rest unknown."""
         thread_id = event.where.thread_id
         if thread_id in self._next and not isinstance(event, _NOTES):
             layer_id = self._next[thread_id]
@@ -232,7 +232,7 @@ def _decisions_end(events: Sequence[RunEvent], place: int) -> int:
 
 
 def _effect(event: RunEvent) -> Any:
-    """Return what a decision does to what the model and tools receive, None where that is nothing."""
+    """Return the effect of a decision on the input of the model and tools, None where there is none."""
     match event:
         case SteeringDecided(outcome="late" | "late_fault") | SteeringDecided(action="allow"):
             return None

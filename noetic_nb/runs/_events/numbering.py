@@ -56,7 +56,7 @@ class Numbering:
 
 
 def numbered(run: object) -> tuple[list[RunEvent], Numbers | None]:
-    """Return what a run has now, with its numbers; None for numbers that are places."""
+    """Return the events of a run and their sequence numbers; None for numbers that are indices."""
     of_run = getattr(run, "_numbered", None)
     return (list(run.events), None) if of_run is None else of_run()  # type: ignore[attr-defined]  # of whatever holds a run
 

@@ -185,7 +185,7 @@ class GrowingEvents:
             return list(self._events), None if numbers is None else (tuple(numbers.seqs), tuple(numbers.calls))
 
     def _keep_with(self, keeper: Keeper) -> None:
-        """Let something else decide what is kept from now on, and where."""
+        """Use another retention policy from now on."""
         with self._lock:
             self._keeper = keeper
             self._keep(keeper.begin(self._events))

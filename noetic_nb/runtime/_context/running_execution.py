@@ -1,4 +1,4 @@
-"""One execution while it runs, with what only the runtime needs of it; users see a `Context`.
+"""One execution while it runs, with the parts that only the runtime needs; users see a `Context`.
 
 A child execution has a context of its own. What it spends is charged to all above it at once, and an abort reaches all
 below at once.
@@ -68,7 +68,7 @@ def _counted_path(around: tuple[str, ...], prefix: str, count: int) -> tuple[str
 
 
 class RunningExecution(Context):
-    """The state of an execution, with what only the runtime needs of it."""
+    """The state of an execution, with the parts that only the runtime needs."""
 
     __slots__ = (
         "abort_error", "answer", "base_frames", "base_nesting", "calls", "children", "engine", "first", "hook_base", "locks",
@@ -248,7 +248,7 @@ class RunningExecution(Context):
     # -- spending -------------------------------------------------------------------------------------------------
 
     def charge(self, response: ModelResponse) -> None:
-        """Add what a model call cost, whether or not its answer will stand."""
+        """Add the cost of a model call, whether or not its answer is accepted."""
         ctx: RunningExecution | None = self
         while ctx is not None:
             ctx.tokens = ctx.tokens + response.usage

@@ -1,4 +1,4 @@
-"""The record of one execution while it runs: what has ended, where it is, what can be used again.
+"""The record of one execution while it runs: its ended steps, its place, and results that can be used again.
 
 The turn and each of its children have a record of how far they are, written together with the end of every step of theirs.
 A child whose record is there begins with the log and the layers' state it had; one whose result was merged into its parent
@@ -132,7 +132,7 @@ class ExecutionRecord:
         return step
 
     def replay(self, step: StepRecord, definition: Step) -> tuple[bool, Any]:
-        """Return whether a step ended before, and its output; what was recorded of another step is forgotten."""
+        """Return whether a step ended before, and its output; records of another step are forgotten."""
         ctx, turn = self.ctx, self.turn
         step.is_open_llm = definition.kind == "llm"
         step.ends_at_once = definition.kind == "branch" or (
@@ -161,7 +161,7 @@ class ExecutionRecord:
             return True, output_of(entry, definition, ctx, turn.first)
 
     def _forget(self, step: StepRecord) -> None:
-        """Forget what was recorded of a step and of all inside it; keys of children go when the turn ends."""
+        """Forget the records of a step and of all steps inside it; keys of children go when the turn ends."""
         turn = self.turn
         for inner in step.subtree():
             turn.loops.pop(inner, None)
@@ -240,7 +240,7 @@ class ExecutionRecord:
             self.held.append(step)
 
     def _was_run(self) -> None:
-        """Note that a step was really run: whoever waits for it has spent what its context counts by now."""
+        """Note that a step was really run: its caller has spent the amounts that its context counts by now."""
         for record in self._waiting():
             # Above, whatever a recorded step beside this one holds: hence the latest of all times.
             record.replayed = None if record is self else (Usage(), 0.0, math.inf)
@@ -273,7 +273,7 @@ class ExecutionRecord:
     # -- loops ----------------------------------------------------------------------------------------------------
 
     def loop_began(self, loop: StepRecord, now_ms: float) -> tuple[Usage, float, float]:
-        """Return what had been spent when a loop began, and when that was, be it before a crash."""
+        """Return the spending and the time at the beginning of a loop, be it before a crash."""
         ctx, root = self.ctx, self.ctx.root
         loops, began = self.turn.loops, [*ctx.tokens, ctx.cost, now_ms - root.started_ms]
         if self.turn.is_turn:
@@ -284,7 +284,7 @@ class ExecutionRecord:
         return ctx.tokens, ctx.cost, now_ms
 
     def spent_then(self) -> tuple[Usage, float, float]:
-        """Return what the execution had spent, and the time, when its last step ended, be it before a crash."""
+        """Return the spending and the time at the end of the last step, be it before a crash."""
         ctx = self.ctx
         if self.replayed is None or self.replayed[2] == math.inf:
             return ctx.tokens, ctx.cost, ctx.engine.clock.monotonic_ms()
@@ -361,7 +361,7 @@ class ExecutionRecord:
         return child
 
     def take_snapshot(self) -> tuple[ChildSnapshot, Spent] | None:
-        """Return where a child was that is begun again, and what it had spent; None for a new one."""
+        """Return the place and the spending of a child that is begun again; None for a new one."""
         found, spent, self.snapshot = self.snapshot, self.spent, None
         if found is None or spent is None:
             return None
@@ -389,13 +389,13 @@ class ExecutionRecord:
                 await self._write(self.start.path, None, None, ended=0)
 
     def merged_before(self) -> dict[str, Any] | None:
-        """Return what came of a child that was merged into its parent before; None for one that was not."""
+        """Return the result of a child that was merged into its parent before; None for one that was not."""
         assert self.parent is not None
         found = self.parent.returned.get(self.start)
         return None if found is None or "lost" in found else found
 
     def merged(self, before: Any, result: Any) -> None:
-        """Note what came of a child that has just been merged; written with the next record of its parent."""
+        """Note the result of a child that has just been merged; written with the next record of its parent."""
         assert self.parent is not None
         if self.turn.is_turn:
             noted = {"result": result} if is_plain(result) else {} if result is before else {"lost": True}
@@ -404,7 +404,7 @@ class ExecutionRecord:
     # -- writing --------------------------------------------------------------------------------------------------
 
     async def _has_changed(self) -> bool:
-        """Tell whether the execution has done what its record, as it is in storage, knows nothing of."""
+        """Tell whether the execution is ahead of its record in storage."""
         try:
             assert self.key is not None
             kept: JsonValue = await self.turn.storage.get(self.key)

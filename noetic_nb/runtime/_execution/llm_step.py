@@ -1,4 +1,4 @@
-"""One llm step: what goes in, rounds of answers and tools, what comes out."""
+"""One llm step: its input, rounds of answers and tools, its output."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ async def run_llm(engine: Engine, step: LLMStep, value: StepValue, ctx: RunningE
 
 
 async def _rounds(run: LLMStepRun) -> tuple[ModelResponse, tuple[Item, ...]]:
-    """Run the tools that are called, until an answer calls none; returns the last answer and what it calls."""
+    """Run the tools that are called, until an answer calls none; returns the last answer and its calls."""
     step = run.step
     # A step of one round is part of a loop that has limits of its own.
     rounds = step.tool_rounds + (GRACE_ROUNDS if step.tool_rounds > 1 else 0)

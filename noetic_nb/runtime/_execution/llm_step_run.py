@@ -235,7 +235,7 @@ class LLMStepRun(PlannedStep):
         return response, None
 
     async def answer_whole(self) -> tuple[ModelResponse, tuple[Item, ...]]:
-        """Log an answer that stands, and what continues it where it was cut off; returns the last part and its calls."""
+        """Log an accepted answer, and its continuations where it was cut off; returns the last part and its calls."""
         engine, ctx = self.engine, self.ctx
         while True:
             try:
@@ -262,7 +262,7 @@ class LLMStepRun(PlannedStep):
             self.continued += 1
 
     def listener(self, is_reviewed: bool) -> Callable[[ModelDelta], None]:
-        """Begin to pass on what the model writes: to those who stream the turn, and to the codec of the output."""
+        """Begin to pass on the model's text: to streams of the turn, and to the codec of the output."""
         self.settle_answer()
         tree = self.ctx.tree
         listeners: list[Callable[[ModelDelta], None]] = []
@@ -284,7 +284,7 @@ class LLMStepRun(PlannedStep):
         return forward
 
     def settle_answer(self, response: ModelResponse | None = None) -> None:
-        """Let those who stream the turn know what became of the answer: the response that stands, or that none does."""
+        """Tell streams of the turn which response was accepted, or that none was."""
         answer, self.answer = self.answer, None
         if answer is not None:
             if response is not None:
@@ -314,7 +314,7 @@ class LLMStepRun(PlannedStep):
             await self.rerender()
 
     async def report_outcome(self, response: ModelResponse, duration_ms: float) -> None:
-        """Report to the layers what the call cost, whether or not its response will stand."""
+        """Report the cost of the call to the layers, whether or not its response is accepted."""
         await self.engine.stack.model_outcome(
             self.hook_ctx,
             model=self.model,
