@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import (
+    ChildEnded,
     ModelCalled,
     QualityGiven,
     RegulatorDecided,
@@ -84,8 +85,9 @@ class _Thread:
         self.thresholds = freeze(regulator.thresholds)
         self.turn_is_open = False
         self.query = ""
-        # The execution of the last answer: that of a child is none to the person.
+        # The execution of the last answer, and the text of the last child: the answer of a child is not one to the person.
         self.answered_in: str | None = None
+        self.child_text: str | None = None
         # Executions whose next call a rule wants a person to approve.
         self.asked: set[str] = set()
         self.latched: decisions.CircuitBreak | None = None
@@ -171,12 +173,15 @@ class RegulatorFeed:
                 self.into.append(event)
                 if isinstance(event, ToolCalled):
                     self._thread(event.where).asked.discard(event.where.execution_id)
+                if isinstance(event, ChildEnded):
+                    self._thread(event.where).child_text = event.text
                 if isinstance(event, ModelCalled) and event.purpose == "agent" and event.status == "ok":
                     self._model_called(event)
 
     def _turn_started(self, event: TurnStarted) -> RegulatorDecided:
         thread = self._thread(event.where, event.resource_id)
-        thread.turn_is_open, thread.query, thread.answered_in = True, event.query, None
+        thread.turn_is_open, thread.query = True, event.query
+        thread.answered_in = thread.child_text = None
         thread.observe(event.where, event.t_ms, events.TurnStart(accepted_text(event.query)))
         return thread.decide(event.where, event.t_ms, "turn_start")
 
@@ -212,7 +217,7 @@ class RegulatorFeed:
         if not event.text or event.stopped is not None:
             return
         thread = self._thread(event.where)
-        if thread.answered_in not in (None, event.where.execution_id):
+        if thread.answered_in not in (None, event.where.execution_id) and thread.child_text == event.text:
             return
         thread.observe(event.where, event.t_ms, events.TurnComplete(accepted_text(event.text)))
         yield thread.decide(event.where, event.t_ms, "turn_complete")

@@ -104,7 +104,7 @@ class _Origins:
         place = place_of(self._run, seq, decided)
         if place is None:
             return None
-        numbers: Numbering | None = getattr(self._run, "numbers", None)
+        numbers: Numbering | None = getattr(self._run, "_numbers", None)
         seqs = None if numbers is None else numbers.seqs
         if self._known is None or seqs is not self._seqs:  # turns were dropped: what it has read stands elsewhere now
             self._known, self._seqs = RecordedOrigins(self._run.events, getattr(self._run, "meta", {})), seqs
