@@ -57,6 +57,11 @@ def panel(root: Any, name: str) -> Any:
     return root.locator(f".nn-panel[data-panel='{name}']")
 
 
+def becomes_high(box: Any, height: float) -> None:
+    """Wait until the panel is drawn with a height in pixels: the page draws changes in its next frame."""
+    wait_for(lambda: box.bounding_box()["height"] == height, f"the panel is {height} px high")
+
+
 ROWS_AT_FIRST = """() => new MutationObserver((_, observer) => {
   const shown = document.querySelector(".nn-workbench .nn-panel[data-panel='transcript']");
   if (!shown) return;
@@ -149,9 +154,8 @@ def test_panels_are_chosen_and_resized_and_stay_as_they_were_left(notebook: Open
     grip.focus()
     for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
         opened.page.keyboard.press(key)
-    after = panel(root, "transcript").bounding_box()
-    assert after["width"] > before["width"] * 1.2
-    assert after["height"] == before["height"] + 40
+    becomes_high(panel(root, "transcript"), before["height"] + 40)
+    assert panel(root, "transcript").bounding_box()["width"] > before["width"] * 1.2
     says(opened, "bench.sizes", "{'transcript': [8, 500]}")
 
     grip.scroll_into_view_if_needed()
@@ -160,13 +164,13 @@ def test_panels_are_chosen_and_resized_and_stay_as_they_were_left(notebook: Open
     opened.page.mouse.down()
     opened.page.mouse.move(box["x"] + 5, box["y"] - 95, steps=4)
     opened.page.mouse.up()
-    assert panel(root, "transcript").bounding_box()["height"] == 400
+    becomes_high(panel(root, "transcript"), 400)
     says(opened, "bench.sizes['transcript'][1]", "400")
 
     opened.kernel.run("bench.panels = ['trends']; bench.sizes = {'trends': (6, 300)}")
     expect(root.locator(".nn-panel")).to_have_count(1)
     expect(panel(root, "trends").locator(".nn-title")).to_have_text("Regulator trends")
-    assert panel(root, "trends").bounding_box()["height"] == 300
+    becomes_high(panel(root, "trends"), 300)
 
 
 AGENT = """
