@@ -20,13 +20,7 @@ class ArgumentError(NoeticConfigError, TypeError):
 
 
 def closest(name: object, known: Iterable[str]) -> str:
-    """Return the sentence that a misspelt name deserves, empty where nothing is like it.
-
-    Examples
-    --------
-    >>> closest("serach", ["search", "pay"]), closest("refund", ["search"])
-    ("Did you mean 'search'?", '')
-    """
+    """Return the sentence that a misspelt name deserves, empty where nothing is like it."""
     names = {one.casefold(): one for one in known}
     import difflib  # only ever wanted for an error message
 
@@ -35,27 +29,10 @@ def closest(name: object, known: Iterable[str]) -> str:
 
 
 def explained(**hints: str) -> Callable[[F], F]:
-    """Make a function explain a call that does not fit its parameters.
+    """Make a function explain a call that does not fit its parameters: it raises `ArgumentError`.
 
-    Parameters
-    ----------
-    **hints : str
-        What to do instead, by the name of an argument that it does not have, by that of one that is missing, or
-        ``positional`` for arguments by place.
-
-    Returns
-    -------
-    callable
-        A decorator; the function raises `ArgumentError` then, and costs nothing more otherwise.
-
-    Examples
-    --------
-    >>> @explained(positional="Write greet(name='Ann').")
-    ... def greet(*, name): ...
-    >>> greet("Ann")
-    Traceback (most recent call last):
-    ...
-    noetic_nb._core.arguments.ArgumentError: [INVALID_ARGUMENTS] greet() takes no arguments by place...
+    `hints` say the remedy by the name of an argument that it does not have, by that of one that is missing, or as
+    ``positional`` for arguments by place.
     """
 
     def decorate(function: F) -> F:

@@ -22,15 +22,7 @@ OWNER_ONLY = 0o600
 
 
 def file_name(path: str | PathLike[str]) -> str:
-    """Return the name of a file as text; raises `OSError` ``EINVAL`` for one that no file can have.
-
-    Examples
-    --------
-    >>> file_name("a" + chr(0))
-    Traceback (most recent call last):
-    ...
-    OSError: [Errno 22] no file can have this name
-    """
+    """Return the name of a file as text; raises `OSError` ``EINVAL`` for one that no file can have."""
     text = os.fspath(path)
     try:
         if "\0" not in text:
@@ -42,33 +34,14 @@ def file_name(path: str | PathLike[str]) -> str:
 
 
 def owner_only(path: str, flags: int) -> int:
-    """Open a file as `open` does with ``opener=owner_only``; one that is made is readable by its owner alone.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with open(f"{folder}/a", "w", opener=owner_only) as file:
-    ...         oct(os.fstat(file.fileno()).st_mode & 0o777)
-    '0o600'
-    """
+    """Open a file as `open` does with ``opener=owner_only``; one that is made is readable by its owner alone."""
     return os.open(path, flags, OWNER_ONLY)
 
 
 def regular_file(path: str | PathLike[str], max_bytes: int | None = None) -> BinaryIO:
     """Open a file to be read, once it is known to be a regular file of limited size: a pipe would hang, a device may never end.
 
-    Raises
-    ------
-    OSError
-        As `open` does; ``EINVAL`` where it is no regular file, ``EFBIG`` where it is larger than `max_bytes`.
-
-    Examples
-    --------
-    >>> regular_file(os.devnull)
-    Traceback (most recent call last):
-    ...
-    OSError: [Errno 22] it is not a regular file: '/dev/null'
+    Raises `OSError` as `open` does, ``EINVAL`` for another kind of file, ``EFBIG`` above `max_bytes`.
     """
     about = os.stat(file_name(path))
     if stat.S_ISDIR(about.st_mode):
@@ -82,23 +55,9 @@ def regular_file(path: str | PathLike[str], max_bytes: int | None = None) -> Bin
 
 @contextmanager
 def whole_file(path: str | PathLike[str]) -> Iterator[BinaryIO]:
-    """Open a new file that takes the place of `path` at the end; where anything fails, what was there before stays.
+    """Open a new file that takes the place of `path` at the end; where anything fails, the file of before stays.
 
-    Whoever reads `path` sees the old file or the new one. The new one is readable by its owner alone.
-
-    Raises
-    ------
-    OSError
-        As `open` does, or where the file cannot be put in its place.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with whole_file(f"{folder}/a") as file:
-    ...         _ = file.write(b"new")
-    ...     Path(folder, "a").read_text()
-    'new'
+    A reader of `path` sees the old file or the new one. The new one is readable by its owner alone.
     """
     # A link stays a link: its target is replaced. The name differs for each writer, so that two of them cannot mix.
     real = Path(os.path.realpath(file_name(path)))
@@ -115,13 +74,7 @@ def whole_file(path: str | PathLike[str]) -> Iterator[BinaryIO]:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a text to a `whole_file`.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``CANNOT_WRITE``.
-    """
+    """Write a text to a `whole_file`; raises `NoeticConfigError` ``CANNOT_WRITE``."""
     try:
         with whole_file(path) as file:
             file.write(text.encode("utf-8", "backslashreplace"))
@@ -137,19 +90,7 @@ def write_whole(path: Path, text: str) -> None:
 def save_form(path: str | PathLike[str], form: str, data: Mapping[str, Any]) -> Path:
     """Write data as JSON beside the name of its form; returns the file.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``CANNOT_WRITE``.
-    ValueError
-        For a number that JSON has no word for.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     read_form(save_form(Path(folder, "a.json"), "orders 1", {"ids": ["A17"]}), "orders 1")["ids"]
-    ['A17']
+    Raises `NoeticConfigError` ``CANNOT_WRITE``, and `ValueError` for a number that JSON has no word for.
     """
     target = Path(path)
     write_whole(target, json.dumps({"form": form, **data}, indent=1, allow_nan=False) + "\n")
@@ -157,12 +98,9 @@ def save_form(path: str | PathLike[str], form: str, data: Mapping[str, Any]) -> 
 
 
 def read_form(path: str | PathLike[str], form: str) -> dict[str, Any]:
-    """Read what `save_form` wrote.
+    """Read the data that `save_form` wrote.
 
-    Raises
-    ------
-    OSError, ValueError, LookupError, TypeError
-        Where there is no such file, or it has another form.
+    Raises `OSError`, `ValueError`, `LookupError` or `TypeError` where there is no such file, or it has another form.
     """
     with regular_file(path) as file:
         data: dict[str, Any] = json.loads(file.read())

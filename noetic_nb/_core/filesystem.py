@@ -35,32 +35,13 @@ class OutsideRoot(PermissionError):
 def as_filesystem(value: Any) -> AbstractFileSystem:
     """Return the filesystem that a folder, a URL or a filesystem stands for.
 
-    Parameters
-    ----------
-    value : str, path or fsspec filesystem
-        A folder of this machine, which becomes the root; a URL such as ``memory://notes`` or ``s3://bucket/notes``, whose
-        path becomes the root; a `LocalFileSystem`, whose root is the working folder; a `DirFileSystem`, whose folder is the
-        root; or any other filesystem, which is used as it is.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_OPTION`` for what is no filesystem, a folder that does not exist, or a URL of an unknown kind.
+    A folder of this machine and the path of a URL such as ``memory://notes`` become the root; the root of a `LocalFileSystem`
+    is the working folder, that of a `DirFileSystem` its folder; any other filesystem is used as it is. Raises
+    `NoeticConfigError` ``INVALID_OPTION`` for all else, a missing folder, or a URL of an unknown kind.
 
     References
     ----------
     .. [1] docs/behaviour/runtime.md, "Files".
-
-    Examples
-    --------
-    >>> notes = as_filesystem("memory://shelf")
-    >>> notes.pipe_file("a.md", b"A note.")
-    >>> notes.cat_file("a.md"), notes.ls("", detail=False)
-    (b'A note.', ['a.md'])
-    >>> notes.cat_file("../a.md")
-    Traceback (most recent call last):
-    ...
-    noetic_nb._core.filesystem.OutsideRoot: A path must not go up. Given: '../a.md'. Use a path below the root...
     """
     if isinstance(value, str) and "://" in value:
         try:
@@ -102,15 +83,7 @@ def _refused(what: str, given: object, hint: str) -> NoeticConfigError:
 def checked_path(path: Any) -> str:
     """Return the parts of a path below a root, joined; nothing for the root itself.
 
-    Raises
-    ------
-    OutsideRoot
-        Where it goes up, or is absolute, a home folder, a drive or a URL, or has a backslash or a NUL in it.
-
-    Examples
-    --------
-    >>> checked_path("./notes//today.md")
-    'notes/today.md'
+    Raises `OutsideRoot` where it goes up, or is absolute, a home folder, a drive or a URL, or has a backslash or a NUL in it.
     """
     plain = _plain(path)
     if "\0" in plain or "\\" in plain:
@@ -135,18 +108,10 @@ def _plain(path: Any) -> str:
 class RootedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no types
     """Another filesystem below one of its folders; every path is checked before that filesystem sees it.
 
-    Parameters
-    ----------
-    fs : fsspec filesystem
-        Where the files are.
-    root : str or path
-        Its folder that no path leads out of: not by ``..``, an absolute path, ``~``, a drive, a backslash, a NUL, a URL,
-        nor, on this machine, by a symbolic link. Links that stay inside are followed; others are not even listed.
-
-    Notes
-    -----
-    What would copy between the root and other places of this machine (``get``, ``put``) is refused. Whoever can replace a
-    folder by a link between the check and the opening gets around it: processes of their own need a sandbox.
+    No path leads out of `root`: not by ``..``, an absolute path, ``~``, a drive, a backslash, a NUL, a URL, nor, on this
+    machine, by a symbolic link; links that stay inside are followed, others are not even listed. Copies between the root and
+    other places of this machine (``get``, ``put``) are refused. A process that can replace a folder by a link between the
+    check and the opening gets around it: processes of their own need a sandbox.
     """
 
     cachable = False
@@ -187,13 +152,7 @@ class RootedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has 
         return name.removeprefix(self.root).strip("/")
 
     def resolve(self, path: Any) -> str:
-        """Return the path of the file itself, wherever links lead to it.
-
-        Raises
-        ------
-        OutsideRoot
-            Where that is outside.
-        """
+        """Return the path of the file itself, at the end of its links; raises `OutsideRoot` where that is outside."""
         return self._relative(self._full(path))
 
     # -- what fsspec builds the rest upon --------------------------------------------------------------------------

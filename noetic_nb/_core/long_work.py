@@ -32,34 +32,10 @@ class Interrupted(RuntimeWarning):
 
 
 class Work:
-    """A call that may take long: its things are counted, shown, and kept when it is interrupted.
+    """A call that may take long: its `things` (a plural) are counted, shown, and kept when it is interrupted.
 
-    Parameters
-    ----------
-    call : str
-        What the user called.
-    things : str
-        What is counted, in the plural.
-    progress : bool or callable, optional
-        See `Progress`.
-    of : int, optional
-        How many there are.
-    keeps : bool
-        Whether the call can return what is done. An interrupt goes on where it cannot, and before the first thing is done.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_PROGRESS``.
-
-    Examples
-    --------
-    >>> squares, seen = [], []
-    >>> with Work("square", "numbers", lambda done, of: seen.append((done, of)), of=2) as work:
-    ...     for number in work.each([3, 4]):
-    ...         squares.append(number * number)
-    >>> squares, seen, work.cut
-    ([9, 16], [(1, 2), (2, 2)], None)
+    `keeps` is whether the call can return the part that is done; an interrupt goes on where it cannot, and before the first
+    thing is done. Raises `NoeticConfigError` ``INVALID_PROGRESS``.
     """
 
     def __init__(
@@ -147,13 +123,7 @@ _WORK: Final[ContextVar[Work | None]] = ContextVar("noetic_nb_work", default=Non
 
 
 def counted(things: Iterable[T], name: str) -> Iterable[T]:
-    """Return things, counted for the call that shows how far it is (`Work.within`); without one as they are.
-
-    Examples
-    --------
-    >>> list(counted("ab", "letters"))
-    ['a', 'b']
-    """
+    """Return things, counted for the call that shows how far it is (`Work.within`); without one as they are."""
     work = _WORK.get()
     return things if work is None else work.inside(things, name)
 

@@ -23,19 +23,14 @@ _NOT_WIRE: Final = re.compile(r"[\x00-,./:-@\[-^`{-\x7f]")
 
 @lru_cache(maxsize=4096)
 def skeleton(name: str) -> str:
-    r"""Return a tool's name, canonical or as it travels, in the form that a reader and a provider see.
+    """Return a tool's name, canonical or as it travels, in the form that a reader and a provider see.
 
     It is equal for names that look the same: compatibility forms and case folded, invisible characters and space around the
-    name left out, Cyrillic and Greek twins of Latin letters replaced, and what providers do not accept as an underscore.
+    name left out, Cyrillic and Greek twins of Latin letters replaced, and characters that providers refuse as an underscore.
 
     References
     ----------
     .. [1] Unicode Technical Standard 39, section 4 (confusable detection).
-
-    Examples
-    --------
-    >>> skeleton("plan/update"), skeleton("pаy") == skeleton("pay"), skeleton(" Pay\u200b")
-    ('plan_update', True, 'pay')
     """
     if name.isascii() and name.isprintable():
         return _NOT_WIRE.sub("_", name.strip()).lower()
@@ -53,13 +48,7 @@ def looks_alike(name: str, known: Iterable[str]) -> str | None:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that was probably meant, None where none is near.
-
-    Examples
-    --------
-    >>> nearest("guidence", ["guidance", "action"]), nearest("zzz", ["guidance"])
-    ('guidance', None)
-    """
+    """Return the known name that was probably meant, None where none is near."""
     import difflib  # only ever wanted for an error message
 
     known = list(known)
@@ -72,13 +61,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def function_name(function: Any) -> str:
-    """Return the name of a function; of ``functools.partial``, that of the function inside.
-
-    Examples
-    --------
-    >>> function_name(partial(partial(int), base=2))
-    'int'
-    """
+    """Return the name of a function; of ``functools.partial``, that of the function inside."""
     inner = inside_partial(function)
     return str(getattr(inner, "__name__", type(inner).__name__))
 

@@ -60,23 +60,9 @@ class _NestedLoop(asyncio.BaseEventLoop):
 
 
 def run_nested(coroutine: Coroutine[Any, Any, T], context: contextvars.Context | None = None) -> T:
-    """Run a coroutine on a loop of its own in this thread, whether or not one is running.
+    """Run a coroutine on a loop of its own in this thread, beside any that runs; tasks that it leaves behind are cancelled.
 
-    Tasks that it leaves behind are cancelled.
-
-    Raises
-    ------
-    BaseException
-        What the coroutine raises.
-    NoeticConfigError
-        ``NO_THREADS`` where it waits for what the loop outside would have to do.
-
-    Examples
-    --------
-    >>> async def outside():
-    ...     return run_nested(asyncio.sleep(0.001, "rested"))
-    >>> asyncio.run(outside())
-    'rested'
+    Raises `NoeticConfigError` ``NO_THREADS`` where it waits for work of the loop outside.
     """
     outer = running_loop()
     task = None if outer is None else asyncio.current_task(outer)

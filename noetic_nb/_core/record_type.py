@@ -19,18 +19,7 @@ _INSTANCE_FIELD: Final = re.compile(r"InstanceField\[(\w+)\]")
 
 
 class RecordType(ModelMetaclass):
-    """The class of record classes whose constructor takes ``**data``: their signature lists the fields.
-
-    Examples
-    --------
-    >>> class Point(BaseModel, metaclass=RecordType):
-    ...     x: int
-    ...     y: int = 0
-    ...     def __init__(self, **data):
-    ...         super().__init__(**data)
-    >>> inspect.signature(Point)
-    <Signature (*, x: 'int', y: 'int' = 0)>
-    """
+    """The class of record classes whose constructor takes ``**data``: their signature lists the fields."""
 
     @property
     def __signature__(cls) -> inspect.Signature:

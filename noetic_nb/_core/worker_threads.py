@@ -25,7 +25,7 @@ thread_time: Final[Callable[[], float]] = getattr(time, "thread_time", time.proc
 def has_threads() -> bool:
     """Tell whether this Python can start threads.
 
-    Asked before, not found out: on a system that has run out of threads, work that may hang must not move into the loop.
+    Asked, not tried: on a system that has run out of threads, work that may hang must not move into the loop.
     """
     return sys.platform not in _WITHOUT
 
@@ -48,18 +48,7 @@ async def let_loop_run() -> None:
 
 
 async def beside_loop(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a function that may block: in a thread, or on the spot where there are none.
-
-    Raises
-    ------
-    Exception
-        What the function raises.
-
-    Examples
-    --------
-    >>> asyncio.run(beside_loop(pow, 2, 5))
-    32
-    """
+    """Call a function that may block: in a thread, or on the spot where there are none."""
     if has_threads():
         return await asyncio.to_thread(function, *args, **kwargs)
     return function(*args, **kwargs)
@@ -93,23 +82,6 @@ class Worker(OnTheSpot):
 
     Between `acquire` and `release` it is one caller's. Python cannot stop a thread: where a caller leaves while its
     function runs, the thread is left behind and ends with that function, and the next caller gets another one.
-
-    Parameters
-    ----------
-    name : str
-        The name of the thread.
-
-    Examples
-    --------
-    >>> async def added():
-    ...     worker = Worker("adder")
-    ...     await worker.acquire()
-    ...     try:
-    ...         return await worker.call(sum, [1, 2])
-    ...     finally:
-    ...         worker.release()
-    >>> asyncio.run(added())
-    3
     """
 
     def __init__(self, name: str) -> None:
@@ -131,11 +103,8 @@ class Worker(OnTheSpot):
     async def call(self, function: Callable[..., T], *args: Any) -> T:
         """Call a function in the thread and wait for it.
 
-        Raises
-        ------
-        BaseException
-            What the function raises; ``RuntimeError`` for ``StopIteration``, which no awaitable can raise, and where the
-            system has no thread left.
+        Raises the error of the function; ``RuntimeError`` for ``StopIteration``, which no awaitable can raise, and where the
+        system has no thread left.
         """
         if self._jobs is None:
             jobs: _Jobs = SimpleQueue()

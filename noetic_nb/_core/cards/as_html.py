@@ -40,13 +40,7 @@ max-width:36em;overflow-wrap:break-word}
 
 
 def card_html(card: Card) -> str:
-    """Return a card as HTML without scripts, of at most some 200 kB, in which every text is escaped.
-
-    Examples
-    --------
-    >>> card_html(Card("Layer", "<notes>", [("slot", 100)])).split("</style>")[1]
-    '<p class="nn-card-head"><strong>Layer</strong> <span ...>&lt;notes&gt;</span></p><table ...><tbody><tr><th ...>slot</th>...'
-    """
+    """Return a card as HTML without scripts, of at most some 200 kB, in which every text is escaped."""
     more, rows = _rows(card.table)
     tree = "".join(_branches(card))
     notes = "".join(f'<p class="nn-card-note">{_text(note, 4 * MAX_CELL)}</p>' for note in card.notes[:MAX_FACTS])

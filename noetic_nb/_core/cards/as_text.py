@@ -91,13 +91,7 @@ def _named(card: Card) -> str:
 
 
 def card_line(card: Card) -> str:
-    """Return a card as one line of some hundred characters.
-
-    Examples
-    --------
-    >>> card_line(Card("Layer", "notes", [("slot", 100)], [("hook", Card("recall")), ("hook", Card("store"))]))
-    "Layer('notes', slot=100, hook=[recall, store])"
-    """
+    """Return a card as one line of some hundred characters."""
     shown = [repr(plain_line(card.name, NAME_LENGTH))] if card.name else []
     shown += _arguments(card.facts[:MAX_FACTS])
     groups: dict[str, list[Any]] = {}
@@ -143,15 +137,7 @@ def tree_of(card: Card) -> Iterator[tuple[int, bool, str, Card]]:
 
 
 def card_text(card: Card) -> str:
-    """Return a card as text: one line, or a tree of what it is made of.
-
-    Examples
-    --------
-    >>> print(card_text(Card("Layer", "notes", [("slot", 100)], [("hook", Card("recall")), ("hook", Card("store"))])))
-    Layer 'notes', slot=100
-    ├ hook: recall
-    └ hook: store
-    """
+    """Return a card as text: one line, or a tree of its parts."""
     if not card.parts:
         return card_line(card)
     lines = [_head(card)]

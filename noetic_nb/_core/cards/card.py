@@ -17,18 +17,9 @@ Cell: TypeAlias = Any
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of a card.
+    """Rows of a card, in HTML only, read no further than is shown.
 
-    Parameters
-    ----------
-    columns : sequence of str
-        What stands above them.
-    rows : iterable of sequences of Cell
-        Read no further than is shown.
-    count : int, optional
-        How many there are, where `rows` cannot tell.
-    empty : str
-        What is said where there are none.
+    `count` is the number of rows where `rows` cannot tell; `empty` is the text in place of none.
     """
 
     columns: Sequence[str]
@@ -39,22 +30,10 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """What there is to see of an object.
+    """The visible side of an object: its class (`title`), its own name, and its facts, the most important first.
 
-    Parameters
-    ----------
-    title : str
-        What it is: its class, in most cases.
-    name : str
-        Which one it is, in its own words.
-    facts : sequence of (str, object)
-        Names and values, the most important first; a fact without a name is a sentence.
-    parts : sequence of (str, object)
-        What it is made of: how each belongs to it, and a card or an object that has one.
-    table : Table, optional
-        Rows, shown in HTML only.
-    notes : sequence of str
-        Sentences below.
+    A fact without a name is a sentence. `parts` name how each belongs to the object, with a card or an object that has one;
+    the table is shown in HTML only; `notes` are sentences below.
     """
 
     title: str
@@ -70,14 +49,7 @@ def _failed(value: object, error: Exception) -> Card:
 
 
 def card_of(value: object) -> Card:
-    """Return the card of an object: itself, what its class says, or its fields; for one that fails, the fault.
-
-    Examples
-    --------
-    >>> from noetic_nb.events import Where
-    >>> card_of(Where("t1", "e1", 1)).facts[0]
-    ('thread_id', 't1')
-    """
+    """Return the card of an object: itself, the one its class makes, or its fields; for one that fails, the fault."""
     if isinstance(value, Card):
         return value
     make = getattr(type(value), "_card", fields_card)

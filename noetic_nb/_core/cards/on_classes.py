@@ -70,29 +70,11 @@ def with_card(cls: type[_Class], /) -> type[_Class]: ...
 @overload
 def with_card(*, shown: Shown) -> Callable[[type[_Class]], type[_Class]]: ...
 def with_card(cls: Any = None, /, *, shown: Shown = "everywhere") -> Any:
-    """Let the objects of a class show themselves as cards, which their ``_card()`` returns; records without one, as their fields.
+    """Let the objects of a class show themselves as cards: those of their ``_card()``, or the fields of records without one.
 
-    A decorator and no base class: named tuples have no bases, and a dataclass writes its repr over an inherited one.
-
-    Parameters
-    ----------
-    cls : type
-        Any class; put it above ``@dataclass``.
-    shown : {"everywhere", "in cells", "as HTML"}
-        "everywhere" replaces the repr by one line, in `rich.print` too. "in cells" keeps the whole repr, of records
-        that are data; a cell that ends with one shows the card all the same. "as HTML" keeps the text of the class in a
-        terminal, too.
-
-    Examples
-    --------
-    >>> from dataclasses import dataclass
-    >>> @with_card
-    ... @dataclass
-    ... class Order:
-    ...     id: str
-    ...     note: str
-    >>> Order("A17", "x" * 1_000)
-    Order(id='A17', note='xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...xxxxxxxx…')
+    A decorator, put above ``@dataclass``, and no base class: named tuples have no bases, and a dataclass writes its repr over
+    an inherited one. Shown "everywhere", the card replaces the repr by one line, in `rich.print` too. "in cells" keeps the
+    whole repr, of records that are data, for all but the end of a cell; "as HTML" keeps the text of a terminal, too.
     """
 
     def decorate(cls: Any) -> Any:
