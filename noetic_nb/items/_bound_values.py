@@ -28,20 +28,8 @@ _SEQUENCES: Final = frozenset({list, tuple, set, frozenset, deque})
 def copied(value: T) -> T:
     """Return a value whose containers, pydantic models and dataclasses are copies, all the way down.
 
-    Other objects stay the same ones, such as a connection or a value of a class of your own; see `may_change`.
-
-    Raises
-    ------
-    ItemValidationError
-        If the value is nested too deep.
-
-    Examples
-    --------
-    >>> given = {"to": ["Ann"]}
-    >>> mine = copied(given)
-    >>> given["to"].append("Eve")
-    >>> mine
-    {'to': ['Ann']}
+    Other objects stay the same ones, such as a connection or a value of a class of your own; see `may_change`. Raises
+    `ItemValidationError` if the value is nested too deep.
     """
     return value if type(value) in _FIXED else _copy(value, {}, 0)
 
@@ -111,13 +99,7 @@ def _attributes(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def may_change(value: Any) -> bool:
-    """Tell whether `copied` left an object in a value that somebody else may change.
-
-    Examples
-    --------
-    >>> may_change({"to": ["Ann"]}), may_change([object()])
-    (False, True)
-    """
+    """Tell whether `copied` left an object in a value that somebody else may change."""
     waiting, seen = [value], set[int]()
     while waiting:
         one = waiting.pop()

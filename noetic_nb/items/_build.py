@@ -128,11 +128,6 @@ def content_tokens(item: Mapping[str, Any], tokenizer: Tokenizer = estimate_toke
     """Count the tokens of an item's text, without the JSON around it; of the whole JSON where it has no text.
 
     Memory layers are held to their allocation in this measure, because it is the one a layer can control.
-
-    Examples
-    --------
-    >>> content_tokens(input_message("abcdefgh"))
-    2
     """
     count = getattr(tokenizer, "count_content", None)
     if count is not None:
@@ -165,14 +160,9 @@ def output_texts(items: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def response_text(items: Iterable[Mapping[str, Any]]) -> str:
-    r"""Return all that a response says: a line for each message, then refusals and other data, then thoughts.
+    """Return all texts of a response: a line for each message, then refusals and other data, then thoughts.
 
-    Calls are left out: what they hold is judged when they are made.
-
-    Examples
-    --------
-    >>> response_text([assistant_message("The code is 42."), assistant_message("Anything else?")])
-    'The code is 42.\nAnything else?'
+    Calls are left out: their arguments are judged when they are made.
     """
     said: list[str] = []
     data: list[str] = []

@@ -18,28 +18,11 @@ _OUTPUT: Final = "function_call_output"
 
 
 def with_own_call_ids(items: Sequence[Item], is_taken: Callable[[str], bool] = lambda call_id: False) -> Sequence[Item]:
-    """Return items in which every call has an id that no other call has; the same sequence where that is so already.
+    """Return frozen items in which every call has an id that no other call has; the same sequence where that is so already.
 
-    Parameters
-    ----------
-    items : sequence of Item
-        Frozen; an output stands behind the call it answers.
-    is_taken : callable, optional
-        Tells whether an id was used before these items.
-
-    Returns
-    -------
-    sequence of Item
-        A repeated id gets a count behind it, ``call_1~2``, and the call keeps the server's own under ``serverCallId``. A
-        call without any gets that of its item. Outputs follow their calls: those of one answer in the order of its calls.
-
-    Examples
-    --------
-    >>> from noetic_nb.items import function_call, function_call_output
-    >>> talk = [function_call("look", "{}", "c"), function_call_output("c", "1"),
-    ...         function_call("look", "{}", "c"), function_call_output("c", "2")]
-    >>> [(item.call_id, item.get("serverCallId")) for item in with_own_call_ids(talk)]
-    [('c', None), ('c', None), ('c~2', 'c'), ('c~2', None)]
+    A repeated id, also one that `is_taken` knows from before, gets a count behind it, ``call_1~2``, and the call keeps the
+    server's own under ``serverCallId``. A call without any gets that of its item. Outputs, each behind its call, follow their
+    calls: those of one answer in the order of its calls.
     """
     calls: list[Any] = [item.get("callId") for item in items if item["type"] == _CALL]
     # Nearly always: every answer and every message passes here.

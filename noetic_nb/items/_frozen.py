@@ -26,30 +26,13 @@ KNOWN_FIELDS: Final = frozenset(
 
 
 def camel(name: str) -> str:
-    """Return the wire name of a snake_case attribute.
-
-    Examples
-    --------
-    >>> camel("call_id"), camel("role")
-    ('callId', 'role')
-    """
+    """Return the wire name of a snake_case attribute."""
     head, *rest = name.split("_")
     return head + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
 class FrozenDict(dict[str, Any]):
-    """A mapping that refuses to change; its keys can be read as snake_case attributes.
-
-    Examples
-    --------
-    >>> part = freeze({"type": "input_image", "imageUrl": "a.png"})
-    >>> part.image_url, part.detail
-    ('a.png', None)
-    >>> part["type"] = "input_text"
-    Traceback (most recent call last):
-    ...
-    TypeError: Items never change. Build a new one, for example with {**item, 'key': value}.
-    """
+    """A mapping that refuses to change; its keys can be read as snake_case attributes, None for one that is missing."""
 
     __slots__ = ()
 
@@ -141,14 +124,6 @@ def own_copy(value: Any) -> Any:
     """Return the same data in new mappings and lists: a change of one does not reach the other.
 
     A frozen mapping refuses to change, but ``dict.update(mapping, ...)`` passes it by.
-
-    Examples
-    --------
-    >>> arguments = freeze({"to": {"name": "Ann"}, "tags": ["a"]})
-    >>> mine = own_copy(arguments)
-    >>> dict.update(mine["to"], name="Eve")
-    >>> arguments
-    {'to': {'name': 'Ann'}, 'tags': ('a',)}
     """
     kind = type(value)
     if kind is FrozenDict or kind is dict:

@@ -44,32 +44,10 @@ def _format(value: Any) -> MessageFormat | None:
 def input_items(
     given: Iterable[Any], *, registry: ItemRegistry = DEFAULT_REGISTRY, ids: Ids = SYSTEM_IDS
 ) -> tuple[Item, ...]:
-    """Check the items that a user gives, and freeze them.
+    """Check the items that a user gives, or messages of any format that `Run.from_messages` reads, and freeze them.
 
-    Parameters
-    ----------
-    given : iterable of mapping
-        Items, or messages of any format that `Run.from_messages` reads.
-    registry : ItemRegistry, optional
-        Which item types are known.
-    ids : Ids, optional
-        Source of the ids of what is made of chat messages.
-
-    Raises
-    ------
-    ItemValidationError
-        For what is no item, or one of a known type that is not as its type must be; the message names its place.
-    NoeticError
-        ``item_schema_mismatch`` for an unknown type.
-
-    Examples
-    --------
-    >>> [item.type for item in input_items([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello."}])]
-    ['message', 'message']
-    >>> input_items([{"type": "message", "role": "king", "content": []}])
-    Traceback (most recent call last):
-    ...
-    noetic_nb.errors.ItemValidationError: Item 0: there is no such role. Given: 'king'. Roles are user, system, ...
+    Raises `ItemValidationError`, which names the place, for all else and for a known type with a fault; `NoeticError`
+    ``item_schema_mismatch`` for an unknown type.
     """
     from noetic_nb.items._messages.formats import decode_one, plain_message
 

@@ -42,13 +42,7 @@ _marked: Final = Item._checked.__get__  # type: ignore[attr-defined]
 
 
 class MalformedItem(ItemValidationError):
-    """An item of a known type is not as its type must be; `problem` is what is wrong, without the type.
-
-    Examples
-    --------
-    >>> print(MalformedItem("message", "there is no such role.", given="king"))
-    An item of type 'message': there is no such role. Given: 'king'.
-    """
+    """An item of a known type is not as its type must be; `problem` is the fault, without the type."""
 
     def __init__(self, kind: str, problem: str, *, given: object, hint: str = "") -> None:
         super().__init__(f"An item of type {kind!r}: {problem}", given=given, hint=hint)
@@ -56,13 +50,7 @@ class MalformedItem(ItemValidationError):
 
 
 def problem_of(item: Item) -> str | None:
-    """Return why an item is not as its type must be, None where it is.
-
-    Examples
-    --------
-    >>> problem_of(Item(type="function_call", name="look", arguments="{}", callId=3))
-    "An item of type 'function_call': a call needs text under 'callId'. Given: 3."
-    """
+    """Return why an item is not as its type must be, None where it is."""
     try:
         logged_item(item)
     except MalformedItem as exc:
@@ -88,11 +76,6 @@ def checked_item(item: Item) -> Item:
     """Return an item of a known type that is as it must be; text in place of parts is made one part.
 
     Raises `ItemValidationError`, which names the field.
-
-    Examples
-    --------
-    >>> checked_item(Item(type="message", role="user", content="Hi"))["content"][0]["type"]
-    'input_text'
     """
     check = _CHECKS.get(item["type"])
     if check is not None and not is_checked(item):
@@ -118,15 +101,7 @@ def answer_item(item: Item) -> Item:
     """Return an item of a model's response as everything that reads items expects it.
 
     A message of a model is the assistant's, whatever role it claims, and its text is in parts of a response. Parts of other
-    types are of a provider and pass.
-
-    Raises `ItemValidationError` for what would be lost, and what no rule would see.
-
-    Examples
-    --------
-    >>> chat = Item(type="message", role="user", content=({"type": "text", "text": "Hi"},))
-    >>> answer_item(chat)["role"], answer_item(chat)["content"][0]["type"]
-    ('assistant', 'output_text')
+    types are of a provider and pass. Raises `ItemValidationError` for content that would be lost, or that no rule would see.
     """
     if item["type"] == "function_call" and item.get("callId") in (None, ""):
         # Some servers give none; the log makes it one of its own.

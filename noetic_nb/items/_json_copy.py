@@ -32,11 +32,6 @@ def frozen_data(value: Any, *, depth: int = 0) -> Any:
 
     Infinite numbers and NaN are kept; keys that are not text become their text. `depth` is how deep it lies inside
     other data.
-
-    Examples
-    --------
-    >>> frozen_data({"ids": [1, 2], "seen": {3}})
-    {'ids': (1, 2), 'seen': {'$unserializable': 'set', 'text': '{3}'}}
     """
     kind = type(value)
     if kind is int and value.bit_length() > MOST_BITS:

@@ -41,18 +41,9 @@ MAX_DIGITS: Final = 4_000
 def json_form(value: Any, *, _depth: int = 0) -> Any:
     """Return a value as frozen JSON data.
 
-    A `Decimal` is a number (whole where it is whole), dates and times are ISO text, enumerations their value, bytes, UUIDs
-    and the like their text, sets and tuples a sequence.
-
-    Raises
-    ------
-    ItemValidationError
-        If it has no JSON form: an object of an unknown class, a number that is not finite, data nested too deep.
-
-    Examples
-    --------
-    >>> json_form({"sum": Decimal("12.50"), "count": Decimal("7.0"), "of": {3}})
-    {'sum': 12.5, 'count': 7, 'of': (3,)}
+    A `Decimal` is a number (whole where it is whole), dates and times are ISO text, enumerations their value, bytes, UUIDs and
+    the like their text, sets and tuples a sequence. Raises `ItemValidationError` if it has no JSON form: an object of an
+    unknown class, a number that is not finite, data nested too deep.
     """
     kind: Any = type(value)
     if kind in _PLAIN:
@@ -181,17 +172,7 @@ def _agree(shown: Any, bound: Any) -> bool:
 
 
 class ModelForm:
-    """How arguments of one class are validated, and the JSON data that they stand for.
-
-    Examples
-    --------
-    >>> class Transfer(BaseModel):
-    ...     sum: Decimal
-    ...     urgent: bool = False
-    >>> form = ModelForm(Transfer)
-    >>> form.dump(form.validate({"sum": "7.50"}))
-    {'sum': 7.5, 'urgent': False}
-    """
+    """The validation of arguments of one class, and the JSON data that they stand for."""
 
     __slots__ = ("_dump", "_model", "_serialize", "validate")
 
@@ -214,10 +195,7 @@ class ModelForm:
     def dump(self, bound: Any, *, _depth: int = 0) -> Any:
         """Return validated arguments as frozen JSON data.
 
-        Raises
-        ------
-        ItemValidationError
-            As `json_form`, and where a serializer of the user's own gives other data than the values stand for.
+        Raises `ItemValidationError` as `json_form`, and where a user's serializer gives other data than the values stand for.
         """
         try:
             form = json_form(self._dump(bound, by_alias=True, warnings=False), _depth=_depth)
@@ -326,15 +304,7 @@ def _holds(node: Any, wanted: Callable[[dict[str, Any]], bool]) -> bool:
 
 
 def without_json_form(schema: Any) -> str | None:
-    """Return the part of a core schema that has no JSON form, None where all has.
-
-    Examples
-    --------
-    >>> without_json_form(TypeAdapter(list[int]).core_schema) is None
-    True
-    >>> without_json_form(TypeAdapter(type[int]).core_schema)
-    'type[int]'
-    """
+    """Return the part of a core schema that has no JSON form, None where all has."""
     parts: Any = schema
     if type(schema) is dict:
         parts = schema.values()

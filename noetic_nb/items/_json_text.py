@@ -24,11 +24,6 @@ def encoding(encoder: json.JSONEncoder) -> Callable[[Any], str]:
     """Return a function that encodes data as a compact `json.JSONEncoder` does, which makes a new C encoder for every value.
 
     `encoder` writes no spaces, keeps letters as they are and refuses NaN.
-
-    Examples
-    --------
-    >>> encoding(_ENCODER)({"name": "Zoë"})
-    '{"name":"Zoë"}'
     """
     make: Any = getattr(json_encoder, "c_make_encoder", None)
     if make is None:  # an interpreter without it
@@ -56,13 +51,7 @@ _MIN_PLAIN: Final = 1e-6
 
 
 def number_text(value: float) -> str:
-    """Return a finite number as ECMAScript prints it: the shortest form, no ``.0``, exponents without padding.
-
-    Examples
-    --------
-    >>> [number_text(x) for x in (1.0, 0.1, 1e-7, 1.5e21, -0.0)]
-    ['1', '0.1', '1e-7', '1.5e+21', '0']
-    """
+    """Return a finite number as ECMAScript prints it: the shortest form, no ``.0``, exponents without padding."""
     if value == 0:
         return "0"
     if not math.isfinite(value):
@@ -125,13 +114,8 @@ def parsed_json(text: str | bytes) -> Any:
 def plain_text(value: Any) -> str:
     """Return plain dicts, lists, texts and finite numbers as compact JSON, in a third of the time.
 
-    Nothing is checked: pydantic would write dates and sets as well. What it does not take, half a character for instance, is
+    Nothing is checked: pydantic would write dates and sets as well. All that it refuses, half a character for instance, is
     left to `json`.
-
-    Examples
-    --------
-    >>> plain_text({"name": "Zoë", "of": [1, None]})
-    '{"name":"Zoë","of":[1,null]}'
     """
     try:
         return to_json(value).decode()
@@ -149,19 +133,9 @@ def _is_whole(text: str) -> bool:
 
 
 def compact_json(value: Any) -> str:
-    r"""Return JSON data with finite numbers as ECMAScript's ``JSON.stringify`` writes it: a lone surrogate is an escape.
+    """Return JSON data with finite numbers as ECMAScript's ``JSON.stringify`` writes it: a lone surrogate is an escape.
 
-    Raises
-    ------
-    ValueError
-        If a number is not finite.
-    TypeError
-        If something is not JSON data.
-
-    Examples
-    --------
-    >>> compact_json({"text": "caf\u00e9", "score": 1e-7, "n": 2.0})
-    '{"text":"café","score":1e-7,"n":2}'
+    Raises `ValueError` if a number is not finite, `TypeError` if something is not JSON data.
     """
     text = _ENCODE(value)
     if _may_have_float(text) and _has_float(value):

@@ -208,17 +208,9 @@ class ItemView(ItemSequence):
         )
 
     def tail_start(self, budget: float) -> int:
-        """Return where the longest tail that fits a budget begins, in O(log n).
+        """Return where the longest tail that fits a budget of tokens begins, in O(log n).
 
-        Parameters
-        ----------
-        budget : float
-            Tokens.
-
-        Returns
-        -------
-        int
-            Position in this view; ``len(view)`` when not even the last item fits.
+        ``len(view)`` when not even the last item fits.
         """
         sums = self._store.sums
         start = bisect_left(sums, sums[self._stop] - max(budget, 0), self._start, self._stop + 1)

@@ -76,15 +76,7 @@ def _leaves_of_yaml(text: str) -> list[tuple[str | None, str]]:
 
 
 def leaves(text: str) -> list[tuple[str | None, str]]:
-    r"""Return the values of a JSON or YAML text, each with the key beside it; none for other text.
-
-    Examples
-    --------
-    >>> leaves('{"contacts": [{"email": "a@b.c"}], "n": 2}')
-    [('email', 'a@b.c'), ('n', '2')]
-    >>> leaves("Pay DE89.\nrecipient: DE89")
-    []
-    """
+    """Return the values of a JSON or YAML text, each with the key beside it; none for other text."""
     if len(text) > MAX_STRUCTURED:
         return []
     start = text.lstrip()[:1]
@@ -112,13 +104,7 @@ _INDEXING: Final = threading.Lock()
 
 
 class Origin(NamedTuple):
-    """The first author of a value.
-
-    Examples
-    --------
-    >>> str(Origin("tool", "get_contacts", field="email")), str(Origin("user"))
-    ('tool:get_contacts', 'user')
-    """
+    """The first author of a value: ``user``, ``tool:get_contacts``."""
 
     kind: OriginKind
     name: str | None = None
@@ -145,13 +131,7 @@ _NOTHING: Final = Origin("user")
 
 
 def least_trusted(origins: Iterable[Origin]) -> Origin:
-    """Return the origin that is trusted least: user, system, layer, tool, model, in this order.
-
-    Examples
-    --------
-    >>> str(least_trusted([Origin("user"), Origin("tool", "search"), Origin("system")]))
-    'tool:search'
-    """
+    """Return the origin that is trusted least: user, system, layer, tool, model, in this order."""
     return max(origins, key=lambda origin: _RANK[origin.kind], default=_NOTHING)
 
 
@@ -159,11 +139,6 @@ def members(value: Any, names: Collection[str] | None = None) -> Iterator[Any]:
     """Yield the members of a value, all the way down: the members of lists and the values of mappings; nothing for None and ''.
 
     With `names`, the properties of a schema, the keys that are none of them are members too.
-
-    Examples
-    --------
-    >>> list(members({"to": ["a@b.c", ""], "n": 3, "cc": None}, {"to", "n", "cc"})), list(members({"x": 1}, ()))
-    (['a@b.c', 3], ['x', 1])
     """
     waiting = [value]
     while waiting:
@@ -180,13 +155,7 @@ def members(value: Any, names: Collection[str] | None = None) -> Iterator[Any]:
 
 
 def names_in(schema: Any) -> frozenset[str]:
-    """Return the names of all properties in a JSON schema, wherever they stand.
-
-    Examples
-    --------
-    >>> sorted(names_in({"properties": {"who": {"$ref": "#/$defs/Who"}}, "$defs": {"Who": {"properties": {"email": {}}}}}))
-    ['email', 'who']
-    """
+    """Return the names of all properties in a JSON schema, wherever they stand."""
     found: set[str] = set()
     waiting = [schema]
     while waiting:
@@ -238,16 +207,7 @@ class Source:
 
 
 class OriginIndex:
-    """Texts in the order in which they were sent, and where each of their values stands.
-
-    Examples
-    --------
-    >>> index = OriginIndex()
-    >>> index.add("Please pay 50 to DE89 3704 0044 0532 0130 00.", Origin("user"))
-    >>> index.add('{"iban": "GB29NWBK60161331926819"}', Origin("tool", "read_bill"))
-    >>> str(index.first("DE89370400440532013000")), str(index.first(50.0)), index.first("GB29NWBK60161331926819").field
-    ('user', 'user', 'iban')
-    """
+    """Texts in the order in which they were sent, and where each of their values stands."""
 
     __slots__ = ("_calls", "_indexed", "_kept", "_postings", "_sources", "read")
 
@@ -369,12 +329,6 @@ def vouches(source: Source, value: Any, trusted: Iterable[str]) -> bool:
     """Tell whether a text's author is trusted with a value: `trusted` are ``user``, ``system``, ``layer:id``, tool, tool.field.
 
     A tool that was given the value vouches for nothing; of a tool's field, the value must be the whole.
-
-    Examples
-    --------
-    >>> source = Source('{"email": "a@b.c", "note": "write to x@y.z"}', Origin("tool", "contacts"), 0, '{"name": "a"}')
-    >>> vouches(source, "a@b.c", ["contacts.email"]), vouches(source, "x@y.z", ["contacts.note"])
-    (True, False)
     """
     origin = source.origin
     if origin.kind != "tool":
@@ -396,20 +350,9 @@ def vouches(source: Source, value: Any, trusted: Iterable[str]) -> bool:
 class Provenance:
     """The origins of the values of one execution: those its parent knows, its own log, and the texts sent beside the log.
 
-    Parameters
-    ----------
-    log : OriginIndex
-        Of the execution's items.
-    before : OriginIndex
-        What stands in front of every log: instructions.
-    beside : OriginIndex
-        What was sent or returned beside the log: layers' items, tools that code called, children that ended.
-    parent : Provenance, optional
-        A child's values keep the origin that they have in its parent.
-    until : int, optional
-        Texts that were added at this place or later are not looked at: a call of a recorded run.
-    schema : mapping, optional
-        JSON Schema of the tool's arguments. The names of its properties are its author's; other keys are values.
+    `before` are instructions, in front of every log; `beside` are layers' items, results of tools that code called, and of
+    children that ended. Texts at the place `until` or later do not count: a call of a recorded run. The names of the
+    properties of `schema`, the tool's arguments, are its author's; other keys are values.
     """
 
     __slots__ = ("before", "beside", "log", "parent", "schema", "until")

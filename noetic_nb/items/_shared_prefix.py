@@ -19,38 +19,17 @@ _NOT_SENT: Final = frozenset({"id", "status"})
 
 
 def sent_text(item: Mapping[str, Any]) -> str:
-    """Return the part of an item that a provider reads, as compact JSON.
-
-    Examples
-    --------
-    >>> from noetic_nb.items import input_message
-    >>> sent_text(input_message("hello", item_id="id-1"))
-    '{"type":"message","role":"user","content":[{"type":"input_text","text":"hello"}]}'
-    """
+    """Return the part of an item that a provider reads, as compact JSON."""
     return compact_json({key: value for key, value in item.items() if key not in _NOT_SENT})
 
 
 def sent_hash(item: Mapping[str, Any]) -> int:
-    """Return a number that is the same for items that a provider reads the same, in any order of keys.
-
-    Examples
-    --------
-    >>> from noetic_nb.items import input_message
-    >>> sent_hash(input_message("hello", item_id="a")) == sent_hash(input_message("hello", item_id="b"))
-    True
-    """
+    """Return a number that is the same for items that a provider reads the same, in any order of keys."""
     return hash(frozenset([pair for pair in item.items() if pair[0] not in _NOT_SENT]))
 
 
 def same_when_sent(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Tell whether a provider reads the same in two items.
-
-    Examples
-    --------
-    >>> from noetic_nb.items import input_message
-    >>> same_when_sent(input_message("hello", item_id="a"), input_message("hello", item_id="b"))
-    True
-    """
+    """Tell whether a provider reads the same in two items."""
     if one is other:
         return True
     # The text first: where it differs, as nearly always, nothing else has to be looked at.
@@ -62,14 +41,7 @@ def same_when_sent(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def leading_text(item: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the kind of an item, and the text of it that a provider reads: two of one kind may begin with the same text.
-
-    Examples
-    --------
-    >>> from noetic_nb.items import function_call, input_message
-    >>> leading_text(input_message("hello")), leading_text(function_call("look", '{"at":1}', "c1"))
-    (('message user', 'hello'), ('function_call', 'look{"at":1}'))
-    """
+    """Return the kind of an item, and the text of it that a provider reads: two of one kind may begin with the same text."""
     return f"{item['type']} {item.get('role') or ''}".strip(), item_text(item)
 
 
@@ -86,11 +58,6 @@ def leading_tokens(one: str, other: str, most: int, tokenizer: Tokenizer = estim
 
     The default count cuts a text into quarters of a known size, so that the number is exact. Of another tokenizer it is
     one less than it counts, as the last token may reach into what differs.
-
-    Examples
-    --------
-    >>> leading_tokens("the colour is blue", "the colour is red", 5)
-    3
     """
     alike = one[: _alike(one, other)]
     if tokenizer is estimate_tokens:

@@ -105,13 +105,7 @@ _IBAN_PART: Final = re.compile(r"[a-z0-9]{1,4}")
 
 
 def number_mark(text: str) -> str | None:
-    """Return a plain number in its one form, None where it is none.
-
-    Examples
-    --------
-    >>> number_mark("1234.50"), number_mark("1e3"), number_mark("ten")
-    ('#1234.5', '#1000', None)
-    """
+    """Return a plain number in its one form, ``1e3`` as ``#1000``; None where it is none."""
     if len(text) > MAX_DIGITS:
         return None
     try:
@@ -142,14 +136,7 @@ def _time(match: re.Match[str]) -> str | None:
 
 
 def without_dates(text: str) -> tuple[str, list[tuple[str, ...]]]:
-    """Return a text with a sign in the place of each date and time, and the readings of each: 01/02/2024 has two.
-
-    Examples
-    --------
-    >>> text, dates = without_dates("due on march 5th, 2024")
-    >>> text.split() == ["due", "on", f"{READ}0"], dates
-    (True, [('@2024-03-05',)])
-    """
+    """Return a text with a sign in the place of each date and time, and the readings of each: 01/02/2024 has two."""
     found: list[tuple[str, ...]] = []
     text = text.replace(READ, " ")
 
@@ -194,13 +181,7 @@ def _closed(match: re.Match[str]) -> str:
 
 
 def marks_of(tokens: Sequence[str]) -> tuple[Marks, list[str]]:
-    """Return the numbers, amounts and grouped identifiers among the tokens of a text, and the tokens with each of these as one.
-
-    Examples
-    --------
-    >>> sorted(marks_of(["pay", "fifty", "euros"])[0]), sorted(marks_of(["4111", "1111", "1111"])[0])
-    (['#50', '#50 eur'], ['=411111111111', '~4111‿1111‿1111'])
-    """
+    """Return the numbers, amounts and grouped identifiers among the tokens of a text, and the tokens with each as one."""
     marks: Marks = {}
     kept: list[str] = []
     place = 0
@@ -231,13 +212,7 @@ def marks_of(tokens: Sequence[str]) -> tuple[Marks, list[str]]:
 
 
 def is_amount(token: str) -> bool:
-    """Tell whether a word is one number, perhaps with its unit.
-
-    Examples
-    --------
-    >>> is_amount("$1,234.50"), is_amount("1,2,3")
-    (True, False)
-    """
+    """Tell whether a word is one number, perhaps with its unit."""
     return _AMOUNT.fullmatch(token) is not None
 
 

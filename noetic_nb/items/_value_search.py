@@ -52,13 +52,7 @@ _JOINERS: Final = "\u200c\u200d"
 
 
 def hidden_character(text: str) -> str | None:
-    r"""Return the first character of a text that nobody sees and that is no newline, tab, or joiner in its place.
-
-    Examples
-    --------
-    >>> hidden_character("ann\u200b@x.org"), hidden_character("a\tb\n")
-    ('\u200b', None)
-    """
+    """Return the first character of a text that nobody sees and that is no newline, tab, or joiner in its place."""
     if text.isprintable() and text.isascii():
         return None
     for place, sign in enumerate(text):

@@ -32,13 +32,7 @@ _SIGNS: Final[tuple[tuple[MessageFormat, Callable[[Any], bool]], ...]] = (
 
 
 def recognise(messages: Sequence[Any]) -> MessageFormat | None:
-    """Return the format of messages, None where they are of none.
-
-    Examples
-    --------
-    >>> recognise([{"role": "user", "content": "hi"}]), recognise([{"type": "human", "content": "hi"}]), recognise([{"a": 1}])
-    ('openai', 'langchain', None)
-    """
+    """Return the format of messages, None where they are of none."""
     for name, sign in _SIGNS:
         if any(_shows(sign, message) for message in messages):
             return name
@@ -56,37 +50,10 @@ def _shows(sign: Callable[[Any], bool], message: Any) -> bool:
 def decode_messages(
     messages: Iterable[Any], *, format: MessageFormat | None = None, system: Any = None, strict: bool = False
 ) -> tuple[list[Message], list[dict[str, Any]], MessageFormat]:
-    """Read messages of others.
+    """Read messages of others, dictionaries or the packages' own objects; returns them, the unmapped parts, and the format.
 
-    Parameters
-    ----------
-    messages : iterable
-        Dictionaries or the packages' own objects.
-    format : str, optional
-        How they are written; recognised where it is not given.
-    system : str or list, optional
-        The system prompt where the format keeps it apart.
-    strict : bool
-        Refuse what cannot be mapped.
-
-    Returns
-    -------
-    tuple of (messages, unmapped, format)
-        What could not be mapped, as ``{"place", "what", "value"}``.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``UNKNOWN_FORMAT`` if they are of no known format, or for a `format` that does not exist.
-    ItemValidationError
-        For what cannot be mapped, where `strict`.
-
-    Examples
-    --------
-    >>> talk = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello.", "colour": "red"}]
-    >>> messages, unmapped, name = decode_messages(talk)
-    >>> [message.role for message in messages], unmapped, name
-    (['user', 'assistant'], [{'place': 'messages[1].colour', 'what': 'no place in a run', 'value': 'red'}], 'openai')
+    `system` is the prompt where the format keeps it apart. An unmapped part has its place, the reason (``what``) and its value;
+    where `strict` it raises `ItemValidationError`. Raises `NoeticConfigError` ``UNKNOWN_FORMAT``.
     """
     if format is not None and format not in get_args(MessageFormat):
         raise unknown_format(format, get_args(MessageFormat))
@@ -195,16 +162,7 @@ def _system(system: Any, reading: Reading) -> None:
 def encode_messages(items: Sequence[Item], format: str, *, failed: Collection[str] = ()) -> list[dict[str, Any]]:
     """Write items as messages of a format; `failed` are ids of calls, for the formats that tell failures from results.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``UNKNOWN_FORMAT``.
-
-    Examples
-    --------
-    >>> from noetic_nb.items import input_message
-    >>> encode_messages([input_message("hi", item_id="i")], "openai")
-    [{'role': 'user', 'content': 'hi'}]
+    Raises `NoeticConfigError` ``UNKNOWN_FORMAT``.
     """
     encode = _ENCODERS.get(format)
     if encode is None:

@@ -51,25 +51,11 @@ _MEDIA: Final = frozenset(
 
 @dataclass(slots=True)
 class Message:
-    """One message as items, with the facts that the format has about it.
+    """One message as items in the order of the log, without ids where the format has none, and the facts about it.
 
-    Parameters
-    ----------
-    role : {"system", "user", "assistant", "tool"}
-        Who wrote it.
-    items : tuple of Item
-        In the order in which they stand in the log; without ids where the format has none.
-    model, usage, cost, finish_reason, params
-        Of an answer, as far as they are known. `usage` counts ``input_tokens`` (cached ones included), ``output_tokens``
-        and ``cached_tokens``; `cost` is in US dollars.
-    t_ms : float, milliseconds, optional
-        When it was complete, since 1970.
-    duration_ms : float, milliseconds, optional
-        How long it took.
-    errors : mapping of str to str
-        The errors of calls that failed, by call id.
-    statuses_known : bool
-        Whether the format says which calls failed.
+    Those of an answer as far as they are known: `usage` counts ``input_tokens`` (cached ones included), ``output_tokens`` and
+    ``cached_tokens``; `cost` is in US dollars. `t_ms` is when it was complete, since 1970. `errors` are those of calls, by
+    call id; `statuses_known` is whether the format says which calls failed.
     """
 
     role: Role
@@ -180,13 +166,7 @@ def _json(value: object) -> str:
 
 
 def result_text(content: object) -> tuple[str, bool]:
-    """Return the result of a tool as text, and whether that is all of it: pictures and files are named only.
-
-    Examples
-    --------
-    >>> result_text([{"type": "text", "text": "Look: "}, {"type": "image", "source": {}}])
-    ('Look: [image]', False)
-    """
+    """Return the result of a tool as text, and whether that is all of it: pictures and files are named only."""
     if content is None or isinstance(content, str):
         return content or "", True
     texts = []
@@ -207,14 +187,7 @@ def result_text(content: object) -> tuple[str, bool]:
 
 
 def native(format: str, value: object) -> dict[str, Any]:
-    """Return the field of an item that keeps data only its provider understands; `native_form` gives it back.
-
-    Examples
-    --------
-    >>> item = call("web_search", {"query": "tea"}, "c1", **native("anthropic", {"type": "server_tool_use"}))
-    >>> native_form(item, "anthropic"), native_form(item, "openai")
-    ({'type': 'server_tool_use'}, None)
-    """
+    """Return the field of an item that keeps data only its provider understands; `native_form` gives it back."""
     return {"native": FrozenDict(format=format, value=freeze(value))}
 
 
@@ -233,13 +206,7 @@ def sendable_arguments(call: Item) -> str:
 
 
 def sendable_id(call_id: Any, longest: int) -> Any:
-    """Return the id of a call as an API takes it: one that is too long is cut, and still its own.
-
-    Examples
-    --------
-    >>> sendable_id("c1", 40), len(sendable_id("x" * 90, 40))
-    ('c1', 40)
-    """
+    """Return the id of a call as an API takes it: one that is too long is cut, and still its own."""
     if not isinstance(call_id, str) or len(call_id) <= longest:
         return call_id
     digest = hashlib.sha256(call_id.encode(errors="surrogatepass")).hexdigest()[:16]
