@@ -64,13 +64,7 @@ class Entry:
         return cls(request, secrets.hide(answer))
 
     def replay(self) -> ModelResponse:
-        """Return the response again.
-
-        Raises
-        ------
-        NoeticError
-            ``llm_refused`` where the model refused.
-        """
+        """Return the response again; raises `NoeticError` ``llm_refused`` where the model refused."""
         answer = self.answer
         usage = Usage(*map(operator.index, answer["usage"]))
         if "refusal" in answer:
@@ -89,12 +83,6 @@ class TapeSecrets:
     """The secrets of one tape: each has a placeholder, and the same one for as long as the tape is kept.
 
     A tape of the first version knew one placeholder for all; it goes on doing so.
-
-    Examples
-    --------
-    >>> kept = TapeSecrets()
-    >>> kept.hide(["AKIAIOSFODNN7EXAMPLE", "AKIAIOSFODNN7OTHER16", "AKIAIOSFODNN7EXAMPLE"])
-    ['[redacted]', '[redacted 2]', '[redacted]']
     """
 
     def __init__(self, salt: bytes | None = None, digests: Iterable[str] = (), *, version: int = VERSION) -> None:
@@ -180,13 +168,6 @@ def content_of(request: ModelRequest) -> dict[str, Any]:
     """Return a request as plain data: model, instructions, items, tools, parameters, output schema.
 
     Purpose and thread are left out: they change nothing about the answer. Secrets are still in it.
-
-    Examples
-    --------
-    >>> from noetic_nb.items import input_message
-    >>> one, two = (content_of(ModelRequest(model="m", items=[input_message("hi")])) for _ in range(2))
-    >>> one == two
-    True
     """
     calls: dict[Any, str] = {}
     items = []
@@ -208,13 +189,7 @@ def content_of(request: ModelRequest) -> dict[str, Any]:
 
 
 def differences(recorded: Any, asked: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Yield (path, on the tape, asked) wherever two requests differ; a field that only one has is None in the other.
-
-    Examples
-    --------
-    >>> list(differences({"items": [{"text": "a"}]}, {"items": [{"text": "b"}, {}]}))
-    [('items[0].text', 'a', 'b'), ('items[1]', None, {})]
-    """
+    """Yield (path, on the tape, asked) wherever two requests differ; a field that only one has is None in the other."""
     if isinstance(recorded, dict) and isinstance(asked, dict):
         for key in dict.fromkeys([*recorded, *asked]):
             place = f"{path}.{key}" if path else key
@@ -245,11 +220,8 @@ def _corrupt(path: Path, line: int, what: str) -> NoeticError:
 def read_cassette(path: Path) -> Tape:
     """Read every answer of a tape.
 
-    Raises
-    ------
-    NoeticError
-        ``invalid_run_file`` with `path` and `line` if it is no tape, damaged, or of a newer version;
-        ``storage_failed`` if it cannot be read at all.
+    Raises `NoeticError` ``invalid_run_file`` with `path` and `line` if it is no tape, damaged, or of a newer version;
+    ``storage_failed`` if it cannot be read at all.
     """
     try:
         with regular_file(path) as file:
@@ -294,10 +266,7 @@ def read_cassette(path: Path) -> Tape:
 def write_cassette(path: Path, tape: Tape) -> None:
     """Write a whole tape at once: a crash leaves the old file or the new one, never half of one.
 
-    Raises
-    ------
-    NoeticError
-        ``storage_failed``; the old file is untouched then.
+    Raises `NoeticError` ``storage_failed``; the old file is untouched then.
     """
     lines: list[Any] = [tape.secrets.head()]
     lines += [{"request": entry.request, "answer": entry.answer} for entry in tape.entries]

@@ -169,13 +169,7 @@ _REASONS: Final[Mapping[str, FinishReason]] = {
 
 
 def finish_reason_of(given: object) -> FinishReason | None:
-    """Return a provider's finish reason as one of ours; None for an empty one.
-
-    Examples
-    --------
-    >>> finish_reason_of("MAX_TOKENS"), finish_reason_of("stop"), finish_reason_of("gone fishing")
-    ('length', 'stop', None)
-    """
+    """Return a provider's finish reason as one of ours; None for an unknown one."""
     return _REASONS.get(given.lower()) if isinstance(given, str) else None
 
 

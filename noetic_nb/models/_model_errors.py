@@ -32,13 +32,8 @@ def failed(
 ) -> NoeticError:
     """Make an ``llm_failed`` error; credentials in its text are hidden.
 
-    The `reason` is one of `FailureReason`, stable, unlike the wording; `status` is the HTTP status the provider
-    answered with; `usage` and `cost` are what was spent all the same; `facts` are further fields of the error.
-
-    Examples
-    --------
-    >>> failed("The provider answered nothing.", reason="empty").reason
-    'empty'
+    The `reason` is one of `FailureReason`, stable, unlike the wording; `status` is the HTTP status of the answer; `usage` and
+    `cost` were spent all the same; `facts` are further fields of the error.
     """
     return NoeticError(
         "llm_failed",
@@ -54,13 +49,7 @@ def failed(
 
 
 def cut_off() -> NoeticError:
-    """Make the ``llm_failed`` error of a stream that ended before its answer did.
-
-    Examples
-    --------
-    >>> cut_off().reason
-    'disconnect'
-    """
+    """Make the ``llm_failed`` error of a stream that ended before its answer did."""
     return failed(
         "The stream ended before the answer did",
         reason="disconnect",
@@ -69,13 +58,7 @@ def cut_off() -> NoeticError:
 
 
 def rate_limited(retry_after_ms: float | None, *, message: str = "", **facts: Any) -> NoeticError:
-    """Make an ``llm_rate_limit`` error; `retry_after_ms` is the delay the provider asked for, None when it did not say.
-
-    Examples
-    --------
-    >>> rate_limited(1_500).retry_after_ms
-    1500
-    """
+    """Make an ``llm_rate_limit`` error; `retry_after_ms` is the delay the provider asked for, None when it did not say."""
     detail = f": {redact_text(message)}" if message else ""
     wait = "" if retry_after_ms is None else f" It asks to wait {retry_after_ms:g} ms."
     return NoeticError(
@@ -90,13 +73,7 @@ def rate_limited(retry_after_ms: float | None, *, message: str = "", **facts: An
 
 
 def refused(refusal: str, *, usage: Usage = NO_USAGE, cost: float | None = None) -> NoeticError:
-    """Make an ``llm_refused`` error; `refusal` is the model's own wording.
-
-    Examples
-    --------
-    >>> refused("I cannot help with that.").refusal
-    'I cannot help with that.'
-    """
+    """Make an ``llm_refused`` error; `refusal` is the model's own wording."""
     return NoeticError(
         "llm_refused",
         f"The model refused to answer: {redact_text(refusal) or 'it gave no reason'}",

@@ -21,10 +21,7 @@ __all__ = ["ChatStream", "read_chat"]
 
 
 def read_chat(body: Any, names: WireNames, ids: Ids) -> Answer:
-    """Read a whole answer.
-
-    Raises `NoeticError` ``llm_failed`` with reason ``"garbage"`` if `body` is no chat completion.
-    """
+    """Read a whole answer; raises `NoeticError` ``llm_failed`` with reason ``"garbage"`` if `body` is no chat completion."""
     if not isinstance(body, Mapping):
         raise garbage("it is no JSON object", body)
     choices = body.get("choices")
@@ -78,10 +75,7 @@ class ChatStream:
         self._silent = True
 
     def feed(self, chunk: Any) -> list[ModelDelta]:
-        """Read one chunk and return its additions.
-
-        Raises `NoeticError` ``llm_failed`` with reason ``"garbage"`` if it is no chunk.
-        """
+        """Return the additions of one chunk; raises `NoeticError` ``llm_failed`` with reason ``"garbage"`` if it is none."""
         if not isinstance(chunk, Mapping) or not isinstance(chunk.get("choices", []), list):
             raise garbage("a piece of the stream is no chunk", chunk)
         self._silent = False

@@ -49,10 +49,7 @@ __all__ = ["OpenAIModel", "chat_body"]
 
 
 def chat_body(request: ModelRequest, names: WireNames, options: WireOptions) -> dict[str, Any]:
-    """Return the keyword arguments of ``chat.completions.create``.
-
-    Raises `NoeticConfigError` ``UNSUPPORTED_BY_API`` for an item or a part the API has no form for.
-    """
+    """Return the keyword arguments of ``chat.completions.create``; raises `NoeticConfigError` ``UNSUPPORTED_BY_API``."""
     system, items = system_text(request)
     messages = [{"role": "system", "content": system}] if system else []
     messages += openai_chat.encode(with_own_call_ids(items), to_wire=names.to_wire)

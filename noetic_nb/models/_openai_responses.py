@@ -211,10 +211,7 @@ class ResponsesStream:
         self._silent = True
 
     def feed(self, event: Any) -> list[ModelDelta]:
-        """Read one event and return its additions.
-
-        Raises `NoeticError` ``llm_failed`` if it is no event, or says that the provider failed.
-        """
+        """Return the additions of one event; raises `NoeticError` ``llm_failed`` if it is none, or tells of a failure."""
         if not isinstance(event, Mapping) or not isinstance(event.get("type"), str):
             raise garbage("a piece of the stream is no event", event)
         self._silent = False

@@ -38,13 +38,7 @@ _SHORTEST_KEY: Final = 6
 
 
 class Secret:
-    """A key that shows itself to nobody, and is not pickled.
-
-    Examples
-    --------
-    >>> Secret("k-123")
-    <hidden>
-    """
+    """A key that shows itself to nobody, and is not pickled."""
 
     __slots__ = ("_value",)
 
@@ -64,40 +58,20 @@ class Secret:
 
 
 class Headers(dict[str, str]):
-    """Headers whose values stay out of every repr: one of them may be a credential.
-
-    Examples
-    --------
-    >>> Headers({"X-Title": "lab", "Authorization": "k"})
-    <headers Authorization, X-Title>
-    """
+    """Headers whose values stay out of every repr: one of them may be a credential."""
 
     def __repr__(self) -> str:
         return f"<headers {', '.join(sorted(self))}>"
 
 
 def shown_address(url: str) -> str:
-    """Return an address without the name and password it may contain, and without its query.
-
-    Examples
-    --------
-    >>> shown_address("https://me:secret@example.org/v1?key=abc")
-    'https://example.org/v1'
-    """
+    """Return an address without the name and password it may contain, and without its query."""
     parts = urlsplit(url)
     return redact_text(urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", "")))
 
 
 def mask(error: NoeticError, key: str | None) -> None:
-    """Take a key out of an error, wherever a server that repeats it has put it.
-
-    Examples
-    --------
-    >>> error = NoeticError("llm_failed", "The provider said: bad key k-123456.", code="k-123456")
-    >>> mask(error, "k-123456")
-    >>> error.code, str(error)
-    ('[redacted]', 'The provider said: bad key [redacted].')
-    """
+    """Take a key out of an error, wherever a server that repeats it has put it."""
     if key is None or len(key) < _SHORTEST_KEY:
         return
 
@@ -127,13 +101,7 @@ class WireOptions:
 
 
 def is_official(base_url: str | None) -> bool:
-    """Tell whether an endpoint is OpenAI's own, which knows newer parameters than the servers that imitate it.
-
-    Examples
-    --------
-    >>> is_official(None), is_official("https://eu.api.openai.com/v1"), is_official("http://localhost:11434/v1")
-    (True, True, False)
-    """
+    """Tell whether an endpoint is OpenAI's own, which knows newer parameters than the servers that imitate it."""
     if base_url is None:
         return True
     host = urlsplit(base_url).hostname or ""
@@ -150,13 +118,7 @@ def plain(value: Any) -> Any:
 
 
 def garbage(what: str, body: object) -> NoeticError:
-    """Make the error for a body that is no answer; only an excerpt of it is kept.
-
-    Examples
-    --------
-    >>> garbage("It has no `choices`", {"a": 1}).reason
-    'garbage'
-    """
+    """Make the error for a body that is no answer; only an excerpt of it is kept."""
     text = body if isinstance(body, str) else repr(body)
     excerpt = text if len(text) <= _EXCERPT else text[:_EXCERPT] + "…"
     return failed(
@@ -186,13 +148,7 @@ def system_text(request: ModelRequest) -> tuple[str, list[Item]]:
 
 
 def schema_name(schema: Mapping[str, Any]) -> str:
-    """Return a legal name for an output schema, from its title.
-
-    Examples
-    --------
-    >>> schema_name({"title": "Trip plan"}), schema_name({})
-    ('Trip_plan', 'output')
-    """
+    """Return a legal name for an output schema, from its title."""
     title = schema.get("title")
     return _NAME_CHARACTERS.sub("_", title)[:64] if isinstance(title, str) and title else "output"
 
@@ -205,13 +161,6 @@ def enforceable(schema: object) -> bool:
     References
     ----------
     .. [1] OpenAI, "Structured model outputs", section "Supported schemas".
-
-    Examples
-    --------
-    >>> enforceable({"type": "object", "properties": {"a": {}}, "required": ["a"], "additionalProperties": False})
-    True
-    >>> enforceable({"type": "object", "properties": {"a": {}}})
-    False
     """
     if isinstance(schema, Mapping):
         if schema.get("type") == "object" or "properties" in schema:

@@ -69,17 +69,12 @@ def cost_of(
 ) -> float | None:
     """Return the cost of a call in US dollars, None when nobody knows.
 
-    The caller's own `price` wins over everything, then comes what the provider `reported` that it charged. The
+    The caller's own `price` wins over everything, then comes the charge that the provider `reported`. The
     provider is found in the price list by `base_url`; OpenAI's own when absent.
 
     References
     ----------
     .. [1] docs/behaviour/models.md, "Prices".
-
-    Examples
-    --------
-    >>> round(cost_of(Usage(1_000_000, 500_000), model="m", price=(2.0, 8.0)), 6)
-    6.0
     """
     if price is not None:
         if callable(price):

@@ -31,13 +31,7 @@ PIECE: Final = re.compile(r"\S+\s*|\s+")
 
 
 def text_item(text: str, item_id: str, status: Literal["completed", "incomplete"] = "completed") -> Item:
-    """Make an assistant message of one text part.
-
-    Examples
-    --------
-    >>> text_item("hello", "m1")["content"][0]["text"]
-    'hello'
-    """
+    """Make an assistant message of one text part."""
     if status == "completed":
         return assistant_message(text, item_id=item_id)
     return Item(
@@ -61,12 +55,6 @@ def answer_items(
     """Make the items of one answer; `calls` are (call id, name, arguments), arguments as the model wrote them.
 
     A `finish_reason` of ``"length"`` or ``"content_filter"`` makes the message and the calls ``incomplete``.
-
-    Examples
-    --------
-    >>> from noetic_nb.ids import SYSTEM_IDS
-    >>> [i.type for i in answer_items(text="One moment.", calls=[("c1", "lookup", "{}")], ids=SYSTEM_IDS)]
-    ['message', 'function_call']
     """
     items: list[Item] = []
     if reasoning:
@@ -88,13 +76,7 @@ def answer_items(
 
 
 def deltas_of(items: Sequence[Item]) -> Iterator[ModelDelta]:
-    """Cut an answer that is known already into the deltas of a stream.
-
-    Examples
-    --------
-    >>> [delta.text for delta in deltas_of([text_item("one two", "m1")])]
-    ['one ', 'two']
-    """
+    """Cut an answer that is known already into the deltas of a stream."""
     for index, item in enumerate(items):
         if item["type"] == "function_call":
             facts = {"call_id": item["callId"], "name": item["name"]}
@@ -123,14 +105,7 @@ def settle(answer: Answer, cost: float | None) -> ModelResponse:
     """Return an answer as a response.
 
     Raises `NoeticError` ``llm_refused`` if all it holds is a refusal, ``llm_failed`` if it holds nothing but
-    thoughts. Both carry what was spent.
-
-    Examples
-    --------
-    >>> settle(Answer(items=(), finish_reason="stop"), None)
-    Traceback (most recent call last):
-    ...
-    noetic_nb.errors.NoeticError: The provider answered with neither a text nor a call of a tool...
+    thoughts. Both carry usage and cost.
     """
     # Thoughts alone answer nothing, and a loop that took them for an answer would end with an empty reply.
     reason = finish_reason_of(answer.finish_reason)
@@ -172,13 +147,7 @@ def _only_refuses(item: Item) -> bool:
 
 
 def token_count(usage: object, *names: str) -> int:
-    """Return the first count under these names in a provider's usage; 0 where there is none.
-
-    Examples
-    --------
-    >>> token_count({"prompt_tokens": 12}, "input_tokens", "prompt_tokens"), token_count(None, "input_tokens")
-    (12, 0)
-    """
+    """Return the first count under these names in a provider's usage; 0 where there is none."""
     if isinstance(usage, Mapping):
         for name in names:
             count = usage.get(name)
@@ -189,13 +158,7 @@ def token_count(usage: object, *names: str) -> int:
 
 
 def token_logprobs(entries: object) -> tuple[TokenLogprob, ...]:
-    """Read a provider's list of ``{"token", "logprob", "top_logprobs"}``; entries of another shape are left out.
-
-    Examples
-    --------
-    >>> token_logprobs([{"token": "a", "logprob": -0.5, "top_logprobs": [{"token": "b", "logprob": -1}]}])
-    (TokenLogprob(token='a', logprob=-0.5, alternatives=(('b', -1.0),)),)
-    """
+    """Read a provider's list of ``{"token", "logprob", "top_logprobs"}``; entries of another shape are left out."""
     found = []
     for entry in entries if isinstance(entries, list | tuple) else ():
         if not (isinstance(entry, Mapping) and isinstance(entry.get("logprob"), int | float)):

@@ -49,13 +49,6 @@ def backoff_ms(attempt: int, asked_ms: float | None, rng: random.Random) -> floa
 
     `asked_ms`, what the provider asked for, or 500 ms doubled after each `attempt` (from 0) up to 8 s, shortened by
     up to a half at random. None where the provider asked for more than a minute: do not wait.
-
-    Examples
-    --------
-    >>> backoff_ms(0, 1_500.0, random.Random(0)), backoff_ms(0, 90_000.0, random.Random(0))
-    (1500.0, None)
-    >>> 4_000 <= backoff_ms(30, None, random.Random(0)) <= 8_000
-    True
     """
     if asked_ms is not None and asked_ms > 0:
         return asked_ms if asked_ms <= LONGEST_ASKED_WAIT_MS else None
@@ -70,12 +63,6 @@ def retry_after_ms(headers: Mapping[str, str], clock: Clock) -> float | None:
     References
     ----------
     .. [1] RFC 9110, section 10.2.3 (Retry-After).
-
-    Examples
-    --------
-    >>> from noetic_nb.clock import SYSTEM_CLOCK
-    >>> retry_after_ms({"retry-after": "2"}, SYSTEM_CLOCK), retry_after_ms({}, SYSTEM_CLOCK)
-    (2000.0, None)
     """
     for name, unit in (("retry-after-ms", 1.0), ("retry-after", 1_000.0)):
         # The finer unit first: a provider that sends both has rounded the other one.

@@ -23,32 +23,8 @@ class IdleTimeout:
     """Cancels the code inside it when `note_activity` is not called for too long, and raises instead.
 
     One timer for a whole stream: a part only notes the time, and the timer, when it fires, compares that note and sleeps on for
-    what is left. A timer set anew with every part would cost more than the part itself.
-
-    Parameters
-    ----------
-    limit_ms : float
-        Longest silence, milliseconds; 0, less or infinite for no limit.
-    model : str
-        Name of the model, for the error.
-
-    Raises
-    ------
-    NoeticError
-        ``llm_failed`` with reason ``"idle"``, from the block or from `note_activity`.
-
-    Examples
-    --------
-    >>> from noetic_nb.testing import drive_loop
-    >>> async def follow():
-    ...     with IdleTimeout(500, "m") as idle:
-    ...         idle.note_activity()
-    ...         await asyncio.Event().wait()
-    >>> drive_loop(follow())
-    Traceback (most recent call last):
-    ...
-    noetic_nb.errors.NoeticError: The stream of model 'm' was silent for 0.5 s. The conversation is kept; ask again, or raise
-    `stream_idle_timeout_ms` of the agent (0 for no limit).
+    the rest. A timer set anew with every part would cost more than the part itself. No limit where `limit_ms` is 0, less or
+    infinite. Raises `NoeticError` ``llm_failed`` with reason ``"idle"``, from the block or from `note_activity`.
     """
 
     __slots__ = ("_before", "_last_activity", "_limit_s", "_loop", "_model", "_task", "_timer", "expired")

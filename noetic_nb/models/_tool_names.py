@@ -25,16 +25,7 @@ def _plain(name: str) -> str:
 
 
 class WireNames:
-    """A two-way map between canonical names and wire names; it does not depend on the order of the names.
-
-    Examples
-    --------
-    >>> names = WireNames(["plan/update", "look"])
-    >>> names.to_wire("plan/update"), names.from_wire("plan_update"), names.from_wire("unheard_of")
-    ('plan_update', 'plan/update', 'unheard_of')
-    >>> len({WireNames(["a/b", "a.b"]).to_wire(name) for name in ("a/b", "a.b")})
-    2
-    """
+    """A two-way map between canonical names and wire names; it does not depend on the order of the names."""
 
     __slots__ = ("_back", "_forth")
 

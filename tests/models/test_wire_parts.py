@@ -13,10 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetic_nb.clock import SYSTEM_CLOCK
+from noetic_nb.errors import NoeticError
 from noetic_nb.models import Usage
 from noetic_nb.models import _pricing as pricing
-from noetic_nb.models._openai_wire import enforceable, is_official
+from noetic_nb.models._client import TokenLogprob, finish_reason_of
+from noetic_nb.models._openai_wire import Headers, Secret, enforceable, is_official, mask, schema_name, shown_address
 from noetic_nb.models._pricing import cost_of
+from noetic_nb.models._response_items import token_count, token_logprobs
 from noetic_nb.models._retries import backoff_ms, retry_after_ms
 from noetic_nb.models._tool_names import MAX_WIRE_NAME, WireNames
 
@@ -134,3 +137,30 @@ def test_importing_the_models_loads_neither_openai_nor_a_price_list() -> None:
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=root)
 
     assert shown.stdout.strip() == "set()"
+
+
+def test_secrets_stay_out_of_addresses_reprs_and_errors() -> None:
+    error = NoeticError("llm_failed", "The provider said: bad key k-123456.", code="k-123456")
+
+    mask(error, "k-123456")
+
+    assert (error.code, str(error)) == ("[redacted]", "The provider said: bad key [redacted].")
+    assert (repr(Secret("k-123")), repr(Headers({"X-Title": "lab"}))) == ("<hidden>", "<headers X-Title>")
+    assert shown_address("https://me:secret@example.org/v1?key=abc") == "https://example.org/v1"
+
+
+def test_a_schema_has_a_legal_name() -> None:
+    assert (schema_name({"title": "Trip plan"}), schema_name({})) == ("Trip_plan", "output")
+
+
+@pytest.mark.parametrize(("given", "ours"), [("MAX_TOKENS", "length"), ("stop", "stop"), ("gone fishing", None)])
+def test_finish_reasons_of_providers_are_ours(given: str, ours: str | None) -> None:
+    assert finish_reason_of(given) == ours
+
+
+def test_counts_and_logprobs_are_read_in_the_shape_of_a_provider() -> None:
+    entry = {"token": "a", "logprob": -0.5, "top_logprobs": [{"token": "b", "logprob": -1}]}
+
+    assert token_count({"prompt_tokens": 12}, "input_tokens", "prompt_tokens") == 12
+    assert token_count(None, "input_tokens") == 0
+    assert token_logprobs([entry, "odd"]) == (TokenLogprob("a", -0.5, (("b", -1.0),)),)
