@@ -116,13 +116,7 @@ async def write_together(
 
 
 def key_taken(key: str) -> NoeticError:
-    """Return the error for a key that must not exist and does.
-
-    Examples
-    --------
-    >>> key_taken("a").kind
-    'state_conflict'
-    """
+    """Return the error for a key that must not exist and does."""
     return NoeticError(
         "state_conflict",
         f"Another writer has written {key!r} already.",
@@ -132,28 +126,12 @@ def key_taken(key: str) -> NoeticError:
 
 
 def escape_segment(segment: str) -> str:
-    """Escape one segment of a key as JSON Pointer does: ``~`` as ``~0``, ``/`` as ``~1``.
-
-    References
-    ----------
-    .. [1] RFC 6901, section 3.
-
-    Examples
-    --------
-    >>> escape_segment("plan/x~y")
-    'plan~1x~0y'
-    """
+    """Escape one segment of a key as JSON Pointer does (RFC 6901, section 3): ``~`` as ``~0``, ``/`` as ``~1``."""
     return segment.replace("~", "~0").replace("/", "~1")
 
 
 def layer_prefix(layer_id: str, scope_key: str) -> str:
-    """Return the namespace of one layer in one scope.
-
-    Examples
-    --------
-    >>> layer_prefix("notes", "t1")
-    'layers/notes/t1/'
-    """
+    """Return the namespace of one layer in one scope."""
     return f"layers/{escape_segment(layer_id)}/{escape_segment(scope_key)}/"
 
 

@@ -30,13 +30,7 @@ def json_text(key: str, value: JsonValue) -> str:
     """Return a value as JSON text.
 
     A value whose class has a method ``json_text()`` writes itself, the same text to the byte: it may keep its parts.
-
     Raises `NoeticError` ``storage_failed`` if the value is not JSON data; nothing is written then.
-
-    Examples
-    --------
-    >>> json_text("k", {"a": (1, 2)})
-    '{"a":[1,2]}'
     """
     try:
         # Of the class: a mapping may offer its keys as attributes.

@@ -99,13 +99,7 @@ _MEANING: Final[dict[int, tuple[str, str]]] = {
 
 
 def storage_error(exc: Exception, path: str, doing: str) -> NoeticError:
-    """Return the error for an exception of the database: the file, the operation, and the remedy.
-
-    Examples
-    --------
-    >>> print(storage_error(sqlite3.OperationalError("strange"), "a.db", "Reading"))
-    Reading 'a.db' failed: strange. Look at the file and its disk, then try again.
-    """
+    """Return the error for an exception of the database: the file, the operation, and the remedy."""
     code = primary_code(exc)
     name = getattr(exc, "sqlite_errorname", type(exc).__name__)
     if code in _BUSY:
@@ -192,11 +186,6 @@ def check_key(key: str) -> str:
 
     Raises `NoeticError` ``storage_failed`` if it is not text, or holds a lone surrogate: half a character, which
     UTF-8 cannot express.
-
-    Examples
-    --------
-    >>> check_key("notes/é")
-    'notes/é'
     """
     if not isinstance(key, str):
         raise NoeticError("storage_failed", "A key must be text.", given=key, hint="Use str(key).", key=key)
@@ -218,15 +207,6 @@ def prefix_range(prefix: str) -> tuple[str, str | None]:
     """Return the first key with a prefix and the first key after all of them, None when there is none after.
 
     UTF-8 sorts as code points do, so the end is the prefix with its last character that has a successor moved up.
-
-    Examples
-    --------
-    >>> prefix_range("layers/")
-    ('layers/', 'layers0')
-    >>> prefix_range("a" + chr(0x10FFFF))[1]
-    'b'
-    >>> prefix_range("")
-    ('', None)
     """
     for end in range(len(prefix), 0, -1):
         point = ord(prefix[end - 1])

@@ -66,14 +66,7 @@ class Reader:
     """Reads through one connection, one thread at a time.
 
     A read never sleeps: where it would have to wait, SQLite's own error passes through and the caller asks again from
-    a thread that may.
-
-    Parameters
-    ----------
-    path : str
-        The database, which exists.
-    cache_size : int
-        How many bytes of values to remember, at most; 0 remembers nothing.
+    a thread that may. `cache_size` is how many bytes of values to remember, at most.
     """
 
     def __init__(self, path: str, *, cache_size: int) -> None:

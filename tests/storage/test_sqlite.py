@@ -19,9 +19,9 @@ import pytest
 import noetic_nb.storage._sqlite_writer as sqlite_writer
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.storage import InMemoryStorage, ScopedStorage, SQLiteStorage, StorageAdapter
-from noetic_nb.storage._adapter import write_together
+from noetic_nb.storage._adapter import layer_prefix, write_together
 from noetic_nb.storage._sqlite import Versioned
-from noetic_nb.storage._sqlite_file import prefix_range
+from noetic_nb.storage._sqlite_file import prefix_range, storage_error
 from noetic_nb.storage._sqlite_reader import Reader
 
 
@@ -623,3 +623,13 @@ async def test_a_read_that_finds_the_file_busy_is_tried_again_elsewhere(
         assert await store.list("") == ["a"]
 
     assert [is_main for _, is_main in tried[:2]] == [True, False], "the loop is not held up by the second try"
+
+
+def test_an_error_of_the_database_names_file_operation_and_remedy() -> None:
+    error = storage_error(sqlite3.OperationalError("strange"), "a.db", "Reading")
+
+    assert str(error) == "Reading 'a.db' failed: strange. Look at the file and its disk, then try again."
+
+
+def test_the_segments_of_a_key_are_escaped() -> None:
+    assert layer_prefix("plan/x~y", "t1") == "layers/plan~1x~0y/t1/"
