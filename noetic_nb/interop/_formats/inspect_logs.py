@@ -36,12 +36,8 @@ def looks_like(document: Document) -> bool:
 def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
     """Yield a reader for each sample.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``MISSING_PACKAGE`` for an archive where Inspect is not installed.
-    NoeticError
-        ``invalid_run_file`` if it is no log.
+    Raises `NoeticConfigError` ``MISSING_PACKAGE`` for an archive where Inspect is not installed, `NoeticError`
+    ``invalid_run_file`` if it is no log.
     """
     data = document.data
     if data is None:

@@ -28,16 +28,9 @@ _LONGEST_PATH: Final = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One source that was read.
+    """One source that was read: its JSON, or the object that was given; None of a file that is not JSON.
 
-    Parameters
-    ----------
-    data : object
-        Parsed JSON, or the object that was given; a list of parsed lines where `by_line`; None of a file that is not JSON.
-    path : Path, optional
-        Where it came from.
-    by_line : bool
-        Whether each line was a document of its own.
+    Where each line was a document of its own, `by_line`, the data are a list of them.
     """
 
     data: Any
@@ -94,13 +87,7 @@ def _as_path(source: Any) -> Path | None:
 
 
 def read_document(path: Path, max_bytes: int = MAX_BYTES) -> Document:
-    """Read a file.
-
-    Raises
-    ------
-    NoeticError
-        ``invalid_run_file`` if it is missing, too large, damaged or no JSON.
-    """
+    """Read a file; raises `NoeticError` ``invalid_run_file`` if it is missing, too large, damaged or no JSON."""
     content = read_bytes(path, max_bytes)
     return Document(None, path) if content.startswith(ZIP) else _parsed(content, path)
 
@@ -157,11 +144,6 @@ def as_rows(source: Any) -> Any:
     """Return a table as a list of records without their missing values, and everything else as it is.
 
     A table is a DataFrame, of pandas or polars, or what its ``to_dict`` returns, by rows or by columns.
-
-    Examples
-    --------
-    >>> as_rows([{"role": "user", "content": "Hi", "name": float("nan")}])
-    [{'role': 'user', 'content': 'Hi'}]
     """
     if hasattr(source, "columns") and callable(getattr(source, "to_dicts", None)):
         source = source.to_dicts()

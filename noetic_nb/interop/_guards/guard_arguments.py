@@ -45,13 +45,7 @@ Binder: TypeAlias = Callable[[tuple[Any, ...], dict[str, Any]], Bound]
 
 
 def shown(value: Any) -> Any:
-    """Return a value as rules see it: JSON data, or the name of its class.
-
-    Examples
-    --------
-    >>> shown({"to": ["a"]}), shown(object())
-    ({'to': ('a',)}, '<object>')
-    """
+    """Return a value as rules see it: JSON data, or the name of its class."""
     try:
         return json_form(value)
     except ItemValidationError:
@@ -115,14 +109,8 @@ def bound_by_signature(
 ) -> Binder:
     """Return a binder that names the arguments of a function, fills in defaults, and changes nothing.
 
-    Parameters
-    ----------
-    left_out : callable
-        Names what is the framework's and not the model's.
-    skip : int
-        How many positional arguments are the framework's.
-    call_id : callable
-        Finds the id of a call in them.
+    `left_out` names the arguments of the framework, not the model; `skip` is how many of those by place are; `call_id` finds
+    the id of a call in them.
     """
     try:
         signature: inspect.Signature | None = inspect.signature(function)
@@ -166,10 +154,7 @@ def _flat(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return arguments by name, those of ``**kwargs`` among them: with defaults, and as they were given.
 
-    Raises
-    ------
-    TypeError
-        If they do not fit, or if two have the same name: rules would see one of them only.
+    Raises `TypeError` if they do not fit, or if two have the same name: rules would see one of them only.
     """
     if signature is None:
         pairs = [(f"arg{place}", value) for place, value in enumerate(positional[skip:])]

@@ -138,10 +138,7 @@ class _CallableRun(Run):
 def mcp_call(function: Any, guard: Guard) -> Any:
     """Guard ``session.call_tool``, ``call_tool_mcp`` and the like: the tool that is judged is the one that a call names.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_TOOL`` where it does not say which parameters are the name of the tool and its arguments.
+    Raises `NoeticConfigError` ``INVALID_TOOL`` where it does not say which parameters are the name and the arguments.
     """
     try:
         known = list(inspect.signature(function).parameters)

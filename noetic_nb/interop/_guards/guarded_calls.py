@@ -193,10 +193,7 @@ class Guard:
     def without_name(self, name: str, bind: Binder) -> Binder:
         """Bind calls of a tool that rules cannot name only while none of them names tools: it would not see its calls.
 
-        Raises
-        ------
-        NoeticConfigError
-            ``INVALID_TOOL``, now and at each call.
+        Raises `NoeticConfigError` ``INVALID_TOOL``, now and at each call.
         """
 
         def checked(positional: tuple[Any, ...], named: dict[str, Any]) -> Bound:
@@ -252,13 +249,7 @@ class GuardedCall:
         )
 
     async def refused(self) -> bool:
-        """Decide; True where the call must not be made.
-
-        Raises
-        ------
-        BaseException
-            What ended the decision, such as ``MISSING_CALL_MODEL``; the call must not be made then either.
-        """
+        """Decide; True where the call must not be made, as where an error such as ``MISSING_CALL_MODEL`` ends the decision."""
         guard, tree, bound = self._guard, self._tree, self._bound
         try:
             if tree.stop is not None:
@@ -282,10 +273,7 @@ class GuardedCall:
     def refusal(self, on_deny: OnDeny) -> str:
         """Return the text for the model about a call that is not made, or raise it.
 
-        Parameters
-        ----------
-        on_deny : {"raise", "return"}
-            Which of both, where the guard leaves it to the kind of tool.
+        `on_deny`, "raise" or "return", decides where the guard leaves it to the kind of tool.
         """
         assert self.end is not None
         if (self._guard.on_deny or on_deny) == "return":
@@ -361,13 +349,7 @@ class GuardedCall:
 
 
 def rendered(value: Any) -> tuple[str, bool]:
-    """Return a tool's value as the text of a record, and whether it says itself that it is an error.
-
-    Examples
-    --------
-    >>> rendered({"order": "A17"}), rendered("x")
-    (('{"order":"A17"}', False), ('x', False))
-    """
+    """Return a tool's value as the text of a record, and whether it says itself that it is an error."""
     if isinstance(value, str):
         return value, False
     content = getattr(value, "content", None)

@@ -32,10 +32,7 @@ def guarded_function(
 ) -> Any:
     """Return a function of the same kind that decides first.
 
-    Parameters
-    ----------
-    reply : Reply, optional
-        How a framework's tool answers a refusal, which it then returns by default; a plain function raises it by default.
+    A framework's tool answers a refusal by `reply` and returns it by default; a plain function raises it by default.
     """
     wrapped: Any
     guard.names.add(name)

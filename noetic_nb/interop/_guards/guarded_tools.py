@@ -68,17 +68,9 @@ _NO_NAME: Final = "LangGraph"
 
 
 def runnable(tool: Any, guard: Guard, guarded: Callable[[Any, Guard], Any]) -> Any:
-    """Guard something with an `invoke` or an `ainvoke` that is no tool.
+    """Guard something with an `invoke` or an `ainvoke` that is no tool; `guarded` guards the function that it calls in the end.
 
-    Parameters
-    ----------
-    guarded : callable
-        Guards what a runnable with settings of its own calls in the end.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_TOOL`` where it can be called in other ways that are not known, or has no name while rules name tools.
+    Raises `NoeticConfigError` ``INVALID_TOOL`` where it can be called in ways that are not known, or has no name for rules.
     """
     core = sys.modules.get("langchain_core.runnables.base")
     if core is None or not isinstance(tool, core.Runnable):

@@ -62,12 +62,8 @@ _TOO_LARGE: Final = (
 def read_records(source: Any, *, max_bytes: int = MAX_BYTES) -> Iterator[tuple[str, Any]]:
     """Yield ``("span", value)`` and ``("log", value)`` of a path, JSON text, a document or an iterable of spans.
 
-    Only text that is given here may name a file: what stands in a file or a document is data (`records_of`).
-
-    Raises
-    ------
-    NoeticError
-        ``invalid_run_file``, with the place, for what is damaged, cut off or too large.
+    Only text that is given here may name a file: text inside a file or a document is data (`records_of`). Raises
+    `NoeticError` ``invalid_run_file``, with the place, for a damaged, cut off or too large one.
     """
     if isinstance(source, os.PathLike) or (isinstance(source, str) and not _is_json(source)):
         yield from _file(Path(source), max_bytes)

@@ -11,14 +11,7 @@ from noetic_nb.items._item import Item
 
 
 def written(items: Iterable[Item]) -> list[dict[str, Any]]:
-    """Return items as the conventions of OpenTelemetry write messages: a role, and parts with a type.
-
-    Examples
-    --------
-    >>> from noetic_nb.items import input_message
-    >>> written([input_message("hi", item_id="i")])
-    [{'role': 'user', 'parts': [{'type': 'text', 'content': 'hi'}]}]
-    """
+    """Return items as the conventions of OpenTelemetry write messages: a role, and parts with a type."""
     made: list[dict[str, Any]] = []
     for item in items:
         kind = item["type"]

@@ -19,13 +19,9 @@ def is_own(span: Span) -> bool:
 
 
 def run_of_own(spans: Sequence[Span], *, run_id: str, unmapped: Sequence[Mapping[str, Any]] = ()) -> Run:
-    """Return the run that spans of ours were made of; without texts where they were left out.
+    """Return the run that spans of ours were made of; without texts where they were left out (docs/behaviour/interop.md).
 
     Events are in the order of their times, those of one time by their numbers.
-
-    References
-    ----------
-    .. [1] docs/behaviour/interop.md, "Spans of our own".
     """
     redaction = Redaction()
     found: list[tuple[float, int, RunEvent]] = []

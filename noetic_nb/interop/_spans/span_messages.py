@@ -106,13 +106,7 @@ _OPENING: Final = frozenset(["{", "[", '"', " ", "\n"])
 
 
 def read_messages(value: Any, role: str = "user") -> list[SpanMessage] | None:
-    """Read messages from a list of them, one of them, or text; None for an empty value.
-
-    Examples
-    --------
-    >>> read_messages('[{"role": "user", "parts": [{"type": "text", "content": "hi"}]}]')[0].text
-    'hi'
-    """
+    """Read messages from a list of them, one of them, or text; None for an empty value."""
     if isinstance(value, str):
         value = parsed(value)
     if type(value) is list and (not value or (type(value[0]) is dict and "role" in value[0])):  # as nearly all are
@@ -307,13 +301,7 @@ def _text(value: Any) -> str | None:
 
 
 def result_of(value: Any) -> str:
-    """Return the result of a tool as the text that the model reads.
-
-    Examples
-    --------
-    >>> result_of([{"text": "packed"}]), result_of({"state": "packed"}), result_of(None)
-    ('packed', '{"state":"packed"}', '')
-    """
+    """Return the result of a tool as the text that the model reads."""
     if value is None or isinstance(value, str):
         return value or ""
     parts = value if isinstance(value, list | tuple) else None

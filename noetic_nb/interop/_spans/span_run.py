@@ -32,12 +32,7 @@ _HOOKS: Final[Mapping[str, Any]] = {"search_memory": "recall"}
 def run_of_execution(
     root: Execution, *, run_id: str, thread_id: str, unmapped: Sequence[Mapping[str, Any]] = ()
 ) -> Run:
-    """Return the calls of a conversation as a run, without secrets.
-
-    References
-    ----------
-    .. [1] docs/behaviour/interop.md, "Spans".
-    """
+    """Return the calls of a conversation as a run, without secrets (docs/behaviour/interop.md, "Spans")."""
     redaction = Redaction()
     writer = RunWriter(redaction.text(thread_id), redaction)
     for entry in unmapped:

@@ -73,19 +73,8 @@ class _Execution:
 class Judging:
     """Appends events to a run, with the decisions of rules and a regulator on each.
 
-    Parameters
-    ----------
-    run : Run
-        Where they go.
-    rules : RuleBook or iterable of rules, optional
-        A rule book is read anew at each call.
-    regulator : Regulator, optional
-        A fork of it observes each thread.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_RULE`` or ``INVALID_REGULATION``.
+    A rule book is read anew at each call; a fork of the regulator observes each thread. Raises `NoeticConfigError`
+    ``INVALID_RULE`` or ``INVALID_REGULATION``.
     """
 
     def __init__(self, run: Run, rules: Any = None, regulator: Any = None) -> None:
