@@ -43,11 +43,8 @@ else:
 class Frozen(BaseModel, metaclass=RecordType):
     """A frozen record; unknown keys are errors; keys in snake_case or camelCase.
 
-    Raises
-    ------
-    NoeticConfigError
-        With the class's own `error_code`, naming the field: pydantic's error is a `ValueError`, which a schema that holds
-        this record would swallow.
+    Raises `NoeticConfigError` with the class's own `error_code`, naming the field: pydantic's error is a `ValueError`, which a
+    schema that holds this record would swallow.
     """
 
     model_config = ConfigDict(
@@ -154,10 +151,7 @@ class Requirement(NamedTuple):
 class StepRecord(Frozen):
     """The id of a step, and the required fields of its kind.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``EMPTY_STEP_ID``, a code of the kind of step, or ``INVALID_STEP``.
+    Raises `NoeticConfigError` ``EMPTY_STEP_ID``, a code of the kind of step, or ``INVALID_STEP``.
     """
 
     needs: ClassVar[tuple[Requirement, ...]] = ()

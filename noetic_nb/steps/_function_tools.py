@@ -99,13 +99,7 @@ def make_tool(
     needs_approval: bool = False,
     inline: bool = False,
 ) -> Tool:
-    """Make a tool of a function.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``EMPTY_TOOL_NAME`` or ``INVALID_TOOL``.
-    """
+    """Make a tool of a function; raises `NoeticConfigError` ``EMPTY_TOOL_NAME`` or ``INVALID_TOOL``."""
     if not callable(function):
         raise NoeticConfigError(
             "INVALID_TOOL",
@@ -228,15 +222,7 @@ def tool(
 def as_tools(value: object) -> object:
     """Return one tool or function, or several, as a tuple of tools; anything else as it is.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``TOOL_NAME_COLLISION`` for two different tools of one name, or what `make_tool` raises.
-
-    Examples
-    --------
-    >>> as_tools(tool(len_of := (lambda text: len(text)), name="length"))[0].name
-    'length'
+    Raises `NoeticConfigError` ``TOOL_NAME_COLLISION`` for two different tools of one name, or as `make_tool`.
     """
     if isinstance(value, Tool) or callable(value):
         value = [value]
@@ -254,12 +240,6 @@ def chooses_tools(value: object) -> bool:
     """Tell whether a function chooses tools at run time, rather than being one.
 
     It takes the context and nothing else: one parameter, named ``ctx`` or without the annotation that a tool would have.
-
-    Examples
-    --------
-    >>> def lookup(order_id: str) -> str: ...
-    >>> chooses_tools(lookup), chooses_tools(lambda ctx: [lookup])
-    (False, True)
     """
     if isinstance(value, Tool) or not callable(value):
         return False

@@ -104,13 +104,7 @@ class OutputReader:
 
 
 class CodecOutput:
-    """A codec where an `OutputSchema` may stand.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_CODEC`` where its instructions are no text.
-    """
+    """A codec where an `OutputSchema` may stand; raises `NoeticConfigError` ``INVALID_CODEC`` for instructions of no text."""
 
     __slots__ = ("codec",)
 
@@ -128,10 +122,7 @@ class CodecOutput:
     def parse(self, text: str, *, step_id: str, reading: OutputReader | None = None) -> Any:
         """Return the value of a finished text; a reading that was fed just this text is not begun again.
 
-        Raises
-        ------
-        NoeticError
-            ``llm_parse_error`` with ``raw``, ``schema`` (None) and ``validation_error``.
+        Raises `NoeticError` ``llm_parse_error`` with ``raw``, ``schema`` (None) and ``validation_error``.
         """
         if reading is None or not reading.has_read(text):
             reading = OutputReader(self.codec)

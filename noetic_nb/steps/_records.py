@@ -418,10 +418,7 @@ STEP_ADAPTER: Final[TypeAdapter[Any]] = TypeAdapter(Step, config=ConfigDict(defe
 
 
 def as_step(value: Any, whose: str) -> Step:
-    """Return the step that a user's function gave; a plain record is checked first.
-
-    Raises `NoeticConfigError` ``NOT_A_STEP``.
-    """
+    """Return the step that a user's function gave, a plain record checked first; raises `NoeticConfigError` ``NOT_A_STEP``."""
     if isinstance(value, Mapping) and "kind" in value:
         try:
             step: Step = STEP_ADAPTER.validate_python(value)

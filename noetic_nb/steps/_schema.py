@@ -57,21 +57,7 @@ _COMPOSED: Final = (list, dict, Union, UnionType)
 
 @with_card
 class OutputSchema:
-    """Checks values and describes itself as JSON Schema.
-
-    References
-    ----------
-    .. [1] docs/behaviour/steps.md, "Schemas".
-
-    Examples
-    --------
-    >>> OutputSchema(dict[str, int]).parse('{"n": 1}', step_id="count")
-    {'n': 1}
-    >>> OutputSchema({"type": "integer", "minimum": 1}).parse("0", step_id="count")
-    Traceback (most recent call last):
-    ...
-    noetic_nb.errors.NoeticError: The output of step 'count' does not fit its schema: value: minimum 1...
-    """
+    """Checks values and describes itself as JSON Schema (docs/behaviour/steps.md, "Schemas")."""
 
     __slots__ = ("_adapter", "_validator", "given", "json_schema")
 
@@ -96,10 +82,7 @@ class OutputSchema:
     def check(self, value: Any, *, strict: bool = False) -> Any:
         """Return a value that fits, converted where the schema is a Python type and `strict` is not set.
 
-        Raises
-        ------
-        ValueError
-            Saying where it does not fit.
+        Raises `ValueError`, which says where it does not fit.
         """
         if self._adapter is not None:
             try:
@@ -115,10 +98,7 @@ class OutputSchema:
     def parse(self, text: str, *, step_id: str) -> Any:
         """Read JSON text and check it.
 
-        Raises
-        ------
-        NoeticError
-            ``llm_parse_error`` with ``raw``, ``schema`` and ``validation_error``.
+        Raises `NoeticError` ``llm_parse_error`` with ``raw``, ``schema`` and ``validation_error``.
         """
         try:
             return self.check(json.loads(text))

@@ -32,13 +32,7 @@ _NOT_WIRE: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def wire_name(name: str) -> str:
-    """Return the form of a tool's name that providers accept.
-
-    Examples
-    --------
-    >>> wire_name("plan/update")
-    'plan_update'
-    """
+    """Return the form of a tool's name that providers accept."""
     return _NOT_WIRE.sub("_", name)
 
 
@@ -267,27 +261,10 @@ async def drained(
     wait: Callable[[Awaitable[Any]], Awaitable[Any]] = awaited,
     worker: OnTheSpot = ON_THE_SPOT,
 ) -> Any:
-    """Run a generator to its end and return its value.
+    """Run a generator to its end and return its value: the last piece where it returns None, as every async one does.
 
-    Parameters
-    ----------
-    pieces : generator or async generator
-        Its value is what it returns; where that is None, as it is of every async one, the last piece.
-    report : callable, optional
-        Gets each piece when it is there.
-    wait : callable, optional
-        Awaits what has to be awaited, and may cut it short; the generator is closed then.
-    worker : OnTheSpot or Worker, optional
-        Where a generator that is not async runs.
-
-    Examples
-    --------
-    >>> def count():
-    ...     yield 1
-    ...     return "done"
-    >>> asyncio.run(drained(count(), print))
-    1
-    'done'
+    `report` gets each piece when it is there; `wait` awaits all there is to await, and may cut it short, which closes the
+    generator; one that is not async runs in `worker`.
     """
     piece = None
     if isinstance(pieces, AsyncIterator):
@@ -322,13 +299,7 @@ def _advance(pieces: Iterator[Any]) -> tuple[Any, bool]:
 
 
 def spec_tokens(spec: ToolSpec, tokenizer: Tokenizer = estimate_tokens) -> int:
-    """Count the tokens a tool takes up in a request: of the JSON a provider is sent.
-
-    Examples
-    --------
-    >>> spec_tokens(ToolSpec("noop", "Does nothing.", {"type": "object", "properties": {}}))
-    23
-    """
+    """Count the tokens a tool takes up in a request: of the JSON a provider is sent."""
     shown = {"name": wire_name(spec.name), "description": spec.description, "parameters": dict(spec.parameters)}
     return tokenizer(compact_json(shown))
 
@@ -337,14 +308,7 @@ DESCRIBE: Final = "The model chooses by these words: write a docstring, and anno
 
 
 def lacking(tool: Tool) -> str:
-    """Return what the definition of a tool does not tell the model, empty where it tells all it should.
-
-    Examples
-    --------
-    >>> from noetic_nb.steps import tool
-    >>> lacking(tool(lambda order_id: order_id, name="lookup"))
-    "has no description; the types of 'order_id' are not known"
-    """
+    """Return the gaps in the definition of a tool, for the model, as a sentence; empty where it tells all it should."""
     properties = tool.spec.parameters.get("properties")
     fields = properties.items() if isinstance(properties, Mapping) else ()
     untyped = [name for name, field in fields if isinstance(field, Mapping) and not field.keys() & _TYPED]
@@ -370,10 +334,7 @@ def twin_error(name: str) -> NoeticConfigError:
 class ToolSet:
     """The tools of one llm step: found by the name the model uses, canonical or as it travels on the wire.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``TOOL_NAME_COLLISION`` where two different tools have one name, or would look alike to a provider.
+    Raises `NoeticConfigError` ``TOOL_NAME_COLLISION`` where two tools have one name, or would look alike to a provider.
     """
 
     __slots__ = ("_by_name", "_counted", "_offered", "_others", "specs", "tokens", "tools")

@@ -66,10 +66,7 @@ def _rule(given: Any, where: str, dump: Convert) -> Any:
 def load_built_in(data: Mapping[str, Any], resolve: Callable[[Any], Any]) -> MemoryLayer:
     """Return the layer that JSON data describe; `resolve` replaces references by the named objects.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``UNKNOWN_LAYER_KIND`` or ``INVALID_LAYER_OPTION``, and what the layer's function raises.
+    Raises `NoeticConfigError` ``UNKNOWN_LAYER_KIND`` or ``INVALID_LAYER_OPTION``, and as the layer's function does.
     """
     kind, options = data["kind"], data.get("options", {})
     make = _maker(kind)

@@ -70,17 +70,7 @@ def load_workflow(
 
 
 def check_workflow(document: Mapping[str, Any] | str) -> None:
-    """Check a document as `load_workflow` does, but for its references, which may be anything.
-
-    Raises
-    ------
-    NoeticConfigError
-        As `load_workflow`.
-
-    Examples
-    --------
-    >>> check_workflow({"version": 1, "root": {"kind": "subflow", "id": "s", "ref": "to-be-written"}})
-    """
+    """Check a document as `load_workflow` does, with its errors, but for its references, which may be anything."""
     try:
         Loader(_Anything(), DEFAULT_MODEL, strict=True).document(document, "", ())
     except RecursionError:

@@ -71,13 +71,7 @@ _SPECIFIC: Final = ("UNKNOWN_", "WORKFLOW_")
 
 
 def workflow_depth(node: Node) -> int:
-    """Return the longest way from a node down to a leaf, in edges.
-
-    Examples
-    --------
-    >>> workflow_depth({"kind": "spawn", "id": "s", "child": {"kind": "llm", "id": "a"}})
-    1
-    """
+    """Return the longest way from a node down to a leaf, in edges."""
     deepest, waiting = 0, [(node, 0)]
     while waiting:
         one, depth = waiting.pop()

@@ -62,13 +62,7 @@ class LoopSnapshot(NamedTuple):
 
 
 def json_text(value: Any) -> str:
-    """Return a value as JSON text; a value that JSON has no form for, as its own text.
-
-    Examples
-    --------
-    >>> json_text({"text": "hi", "n": 2.0}), json_text("done"), json_text(None)
-    ('{"text":"hi","n":2}', '"done"', 'null')
-    """
+    """Return a value as JSON text; a value that JSON has no form for, as its own text."""
     try:
         return compact_json(to_jsonable_python(value, fallback=str))
     except (TypeError, ValueError):  # such as a number that is not finite, or a list that contains itself
@@ -76,26 +70,14 @@ def json_text(value: Any) -> str:
 
 
 def flowing_text(value: Any) -> str:
-    """Return the value that flows from one step of a sequence to the next: text as it is, nothing as '', all else as JSON.
-
-    Examples
-    --------
-    >>> flowing_text("done"), flowing_text(None), flowing_text({"text": "hi"})
-    ('done', '', '{"text":"hi"}')
-    """
+    """Return the value that flows from one step of a sequence to the next: text as it is, nothing as '', all else as JSON."""
     if isinstance(value, str):
         return value
     return "" if value is None else json_text(value)
 
 
 def output_text(output: Any) -> str:
-    """Return an output as the text a predicate sees: text as it is, a ``text`` field, else compact JSON.
-
-    Examples
-    --------
-    >>> output_text("done"), output_text({"text": "hi", "n": 1}), output_text([1, "two"]), output_text(None)
-    ('done', 'hi', '[1,"two"]', '')
-    """
+    """Return an output as the text a predicate sees: text as it is, a ``text`` field, else compact JSON."""
     if output is None:
         return ""
     if isinstance(output, str):
