@@ -23,11 +23,6 @@ def pieces(text: str, most: int = MAX_PIECE) -> Iterable[str]:
 
     A stretch longer than `most` without such a place (of letters, of blanks, of text without Latin words) is cut at `most`
     all the same, which can make a few tokens more at each cut.
-
-    Examples
-    --------
-    >>> list(pieces("one two three", 9)), list(pieces("aaaa", 3))
-    (['one two', ' three'], ['aaa', 'a'])
     """
     start = 0
     while len(text) - start > most:

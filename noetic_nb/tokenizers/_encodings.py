@@ -108,15 +108,7 @@ _UNPUBLISHED: Final = ("claude", "gemini", "grok", "command", "nova")
 def encoding_of(name: str) -> Encoding:
     """Return the encoding of a name: its own, a model's, or a model's with its provider before it (``openai/gpt-4.1``).
 
-    Raises
-    ------
-    NoeticConfigError
-        ``UNKNOWN_TOKENIZER`` with the nearest names.
-
-    Examples
-    --------
-    >>> [encoding_of(name).name for name in ("cl100k_base", "gpt-4o-2024-05-13", "openai/gpt-4.1", "gpt-4-0613")]
-    ['cl100k_base', 'o200k_base', 'o200k_base', 'cl100k_base']
+    Raises `NoeticConfigError` ``UNKNOWN_TOKENIZER`` with the nearest names.
     """
     if not isinstance(name, str):
         raise NoeticConfigError("UNKNOWN_TOKENIZER", "A tokenizer is named by a text.", given=name, hint=_known())

@@ -137,11 +137,6 @@ def kind_of(item: Mapping[str, Any]) -> str:
     """Return which kind of item this is for counting.
 
     ``user``, ``assistant``, ``system`` (and developer), ``call``, ``tool`` (the output of a call) or ``other``.
-
-    Examples
-    --------
-    >>> kind_of({"type": "message", "role": "user"}), kind_of({"type": "function_call_output"})
-    ('user', 'tool')
     """
     kind = item.get("type")
     if kind == "message":

@@ -33,10 +33,7 @@ _CARRIERS: Final = (
 def read_rank_file(path: str | os.PathLike[str]) -> tuple[bytes, str]:
     """Return the content of a rank file, unpacked where it is gzip, and its SHA-256 digest.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``MISSING_RANKS`` where it cannot be read.
+    Raises `NoeticConfigError` ``MISSING_RANKS`` where it cannot be read.
     """
     try:
         with regular_file(path) as file:
@@ -54,17 +51,9 @@ def read_rank_file(path: str | os.PathLike[str]) -> tuple[bytes, str]:
 
 
 def ranks_in(content: bytes, given: object = None) -> dict[bytes, int]:
-    r"""Return the ranks in the content of a file: a line for each token, its bytes in base64 and its number.
+    """Return the ranks in the content of a file: a line for each token, its bytes in base64 and its number.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``DAMAGED_RANKS``.
-
-    Examples
-    --------
-    >>> ranks_in(b"YQ== 0\nYWI= 1\n")
-    {b'a': 0, b'ab': 1}
+    Raises `NoeticConfigError` ``DAMAGED_RANKS``.
     """
     ranks: dict[bytes, int] = {}
     try:
@@ -82,10 +71,8 @@ def ranks_in(content: bytes, given: object = None) -> dict[bytes, int]:
 def find_ranks(encoding: Encoding) -> dict[bytes, int]:
     """Return the ranks of an encoding from this machine.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``MISSING_RANKS``, which names the extra that brings them; ``DAMAGED_RANKS`` where a file is not the published one.
+    Raises `NoeticConfigError` ``MISSING_RANKS``, which names the extra that brings them; ``DAMAGED_RANKS`` where a file is not
+    the published one.
     """
     for path in _places(encoding):
         if path.is_file():

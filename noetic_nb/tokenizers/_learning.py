@@ -131,13 +131,7 @@ def _base_of(name: Any, given: Tokenizer | None = None) -> Tokenizer:
 def counter_of(recorded: Mapping[str, Any]) -> CalibratedTokenizer:
     """Make a counter again from the data of `CalibratedTokenizer.recorded`; one that learns anew from here on.
 
-    Raises `KeyError`, `TypeError` or `ValueError` where it does not say so, and what `get` raises.
-
-    Examples
-    --------
-    >>> learned = TokenCalibration().tokenizer("m")
-    >>> counter_of(learned.recorded).name == learned.name
-    True
+    Raises `KeyError`, `TypeError` or `ValueError` where it does not say so, and as `get`.
     """
     calibration = TokenCalibration(_base_of(recorded["base"]))
     factors, seen = Factors.from_data(recorded), whole(recorded["seen"])

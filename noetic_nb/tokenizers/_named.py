@@ -20,22 +20,7 @@ __all__ = ["CALIBRATED", "DEFAULT", "FallbackTokenizer", "as_tokenizer", "asked_
 class FallbackTokenizer:
     """Counts by another counter, and by the default estimate where that one raises or answers no number of tokens.
 
-    Attributes
-    ----------
-    name : str
-        Of the other counter.
-    known_error : float or None
-        Of the other counter; of the default estimate once that had to count.
-    fault : str or None
-        What was wrong the first time, None while nothing was.
-
-    Examples
-    --------
-    >>> def broken(text):
-    ...     return {"short": 1}[text]
-    >>> counter = FallbackTokenizer(broken)
-    >>> counter("short"), counter("eight ch"), counter.fault
-    (1, 2, "KeyError: 'eight ch'")
+    `known_error` is that of the estimate once it had to count; `fault` says the first failure, None while there was none.
     """
 
     __slots__ = ("_inner", "fault", "name")
@@ -136,15 +121,7 @@ def calibrated(base: str | Tokenizer = estimate_tokens) -> CalibratedTokenizer:
 def asked_tokenizer(given: str | TokenCalibration | Tokenizer | None) -> Tokenizer | None:
     """Return the counter for the tokens of a recorded run: by name, a `TokenCalibration` or a function; None as it is.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_TOKENIZER`` for what counts nothing, and as `get`.
-
-    Examples
-    --------
-    >>> asked_tokenizer(len)("four"), asked_tokenizer(None)
-    (4, None)
+    Raises `NoeticConfigError` ``INVALID_TOKENIZER`` for a value that counts nothing, and as `get`.
     """
     if isinstance(given, str | TokenCalibration):
         counter: Tokenizer = as_tokenizer(given)

@@ -33,21 +33,9 @@ class Reconciled(NamedTuple):
 
 
 def reconciled(planned: int, reported: int, *, before: int | None = None) -> Reconciled:
-    """Compare a request's planned with its reported tokens.
+    """Compare a request's planned with its reported input tokens (0 is none reported).
 
-    Parameters
-    ----------
-    planned, reported : int
-        Input tokens; 0 reported is none reported.
-    before : int, optional
-        Reported tokens of a request of which this one has all.
-
-    Examples
-    --------
-    >>> reconciled(90, 100).unexplained, reconciled(90, 100).problem
-    (10, None)
-    >>> [reconciled(90, tokens, before=95).problem for tokens in (0, -5, 60, 200)]
-    ['missing', 'negative', 'backwards', 'disagrees']
+    `before` is the reported number of a request of which this one has all.
     """
     if reported <= 0:
         return Reconciled(planned, None, "negative" if reported < 0 else "missing")
@@ -58,22 +46,10 @@ def reconciled(planned: int, reported: int, *, before: int | None = None) -> Rec
 
 
 def percent(error: float | None) -> str:
-    """Return an error in words.
-
-    Examples
-    --------
-    >>> percent(0.034), percent(None)
-    ('known error 3.4 %', 'error not measured')
-    """
+    """Return an error in words."""
     return "error not measured" if error is None else f"known error {as_percent(error)}"
 
 
 def as_percent(share: float) -> str:
-    """Return a share in two digits, or in as many as it has before the point.
-
-    Examples
-    --------
-    >>> as_percent(0.034), as_percent(1.875), as_percent(12.0)
-    ('3.4 %', '188 %', '1,200 %')
-    """
+    """Return a share in two digits, or in as many as it has before the point."""
     return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:,.0f} %"

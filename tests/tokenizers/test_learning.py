@@ -20,8 +20,9 @@ from noetic_nb.runs import Run
 from noetic_nb.runs.token_calibration import token_calibration
 from noetic_nb.tokenizers import Factors, Tally, TokenCalibration, as_tokenizer
 from noetic_nb.tokenizers._factors import LEAST_CALLS
-from noetic_nb.tokenizers._learning import MAX_CALLS
+from noetic_nb.tokenizers._learning import MAX_CALLS, counter_of
 from noetic_nb.tokenizers._named import FallbackTokenizer
+from noetic_nb.tokenizers._reconciling import as_percent, percent, reconciled
 from noetic_nb.tokens import estimate_tokens, known_error
 
 FACTORS = st.floats(0.4, 3.0)
@@ -237,3 +238,24 @@ def test_an_answer_that_is_no_count_is_replaced_by_the_estimate(answer: object) 
     counter = FallbackTokenizer(lambda text: answer)  # type: ignore[arg-type,return-value]
 
     assert (counter("eight ch"), counter.fault) == (2, f"it answered {answer!r}")
+
+
+def test_a_counter_is_made_again_from_its_record() -> None:
+    learned = TokenCalibration().tokenizer("m")
+
+    assert counter_of(learned.recorded).name == learned.name
+
+
+def test_reported_tokens_that_cannot_be_are_named() -> None:
+    assert (reconciled(90, 100).unexplained, reconciled(90, 100).problem) == (10, None)
+    assert [reconciled(90, tokens, before=95).problem for tokens in (0, -5, 60, 200)] == [
+        "missing",
+        "negative",
+        "backwards",
+        "disagrees",
+    ]
+
+
+def test_errors_are_said_in_two_digits() -> None:
+    assert (percent(0.034), percent(None)) == ("known error 3.4 %", "error not measured")
+    assert [as_percent(share) for share in (0.034, 1.875, 12.0)] == ["3.4 %", "188 %", "1,200 %"]
