@@ -13,40 +13,14 @@ from noetic_nb.regulator._session.session import Session
 
 @dataclass(slots=True, eq=False)
 class Person:
-    """Person memory.
-
-    Parameters
-    ----------
-    user_id : str
-        Whose memory this is; never mix two people.
-    corrections : CorrectionStore
-        Texts by topic cluster.
-    session : Session
-        Learned success of strategies.
-
-    Examples
-    --------
-    >>> person = Person("ann")
-    >>> person.corrections.add("async+auth", "no docstrings")
-    >>> person.copy(user_id="ben").corrections.count("async+auth")
-    1
-    """
+    """Person memory: texts of corrections by topic cluster, and the learned success of strategies. Never mix two people."""
 
     user_id: str
     corrections: CorrectionStore = field(default_factory=CorrectionStore)
     session: Session = field(default_factory=Session)
 
     def replace(self, other: Person) -> None:
-        """Take over another memory; regulators that share this one use it from now on.
-
-        Examples
-        --------
-        >>> person, other = Person("ann"), Person("ann")
-        >>> other.corrections.add("async+auth", "no docstrings")
-        >>> person.replace(other)
-        >>> person.corrections.count("async+auth")
-        1
-        """
+        """Take over another memory; regulators that share this one use it from now on."""
         version = max(self.corrections.version, other.corrections.version) + 1
         # A copy, so that the two never share a memory by accident.
         taken = other.copy()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -13,6 +14,9 @@ import pandas as pd
 import pytest
 
 from noetic_nb.regulator import Regulator, events
+from noetic_nb.regulator._measures.confidence import confidence_of_nll, mean_nll, structural_confidence, usable_logprob
+from noetic_nb.regulator._measures.corrections import CorrectionStore, inject, pattern_of, prelude
+from noetic_nb.regulator._measures.word_lists import any_of, is_letter, trimmed
 from noetic_nb.regulator.events import Cost, QualityFeedback, Token, ToolCall, ToolResult, TurnStart, UserCorrection
 
 FRAME = pd.DataFrame({"tokens_in": [12], "tokens_out": [34], "ms": [2.5], "quality": [0.25], "ok": [False]})
@@ -92,3 +96,31 @@ def test_what_is_no_such_number_is_refused_and_changes_nothing(event: Any, error
 def test_a_plain_event_is_passed_on_as_it_is() -> None:
     for event in (Cost(1, 2, 3), QualityFeedback(1, ((1, 2),)), Token("a", -1.0, 0), ToolResult("t", True, 5)):
         assert events.plain(event) is event
+
+
+def test_confidence_is_read_from_reported_logprobs_or_guessed_from_the_text() -> None:
+    assert [usable_logprob(given) for given in (-0.1, 0.0, -math.inf)] == [True, False, False]
+    assert (mean_nll([-1.0, -3.0]), confidence_of_nll(2.0), confidence_of_nll(9.0)) == (2.0, 0.8333333333333333, 0.0)
+    assert [structural_confidence(text) for text in ("x" * 40, "x" * 39, "?")] == [0.7, 0.4, 0.2]
+
+
+def test_words_are_trimmed_and_found_whole_or_at_their_start() -> None:
+    assert [is_letter(char) for char in ("\u00e9", "\u093f", "-")] == [True, True, False]
+    assert trimmed('--"foo-bar"--') == "foo-bar"
+    assert re.search(any_of(["fail"], whole=False), "it failed")
+    assert not re.search(any_of(["fail"], whole=True), "it failed")
+
+
+def test_the_newest_three_corrections_are_the_examples_of_a_pattern() -> None:
+    store = CorrectionStore()
+    for text in ("one", "two", "three", "four"):
+        store.add("async+auth", text)
+
+    pattern = store.pattern("ann", "async+auth")
+
+    assert pattern is not None
+    assert pattern.example_corrections == ("four", "three", "two")
+    assert pattern_of("ann", "a+b", ["one", "two"], 3) is None
+    assert prelude([pattern], header="Before:") == "Before:\n- four\n- three\n- two"
+    assert inject("Before:\n- new", "go") == "Before:\n- new\n\nCurrent request: go"
+    assert inject(None, "go") == "go"

@@ -42,12 +42,6 @@ def read_log(lines: Iterable[str], on_skip: Callable[[int, str], None]) -> list[
     """Return the events of a log of JSON Lines; blank lines are passed over.
 
     `on_skip` is called with the number (from 1) and the reason of every line that is no event.
-
-    Examples
-    --------
-    >>> skipped = []
-    >>> read_log(["{]"], lambda number, why: skipped.append(number)), skipped
-    ([], [1])
     """
     found: list[LogLine] = []
     for number, line in enumerate(lines, 1):
@@ -111,12 +105,6 @@ def score_statistics(scores: Sequence[float]) -> dict[str, Any]:
     References
     ----------
     .. [1] docs/behaviour/regulator.md, "Event logs", which fixes the percentiles.
-
-    Examples
-    --------
-    >>> found = score_statistics([0.0, 0.25, 0.75])
-    >>> found["p50"], found["threshold_sweep"][2]
-    (0.25, ['0.5', 1])
     """
     ordered = sorted(scores)
     histogram = [0] * 10

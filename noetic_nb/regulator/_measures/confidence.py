@@ -29,24 +29,12 @@ MOST_KEPT: Final = 16_384
 
 
 def usable_logprob(logprob: float) -> bool:
-    """Say whether a log-probability was reported at all.
-
-    Examples
-    --------
-    >>> usable_logprob(-0.1), usable_logprob(0.0), usable_logprob(float("-inf"))
-    (True, False, False)
-    """
+    """Say whether a log-probability was reported at all: finite and below 0."""
     return logprob < LOGPROB_UNAVAILABLE and math.isfinite(logprob)
 
 
 def mean_nll(logprobs: Sequence[float]) -> float:
-    """Average surprise of usable log-probabilities, in nats; summed oldest first.
-
-    Examples
-    --------
-    >>> mean_nll([-1.0, -3.0])
-    2.0
-    """
+    """Average surprise of usable log-probabilities, in nats; summed oldest first."""
     # Not sum(), which compensates rounding from Python 3.12: the order and the plain sum are part of the result.
     total = 0.0
     for logprob in logprobs:
@@ -60,11 +48,6 @@ def confidence_of_nll(nll: float) -> float:
     References
     ----------
     .. [1] docs/behaviour/regulator.md, "Confidence".
-
-    Examples
-    --------
-    >>> confidence_of_nll(2.0), confidence_of_nll(9.0)
-    (0.8333333333333333, 0.0)
     """
     value = 0.5 + 0.5 * ((MEAN_NLL_CONFIDENCE_MIDPOINT - nll) / MEAN_NLL_CONFIDENCE_HALF_RANGE)
     return min(max(value, 0.0), 1.0)
@@ -76,11 +59,6 @@ def structural_confidence(text: str) -> float:
     References
     ----------
     .. [1] docs/behaviour/regulator.md, "Confidence".
-
-    Examples
-    --------
-    >>> structural_confidence("x" * 40), structural_confidence("x" * 39), structural_confidence("?")
-    (0.7, 0.4, 0.2)
     """
     length = len(text)
     if length == 0:

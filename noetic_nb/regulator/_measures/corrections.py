@@ -29,18 +29,7 @@ REQUEST_LABEL: Final = "Current request: "
 class CorrectionStore:
     """Correction texts of one user, oldest first within a cluster.
 
-    Parameters
-    ----------
-    max_clusters : int, optional
-        Forget the cluster that was corrected longest ago when there are more; unbounded by default, like the original.
-
-    Examples
-    --------
-    >>> store = CorrectionStore()
-    >>> for text in ("one", "two", "three", "four"):
-    ...     store.add("async+auth", text)
-    >>> store.pattern("ann", "async+auth").example_corrections
-    ('four', 'three', 'two')
+    Above `max_clusters` the cluster that was corrected longest ago is forgotten; unbounded by default, like the original.
     """
 
     __slots__ = ("_texts", "max_clusters", "version")
@@ -120,13 +109,7 @@ class CorrectionStore:
 
 
 def pattern_of(user_id: str, cluster: str, texts: Sequence[str], least: int) -> CorrectionPattern | None:
-    """Return the pattern of texts on one cluster, or None if there are fewer than `least`.
-
-    Examples
-    --------
-    >>> pattern_of("ann", "a+b", ["one", "two"], 3) is None
-    True
-    """
+    """Return the pattern of texts on one cluster, or None if there are fewer than `least`."""
     if not texts or len(texts) < least:
         return None
     return CorrectionPattern(
@@ -140,22 +123,10 @@ def pattern_of(user_id: str, cluster: str, texts: Sequence[str], least: int) -> 
 
 
 def prelude(patterns: Iterable[CorrectionPattern], *, header: str = HEADER) -> str:
-    r"""Return the header and one line per example, in example order; texts stay verbatim.
-
-    Examples
-    --------
-    >>> prelude([CorrectionPattern("ann", "a+b", "corrections_on_a+b", 3, 0.15, ("new", "old"))], header="Before:")
-    'Before:\n- new\n- old'
-    """
+    """Return the header and one line per example, in example order; texts stay verbatim."""
     return "\n".join([header, *(f"- {text}" for pattern in patterns for text in pattern.example_corrections)])
 
 
 def inject(block: str | None, prompt: str, *, label: str = REQUEST_LABEL) -> str:
-    r"""Return the prompt below a prelude, or unchanged without one.
-
-    Examples
-    --------
-    >>> inject("Before:\n- new", "go"), inject(None, "go")
-    ('Before:\n- new\n\nCurrent request: go', 'go')
-    """
+    """Return the prompt below a prelude, or unchanged without one."""
     return prompt if block is None else f"{block}\n\n{label}{prompt}"

@@ -21,11 +21,6 @@ def normalize_cost(tokens_out: int, wallclock_ms: int) -> float:
     References
     ----------
     .. [1] docs/behaviour/regulator.md, "Cost", which also fixes the order of evaluation.
-
-    Examples
-    --------
-    >>> normalize_cost(500, 5000), normalize_cost(0, 10_000)
-    (0.5, 0.30000000000000004)
     """
     tokens = min(tokens_out / TYPICAL_TURN_TOKENS_OUT, 1.0)
     time = min(wallclock_ms / TYPICAL_TURN_WALLCLOCK_MS, 1.0)

@@ -78,11 +78,6 @@ def trailing_cycles(records: Sequence[T], period: int, key: Callable[[T], Hashab
     Whole repetitions, at least 1 unless there are fewer than `period` records or they are all the same: a constant
     run has period 1 only, so that one loop is not reported under several periods. Records count as the same where
     `key` gives equal values; they are read from the end, only as far as the cycle goes.
-
-    Examples
-    --------
-    >>> trailing_cycles("xaaa", 1), trailing_cycles("xababab", 2), trailing_cycles("aaaa", 2)
-    (3, 3, 0)
     """
     size = len(records)
     if size < period:

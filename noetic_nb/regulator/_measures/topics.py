@@ -91,22 +91,9 @@ class Topics:
 
 
 def cluster_of(topics: Iterable[str]) -> str:
-    """Return the two alphabetically first topics of at least three bytes, joined by a plus sign.
+    """Return the two alphabetically first topics of one message with at least three bytes, such as ``"async+auth"``.
 
-    Parameters
-    ----------
-    topics : iterable of str
-        Topics of one message, in any order.
-
-    Returns
-    -------
-    str
-        Such as ``"async+auth"``; one topic alone; or ``""``, which means "no cluster" everywhere.
-
-    Examples
-    --------
-    >>> cluster_of(["auth", "async", "make"]), cluster_of(["ai"]) == ""
-    ('async+auth', True)
+    One topic alone, or ``""``, which means "no cluster" everywhere.
     """
     # Sorted whatever the order of the topics: snapshots are keyed by clusters.
     long_enough = sorted(topic.lower() for topic in topics if byte_length(topic) >= 3)

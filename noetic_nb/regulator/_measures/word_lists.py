@@ -34,24 +34,12 @@ _EXTRA_LETTERS: Final = code_points(load_data("extra_alnum.json")["ranges"])
 
 
 def is_letter(char: str) -> bool:
-    """Say whether one character is a letter or a number.
-
-    Examples
-    --------
-    >>> is_letter("é"), is_letter("ि"), is_letter("-")
-    (True, True, False)
-    """
+    """Say whether one character is a letter or a number; marks of Indian scripts are letters."""
     return char.isalnum() or char in _EXTRA_LETTERS
 
 
 def trimmed(token: str) -> str:
-    """Return a token without the characters at both ends that are neither letter nor number.
-
-    Examples
-    --------
-    >>> trimmed('--"foo-bar"--')
-    'foo-bar'
-    """
+    """Return a token without the characters at both ends that are neither letter nor number."""
     first, last = 0, len(token)
     while first < last and not is_letter(token[first]):
         first += 1
@@ -116,13 +104,7 @@ def _stand_ins() -> dict[int, str]:
 
 
 def folded(text: str) -> str:
-    r"""Return a text of the same length whose characters are of the class that the original gives them.
-
-    Examples
-    --------
-    >>> folded("plain"), folded("m²")
-    ('plain', 'm¤')
-    """
+    """Return a text of the same length whose characters are of the class that the original gives them."""
     if text.isascii() and not any(mark in text for mark in _NOT_REALLY_SPACE):
         return text
     return text.translate(_stand_ins())
@@ -141,15 +123,10 @@ def emoji() -> frozenset[str]:
 
 
 def any_of(entries: list[str], *, whole: bool) -> str:
-    r"""Return a pattern for any of the entries at a word start, and at a word end too when `whole`.
+    """Return a pattern for any of the entries at a word start, and at a word end too when `whole`.
 
-    An entry that ends in a mark, such as ``help!``, is at a word end only if a word character follows: that is what a word
-    boundary means after a character that is not part of a word.
-
-    Examples
-    --------
-    >>> bool(re.search(any_of(["fail"], whole=False), "it failed")), bool(re.search(any_of(["fail"], whole=True), "it failed"))
-    (True, False)
+    An entry that ends in a mark, such as ``help!``, is at a word end only if a word character follows: such is a word
+    boundary after a character that is not part of a word.
     """
     body = "|".join(re.escape(entry) for entry in sorted(entries, key=len, reverse=True))
     return rf"\b(?:{body})\b" if whole else rf"\b(?:{body})"

@@ -85,13 +85,6 @@ def impression_of(message: str) -> Impression:
     References
     ----------
     .. [1] docs/behaviour/regulator.md, "Arousal", which also fixes the order of the sum.
-
-    Examples
-    --------
-    >>> impression_of("This is TERRIBLE and frustrating!!!").arousal
-    0.6500000000000001
-    >>> impression_of("stuck for hours, nothing works").valence
-    'neutral'
     """
     shape = folded(message)
     patterns = _patterns()

@@ -45,18 +45,11 @@ def _sequence_words() -> re.Pattern[str]:
 
 
 def classify_strategy(text: str) -> Strategy | None:
-    r"""Return the strategy of a whole reply, None when it shows none: the first that matches, in the order of `Strategy`.
+    """Return the strategy of a whole reply, None when it shows none: the first that matches, in the order of `Strategy`.
 
     References
     ----------
     .. [1] docs/behaviour/regulator.md, "Strategy".
-
-    Examples
-    --------
-    >>> classify_strategy("Which file? Which line?"), classify_strategy("It is 42.")
-    ('ClarifyFirst', 'DirectAnswer')
-    >>> classify_strategy("x" * 201) is None
-    True
     """
     size = len(text.encode("utf-8", "surrogatepass"))
     # The order of the rules is the result: a list of questions is a question first.
@@ -169,25 +162,11 @@ def _plain_sum(values: list[float]) -> float:
 
 
 class Session:
-    """One user's session values.
-
-    Parameters
-    ----------
-    learned : Learned, optional
-        What an earlier session learned; everything else starts fresh.
-    topics : Topics
-        How a message's topics are taken.
+    """One user's session values; the learned ones of an earlier session may be given.
 
     References
     ----------
     .. [1] docs/behaviour/regulator.md, "Session".
-
-    Examples
-    --------
-    >>> session = Session()
-    >>> session.add_message("parse the billing file"); session.add_grade("It is done.", 0.9)
-    >>> session.learned.response_success["billing+file"].count
-    1
     """
 
     def __init__(self, learned: Learned | None = None, *, topics: Topics = RELEASE_TOPICS) -> None:
