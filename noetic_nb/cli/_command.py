@@ -28,22 +28,7 @@ _CELL: Final = 40
 
 
 class Output:
-    """Where one command writes.
-
-    Parameters
-    ----------
-    as_json : bool
-        Whether the answer is JSON: one document, with stable keys.
-    out, err : text streams, optional
-        The standard ones by default.
-
-    Examples
-    --------
-    >>> Output(as_json=False, out=sys.stdout).table(["run", "calls"], [["r1", 12], ["r2", None]])
-    run  calls
-    r1      12
-    r2       -
-    """
+    """The streams of one command, the standard ones by default; as JSON its answer is one document with stable keys."""
 
     def __init__(self, *, as_json: bool, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self.as_json = as_json
@@ -119,22 +104,10 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command.
+    """One command: its name, and a sentence for the list of commands.
 
-    Parameters
-    ----------
-    name : str
-        What is typed.
-    summary : str
-        One sentence for the list of commands.
-    example : str
-        Arguments that work anywhere, without a file.
-    codes : str
-        When it exits with 0 and when with 1.
-    add_arguments : callable
-        Adds its arguments to a parser.
-    run : callable
-        Does it; returns the exit code. Heavy packages are imported here and nowhere else.
+    `example` has arguments that work anywhere, without a file; `codes` says when it exits with 0 and when with 1. `run`
+    returns the exit code; heavy packages are imported in it and nowhere else.
     """
 
     name: str

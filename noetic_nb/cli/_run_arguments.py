@@ -59,24 +59,9 @@ def runs_of(
 ) -> tuple[list[Run], list[dict[str, str | None]]]:
     """Return the runs that were named, and the records that cannot be read, each with its path and error.
 
-    Parameters
-    ----------
-    given : Namespace
-        What `add_sources` has added.
-    output : Output
-        Where records that cannot be read are named at once.
-    only : str, optional
-        One of the runs: its id, or its place from 0, negative from the end.
-    one : bool
-        Whether there must be one run and no more.
-    keeps : bool
-        Whether an interrupt leaves the runs that were read by then.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``NO_RUNS`` where nothing was named, or nothing of it can be read; ``UNKNOWN_RUN``; ``SEVERAL_RUNS``;
-        ``UNKNOWN_FORMAT``.
+    `only` is the id of one of the runs, or its place from 0, negative from the end; with `one` there must be one run and no
+    more; `keeps` is whether an interrupt leaves the runs that were read by then. Raises `NoeticConfigError` ``NO_RUNS``,
+    ``UNKNOWN_RUN``, ``SEVERAL_RUNS`` or ``UNKNOWN_FORMAT``.
     """
     from noetic_nb.interop import Failed, import_runs
     from noetic_nb.lab import datasets

@@ -22,14 +22,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 
 def run_facts(run: Run) -> dict[str, Any]:
-    """Return the facts about one run for a list of runs.
-
-    Examples
-    --------
-    >>> from noetic_nb.runs import Run
-    >>> run_facts(Run("r1"))["turns"]
-    0
-    """
+    """Return the facts about one run for a list of runs."""
     from noetic_nb.events import ModelCalled, ToolCalled
 
     meta = run.meta
@@ -46,13 +39,7 @@ def run_facts(run: Run) -> dict[str, Any]:
 
 
 def outcome_word(outcome: Any) -> Any:
-    """Return a label in a word; None where nobody knows it, and any other value as it is.
-
-    Examples
-    --------
-    >>> outcome_word(True), outcome_word(False), outcome_word("half")
-    ('good', 'failed', 'half')
-    """
+    """Return a label in a word; None for one that is not known, and any other value as it is."""
     return {True: "good", False: "failed"}[outcome] if isinstance(outcome, bool) else outcome
 
 

@@ -71,14 +71,7 @@ def _section(at: int, run: Run, heading: str) -> str:
 
 
 def page(runs: list[Run], most: int) -> str:
-    """Return the report as HTML: a table of all runs, and every view of the first ones.
-
-    Examples
-    --------
-    >>> from noetic_nb.runs import Run
-    >>> "<h2>r1</h2>" in page([Run("r1"), Run("r2")], 1)
-    True
-    """
+    """Return the report as HTML: a table of all runs, and every view of the first ones."""
     shown = runs[:most]
     head = "".join([f"<th scope=col>{escape(name.replace('_', ' '))}</th>" for name in ("run", *_FACTS)])
     rows = "".join([_row(at, run, at < most) for at, run in enumerate(runs)])

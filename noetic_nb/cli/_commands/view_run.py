@@ -24,13 +24,7 @@ def _add_arguments(parser: ArgumentParser) -> None:
 
 
 def notebook(run_file: str) -> dict[str, Any]:
-    """Return a notebook that shows the run of a file beside it, as JSON data.
-
-    Examples
-    --------
-    >>> notebook("run.jsonl.gz")["nbformat"]
-    4
-    """
+    """Return a notebook that shows the run of a file beside it, as JSON data."""
     cells = [
         f"import noetic_nb as nn\nfrom noetic_nb.widgets import Workbench\n\nrun = nn.load_run({run_file!r})\nrun",
         "bench = Workbench(run)\nbench",
