@@ -35,23 +35,11 @@ _TRIPS: Final = ("Oslo", "Lima", "Rome", "Kyoto", "Cairo", "Quito", "Perth", "De
 
 
 def sent_positions(sizes: Sequence[int], room: int) -> list[int]:
-    """Return the positions that are sent where the oldest items are dropped until the rest fits.
-
-    Parameters
-    ----------
-    sizes : sequence of int, tokens
-        Of each item, oldest first.
-    room : int, tokens
-        For all of them together.
+    """Return the positions that are sent where the oldest items (sizes in tokens) are dropped until the rest fits the room.
 
     References
     ----------
     .. [1] docs/behaviour/memory.md, "Projection" (`truncate`).
-
-    Examples
-    --------
-    >>> sent_positions([40, 10, 30, 20], 60)
-    [1, 2, 3]
     """
     first = 0
     while sum(sizes[first:]) > room:

@@ -56,28 +56,14 @@ def _worse(answer: Any) -> str | None:
 
 
 def best_threshold(good: Sequence[int], failed: Sequence[int], allowed: float) -> int | None:
-    """Return the threshold that stops most failed runs and at most a share of the good ones.
+    """Return the threshold that stops most failed runs and at most the allowed share of the good ones.
 
-    Parameters
-    ----------
-    good, failed : sequence of int
-        The number of calls of each run. A run is stopped where it reaches the threshold.
-    allowed : float
-        The share of good runs, 0 to 1, that may be stopped.
-
-    Returns
-    -------
-    int or None
-        One of the numbers of `failed`; None where every threshold that stops a failed run stops too many good ones.
+    Runs are given as their numbers of calls; one is stopped where it reaches the threshold, one of the numbers of `failed`.
+    None where every threshold that stops a failed run stops too many good ones.
 
     References
     ----------
     .. [1] docs/behaviour/lab.md, "Thresholds from outcomes" (Split).
-
-    Examples
-    --------
-    >>> best_threshold([3, 5, 30], [5, 9, 12], 0.4)
-    9
     """
     # Each candidate is a failed run, so a lower one stops more of them: the lowest that is legal is the best.
     return min((each for each in failed if sum(count >= each for count in good) <= allowed * len(good)), default=None)
@@ -102,21 +88,12 @@ def _threshold(answer: Any) -> str | None:
 def worth(runs: Sequence[tuple[bool, Sequence[int]]], threshold: int) -> tuple[int, int]:
     """Return the tokens that failed runs would not have spent, and how many good runs would have been lost.
 
-    Parameters
-    ----------
-    runs : sequence of (bool, sequence of int)
-        Whether a run was good, and the tokens of each of its calls.
-    threshold : int
-        A run is stopped where it reaches this many calls; the call at which that happens is paid for.
+    A run is whether it was good, and the tokens of each of its calls. It is stopped where it reaches as many calls as the
+    threshold; the call at which that happens is paid for.
 
     References
     ----------
     .. [1] docs/behaviour/lab.md, "What stopping is worth".
-
-    Examples
-    --------
-    >>> worth([(False, [10, 20, 30]), (True, [5, 5])], 2)
-    (30, 1)
     """
     saved = sum(sum(tokens[threshold:]) for good, tokens in runs if not good)
     return saved, sum(good and len(tokens) >= threshold for good, tokens in runs)

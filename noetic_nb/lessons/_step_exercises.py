@@ -86,13 +86,7 @@ def _juror(number: int, word: str | None, late: int, asked: list[int]) -> Step:
 
 
 def majority(words: Sequence[str | None]) -> str:
-    """Return the word that most say, None left aside; of equals the first.
-
-    Examples
-    --------
-    >>> majority(["wait", None, "pay"])
-    'wait'
-    """
+    """Return the word that most say, None left aside; of equals the first."""
     votes = [word for word in words if word is not None]
     return max(votes, key=votes.count)
 

@@ -26,20 +26,7 @@ _BILLS: Final[tuple[tuple[int, tuple[tuple[int, int], ...]], ...]] = (
 
 
 def input_tokens(instructions: int, turns: Sequence[tuple[int, int]]) -> int:
-    """Return the input tokens of all calls of a conversation together.
-
-    Parameters
-    ----------
-    instructions : int, tokens
-        Sent with every call.
-    turns : sequence of (int, int), tokens
-        Sizes of each question, which is one call, and of its answer.
-
-    Examples
-    --------
-    >>> input_tokens(100, [(10, 20), (30, 40)])
-    270
-    """
+    """Return the input tokens of all calls of a conversation together, each a turn (tokens of the question, of its answer)."""
     before = [instructions + sum(map(sum, turns[:number])) for number in range(len(turns))]
     return sum(before) + sum(question for question, _ in turns)
 
@@ -75,23 +62,13 @@ _REQUESTS: Final[tuple[tuple[_Parts, _Parts, int, int], ...]] = (
 
 
 def cached_tokens(before: Sequence[tuple[str, int]], now: Sequence[tuple[str, int]], least: int, step: int) -> int:
-    """Return how much of a request is cached where another one was sent before it.
+    """Return how much of a request, parts of (text, tokens), is cached where another one was sent before it.
 
-    Parameters
-    ----------
-    before, now : sequence of (str, int)
-        Parts of the requests: a text, and its size in tokens.
-    least, step : int, tokens
-        The shortest beginning that is cached, and by how much longer ones grow.
+    `least` is the shortest beginning that is cached, in tokens, and `step` by how much longer ones grow.
 
     References
     ----------
     .. [1] docs/behaviour/models.md, "Caching of prompts".
-
-    Examples
-    --------
-    >>> cached_tokens([("rules", 1_000), ("hello", 100)], [("rules", 1_000), ("hello", 100), ("bye", 5)], 1_024, 128)
-    1024
     """
     same = 0
     while same < min(len(before), len(now)) and before[same] == now[same]:

@@ -18,21 +18,11 @@ _Denies = Callable[[str, Sequence[str]], bool]
 def certain_calls(calls: Sequence[str], denies: _Denies) -> tuple[int, int]:
     """Return how many recorded calls happen for certain under a rule, and how many an open replay denies.
 
-    Parameters
-    ----------
-    calls : sequence of str
-        Names, in order.
-    denies : callable
-        ``denies(name, before)``, with the calls before it as they were recorded.
+    ``denies(name, before)`` gets the calls before it as they were recorded.
 
     References
     ----------
     .. [1] docs/behaviour/lab.md, "Counterfactuals" (open).
-
-    Examples
-    --------
-    >>> certain_calls(["look", "look", "look", "pay"], lambda name, before: before.count(name) >= 2)
-    (2, 1)
     """
     verdicts = [denies(name, list(calls[:at])) for at, name in enumerate(calls)]
     return verdicts.index(True) if True in verdicts else len(calls), sum(verdicts)
@@ -72,11 +62,6 @@ def paired_difference(before: Sequence[float | None], after: Sequence[float | No
     References
     ----------
     .. [1] docs/behaviour/lab.md, "Comparison".
-
-    Examples
-    --------
-    >>> paired_difference([1.0, None, 3.0], [2.0, 9.0, 6.0])
-    (2.0, 2)
     """
     pairs = [(a, b) for a, b in zip(before, after, strict=True) if a is not None and b is not None]
     return (sum(b - a for a, b in pairs) / len(pairs) if pairs else None), len(pairs)
