@@ -33,15 +33,11 @@ class OutsideRoot(PermissionError):
 
 
 def as_filesystem(value: Any) -> AbstractFileSystem:
-    """Return the filesystem that a folder, a URL or a filesystem stands for.
+    """Return the filesystem that a folder, a URL or a filesystem stands for (docs/behaviour/runtime.md, "Files").
 
     A folder of this machine and the path of a URL such as ``memory://notes`` become the root; the root of a `LocalFileSystem`
     is the working folder, that of a `DirFileSystem` its folder; any other filesystem is used as it is. Raises
     `NoeticConfigError` ``INVALID_OPTION`` for all else, a missing folder, or a URL of an unknown kind.
-
-    References
-    ----------
-    .. [1] docs/behaviour/runtime.md, "Files".
     """
     if isinstance(value, str) and "://" in value:
         try:

@@ -14,8 +14,6 @@ from types import ModuleType
 
 from lazy_loader import attach_stub
 
-__all__ = ["attach", "make_callable"]
-
 
 def attach(
     package: str,

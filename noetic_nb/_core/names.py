@@ -25,12 +25,9 @@ _NOT_WIRE: Final = re.compile(r"[\x00-,./:-@\[-^`{-\x7f]")
 def skeleton(name: str) -> str:
     """Return a tool's name, canonical or as it travels, in the form that a reader and a provider see.
 
-    It is equal for names that look the same: compatibility forms and case folded, invisible characters and space around the
-    name left out, Cyrillic and Greek twins of Latin letters replaced, and characters that providers refuse as an underscore.
-
-    References
-    ----------
-    .. [1] Unicode Technical Standard 39, section 4 (confusable detection).
+    It is equal for names that look the same (Unicode Technical Standard 39, section 4): compatibility forms and case folded,
+    invisible characters and space around the name left out, Cyrillic and Greek twins of Latin letters replaced, and characters
+    that providers refuse as an underscore.
     """
     if name.isascii() and name.isprintable():
         return _NOT_WIRE.sub("_", name.strip()).lower()

@@ -15,8 +15,6 @@ from pydantic import BaseModel
 from noetic_nb.errors import ItemValidationError
 from noetic_nb.items._frozen import MAX_DEPTH, FrozenDict
 
-__all__ = ["copied", "may_change"]
-
 T = TypeVar("T")
 
 _FIXED: Final = frozenset(

@@ -11,21 +11,6 @@ from noetic_nb.items._item import Item
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-__all__ = [
-    "assistant_message",
-    "assistant_text",
-    "content_tokens",
-    "function_call",
-    "function_call_output",
-    "input_message",
-    "input_texts",
-    "item_text",
-    "output_texts",
-    "response_text",
-    "strip_unresolved",
-    "unresolved_positions",
-]
-
 _CALL: Final = "function_call"
 _OUTPUT: Final = "function_call_output"
 # Fields that say what an item or a part is, and nothing of what it holds.

@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from noetic_nb.items._item import Item
 
-__all__ = ["with_own_call_ids"]
-
 _CALL: Final = "function_call"
 _OUTPUT: Final = "function_call_output"
 

@@ -11,8 +11,6 @@ from typing import Any, Final, NoReturn, Self
 
 from noetic_nb.errors import ItemValidationError
 
-__all__ = ["FLAT", "MAX_DEPTH", "PLAIN", "FrozenDict", "freeze", "frozen_or_none", "own_copy", "thaw"]
-
 # Deeper data is cyclic or hostile: the longest nesting seen in recorded tool results is below 12.
 MAX_DEPTH: Final = 200
 

@@ -17,8 +17,6 @@ from noetic_nb.items._registry import DEFAULT_REGISTRY, ItemRegistry
 if TYPE_CHECKING:
     from noetic_nb.items._messages import MessageFormat
 
-__all__ = ["input_items", "is_given_item"]
-
 
 def is_given_item(value: object) -> bool:
     """Tell whether a value is meant as an item or as a message of another form: a mapping with a type or a role, or a record."""

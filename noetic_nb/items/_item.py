@@ -15,8 +15,6 @@ from noetic_nb.items._frozen import FrozenDict, freeze, thaw
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-__all__ = ["BASE_TYPES", "Item", "dump_item", "is_base_type", "item_tokens", "parse_shape", "tokens_of"]
-
 BASE_TYPES: Final = frozenset(
     {
         "message",

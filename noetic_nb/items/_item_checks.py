@@ -11,18 +11,6 @@ from typing import Any, Final
 from noetic_nb.errors import ItemValidationError
 from noetic_nb.items._item import Item
 
-__all__ = [
-    "MalformedItem",
-    "answer_item",
-    "checked_item",
-    "is_checked",
-    "kept_item",
-    "kept_problem",
-    "logged_item",
-    "problem_of",
-    "text_as_part",
-]
-
 ROLES: Final = ("user", "system", "developer", "assistant")
 STATUSES: Final = ("in_progress", "completed", "incomplete", "failed")
 # By the type of a part, what must be text in it. A type with a colon is a provider's own, as with items.

@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from noetic_nb.items._frozen import MAX_DEPTH, FrozenDict, thaw
 
-__all__ = ["MOST_BITS", "frozen_data", "plain_data"]
-
 # A description is for reading, not for rebuilding the value.
 _MOST_TEXT: Final = 500
 # Sums and tables are made with floats: what they cannot hold would fail there, far from where it came from.
@@ -61,12 +59,6 @@ def frozen_data(value: Any, *, depth: int = 0) -> Any:
 
 
 def plain_data(value: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return a mapping as `frozen_data` has it, in plain dicts and lists of its own.
-
-    Examples
-    --------
-    >>> plain_data({1: [2], "seen": (None,)})
-    {'1': [2], 'seen': [None]}
-    """
+    """Return a mapping as `frozen_data` has it, in plain dicts and lists of its own."""
     plain: dict[str, Any] = thaw(frozen_data(value))
     return plain

@@ -21,8 +21,6 @@ from pydantic_core import SchemaSerializer, SchemaValidator, to_jsonable_python
 from noetic_nb.errors import ItemValidationError
 from noetic_nb.items._frozen import MAX_DEPTH, FrozenDict
 
-__all__ = ["HidingSerializer", "ModelForm", "form_of", "json_form", "without_json_form"]
-
 T = TypeVar("T", SchemaSerializer, SchemaValidator)
 
 _PLAIN: Final = frozenset({str, int, bool, type(None)})

@@ -15,8 +15,6 @@ from typing import Any, Final
 
 from pydantic_core import from_json, to_json
 
-__all__ = ["compact_json", "encoding", "parsed_json", "plain_text"]
-
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 

@@ -19,8 +19,6 @@ from noetic_nb.items._origins import Origin, OriginIndex
 from noetic_nb.items._registry import DEFAULT_REGISTRY, ItemRegistry
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-__all__ = ["ItemLog", "ItemView"]
-
 _NONE: Final[frozenset[int]] = frozenset()
 
 

@@ -18,8 +18,6 @@ from noetic_nb.items._build import item_text
 from noetic_nb.items._item import Item
 from noetic_nb.items._value_search import MAX_READ, Needle, SearchedText, needle_of, searched, value_text
 
-__all__ = ["MODEL", "Origin", "OriginIndex", "Provenance", "Source", "least_trusted", "leaves", "members"]
-
 MAX_LEAVES: Final = 20_000
 # A result of this size takes some 10 ms to read as YAML; a longer one has no fields.
 MAX_STRUCTURED: Final = 200_000

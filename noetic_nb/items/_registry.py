@@ -16,8 +16,6 @@ from noetic_nb.items._frozen import thaw
 from noetic_nb.items._item import Item, is_base_type, parse_shape
 from noetic_nb.items._item_checks import answer_item, checked_item, is_checked, kept_item, logged_item
 
-__all__ = ["ANY_ITEMS", "DEFAULT_REGISTRY", "ItemCategory", "ItemRegistry", "ItemSchema", "parse_item"]
-
 ItemCategory: TypeAlias = Literal["items", "developerMessages", "toolCalls", "toolResults"]
 """Where an extension schema applies."""
 

@@ -13,8 +13,6 @@ from noetic_nb.items._build import item_text
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.tokens import UNITS_PER_TOKEN, Tokenizer, estimate_tokens, most_that_fit, utf16_units
 
-__all__ = ["leading_text", "leading_tokens", "same_when_sent", "sent_hash", "sent_text"]
-
 _NOT_SENT: Final = frozenset({"id", "status"})
 
 

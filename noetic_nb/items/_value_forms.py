@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Final
 
-__all__ = ["GLUE", "MIN_JOINED", "READ", "is_amount", "marks_of", "number_mark", "without_dates"]
-
 Marks = dict[str, tuple[int, int]]
 """Each mark with the first and the last of the tokens that it was read from."""
 

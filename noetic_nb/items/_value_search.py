@@ -15,8 +15,6 @@ from typing import Any, Final
 
 from noetic_nb.items._value_forms import GLUE, MIN_JOINED, READ, is_amount, marks_of, number_mark, without_dates
 
-__all__ = ["Needle", "SearchedText", "hidden_character", "needle_of", "searched", "value_text"]
-
 # Some ten bytes a character: at most 80 MB are kept, and far less of texts as they are.
 MAX_KEPT_LENGTH: Final = 4_000
 # A longer text is read to here, and what stands behind vouches for nothing.

@@ -37,9 +37,7 @@ _TRIPS: Final = ("Oslo", "Lima", "Rome", "Kyoto", "Cairo", "Quito", "Perth", "De
 def sent_positions(sizes: Sequence[int], room: int) -> list[int]:
     """Return the positions that are sent where the oldest items (sizes in tokens) are dropped until the rest fits the room.
 
-    References
-    ----------
-    .. [1] docs/behaviour/memory.md, "Projection" (`truncate`).
+    It is `truncate` of docs/behaviour/memory.md, "Projection".
     """
     first = 0
     while sum(sizes[first:]) > room:

@@ -59,11 +59,8 @@ def best_threshold(good: Sequence[int], failed: Sequence[int], allowed: float) -
     """Return the threshold that stops most failed runs and at most the allowed share of the good ones.
 
     Runs are given as their numbers of calls; one is stopped where it reaches the threshold, one of the numbers of `failed`.
-    None where every threshold that stops a failed run stops too many good ones.
-
-    References
-    ----------
-    .. [1] docs/behaviour/lab.md, "Thresholds from outcomes" (Split).
+    None where every threshold that stops a failed run stops too many good ones. (docs/behaviour/lab.md, "Thresholds from
+    outcomes", Split.)
     """
     # Each candidate is a failed run, so a lower one stops more of them: the lowest that is legal is the best.
     return min((each for each in failed if sum(count >= each for count in good) <= allowed * len(good)), default=None)
@@ -89,11 +86,7 @@ def worth(runs: Sequence[tuple[bool, Sequence[int]]], threshold: int) -> tuple[i
     """Return the tokens that failed runs would not have spent, and how many good runs would have been lost.
 
     A run is whether it was good, and the tokens of each of its calls. It is stopped where it reaches as many calls as the
-    threshold; the call at which that happens is paid for.
-
-    References
-    ----------
-    .. [1] docs/behaviour/lab.md, "What stopping is worth".
+    threshold; the call at which that happens is paid for. (docs/behaviour/lab.md, "What stopping is worth".)
     """
     saved = sum(sum(tokens[threshold:]) for good, tokens in runs if not good)
     return saved, sum(good and len(tokens) >= threshold for good, tokens in runs)

@@ -64,11 +64,8 @@ _REQUESTS: Final[tuple[tuple[_Parts, _Parts, int, int], ...]] = (
 def cached_tokens(before: Sequence[tuple[str, int]], now: Sequence[tuple[str, int]], least: int, step: int) -> int:
     """Return how much of a request, parts of (text, tokens), is cached where another one was sent before it.
 
-    `least` is the shortest beginning that is cached, in tokens, and `step` by how much longer ones grow.
-
-    References
-    ----------
-    .. [1] docs/behaviour/models.md, "Caching of prompts".
+    `least` is the shortest beginning that is cached, in tokens, and `step` by how much longer ones grow; see
+    docs/behaviour/models.md, "Caching of prompts".
     """
     same = 0
     while same < min(len(before), len(now)) and before[same] == now[same]:

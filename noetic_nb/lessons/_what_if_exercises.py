@@ -18,11 +18,7 @@ _Denies = Callable[[str, Sequence[str]], bool]
 def certain_calls(calls: Sequence[str], denies: _Denies) -> tuple[int, int]:
     """Return how many recorded calls happen for certain under a rule, and how many an open replay denies.
 
-    ``denies(name, before)`` gets the calls before it as they were recorded.
-
-    References
-    ----------
-    .. [1] docs/behaviour/lab.md, "Counterfactuals" (open).
+    ``denies(name, before)`` gets the calls before it as they were recorded. (docs/behaviour/lab.md, "Counterfactuals".)
     """
     verdicts = [denies(name, list(calls[:at])) for at, name in enumerate(calls)]
     return verdicts.index(True) if True in verdicts else len(calls), sum(verdicts)
@@ -59,9 +55,7 @@ def _certain(answer: Any) -> str | None:
 def paired_difference(before: Sequence[float | None], after: Sequence[float | None]) -> tuple[float | None, int]:
     """Return the mean of after - before over the pairs of which both are known, and their number.
 
-    References
-    ----------
-    .. [1] docs/behaviour/lab.md, "Comparison".
+    See docs/behaviour/lab.md, "Comparison".
     """
     pairs = [(a, b) for a, b in zip(before, after, strict=True) if a is not None and b is not None]
     return (sum(b - a for a, b in pairs) / len(pairs) if pairs else None), len(pairs)

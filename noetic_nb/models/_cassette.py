@@ -29,8 +29,6 @@ from noetic_nb.models._client import ModelClient, ModelRequest, ModelResponse, S
 from noetic_nb.models._model_errors import failed
 from noetic_nb.models._response_items import deltas_of
 
-__all__ = ["CassetteModel"]
-
 _SHOWN_DIFFERENCES: Final = 3
 _SHOWN_LENGTH: Final = 60
 

@@ -24,8 +24,6 @@ from noetic_nb.models._client import ModelRequest, ModelResponse, TokenLogprob, 
 from noetic_nb.models._model_errors import refused
 from noetic_nb.redact import REDACTED, Redaction
 
-__all__ = ["Entry", "Tape", "TapeSecrets", "content_of", "differences", "read_cassette", "write_cassette"]
-
 FORMAT: Final = "noetic_nb.cassette"
 VERSION: Final = 2
 # Shorter secrets can be guessed, so trying one costs time; a longer one cannot, and many of them must not cost any.

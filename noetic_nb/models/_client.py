@@ -19,24 +19,6 @@ from noetic_nb._core.record_type import RecordType
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import Item
 
-__all__ = [
-    "CUT_OFF",
-    "NO_USAGE",
-    "FinishReason",
-    "ModelClient",
-    "ModelDelta",
-    "ModelParams",
-    "ModelRequest",
-    "ModelResponse",
-    "StreamPart",
-    "StreamingModelClient",
-    "TokenLogprob",
-    "ToolSpec",
-    "Usage",
-    "check_clients",
-    "finish_reason_of",
-]
-
 
 class Usage(NamedTuple):
     """Tokens of one or more model calls; `cached_tokens` are part of `input_tokens`.

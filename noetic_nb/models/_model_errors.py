@@ -12,8 +12,6 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.models._client import NO_USAGE, Usage
 from noetic_nb.redact import redact_text
 
-__all__ = ["FailureReason", "cut_off", "failed", "rate_limited", "refused"]
-
 FailureReason: TypeAlias = Literal[
     "connection", "disconnect", "timeout", "idle", "status", "empty", "garbage", "truncated", "script"
 ]

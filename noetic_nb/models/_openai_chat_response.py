@@ -17,8 +17,6 @@ from noetic_nb.models._openai_wire import garbage
 from noetic_nb.models._response_items import Answer, answer_items, token_count, token_logprobs
 from noetic_nb.models._tool_names import WireNames
 
-__all__ = ["ChatStream", "read_chat"]
-
 
 def read_chat(body: Any, names: WireNames, ids: Ids) -> Answer:
     """Read a whole answer; raises `NoeticError` ``llm_failed`` with reason ``"garbage"`` if `body` is no chat completion."""

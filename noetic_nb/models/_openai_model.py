@@ -45,8 +45,6 @@ from noetic_nb.models._retries import SLOW, Failure, backoff_ms, classify
 from noetic_nb.models._tool_names import WireNames
 from noetic_nb.redact import redact, safe_logger
 
-__all__ = ["OpenAIModel", "chat_body"]
-
 
 def chat_body(request: ModelRequest, names: WireNames, options: WireOptions) -> dict[str, Any]:
     """Return the keyword arguments of ``chat.completions.create``; raises `NoeticConfigError` ``UNSUPPORTED_BY_API``."""

@@ -33,8 +33,6 @@ from noetic_nb.models._openai_wire import (
 from noetic_nb.models._response_items import Answer, text_item, token_count, token_logprobs
 from noetic_nb.models._tool_names import WireNames
 
-__all__ = ["ResponsesStream", "read_response", "responses_body"]
-
 _API: Final = "responses"
 # Of a response as a whole: what it holds so far is no answer.
 _UNFINISHED: Final = frozenset({"cancelled", "queued", "in_progress"})

@@ -18,21 +18,6 @@ from noetic_nb.models._model_errors import failed
 from noetic_nb.models._tool_names import WireNames
 from noetic_nb.redact import REDACTED, redact_text
 
-__all__ = [
-    "Headers",
-    "Secret",
-    "WireOptions",
-    "enforceable",
-    "garbage",
-    "is_official",
-    "mask",
-    "names_of",
-    "plain",
-    "schema_name",
-    "shown_address",
-    "system_text",
-]
-
 # A key of a few letters, as people give to their own servers, would blot out ordinary words.
 _SHORTEST_KEY: Final = 6
 
@@ -156,11 +141,8 @@ def schema_name(schema: Mapping[str, Any]) -> str:
 def enforceable(schema: object) -> bool:
     """Tell whether a provider can enforce a schema: every object in it is closed and requires all of its properties.
 
-    Others are sent as a wish, not a promise; the runtime validates the answer in either case.
-
-    References
-    ----------
-    .. [1] OpenAI, "Structured model outputs", section "Supported schemas".
+    Others are sent as a wish, not a promise; the runtime validates the answer in either case. (OpenAI, "Structured model
+    outputs", section "Supported schemas".)
     """
     if isinstance(schema, Mapping):
         if schema.get("type") == "object" or "properties" in schema:

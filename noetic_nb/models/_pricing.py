@@ -13,8 +13,6 @@ from typing import Any, Final, TypeAlias
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.models._client import Usage
 
-__all__ = ["Price", "check_price", "cost_of"]
-
 Price: TypeAlias = tuple[float, float] | Callable[[str, Usage], float | None]
 """US dollars per million (input, output) tokens, or a function of the model's name and the usage."""
 
@@ -67,14 +65,10 @@ def cost_of(
     reported: float | None = None,
     base_url: str | None = None,
 ) -> float | None:
-    """Return the cost of a call in US dollars, None when nobody knows.
+    """Return the cost of a call in US dollars, None when nobody knows (docs/behaviour/models.md, "Prices").
 
     The caller's own `price` wins over everything, then comes the charge that the provider `reported`. The
     provider is found in the price list by `base_url`; OpenAI's own when absent.
-
-    References
-    ----------
-    .. [1] docs/behaviour/models.md, "Prices".
     """
     if price is not None:
         if callable(price):

@@ -24,8 +24,6 @@ from noetic_nb.models._client import (
 )
 from noetic_nb.models._model_errors import failed, refused
 
-__all__ = ["Answer", "answer_items", "deltas_of", "settle", "text_item", "token_count", "token_logprobs"]
-
 # How an answer that is known already is cut: a word with the space behind it, about what a provider sends at a time.
 PIECE: Final = re.compile(r"\S+\s*|\s+")
 

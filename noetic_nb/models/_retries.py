@@ -16,8 +16,6 @@ from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticError
 from noetic_nb.models._model_errors import failed, rate_limited
 
-__all__ = ["Failure", "backoff_ms", "classify", "retry_after_ms"]
-
 # First wait and longest wait, as in the openai package; the jitter keeps clients that failed together apart.
 FIRST_WAIT_MS: Final = 500.0
 LONGEST_WAIT_MS: Final = 8_000.0
@@ -60,9 +58,7 @@ def backoff_ms(attempt: int, asked_ms: float | None, rng: random.Random) -> floa
 def retry_after_ms(headers: Mapping[str, str], clock: Clock) -> float | None:
     """Read how long a provider asks to wait: ``retry-after-ms``, or ``Retry-After`` in seconds or as a date.
 
-    References
-    ----------
-    .. [1] RFC 9110, section 10.2.3 (Retry-After).
+    RFC 9110, section 10.2.3.
     """
     for name, unit in (("retry-after-ms", 1.0), ("retry-after", 1_000.0)):
         # The finer unit first: a provider that sends both has rounded the other one.

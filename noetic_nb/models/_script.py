@@ -18,8 +18,6 @@ from noetic_nb.items._json_text import compact_json
 from noetic_nb.models._client import TokenLogprob, Usage
 from noetic_nb.redact import redact, redact_text
 
-__all__ = ["CallTool", "Fault", "FaultKind", "Reply"]
-
 
 def _wrong(what: str, *, given: object, hint: str) -> NoeticConfigError:
     return NoeticConfigError("INVALID_SCRIPT", what, given=given, hint=hint)

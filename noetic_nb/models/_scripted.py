@@ -33,8 +33,6 @@ from noetic_nb.redact import redact_text
 from noetic_nb.sync import awaited
 from noetic_nb.tokens import estimate_tokens
 
-__all__ = ["Line", "Script", "ScriptedModel"]
-
 Line: TypeAlias = str | CallTool | Sequence[CallTool] | Reply | Fault | BaseException
 """One answer: a text, a call, several calls at once, a whole reply, a fault, or an exception to raise."""
 

@@ -13,8 +13,6 @@ from typing import Any, Final, Self
 from noetic_nb.errors import NoeticError
 from noetic_nb.models._model_errors import failed
 
-__all__ = ["IDLE_TIMEOUT_MS", "IdleTimeout"]
-
 # Milliseconds; docs/behaviour/models.md, "Silence within a stream". 0 or less disables it.
 IDLE_TIMEOUT_MS: Final = 120_000
 

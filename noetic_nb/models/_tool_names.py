@@ -12,8 +12,6 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-__all__ = ["MAX_WIRE_NAME", "WireNames"]
-
 MAX_WIRE_NAME: Final = 64
 """Longest name of a function the OpenAI API accepts, in characters (API reference, ``tools[].function.name``)."""
 

@@ -15,8 +15,6 @@ from noetic_nb._core.record_type import RecordType
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory._layer import MemoryLayer
 
-__all__ = ["Frozen", "InstanceField", "Requirement", "StepRecord"]
-
 T = TypeVar("T")
 
 if TYPE_CHECKING:

@@ -29,8 +29,6 @@ from noetic_nb.steps._records import (
 )
 from noetic_nb.steps._tools import Tool
 
-__all__ = ["branch", "fork", "loop", "spawn", "step"]
-
 
 def _given(**fields: Any) -> dict[str, Any]:
     """Leave out arguments that were not given, so that the records' own defaults hold."""

@@ -13,8 +13,6 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.steps._base import Frozen, InstanceField
 from noetic_nb.steps._schema import OutputSchema, as_schema
 
-__all__ = ["DEFAULT_CAPACITY", "DEFAULT_TIMEOUT_MS", "EMPTY", "Channel", "channel"]
-
 # Messages and milliseconds; docs/behaviour/steps.md, "Constants".
 DEFAULT_CAPACITY: Final = 1_000
 DEFAULT_TIMEOUT_MS: Final = 30_000.0

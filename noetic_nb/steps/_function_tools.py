@@ -17,8 +17,6 @@ from noetic_nb.items._json_form import form_of, without_json_form
 from noetic_nb.models._client import ToolSpec
 from noetic_nb.steps._tools import Tool, spec_tokens, twin_error, wire_name
 
-__all__ = ["as_tools", "chooses_tools", "make_tool", "tool", "without_name"]
-
 CONTEXT: Final = "ctx"
 
 

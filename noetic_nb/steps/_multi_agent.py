@@ -18,8 +18,6 @@ from noetic_nb.steps._records import BranchStep, ForkStep, Incomplete, LoopStep,
 from noetic_nb.steps._tools import Tool
 from noetic_nb.sync import awaited
 
-__all__ = ["dual_agent", "ralph_wiggum", "react", "recursive_llm"]
-
 
 @explained(
     temperature="Sampling is set by params=ModelParams(temperature=0).",

@@ -12,8 +12,6 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.models._client import ModelDelta
 from noetic_nb.steps._schema import OutputSchema, as_schema
 
-__all__ = ["CodecOutput", "CodecRun", "OutputCodec", "OutputReader", "as_output", "parse_output", "system_instructions"]
-
 
 @runtime_checkable
 class CodecRun(Protocol):

@@ -21,33 +21,6 @@ from noetic_nb.steps._output_codec import CodecOutput, as_output
 from noetic_nb.steps._schema import OutputSchema, as_schema
 from noetic_nb.steps._tools import Tool
 
-__all__ = [
-    "STEP_ADAPTER",
-    "SUMMARY_PROMPT",
-    "BranchStep",
-    "ContextIn",
-    "ContextOut",
-    "CustomContext",
-    "ForkStep",
-    "FreshContext",
-    "FullResult",
-    "Incomplete",
-    "InheritContext",
-    "LLMStep",
-    "LoopStep",
-    "RetryPolicy",
-    "Route",
-    "RunStep",
-    "SchemaResult",
-    "SpawnStep",
-    "Step",
-    "SubsetContext",
-    "SummaryResult",
-    "ToolStep",
-    "as_step",
-    "as_strategy",
-]
-
 SUMMARY_PROMPT: Final = "Summarise concisely what was done above and what came of it."
 
 

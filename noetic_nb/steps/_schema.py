@@ -21,8 +21,6 @@ from noetic_nb._core.cards import Card, with_card
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items import thaw
 
-__all__ = ["OutputSchema", "as_schema"]
-
 # Where a schema holds others: one, a list of them, or one for each name.
 _ONE: Final = frozenset(
     {"additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames", "then"}

@@ -14,8 +14,6 @@ from noetic_nb.steps._builders import fork, loop, step
 from noetic_nb.steps._loops.loop_predicates import until
 from noetic_nb.steps._records import RunStep, Step
 
-__all__ = ["PlanConstraints", "PlanNode", "adaptive_plan", "task_tree"]
-
 Agents: TypeAlias = Mapping[str, Callable[[str], Step]]
 """By name: from the description of a task to the step that does it."""
 

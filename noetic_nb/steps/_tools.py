@@ -26,8 +26,6 @@ from noetic_nb.models._client import ToolSpec
 from noetic_nb.sync import awaited
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-__all__ = ["BoundArguments", "Tool", "ToolSet", "drained", "spec_tokens", "wire_name"]
-
 _NOT_WIRE: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 

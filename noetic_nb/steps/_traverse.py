@@ -7,8 +7,6 @@ from typing import Any
 
 from noetic_nb.steps import BranchStep, ForkStep, LLMStep, LoopStep, SpawnStep, Step, Tool
 
-__all__ = ["inner_steps", "listed_tools", "llm_steps", "rebuilt", "steps_within", "suffixed"]
-
 
 def inner_steps(step: Step) -> tuple[Step, ...]:
     """Return the steps directly inside a step, in order."""

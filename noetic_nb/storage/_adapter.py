@@ -12,17 +12,6 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from noetic_nb.errors import NoeticError
 
-__all__ = [
-    "JsonValue",
-    "ScopedStorage",
-    "StorageAdapter",
-    "escape_segment",
-    "get_many",
-    "key_taken",
-    "layer_prefix",
-    "write_together",
-]
-
 JsonValue: TypeAlias = Any
 """Text, finite numbers, booleans, None, lists and dicts with text keys, nested."""
 

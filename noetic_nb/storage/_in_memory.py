@@ -13,8 +13,6 @@ from noetic_nb.items._frozen import own_copy
 from noetic_nb.items._json_text import encoding
 from noetic_nb.storage._adapter import JsonValue, key_taken
 
-__all__ = ["InMemoryStorage", "encode", "json_text"]
-
 # Circles end in a RecursionError all the same; to look for them costs a tenth of the writing.
 encode: Final = encoding(
     json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False)

@@ -37,8 +37,6 @@ from noetic_nb.storage._sqlite_file import (
 from noetic_nb.storage._sqlite_reader import Reader
 from noetic_nb.storage._sqlite_writer import Job, Writer
 
-__all__ = ["SQLiteStorage", "Versioned"]
-
 T = TypeVar("T")
 
 # What the event loop reads itself; more goes to a thread. 1 000 keys take about 0.3 ms.

@@ -20,23 +20,6 @@ from typing import Final, Literal, TypeAlias, TypeVar
 from noetic_nb._core.atomic_write import file_name, owner_only
 from noetic_nb.errors import NoeticConfigError, NoeticError
 
-__all__ = [
-    "SCHEMA_VERSION",
-    "Synchronous",
-    "check_key",
-    "check_path",
-    "checksum_of",
-    "is_busy",
-    "move_log",
-    "open_mover",
-    "open_reader",
-    "open_writer",
-    "patiently",
-    "prefix_range",
-    "row",
-    "storage_error",
-]
-
 T = TypeVar("T")
 Synchronous: TypeAlias = Literal["OFF", "NORMAL", "FULL"]
 

@@ -18,8 +18,6 @@ from noetic_nb.items._json_text import parsed_json
 from noetic_nb.storage._adapter import JsonValue
 from noetic_nb.storage._sqlite_file import checksum_of, is_busy, open_reader, prefix_range, storage_error
 
-__all__ = ["Reader"]
-
 _SELECT: Final = "SELECT value, checksum FROM entries WHERE key = ?"
 _SELECT_VERSION: Final = "SELECT version FROM entries WHERE key = ?"
 _SELECT_VERSIONED: Final = "SELECT value, checksum, version FROM entries WHERE key = ?"

@@ -33,8 +33,6 @@ from noetic_nb.storage._sqlite_file import (
     storage_error,
 )
 
-__all__ = ["Job", "Writer"]
-
 # Bounds how long one transaction keeps another process out; 1 000 small sets take about 10 ms.
 _MOST_JOBS: Final = 1_000
 # What is written on an event loop, which it keeps for less than a millisecond.

@@ -9,8 +9,6 @@ from typing import Any, Final
 from noetic_nb.items._build import item_text
 from noetic_nb.tokenizers._framing import KINDS, Framing, counted_text, kind_of
 
-__all__ = ["MAX_PIECE", "EncodingTokenizer", "pieces"]
-
 # The library splits text by a regular expression that gives up, by a panic, on a run of a million blanks. Below this it
 # never does, and most items are below it: they are counted by one call.
 MAX_PIECE: Final = 16_384

@@ -13,8 +13,6 @@ from typing import Final
 from noetic_nb._core.arguments import closest
 from noetic_nb.errors import NoeticConfigError
 
-__all__ = ["ENCODINGS", "MODELS", "PREFIXES", "Encoding", "encoding_of"]
-
 SOURCE: Final = "github.com/openai/tiktoken, tiktoken/model.py and tiktoken_ext/openai_public.py of release 0.14.0"
 AS_OF: Final = "2026-11-22"
 """When the data of this file were read at `SOURCE`."""

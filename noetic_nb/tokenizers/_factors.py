@@ -10,8 +10,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-__all__ = ["LEAST_CALLS", "Factors", "Observed", "Tally", "learned"]
-
 LEAST_CALLS: Final = 8
 """Calls of a model from which factors are learned; again when there are twice as many."""
 LEAST_OF_KIND: Final = 4
@@ -182,10 +180,7 @@ def _fit(rows: Sequence[tuple[Mapping[str, int], float]]) -> Factors:
 def _least_squares(rows: Sequence[tuple[Mapping[str, int], float]]) -> Factors:
     """Return the factors of least squares with a prior: ridge regression towards the common factor.
 
-    References
-    ----------
-    .. [1] A. E. Hoerl and R. W. Kennard, "Ridge regression: biased estimation for nonorthogonal problems", Technometrics
-       12 (1970).
+    A. E. Hoerl and R. W. Kennard, "Ridge regression: biased estimation for nonorthogonal problems", Technometrics 12 (1970).
     """
     counted = sum(sum(counts.values()) for counts, _ in rows)
     if counted <= 0:

@@ -12,8 +12,6 @@ from typing import Any, Final
 from noetic_nb.items._build import item_text
 from noetic_nb.items._json_text import compact_json
 
-__all__ = ["FRAMINGS", "KINDS", "Framing", "counted_text", "framing_of", "kind_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Framing:

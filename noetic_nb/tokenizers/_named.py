@@ -14,8 +14,6 @@ from noetic_nb.tokenizers._from_files import encoding_tokenizer
 from noetic_nb.tokenizers._learning import CalibratedTokenizer, TokenCalibration
 from noetic_nb.tokens import Tokenizer, estimate_tokens, known_error, tokenizer_name
 
-__all__ = ["CALIBRATED", "DEFAULT", "FallbackTokenizer", "as_tokenizer", "asked_tokenizer", "calibrated", "get"]
-
 
 class FallbackTokenizer:
     """Counts by another counter, and by the default estimate where that one raises or answers no number of tokens.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["DISAGREEMENT", "Reconciled", "as_percent", "percent", "reconciled"]
-
 DISAGREEMENT: Final = 0.5
 """A planned count that is further from the reported one than this part of it is said to disagree."""
 

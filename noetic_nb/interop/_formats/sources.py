@@ -192,13 +192,7 @@ class _Line:
 
 
 def record(document: Document, index: int) -> Mapping[str, Any]:
-    """Return one record of a document, parsed.
-
-    Raises
-    ------
-    NoeticError
-        ``invalid_run_file``, with its ``index``.
-    """
+    """Return one record of a document, parsed; raises `NoeticError` ``invalid_run_file``, with its ``index``."""
     value = document.data[index]
     if isinstance(value, _Line):
         if len(value.text) > MAX_LINE_BYTES:

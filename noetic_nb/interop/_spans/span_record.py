@@ -43,28 +43,10 @@ class SpanEvent:
 
 @dataclass(slots=True)
 class Span:
-    """A span with the fields that the readers need.
+    """A span with the fields that the readers need; its ids are hexadecimal, its times nanoseconds since 1970.
 
-    Parameters
-    ----------
-    trace_id, span_id : str
-        In hexadecimal digits.
-    parent_id : str or None
-        The span around it.
-    name : str
-        As it was given.
-    start_ns, end_ns : int or None
-        Since 1970; no end where it is still open.
-    failed : bool
-        Whether its status is an error.
-    problem : str
-        The description of its status.
-    attributes : mapping
-        Plain values.
-    events : list of SpanEvent
-        In the order given; log records of the span join them.
-    place : int
-        Its number in the source.
+    `failed` and `problem` are its status; events are in the order given, log records of the span among them; `place` is its
+    number in the source.
     """
 
     trace_id: str

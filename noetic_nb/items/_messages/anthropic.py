@@ -27,8 +27,6 @@ from noetic_nb.items._messages.message import (
     usage_of,
 )
 
-__all__ = ["decode", "encode", "looks_like"]
-
 _BLOCKS: Final = frozenset(
     {"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use"}
 )

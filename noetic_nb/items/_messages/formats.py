@@ -11,8 +11,6 @@ from noetic_nb.items._item import Item
 from noetic_nb.items._messages import anthropic, langchain, openai_chat, openai_chunks, openai_responses, pydantic_ai
 from noetic_nb.items._messages.message import Message, Reading, input_text, text_message
 
-__all__ = ["MessageFormat", "decode_messages", "encode_messages", "recognise"]
-
 MessageFormat: TypeAlias = Literal["openai", "openai-responses", "anthropic", "langchain", "pydantic-ai"]
 """Formats of messages."""
 

@@ -27,8 +27,6 @@ from noetic_nb.items._messages.message import (
     usage_of,
 )
 
-__all__ = ["decode", "encode", "joined", "looks_like"]
-
 _TYPES: Final = {
     "human": "user",
     "ai": "assistant",

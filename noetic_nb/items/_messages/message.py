@@ -15,27 +15,6 @@ from noetic_nb.items._frozen import FrozenDict, freeze, thaw
 from noetic_nb.items._item import Item
 from noetic_nb.items._json_text import compact_json
 
-__all__ = [
-    "FinishReason",
-    "Message",
-    "Reading",
-    "Role",
-    "call",
-    "call_output",
-    "has_sound",
-    "input_text",
-    "native",
-    "native_form",
-    "output_text",
-    "result_text",
-    "sendable_arguments",
-    "sendable_id",
-    "shown",
-    "text_message",
-    "thought",
-    "unsendable",
-]
-
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 FinishReason: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter"]
 
@@ -74,10 +53,7 @@ class Message:
 class Reading:
     """A conversation while it is read: its messages, and the values that have no place in them.
 
-    Parameters
-    ----------
-    strict : bool
-        Refuse what cannot be mapped, with `ItemValidationError`, rather than list it.
+    Where `strict`, such a value raises `ItemValidationError`; else it is listed.
     """
 
     def __init__(self, *, strict: bool = False) -> None:

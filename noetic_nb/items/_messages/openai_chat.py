@@ -35,8 +35,6 @@ from noetic_nb.items._messages.message import (
     usage_of,
 )
 
-__all__ = ["ROLES", "decode", "encode", "looks_like", "usage"]
-
 _API: Final = "chat completions"
 # The API refuses a longer id of a call; others give out longer ones.
 _LONGEST_ID: Final = 40

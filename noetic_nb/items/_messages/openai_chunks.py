@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["joined"]
-
 
 def joined(messages: Sequence[Any]) -> list[Any]:
     """Return messages in which the chunks of a streamed response are that response."""

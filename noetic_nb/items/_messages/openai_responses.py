@@ -31,8 +31,6 @@ from noetic_nb.items._messages.message import (
     usage_of,
 )
 
-__all__ = ["decode", "encode", "joined", "looks_like"]
-
 _ROLES: Final[Mapping[str, Role]] = {
     "system": "system",
     "developer": "system",

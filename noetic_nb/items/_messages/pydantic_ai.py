@@ -27,8 +27,6 @@ from noetic_nb.items._messages.message import (
     usage_of,
 )
 
-__all__ = ["decode", "looks_like"]
-
 _KNOWN: Final = frozenset(
     [
         "parts",

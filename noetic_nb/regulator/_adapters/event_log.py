@@ -102,9 +102,7 @@ class ReplayStatistics:
 def score_statistics(scores: Sequence[float]) -> dict[str, Any]:
     """Return count, extremes, percentiles, a histogram and how many scores, one at least, reach each threshold.
 
-    References
-    ----------
-    .. [1] docs/behaviour/regulator.md, "Event logs", which fixes the percentiles.
+    docs/behaviour/regulator.md, "Event logs", fixes the percentiles.
     """
     ordered = sorted(scores)
     histogram = [0] * 10

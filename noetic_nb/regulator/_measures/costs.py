@@ -18,9 +18,7 @@ TOKEN_COST_WEIGHT: Final = 0.7
 def normalize_cost(tokens_out: int, wallclock_ms: int) -> float:
     """Return the cost of one turn as a share, in [0, 1], of a typical costly one: 0.7 of it for tokens, the rest for time.
 
-    References
-    ----------
-    .. [1] docs/behaviour/regulator.md, "Cost", which also fixes the order of evaluation.
+    docs/behaviour/regulator.md, "Cost", also fixes the order of evaluation.
     """
     tokens = min(tokens_out / TYPICAL_TURN_TOKENS_OUT, 1.0)
     time = min(wallclock_ms / TYPICAL_TURN_WALLCLOCK_MS, 1.0)

@@ -82,9 +82,7 @@ def _is_routine(text: str, shape: str) -> bool:
 def impression_of(message: str) -> Impression:
     """Return the impression of the wording of a user message: arousal, valence and the flags of the gate.
 
-    References
-    ----------
-    .. [1] docs/behaviour/regulator.md, "Arousal", which also fixes the order of the sum.
+    docs/behaviour/regulator.md, "Arousal", also fixes the order of the sum.
     """
     shape = folded(message)
     patterns = _patterns()

@@ -47,9 +47,7 @@ def _sequence_words() -> re.Pattern[str]:
 def classify_strategy(text: str) -> Strategy | None:
     """Return the strategy of a whole reply, None when it shows none: the first that matches, in the order of `Strategy`.
 
-    References
-    ----------
-    .. [1] docs/behaviour/regulator.md, "Strategy".
+    See docs/behaviour/regulator.md, "Strategy".
     """
     size = len(text.encode("utf-8", "surrogatepass"))
     # The order of the rules is the result: a list of questions is a question first.
@@ -115,12 +113,7 @@ class Learned:
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """The signals that the session would report to an agent [1]_.
-
-    References
-    ----------
-    .. [1] docs/behaviour/regulator.md, "Signals".
-    """
+    """The signals that the session would report to an agent (docs/behaviour/regulator.md, "Signals")."""
 
     conservation: float
     salience: float
@@ -162,12 +155,7 @@ def _plain_sum(values: list[float]) -> float:
 
 
 class Session:
-    """One user's session values; the learned ones of an earlier session may be given.
-
-    References
-    ----------
-    .. [1] docs/behaviour/regulator.md, "Session".
-    """
+    """One user's session values (docs/behaviour/regulator.md, "Session"); the learned ones of an earlier session may be given."""
 
     def __init__(self, learned: Learned | None = None, *, topics: Topics = RELEASE_TOPICS) -> None:
         self.topics = topics

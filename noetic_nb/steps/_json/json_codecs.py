@@ -12,8 +12,6 @@ from noetic_nb.items._json_text import compact_json
 from noetic_nb.steps._output_codec import OutputCodec
 from noetic_nb.steps._schema import OutputSchema, as_schema
 
-__all__ = ["READY", "FencedJSON", "JSONLines", "fenced_json", "json_lines"]
-
 _FENCE: Final = "```"
 # A block of JSON says so, or says nothing and does not begin with a word; its first line may follow at once.
 _OPENING: Final = re.compile(r"`{3,}\s*(?:json\b\s*(?P<json>.*)|(?P<bare>[^\w].*)?)", re.IGNORECASE)

@@ -19,8 +19,6 @@ from noetic_nb.memory._built_in import MAKES_LAYERS, BuiltIn
 from noetic_nb.memory._layer import MemoryLayer
 from noetic_nb.steps._schema import as_schema
 
-__all__ = ["dump_built_in", "load_built_in"]
-
 Convert = Callable[[Any, str], Any]
 """Turns what is at a place of a configuration into JSON, or back."""
 

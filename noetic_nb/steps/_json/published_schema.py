@@ -26,8 +26,6 @@ from noetic_nb.steps._records import STEP_ADAPTER
 from noetic_nb.steps._schema import OutputSchema
 from noetic_nb.steps._tools import Tool
 
-__all__ = ["PUBLISHED", "published_schema", "step_json_schema"]
-
 PUBLISHED: Final = Path(__file__).parent.with_name("step.schema.json")
 _DRAFT: Final = "https://json-schema.org/draft/2020-12/schema"
 

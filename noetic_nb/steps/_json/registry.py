@@ -17,8 +17,6 @@ from noetic_nb.steps._output_codec import CodecOutput, OutputCodec
 from noetic_nb.steps._schema import OutputSchema
 from noetic_nb.steps._tools import Tool
 
-__all__ = ["Registry"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _KINDS: Final[Mapping[str, tuple[str, str]]] = {

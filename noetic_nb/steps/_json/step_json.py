@@ -24,8 +24,6 @@ from noetic_nb.steps._records import STEP_ADAPTER, Step
 from noetic_nb.steps._schema import OutputSchema
 from noetic_nb.steps._tools import Tool
 
-__all__ = ["dump_record", "dump_step", "load_step", "resolved"]
-
 # Tags of unions: written even where they have their only value.
 _TAGS: Final = frozenset({"kind", "strategy"})
 # Data of the user's own, in which something that looks like a reference is none.

@@ -17,8 +17,6 @@ from noetic_nb.steps._json.workflow_loader import VERSION, Loader, invalid
 from noetic_nb.steps._records import Step
 from noetic_nb.steps._tools import Tool
 
-__all__ = ["check_workflow", "load_workflow"]
-
 # For nodes that name no model; docs/behaviour/steps.md, "Workflow documents".
 DEFAULT_MODEL: Final = "openai/gpt-4o"
 

@@ -17,8 +17,6 @@ from noetic_nb.steps._loops.loop_predicates import UntilPredicate
 from noetic_nb.steps._records import Step
 from noetic_nb.steps._traverse import suffixed
 
-__all__ = ["VERSION", "Loader", "child_nodes", "invalid", "workflow_depth"]
-
 VERSION: Final = 1
 # Every use of a workflow has steps of its own, so workflows that use each other twice grow by powers of two.
 MAX_STEPS: Final = 100_000

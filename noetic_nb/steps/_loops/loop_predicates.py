@@ -12,10 +12,8 @@ from pydantic import Field, FiniteFloat
 
 from noetic_nb._core.cards import Card
 from noetic_nb.steps._base import Frozen
-from noetic_nb.steps._loops.loop_snapshot import LoopSnapshot, StepMeta, Verdict
+from noetic_nb.steps._loops.loop_snapshot import LoopSnapshot, Verdict
 from noetic_nb.sync import awaited
-
-__all__ = ["Check", "LoopSnapshot", "StepMeta", "UntilPredicate", "Verdict", "until"]
 
 Check: TypeAlias = Callable[[LoopSnapshot], Any]
 """Judges one snapshot; answers a `Verdict`, or an awaitable of one where a function of the user's own is async."""

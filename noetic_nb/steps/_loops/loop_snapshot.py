@@ -12,8 +12,6 @@ from noetic_nb.items import Item
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.models._client import NO_USAGE, FinishReason, Usage
 
-__all__ = ["LoopSnapshot", "StepMeta", "Verdict", "flowing_text", "json_text", "output_text"]
-
 
 class Verdict(NamedTuple):
     """Whether to stop, why, and the feedback for the next iteration."""
