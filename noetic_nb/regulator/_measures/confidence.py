@@ -43,7 +43,10 @@ def mean_nll(logprobs: Sequence[float]) -> float:
 
 
 def confidence_of_nll(nll: float) -> float:
-    """Map a mean surprise to [0, 1]: 1 nat or less is certain, 7 or more is a guess (docs/behaviour/regulator.md, "Confidence")."""
+    """Map a mean surprise to [0, 1]: 1 nat or less is certain, 7 or more is a guess.
+
+    See docs/behaviour/regulator.md, "Confidence".
+    """
     value = 0.5 + 0.5 * ((MEAN_NLL_CONFIDENCE_MIDPOINT - nll) / MEAN_NLL_CONFIDENCE_HALF_RANGE)
     return min(max(value, 0.0), 1.0)
 

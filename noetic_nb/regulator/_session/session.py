@@ -155,7 +155,7 @@ def _plain_sum(values: list[float]) -> float:
 
 
 class Session:
-    """One user's session values (docs/behaviour/regulator.md, "Session"); the learned ones of an earlier session may be given."""
+    """One user's session values, the learned ones of an earlier session among them (docs/behaviour/regulator.md, "Session")."""
 
     def __init__(self, learned: Learned | None = None, *, topics: Topics = RELEASE_TOPICS) -> None:
         self.topics = topics
