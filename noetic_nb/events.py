@@ -16,39 +16,12 @@ from noetic_nb.items import Item
 from noetic_nb.items._frozen import FrozenDict
 
 __all__ = [
-    "BudgetsAllocated",
-    "ChildEnded",
-    "ChildStarted",
-    "ErrorRaised",
-    "EventSink",
-    "ItemFate",
-    "ItemsAppended",
-    "LayerStateChanged",
-    "LayerTokens",
-    "LayersDropped",
-    "LogStretch",
-    "MemoryTraceSpan",
-    "ModelCalled",
-    "OfferedTool",
-    "QualityGiven",
-    "RegulatorDecided",
-    "RegulatorSaw",
-    "RequestPrepared",
-    "RuleChanged",
-    "RunEvent",
-    "SteeringDecided",
-    "StepEnded",
-    "StepStarted",
-    "TextRetracted",
-    "ToolCalled",
-    "ToolProgress",
-    "TurnCompleted",
-    "TurnStarted",
-    "UnsentOffer",
-    "ViewAssembled",
-    "WarningRaised",
-    "Where",
-]
+    "BudgetsAllocated", "ChildEnded", "ChildStarted", "ErrorRaised", "EventSink", "ItemFate", "ItemsAppended",
+    "LayerStateChanged", "LayerTokens", "LayersDropped", "LogStretch", "MemoryTraceSpan", "ModelCalled",
+    "OfferedTool", "QualityGiven", "RegulatorDecided", "RegulatorSaw", "RequestPrepared", "RuleChanged", "RunEvent",
+    "SteeringDecided", "StepEnded", "StepStarted", "TextRetracted", "ToolCalled", "ToolProgress", "TurnCompleted",
+    "TurnStarted", "UnsentOffer", "ViewAssembled", "WarningRaised", "Where",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -25,19 +25,9 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.redact import safe_logger
 
 __all__ = [
-    "LOOP_NEEDED",
-    "Begun",
-    "Steps",
-    "awaited",
-    "begun_anew",
-    "drive",
-    "interruptible",
-    "leave_hand",
-    "protected",
-    "run_sync",
-    "shortened",
-    "stepped",
-]
+    "LOOP_NEEDED", "Begun", "Steps", "awaited", "begun_anew", "drive", "interruptible", "leave_hand", "protected",
+    "run_sync", "shortened", "stepped",
+]  # fmt: skip
 
 T = TypeVar("T")
 Interruption = TypeVar("Interruption", bound=BaseException)
@@ -127,16 +117,7 @@ async def leave_hand() -> None:
 
 
 async def stepped(steps: Steps[T], waiting: Awaitable[Any] | None = None) -> T:
-    """Do work that yields what it waits for, from its beginning or from where it waits.
-
-    Examples
-    --------
-    >>> def work():
-    ...     found = yield asyncio.sleep(0, 40)
-    ...     return found + 2
-    >>> asyncio.run(stepped(work()))
-    42
-    """
+    """Do work that yields its awaitables, from its beginning or from where it waits."""
     try:
         if waiting is None:
             waiting = steps.send(None)
@@ -155,15 +136,8 @@ async def stepped(steps: Steps[T], waiting: Awaitable[Any] | None = None) -> T:
 async def protected(coroutine: Coroutine[Any, Any, T], name: str, context: contextvars.Context | None = None) -> T:
     """Run a coroutine to its end even if the caller is cancelled meanwhile; that is raised then, and an error logged.
 
-    It becomes a task only where it waits, as most often it does not. What may note of the task that it runs in has to be
+    It becomes a task only where it waits, as most often it does not. Code that may note of the task that it runs in has to be
     begun behind `leave_hand`. It runs in a copy of the caller's context, or in the one that is given.
-
-    Examples
-    --------
-    >>> async def answer():
-    ...     return 42
-    >>> asyncio.run(protected(answer(), "Answering"))
-    42
     """
     context = contextvars.copy_context() if context is None else context
     try:
@@ -186,21 +160,7 @@ async def protected(coroutine: Coroutine[Any, Any, T], name: str, context: conte
 def drive(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that most often waits for nothing, without a loop; where it does wait, it goes on in a background one.
 
-    What it waits for has to be awaited by `awaited`.
-
-    Raises
-    ------
-    BaseException
-        What the coroutine raises.
-    RuntimeError
-        Where it waits in any other way, or within another one that went on in the background.
-
-    Examples
-    --------
-    >>> async def answer():
-    ...     return await awaited(asyncio.sleep(0, 42))
-    >>> drive(answer())
-    42
+    It has to wait by `awaited`: raises `RuntimeError` for any other way, or within another one in the background.
     """
     # One context for both parts: what the first part sets is reset in the second.
     context = contextvars.copy_context()
@@ -232,17 +192,8 @@ async def _rest(coroutine: Coroutine[Any, Any, T], waiting: Any = _NOTHING_YET) 
 class Begun:
     """Goes on with a coroutine that was begun elsewhere; `await` takes only fresh ones.
 
-    A `GeneratorExit` that the coroutine raises by itself is a `RuntimeError`: nobody is closing it.
-
-    Parameters
-    ----------
-    steps : coroutine
-        What was begun.
-    waiting : object, optional
-        What it waits for, as its first ``send`` returned it; what it yields is passed on to the loop. Without, it is sent
-        on at once.
-    context : contextvars.Context, optional
-        In which it was begun and goes on; the one of whoever awaits this by default.
+    `waiting` is the object of its first ``send``; without it, it is sent on at once. It goes on in the context that is given,
+    or in that of the caller. A `GeneratorExit` that the coroutine raises by itself is a `RuntimeError`: nobody is closing it.
     """
 
     __slots__ = ("_context", "_steps", "_waiting")

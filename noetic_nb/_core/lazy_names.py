@@ -23,43 +23,11 @@ def attach(
     modules: frozenset[str] = frozenset(),
     rooms: frozenset[str] = frozenset(),
 ) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
-    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package from its stub.
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package from its stub beside `file` (PEP 562; SPEC 1).
 
-    Parameters
-    ----------
-    package : str
-        ``__name__`` of the package.
-    file : str
-        ``__file__`` of the package; its stub stands beside it.
-    also : mapping of str to str, optional
-        Names from other packages, each with the module that has it: a stub for `lazy_loader` holds relative imports only.
-    modules : frozenset of str
-        Names that are subpackages at run time although the stub says functions: see `make_callable`.
-    rooms : frozenset of str
-        Subpackages that completion offers and ``import *`` does not load.
-
-    Returns
-    -------
-    tuple
-        What a package assigns to ``__getattr__, __dir__, __all__``.
-
-    Raises
-    ------
-    AttributeError
-        From ``__getattr__``, for a name the package never had.
-
-    References
-    ----------
-    .. [1] PEP 562, module ``__getattr__``; Scientific Python SPEC 1, lazy loading of submodules.
-
-    Examples
-    --------
-    >>> import noetic_nb
-    >>> lookup, _, names = attach("noetic_nb", noetic_nb.__file__)
-    >>> lookup("estimate_tokens")("four")
-    1
-    >>> "estimate_tokens" in names
-    True
+    `also` has names from other packages, each with the module that has it: a stub for `lazy_loader` holds relative imports
+    only. `modules` are subpackages at run time although the stub says functions: see `make_callable`. `rooms` are subpackages
+    that completion offers and ``import *`` does not load.
     """
     from_stub, _, names = attach_stub(package, file)
     _pickle_by_name(package)
@@ -99,17 +67,6 @@ def make_callable(package: str, function: Callable[..., object]) -> None:
 
     Importing ``package.steering`` binds the module as an attribute of its parent, where users expect the function. A module
     that is both keeps every form of import working.
-
-    Parameters
-    ----------
-    package : str
-        ``__name__`` of the subpackage.
-    function : callable
-        What a call of the module calls.
-
-    References
-    ----------
-    .. [1] The Python data model, "Customizing module attribute access".
     """
 
     class CallableModule(ModuleType):

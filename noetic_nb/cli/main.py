@@ -62,27 +62,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command.
-
-    Parameters
-    ----------
-    arguments : sequence of str, optional
-        What was typed after the name of the program; of this process by default.
-
-    Returns
-    -------
-    int
-        The exit code: 0 fine, 1 something was found, 2 the command could not be carried out.
-
-    Examples
-    --------
-    >>> main(["import", "--data", "telecom", "--json"])  # doctest: +ELLIPSIS
-    {
-      "runs": [
-        {
-    ...
-    0
-    """
+    """Run one command, this process's by default; returns the exit code: 0 fine, 1 something was found, 2 it cannot be carried out."""
     given = _parser().parse_args(arguments)
     output = Output(as_json=given.json)
     try:

@@ -15,22 +15,9 @@ from noetic_nb.items._log import ItemLog
 from noetic_nb.items._registry import ItemRegistry, parse_item
 
 __all__ = [
-    "Item",
-    "ItemLog",
-    "ItemRegistry",
-    "assistant_message",
-    "assistant_text",
-    "dump_item",
-    "freeze",
-    "function_call",
-    "function_call_output",
-    "input_message",
-    "item_text",
-    "item_tokens",
-    "parse_item",
-    "strip_unresolved",
-    "thaw",
-]
+    "Item", "ItemLog", "ItemRegistry", "assistant_message", "assistant_text", "dump_item", "freeze", "function_call",
+    "function_call_output", "input_message", "item_text", "item_tokens", "parse_item", "strip_unresolved", "thaw",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -49,17 +49,8 @@ class ChatStream:
     """Put a streamed answer together: `feed` every chunk, then `finish`."""
 
     __slots__ = (
-        "_calls",
-        "_finish_reason",
-        "_ids",
-        "_logprobs",
-        "_model",
-        "_names",
-        "_places",
-        "_silent",
-        "_texts",
-        "_usage",
-    )
+        "_calls", "_finish_reason", "_ids", "_logprobs", "_model", "_names", "_places", "_silent", "_texts", "_usage",
+    )  # fmt: skip
 
     def __init__(self, names: WireNames, ids: Ids) -> None:
         self._names, self._ids = names, ids

@@ -48,25 +48,10 @@ class Task:
     """
 
     __slots__ = (
-        "_clock",
-        "_cluster",
-        "_completed_at",
-        "_corrected",
-        "_read_text",
-        "costs",
-        "earlier",
-        "implicit_count",
-        "message",
-        "pending",
-        "person",
-        "qualities",
-        "response",
-        "scores",
-        "settings",
-        "token_stats",
-        "tool_texts",
+        "_clock", "_cluster", "_completed_at", "_corrected", "_read_text", "costs", "earlier", "implicit_count",
+        "message", "pending", "person", "qualities", "response", "scores", "settings", "token_stats", "tool_texts",
         "tools",
-    )
+    )  # fmt: skip
 
     def __init__(self, person: Person, settings: Settings, clock: Callable[[], float]) -> None:
         self.person = person

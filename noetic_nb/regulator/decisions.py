@@ -15,24 +15,10 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, get_args
 
 __all__ = [
-    "CallBudgetExceeded",
-    "CircuitBreak",
-    "Continue",
-    "CorrectionPattern",
-    "CostCapReached",
-    "Decision",
-    "LowConfidenceSpans",
-    "ProceduralWarning",
-    "QualityDeclineNoRecovery",
-    "Reason",
-    "RepeatedFailurePattern",
-    "RepeatedToolCallLoop",
-    "ScopeDriftWarn",
-    "Span",
-    "from_dict",
-    "to_camel",
-    "to_dict",
-]
+    "CallBudgetExceeded", "CircuitBreak", "Continue", "CorrectionPattern", "CostCapReached", "Decision",
+    "LowConfidenceSpans", "ProceduralWarning", "QualityDeclineNoRecovery", "Reason", "RepeatedFailurePattern",
+    "RepeatedToolCallLoop", "ScopeDriftWarn", "Span", "from_dict", "to_camel", "to_dict",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -19,21 +19,9 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar, get_args
 
 __all__ = [
-    "Cost",
-    "Event",
-    "QualityFeedback",
-    "Token",
-    "ToolCall",
-    "ToolResult",
-    "TurnComplete",
-    "TurnStart",
-    "UserCorrection",
-    "check",
-    "from_dict",
-    "plain",
-    "to_camel_dict",
-    "to_dict",
-]
+    "Cost", "Event", "QualityFeedback", "Token", "ToolCall", "ToolResult", "TurnComplete", "TurnStart",
+    "UserCorrection", "check", "from_dict", "plain", "to_camel_dict", "to_dict",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -18,15 +18,8 @@ from noetic_nb.regulator.predicates.context_scorer import CONTEXT_SCORER, CONTEX
 from noetic_nb.regulator.predicates.drift import NEWER_KEYWORDS
 
 __all__ = [
-    "MEASURED",
-    "PRESETS",
-    "TABLE",
-    "Figure",
-    "Share",
-    "describe",
-    "figures",
-    "most_calls",
-]
+    "MEASURED", "PRESETS", "TABLE", "Figure", "Share", "describe", "figures", "most_calls",
+]  # fmt: skip
 
 TABLE: Final = Path(__file__).with_name("presets.json")
 """What the study has made."""

@@ -47,21 +47,9 @@ from noetic_nb.steps import Tool
 from noetic_nb.steps._function_tools import make_tool
 
 OTHER_WAYS: Final = (
-    "stream",
-    "astream",
-    "batch",
-    "abatch",
-    "batch_as_completed",
-    "abatch_as_completed",
-    "transform",
-    "atransform",
-    "stream_events",
-    "astream_events",
-    "astream_log",
-    "pipe",
-    "__or__",
-    "__call__",
-)
+    "stream", "astream", "batch", "abatch", "batch_as_completed", "abatch_as_completed", "transform", "atransform",
+    "stream_events", "astream_events", "astream_log", "pipe", "__or__", "__call__",
+)  # fmt: skip
 """Ways of calling that an object may have beside `invoke`: where its class is not known, none leads through that for sure."""
 # What a graph is called that has no name.
 _NO_NAME: Final = "LangGraph"

@@ -10,13 +10,6 @@ from noetic_nb.regulator.predicates.low_confidence import LowConfidence
 from noetic_nb.regulator.predicates.tool_loops import RepeatedFailure, ToolLoop
 
 __all__ = [
-    "CallBudget",
-    "CostCap",
-    "LowConfidence",
-    "Predicate",
-    "ProceduralWarning",
-    "QualityDecline",
-    "RepeatedFailure",
-    "ScopeDrift",
-    "ToolLoop",
-]
+    "CallBudget", "CostCap", "LowConfidence", "Predicate", "ProceduralWarning", "QualityDecline", "RepeatedFailure",
+    "ScopeDrift", "ToolLoop",
+]  # fmt: skip

@@ -19,19 +19,9 @@ from noetic_nb.regulator.decisions import CONTINUE, Decision
 from noetic_nb.regulator.predicates.evidence import Evidence
 
 __all__ = [
-    "Change",
-    "Condition",
-    "Explanation",
-    "Predicate",
-    "PredicateFinding",
-    "Relation",
-    "explain",
-    "finding",
-    "names_of",
-    "require_number",
-    "require_whole",
-    "thresholds_of",
-]
+    "Change", "Condition", "Explanation", "Predicate", "PredicateFinding", "Relation", "explain", "finding",
+    "names_of", "require_number", "require_whole", "thresholds_of",
+]  # fmt: skip
 
 Relation: TypeAlias = Literal[">=", ">", "<"]
 _HOLDS: Final[dict[str, Callable[[Any, Any], bool]]] = {">=": operator.ge, ">": operator.gt, "<": operator.lt}
@@ -381,15 +371,7 @@ def _numbers(predicate: Predicate) -> Iterator[tuple[str, float]]:
 
 
 def explain(predicates: Sequence[Predicate], evidence: Evidence) -> Explanation:
-    """Return every predicate's finding on one piece of evidence.
-
-    Parameters
-    ----------
-    predicates : sequence of Predicate
-        In order of priority.
-    evidence : Evidence
-        The live task, or a reading of one.
-    """
+    """Return every predicate's finding on one piece of evidence; predicates in order of priority."""
     findings: list[PredicateFinding] = []
     deciding: PredicateFinding | None = None
     for name, predicate in zip(names_of(predicates), predicates, strict=True):
