@@ -62,7 +62,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command, this process's by default; returns the exit code: 0 fine, 1 something was found, 2 it cannot be carried out."""
+    """Run one command, by default this process's.
+
+    Returns the exit code: 0 fine, 1 something was found, 2 the command could not be carried out.
+    """
     given = _parser().parse_args(arguments)
     output = Output(as_json=given.json)
     try:

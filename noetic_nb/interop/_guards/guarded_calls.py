@@ -249,7 +249,10 @@ class GuardedCall:
         )
 
     async def refused(self) -> bool:
-        """Decide; True where the call must not be made, as where an error such as ``MISSING_CALL_MODEL`` ends the decision."""
+        """Decide; True where the call must not be made.
+
+        Raises the error that ended the decision, such as ``MISSING_CALL_MODEL``; the call must not be made then either.
+        """
         guard, tree, bound = self._guard, self._tree, self._bound
         try:
             if tree.stop is not None:

@@ -18,7 +18,7 @@ import warnings
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import Any, Final, Literal, TypeVar, overload
+from typing import Any, Final, Literal, TypeVar
 
 from noetic_nb._core.names import function_name
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
@@ -220,34 +220,8 @@ _WAYS: Final = frozenset(
 T = TypeVar("T")
 
 
-@overload
-def guard(
-    tool: list[T],
-    rules: Rules,
-    *,
-    run: Run | None = ...,
-    regulator: Regulator | None = ...,
-    on_deny: OnDeny = ...,
-    on_error: Literal["deny", "allow", "raise"] = ...,
-    timeouts: Mapping[str, float] | None = ...,
-    approve: Callable[..., Any] | None = ...,
-    model: ModelClient | Mapping[str, ModelClient] | None = ...,
-) -> list[T]: ...
-@overload
 def guard(
     tool: T,
-    rules: Rules,
-    *,
-    run: Run | None = ...,
-    regulator: Regulator | None = ...,
-    on_deny: OnDeny = ...,
-    on_error: Literal["deny", "allow", "raise"] = ...,
-    timeouts: Mapping[str, float] | None = ...,
-    approve: Callable[..., Any] | None = ...,
-    model: ModelClient | Mapping[str, ModelClient] | None = ...,
-) -> T: ...
-def guard(
-    tool: Any,
     rules: Rules,
     *,
     run: Run | None = None,
@@ -257,7 +231,7 @@ def guard(
     timeouts: Mapping[str, float] | None = None,
     approve: Callable[..., Any] | None = None,
     model: ModelClient | Mapping[str, ModelClient] | None = None,
-) -> Any:
+) -> T:
     """Put rules, and a regulator, in front of the tools of any agent.
 
     Parameters
@@ -334,10 +308,10 @@ def guard(
         approve=approve,
         model=model,
     )
-    tools = tool if isinstance(tool, list | tuple) else [tool]
-    guarded = [_guarded(one, shared) for one in tools]
+    tools: Any = tool if isinstance(tool, list | tuple) else [tool]
+    guarded: Any = [_guarded(one, shared) for one in tools]
     warn_of_unknown_targets(shared, tools)
-    return guarded[0] if tools is not tool else guarded if isinstance(tool, list) else tuple(guarded)
+    return guarded[0] if tools is not tool else guarded if isinstance(tool, list) else tuple(guarded)  # type: ignore[no-any-return]
 
 
 def _guarded(tool: Any, guard: Guard) -> Any:
