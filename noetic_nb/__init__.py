@@ -7,10 +7,7 @@ loaded when it is first used, so that importing the library costs next to nothin
 from noetic_nb._core.lazy_names import attach
 
 __getattr__, __dir__, __all__ = attach(
-    __name__,
-    __file__,
-    modules=frozenset({"memory", "steering"}),
-    rooms=frozenset({"lab", "plots", "widgets"}),
+    __name__, __file__, modules=frozenset({"memory", "steering"}), rooms=frozenset({"lab", "plots", "widgets"})
 )
 
 __version__ = "0.1.0"

@@ -155,10 +155,7 @@ def _check_parts(item: Item, name: str, parts: Any, *, others_pass: bool = False
         if others_pass or part["type"] in _PARTS or ":" in part["type"]:
             continue
         if part["type"] == "text":
-            what, hint = (
-                "a part of type 'text' is one of a chat message.",
-                "Use 'input_text' or 'output_text'.",
-            )
+            what, hint = ("a part of type 'text' is one of a chat message.", "Use 'input_text' or 'output_text'.")
         else:
             what = f"its {name} has a part of type {part['type']!r}, which there is not."
             hint = f"Parts are {', '.join(sorted(_PARTS))}, or a provider's own with a colon in its type."

@@ -56,9 +56,7 @@ def list_contacts() -> list[dict[str, str]]:
 
 async def _statuses(rules: RuleBook, turn: _Turn) -> list[str]:
     config = AgentConfig(
-        name="bank",
-        step=react(model="scripted", tools=[send_money, quote, list_contacts]),
-        memory=[rules],
+        name="bank", step=react(model="scripted", tools=[send_money, quote, list_contacts]), memory=[rules]
     )
     harness = AgentHarness(config, model=ScriptedModel([*turn.calls, "Done."]))
     run = record(harness)

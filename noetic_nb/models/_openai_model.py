@@ -453,11 +453,7 @@ class OpenAIModel:
         return classify(exc, clock=self._clock, answering=answering)
 
     def _too_slow(self) -> Failure:
-        error = failed(
-            f"The provider did not answer within {self._timeout_s:g} s",
-            reason="timeout",
-            hint=SLOW,
-        )
+        error = failed(f"The provider did not answer within {self._timeout_s:g} s", reason="timeout", hint=SLOW)
         return Failure(error, retryable=True)
 
     async def _wait_or_raise(self, failure: Failure, attempt: int) -> None:

@@ -58,12 +58,7 @@ def _listed(model: str, usage: Usage, base_url: str | None) -> float | None:
 
 
 def cost_of(
-    usage: Usage,
-    *,
-    model: str,
-    price: Price | None = None,
-    reported: float | None = None,
-    base_url: str | None = None,
+    usage: Usage, *, model: str, price: Price | None = None, reported: float | None = None, base_url: str | None = None
 ) -> float | None:
     """Return the cost of a call in US dollars, None when nobody knows (docs/behaviour/models.md, "Prices").
 

@@ -131,12 +131,7 @@ class ScriptedModel:
     """
 
     def __init__(
-        self,
-        replies: Script | Mapping[str, Script],
-        *,
-        ids: Ids | None = None,
-        usage: str = "estimate",
-        seed: int = 0,
+        self, replies: Script | Mapping[str, Script], *, ids: Ids | None = None, usage: str = "estimate", seed: int = 0
     ) -> None:
         if usage not in ("estimate", "none"):
             raise NoeticConfigError(

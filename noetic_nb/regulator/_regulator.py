@@ -181,11 +181,7 @@ class Regulator(Readings):
     __slots__ = ("_cached", "_cached_version", "_clock")
 
     def __init__(
-        self,
-        person: Person,
-        settings: Settings = RELEASE_SETTINGS,
-        *,
-        clock: Callable[[], float] = time.monotonic,
+        self, person: Person, settings: Settings = RELEASE_SETTINGS, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         if not isinstance(person, Person):
             raise TypeError(f"A regulator is of a person. Given: {person!r:.80}. Use Regulator.for_user('ann').")

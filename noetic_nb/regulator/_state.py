@@ -133,9 +133,7 @@ class RegulatorState:
                     _need(learned, "response_success", "learned."), "learned.response_success", _read_rate
                 ),
                 response_strategies=_map(
-                    _need(learned, "response_strategies", "learned."),
-                    "learned.response_strategies",
-                    _read_rates,
+                    _need(learned, "response_strategies", "learned."), "learned.response_strategies", _read_rates
                 ),
             ),
             correction_patterns=_map(

@@ -261,8 +261,7 @@ class step:
 
     @staticmethod
     @explained(
-        id="Name it first: step.llm('ask', model='gpt-4o').",
-        model="Name a model: step.llm('ask', model='gpt-4o').",
+        id="Name it first: step.llm('ask', model='gpt-4o').", model="Name a model: step.llm('ask', model='gpt-4o')."
     )
     def llm(
         id: str,

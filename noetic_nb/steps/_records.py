@@ -247,12 +247,7 @@ class Route(Frozen):
 class BranchStep(StepRecord):
     """Go one of several ways: ``route(input, ctx)`` returns a step, or None to hand the input on."""
 
-    expects = {
-        "route": (
-            "a function of the input and the context",
-            "It returns a step; or pass routes=[...] instead.",
-        ),
-    }
+    expects = {"route": ("a function of the input and the context", "It returns a step; or pass routes=[...] instead.")}
 
     kind: Literal["branch"] = "branch"
     route: Callable[..., Any] | None = None
@@ -318,9 +313,7 @@ class SpawnStep(StepRecord):
     """Run a step in a child execution with a context of its own."""
 
     needs = (Requirement("child", "MISSING_CHILD_STEP", "a child step", "Pass child=..."),)
-    expects = {
-        "child": ("a step", "Pass what react or step.llm makes; the step of an agent is its config.step."),
-    }
+    expects = {"child": ("a step", "Pass what react or step.llm makes; the step of an agent is its config.step.")}
 
     kind: Literal["spawn"] = "spawn"
     child: Step
@@ -358,7 +351,7 @@ class LoopStep(StepRecord):
     )
 
     expects = {
-        "until": ("a predicate", "Such as until.max_steps(3), until.no_tool_calls(), or until.custom(function)."),
+        "until": ("a predicate", "Such as until.max_steps(3), until.no_tool_calls(), or until.custom(function).")
     }
 
     kind: Literal["loop"] = "loop"

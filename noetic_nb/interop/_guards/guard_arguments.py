@@ -55,11 +55,7 @@ def shown(value: Any) -> Any:
 def unfit(name: str, problem: object, *, reason: str = "invalid", given: Any = None) -> NoeticError:
     """Return the error of arguments that a tool cannot be called with."""
     return NoeticError(
-        "tool_failed",
-        f"the arguments of {name!r} do not fit: {problem}",
-        given=given,
-        reason=reason,
-        tool_name=name,
+        "tool_failed", f"the arguments of {name!r} do not fit: {problem}", given=given, reason=reason, tool_name=name
     )
 
 

@@ -30,11 +30,7 @@ _PARAMS: Final = {name: f"gen_ai.request.{name}" for name in ("temperature", "to
 _MODELS: Final = ("gen_ai.request.model", "gen_ai.response.model")
 _COSTS: Final = ("operation.cost", "gen_ai.usage.cost")
 _USAGE: Final = {
-    "input_tokens": (
-        "gen_ai.usage.input_tokens",
-        "gen_ai.usage.prompt_tokens",
-        "gen_ai.aggregated_usage.input_tokens",
-    ),
+    "input_tokens": ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "gen_ai.aggregated_usage.input_tokens"),
     "output_tokens": (
         "gen_ai.usage.output_tokens",
         "gen_ai.usage.completion_tokens",

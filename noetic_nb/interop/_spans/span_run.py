@@ -6,14 +6,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from noetic_nb.events import (
-    ChildEnded,
-    ChildStarted,
-    MemoryTraceSpan,
-    ModelCalled,
-    ToolCalled,
-    Where,
-)
+from noetic_nb.events import ChildEnded, ChildStarted, MemoryTraceSpan, ModelCalled, ToolCalled, Where
 from noetic_nb.interop._spans.calls import ModelUse, ToolUse
 from noetic_nb.interop._spans.span_messages import Result, arguments_of
 from noetic_nb.interop._spans.span_record import Span

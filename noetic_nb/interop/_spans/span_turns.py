@@ -7,14 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from noetic_nb.events import (
-    ItemsAppended,
-    ModelCalled,
-    RunEvent,
-    TurnCompleted,
-    TurnStarted,
-    Where,
-)
+from noetic_nb.events import ItemsAppended, ModelCalled, RunEvent, TurnCompleted, TurnStarted, Where
 from noetic_nb.interop._spans.calls import ModelUse, ToolUse, first
 from noetic_nb.interop._spans.span_messages import Call, Other, Result, SpanMessage, Text
 from noetic_nb.interop._spans.span_record import Span

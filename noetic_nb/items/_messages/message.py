@@ -210,11 +210,7 @@ def usage_of(
     if not isinstance(value, Mapping):
         return None
     sent, made = count(value.get(read)), count(value.get(written))
-    found = {
-        "input_tokens": None if sent is None else sent + add,
-        "output_tokens": made,
-        "cached_tokens": cached,
-    }
+    found = {"input_tokens": None if sent is None else sent + add, "output_tokens": made, "cached_tokens": cached}
     return {name: number for name, number in found.items() if number is not None} or None
 
 
