@@ -13,11 +13,9 @@ class Clock(Protocol):
 
     def now_ms(self) -> float:
         """Milliseconds since the Unix epoch; may jump when the machine's time is set."""
-        ...
 
     def monotonic_ms(self) -> float:
         """Milliseconds since an arbitrary start; never goes back. For durations."""
-        ...
 
 
 class SystemClock:

@@ -560,4 +560,3 @@ class EventSink(Protocol):
 
     def emit(self, event: RunEvent) -> None:
         """Take one event."""
-        ...

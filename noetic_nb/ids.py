@@ -13,7 +13,6 @@ class Ids(Protocol):
 
     def new(self, kind: str) -> str:
         """Return a fresh id for a thing of this kind, such as ``"item"``, ``"execution"`` or ``"turn"``."""
-        ...
 
 
 # Asking the system for each id costs more than the id; a forked process must not hand out its parent's.

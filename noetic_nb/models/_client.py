@@ -197,7 +197,6 @@ class ModelClient(Protocol):
         NoeticError
             ``llm_rate_limit``, ``llm_refused`` or ``llm_failed``.
         """
-        ...
 
 
 @runtime_checkable
@@ -206,7 +205,6 @@ class StreamingModelClient(ModelClient, Protocol):
 
     def stream(self, request: ModelRequest) -> AsyncIterator[StreamPart]:
         """Yield deltas, then the whole response as the last part."""
-        ...
 
 
 def check_clients(model: object) -> None:

@@ -19,11 +19,9 @@ class CodecRun(Protocol):
 
     def feed(self, piece: str) -> None:
         """Read the next piece of the text. An exception ends the reading."""
-        ...
 
     def finish(self) -> Any:
         """Return the value, when the text is complete. An exception becomes an ``llm_parse_error``."""
-        ...
 
 
 @runtime_checkable
@@ -50,11 +48,9 @@ class OutputCodec(Protocol):
     @property
     def instructions(self) -> str:
         """The rules of form for the model, after the step's own instructions and a blank line; may be empty."""
-        ...
 
     def start(self) -> CodecRun:
         """Begin to read an answer."""
-        ...
 
 
 class OutputReader:

@@ -26,19 +26,15 @@ class StorageAdapter(Protocol):
 
     async def get(self, key: str) -> JsonValue | None:
         """Return the value under a key, or None."""
-        ...
 
     async def set(self, key: str, value: JsonValue) -> None:
         """Keep a value under a key, replacing the old one."""
-        ...
 
     async def delete(self, key: str) -> None:
         """Forget a key; a missing one is no error."""
-        ...
 
     async def list(self, prefix: str) -> list[str]:
         """Return the keys that begin with a prefix, sorted."""
-        ...
 
 
 async def get_many(storage: StorageAdapter, keys: Iterable[str]) -> dict[str, JsonValue]:

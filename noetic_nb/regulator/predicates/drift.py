@@ -56,7 +56,6 @@ class DriftScorer(Protocol):
 
     def __call__(self, given: DriftInput, /) -> DriftScore | None:
         """Return the score, or None when it is undefined."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,71 +22,56 @@ class Evidence(Protocol):
     @property
     def tokens_in(self) -> int:
         """Input tokens spent by the task."""
-        ...
 
     @property
     def tokens_out(self) -> int:
         """Output tokens spent by the task."""
-        ...
 
     @property
     def wallclock_ms(self) -> int:
         """Milliseconds spent by the task."""
-        ...
 
     @property
     def usd(self) -> float:
         """Money spent by the task, as far as prices are known."""
-        ...
 
     @property
     def unpriced(self) -> int:
         """How many costs came without a price."""
-        ...
 
     @property
     def qualities(self) -> Sequence[float]:
         """The newest grades, at most 20, oldest first, each in [0, 1]."""
-        ...
 
     @property
     def cluster(self) -> str:
         """Topic cluster of the current message; empty means none."""
-        ...
 
     @property
     def call_counts(self) -> Mapping[str, int]:
         """How often the task has called each tool, over all of its turns."""
-        ...
 
     @property
     def drift_input(self) -> DriftInput | None:
         """The current reply as scorers see it; None before there is one."""
-        ...
 
     def calls(self, *, across_turns: bool) -> Sequence[ToolCall]:
         """Tool calls of this turn, or the newest of the task."""
-        ...
 
     def outcomes(self, *, across_turns: bool) -> Sequence[Outcome]:
         """Tool results of this turn, or the newest of the task."""
-        ...
 
     def correction_count(self) -> int:
         """How many corrections the current cluster holds."""
-        ...
 
     def correction_pattern(self, least: int) -> CorrectionPattern | None:
         """Return the correction pattern on the current cluster, None below `least` corrections."""
-        ...
 
     def drift(self, scorer: DriftScorer) -> DriftScore | None:
         """Score of the current reply; computed once per scorer and reply."""
-        ...
 
     def streamed(self) -> tuple[int, Sequence[Token]]:
         """Character offset of the first token kept, and this turn's tokens."""
-        ...
 
 
 def mean_of_last(qualities: Sequence[float], count: int) -> float | None:

@@ -178,15 +178,12 @@ class Predicate(Protocol):
     @property
     def kind(self) -> str:
         """Stable name of this family of predicates."""
-        ...
 
     def check(self, evidence: Evidence, /) -> Decision | None:
         """Return the decision if the predicate holds."""
-        ...
 
     def explain(self, evidence: Evidence, /) -> PredicateFinding:
         """Return its readings, its distance from firing, and the changes that would un-fire it."""
-        ...
 
 
 COLUMNS: Final = ("predicate", "holds", "because", "distance", "hidden by")
