@@ -7,7 +7,7 @@ traces travel further than conversations should.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from msgspec import structs
@@ -34,8 +34,8 @@ from noetic_nb.events import (
     WarningRaised,
     Where,
 )
-from noetic_nb.interop._spans.message_attributes import written
-from noetic_nb.items import item_text, thaw
+from noetic_nb.interop._spans.span_messages import parsed
+from noetic_nb.items import Item, item_text, thaw
 from noetic_nb.redact import Redaction
 from noetic_nb.runs._events.event_json import dump_event
 
@@ -414,3 +414,43 @@ def _spent(event: TurnCompleted | ChildEnded | ModelCalled) -> dict[str, Any]:
         "noetic.cost_usd": event.cost,
     }
     return {name: value for name, value in spent.items() if value is not None}
+
+
+def written(items: Iterable[Item]) -> list[dict[str, Any]]:
+    """Return items as the conventions of OpenTelemetry write messages: a role, and parts with a type."""
+    made: list[dict[str, Any]] = []
+    for item in items:
+        kind = item["type"]
+        if kind == "function_call_output":
+            role = "tool"
+            parts: list[Any] = [
+                {"type": "tool_call_response", "id": item.get("callId"), "response": item.get("output") or ""}
+            ]
+        elif kind == "function_call":
+            role = "assistant"
+            arguments = parsed(item.get("arguments"))
+            parts = [{"type": "tool_call", "id": item.get("callId"), "name": item.get("name"), "arguments": arguments}]
+        elif kind == "reasoning":
+            role = "assistant"
+            words = item.get("content") or item.get("summary") or ()
+            parts = [{"type": "reasoning", "content": "".join([part.get("text") or "" for part in words])}]
+        elif kind == "message":
+            role = str(item.get("role"))
+            content = item.get("content") or ()
+            parts = [{"type": "text", "content": content}] if isinstance(content, str) else [*map(_written, content)]
+        else:
+            role, parts = "assistant", [{"type": kind, "content": thaw(item)}]
+        # An answer's thoughts, words and calls are one message; so are the results of calls side by side.
+        if made and made[-1]["role"] == role and role in ("assistant", "tool"):
+            made[-1]["parts"] += parts
+        else:
+            made.append({"role": role, "parts": parts})
+    return made
+
+
+def _written(part: Mapping[str, Any]) -> dict[str, Any]:
+    for key, kind in (("imageUrl", "uri"), ("fileUrl", "uri"), ("fileData", "blob"), ("fileId", "file")):
+        if isinstance(part.get(key), str):
+            name = {"uri": "uri", "blob": "content", "file": "file_id"}[kind]
+            return {"type": kind, "modality": "image" if key == "imageUrl" else "document", name: part[key]}
+    return {"type": "text", "content": part.get("text") or part.get("refusal") or ""}

@@ -230,21 +230,10 @@ def _attributes(value: Any) -> Data:
 
 
 _VALUES: Final[Mapping[str, str]] = {
-    "stringValue": "text",
-    "boolValue": "text",
-    "intValue": "int",
-    "doubleValue": "float",
-    "bytesValue": "text",
-    "arrayValue": "array",
-    "kvlistValue": "map",
-    "string_value": "text",
-    "bool_value": "text",
-    "int_value": "int",
-    "double_value": "float",
-    "bytes_value": "text",
-    "array_value": "array",
-    "kvlist_value": "map",
-}
+    "stringValue": "text", "boolValue": "text", "intValue": "int", "doubleValue": "float", "bytesValue": "text",
+    "arrayValue": "array", "kvlistValue": "map", "string_value": "text", "bool_value": "text", "int_value": "int",
+    "double_value": "float", "bytes_value": "text", "array_value": "array", "kvlist_value": "map",
+}  # fmt: skip
 """Kinds of OTLP values, by the names of JSON and of protobuf."""
 
 

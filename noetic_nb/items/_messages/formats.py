@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias, get_args
 from noetic_nb._core.long_work import counted
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
 from noetic_nb.items._item import Item
-from noetic_nb.items._messages import anthropic, langchain, openai_chat, openai_chunks, openai_responses, pydantic_ai
+from noetic_nb.items._messages import anthropic, langchain, openai_chat, openai_responses, pydantic_ai
 from noetic_nb.items._messages.message import Message, Reading, input_text, text_message
 
 MessageFormat: TypeAlias = Literal["openai", "openai-responses", "anthropic", "langchain", "pydantic-ai"]
@@ -56,7 +56,7 @@ def decode_messages(
     if format is not None and format not in get_args(MessageFormat):
         raise unknown_format(format, get_args(MessageFormat))
     given = openai_responses.joined(
-        openai_chunks.joined([plain_message(message) for message in langchain.joined(messages)])
+        openai_chat.joined([plain_message(message) for message in langchain.joined(messages)])
     )
     found = format or recognise(given)
     if found is None:

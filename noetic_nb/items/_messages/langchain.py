@@ -28,23 +28,11 @@ from noetic_nb.items._messages.message import (
 )
 
 _TYPES: Final = {
-    "human": "user",
-    "ai": "assistant",
-    "system": "system",
-    "tool": "tool",
-    "function": "tool",
-    "chat": "chat",
-    "HumanMessage": "user",
-    "AIMessage": "assistant",
-    "SystemMessage": "system",
-    "ToolMessage": "tool",
-    "FunctionMessage": "tool",
-    "ChatMessage": "chat",
-    "HumanMessageChunk": "user",
-    "AIMessageChunk": "assistant",
-    "SystemMessageChunk": "system",
-    "ToolMessageChunk": "tool",
-}
+    "human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "tool", "chat": "chat",
+    "HumanMessage": "user", "AIMessage": "assistant", "SystemMessage": "system", "ToolMessage": "tool",
+    "FunctionMessage": "tool", "ChatMessage": "chat", "HumanMessageChunk": "user", "AIMessageChunk": "assistant",
+    "SystemMessageChunk": "system", "ToolMessageChunk": "tool",
+}  # fmt: skip
 _KNOWN: Final = frozenset(
     [
         "type", "id", "name", "content", "tool_calls", "invalid_tool_calls", "tool_call_id", "status",
