@@ -14,12 +14,10 @@ from noetic_nb.errors import ItemValidationError
 # Deeper data is cyclic or hostile: the longest nesting seen in recorded tool results is below 12.
 MAX_DEPTH: Final = 200
 
-KNOWN_FIELDS: Final = frozenset(
-    {
-        "id", "type", "status", "role", "content", "callId", "name", "arguments", "output", "summary", "serverCallId",
-        "text", "annotations", "logprobs", "refusal", "imageUrl", "detail", "fileData", "fileId", "fileUrl", "filename",
-    }
-)  # fmt: skip
+KNOWN_FIELDS: Final = frozenset({
+    "id", "type", "status", "role", "content", "callId", "name", "arguments", "output", "summary", "serverCallId",
+    "text", "annotations", "logprobs", "refusal", "imageUrl", "detail", "fileData", "fileId", "fileUrl", "filename",
+})  # fmt: skip
 """Fields of items and content parts that read None where they are absent."""
 
 

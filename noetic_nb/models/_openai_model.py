@@ -424,11 +424,12 @@ class OpenAIModel:
         return self._key.reveal() or os.environ.get("OPENAI_API_KEY") or None
 
     def _address(self) -> str | None:
+        if self._own_client is not None:
+            return str(self._own_client.base_url)
         return self._base_url or os.environ.get("OPENAI_BASE_URL") or None
 
     def _body(self, request: ModelRequest, names: Any) -> dict[str, Any]:
-        base_url = str(self._own_client.base_url) if self._own_client is not None else self._address()
-        official = is_official(base_url)
+        official = is_official(self._address())
         name = self.model or request.model
         # OpenAI itself does not know its models by the names routers give them.
         name = name.removeprefix("openai/") if official else name
@@ -445,7 +446,7 @@ class OpenAIModel:
             model=answer.model or self.model or request.model,
             price=self._price,
             reported=answer.cost,
-            base_url=str(self._own_client.base_url) if self._own_client is not None else self._address(),
+            base_url=self._address(),
         )
         return settle(answer, cost)
 

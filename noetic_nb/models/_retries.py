@@ -116,9 +116,8 @@ def classify(exc: Exception, *, clock: Clock, answering: bool = False) -> Failur
             hint="Check `base_url` and `api`: a proxy, a login page or another API may be answering.",
         )
         return Failure(error, False)
-    if isinstance(exc, openai.APIError) and not isinstance(
-        exc, openai.APIConnectionError
-    ):  # an error sent as data, in the middle of a stream
+    # An error sent as data, in the middle of a stream.
+    if isinstance(exc, openai.APIError) and not isinstance(exc, openai.APIConnectionError):
         status = int(code) if code is not None and re.fullmatch(r"[45]\d\d", code) else None
         if status == 429 or code in ("rate_limit_exceeded", "rate_limit_error"):
             # An error inside a stream comes without headers, so no wait can have been asked for.

@@ -105,9 +105,8 @@ class Frozen(BaseModel, metaclass=RecordType):
         if first["type"] == "extra_forbidden":
             what = f"{who} has no field {field!r}"
             hint = hint or f"{closest(field, cls.model_fields)} Fields are {fields}.".strip()
-        elif kind and (
-            first["type"] == "is_instance_of" or first.get("input") is data.get(field)
-        ):  # not something deep in it
+        # The field itself, not something deep in it.
+        elif kind and (first["type"] == "is_instance_of" or first.get("input") is data.get(field)):
             what = f"{who}: `{field}` is {kind}"
         else:
             what, hint = f"{who}, {where}: {first['msg']}", f"Fields are {fields}."

@@ -325,9 +325,8 @@ def _guarded(tool: Any, guard: Guard) -> Any:
             given=tool,
             hint="Pass a function, a tool of LangChain, pydantic-ai or OpenAI Agents, or session.call_tool.",
         )
-    if isinstance(
-        tool, functools.partial
-    ):  # whose own name says nothing: the function is guarded, with all it is given
+    # Its own name says nothing: the function is guarded, with all it is given.
+    if isinstance(tool, functools.partial):
         return _again(functools.partial(_guarded(tool.func, guard), *tool.args, **tool.keywords), tool.func, guard)
     name = getattr(tool, "__name__", None) or type(tool).__name__
     if name in _WAYS and (guarded := _kind_of(getattr(tool, "__self__", None))) is not None:

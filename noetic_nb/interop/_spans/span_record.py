@@ -14,12 +14,10 @@ MAPPINGS: Final = (dict, Mapping)
 """For `isinstance`: nearly all are dictionaries, and to ask for anything else takes ten times as long."""
 
 # What no reader looks at and what may be large: stack traces, schemas, and the state of a graph beside its messages.
-_UNREAD: Final = frozenset(
-    [
-        "exception.stacktrace", "logfire.json_schema", "model_request_parameters", "gen_ai.tool.definitions",
-        "gen_ai.tool.json_schema", "gen_ai.task.input", "gen_ai.task.output", "llm.tools",
-    ]
-)  # fmt: skip
+_UNREAD: Final = frozenset([
+    "exception.stacktrace", "logfire.json_schema", "model_request_parameters", "gen_ai.tool.definitions",
+    "gen_ai.tool.json_schema", "gen_ai.task.input", "gen_ai.task.output", "llm.tools",
+])  # fmt: skip
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DEEPEST: Final = 64
 _HEX: Final = frozenset("0123456789abcdefABCDEF")

@@ -20,7 +20,7 @@ from noetic_nb.redact import Redaction
 from noetic_nb.tokens import estimate_tokens
 
 _NS_PER_MS: Final = 1_000_000
-_ESTIMATED: Final = ("t_ms", "input_tokens", "output_tokens", "status")
+ESTIMATED: Final = ("t_ms", "input_tokens", "output_tokens", "status")
 # What is listed as unmapped of one source; a hostile one may hold nothing else.
 _MOST_UNMAPPED: Final = 1_000
 _MOST_VALUE: Final = 2_000
@@ -85,7 +85,7 @@ class TurnWriter:
             "params": None if self.params is None else self.redaction.data(dict(self.params)),
             "policy": self.policy or "",
             "outcome": None,
-            "estimated": [name for name in _ESTIMATED if name in self.estimated],
+            "estimated": [name for name in ESTIMATED if name in self.estimated],
             "unmapped": self.unmapped,
         }
 

@@ -15,6 +15,7 @@ from noetic_nb.events import ErrorRaised, RunEvent, Where
 from noetic_nb.interop._spans.calls import first, model_use, tool_use
 from noetic_nb.interop._spans.span_record import Span, log_record
 from noetic_nb.interop._spans.span_tree import Execution, executions
+from noetic_nb.interop._spans.span_turns import ESTIMATED
 from noetic_nb.interop._watching.live_writer import LiveWriter
 from noetic_nb.interop._watching.open_spans import CALLS, MOST_PENDING, Around, Node, Trace, Unit, around
 from noetic_nb.interop._watching.watched_rules import Judging
@@ -29,7 +30,6 @@ MOST_ERRORS: Final = 100
 _OUTSIDE: Final = Where("", "", 0)
 MARKED: Final = "noetic_nb.written"
 MARK: Final = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": MARKED}
-ESTIMATED: Final = ("t_ms", "input_tokens", "output_tokens", "status")
 
 
 def watch(*, run: Run | None = None, rules: Any = None, regulator: Any = None) -> RunSpanProcessor:

@@ -147,20 +147,9 @@ class Judging:
         args: Any = freeze({}) if event.args is None else freeze(event.args)
         provenance = partial(self._origins.at, where, len(self._run.events), event.name)
         ctx = self._context(where, event.t_ms)
+        call_id, raw_args = event.call_id, event.raw_args
         params = BeforeToolCallParams(
-            *(
-                event.name,
-                args,
-                ctx,
-                _STATE,
-                event.call_id,
-                tuple(past),
-                where.depth,
-                ALLOW,
-                event.raw_args,
-                provenance,
-            ),
-            None,
+            event.name, args, ctx, _STATE, call_id, tuple(past), where.depth, ALLOW, raw_args, provenance, None
         )
         self._judge("before_tool_call", params, event)
         past.append(PastCall(event.name, args, event.call_id, event.status, event.output, where.execution_id))
@@ -183,11 +172,8 @@ class Judging:
         began = time.perf_counter()
         try:
             result = self._evaluated(point, params)
-        except (
-            Exception,
-            asyncio.CancelledError,
-            SystemExit,
-        ) as error:  # a rule must not end the agent that is watched
+        # A rule must not end the agent that is watched.
+        except (Exception, asyncio.CancelledError, SystemExit) as error:
             message = redact_text(f"{type(error).__name__}: {error}")[:2_000]
             self._run.append(ErrorRaised(event.where, event.t_ms, "rule_failed", message))
             return

@@ -33,23 +33,18 @@ _TYPES: Final = {
     "FunctionMessage": "tool", "ChatMessage": "chat", "HumanMessageChunk": "user", "AIMessageChunk": "assistant",
     "SystemMessageChunk": "system", "ToolMessageChunk": "tool",
 }  # fmt: skip
-_KNOWN: Final = frozenset(
-    [
-        "type", "id", "name", "content", "tool_calls", "invalid_tool_calls", "tool_call_id", "status",
-        "usage_metadata", "response_metadata", "additional_kwargs", "role", "artifact", "example", "tool_call_chunks",
-        "chunk_position",
-    ]
-)  # fmt: skip
+_KNOWN: Final = frozenset([
+    "type", "id", "name", "content", "tool_calls", "invalid_tool_calls", "tool_call_id", "status", "usage_metadata",
+    "response_metadata", "additional_kwargs", "role", "artifact", "example", "tool_call_chunks", "chunk_position",
+])  # fmt: skip
 # What providers put there again, in a form of their own.
 _EXTRAS: Final = frozenset({"tool_calls", "function_call", "refusal", "reasoning_content"})
 # Counts that stand in `usage_metadata` as well, and names of the provider's.
-_ABOUT: Final = frozenset(
-    [
-        "model_name", "model", "finish_reason", "stop_reason", "created_at", "token_usage", "usage", "id", "type",
-        "role", "model_provider", "system_fingerprint", "object", "status", "stop_sequence", "done", "done_reason",
-        "output_version",
-    ]
-)  # fmt: skip
+_ABOUT: Final = frozenset([
+    "model_name", "model", "finish_reason", "stop_reason", "created_at", "token_usage", "usage", "id", "type", "role",
+    "model_provider", "system_fingerprint", "object", "status", "stop_sequence", "done", "done_reason",
+    "output_version",
+])  # fmt: skip
 # Without them a provider refuses a thought that goes back to it.
 _SEALS: Final = ("signature", "encrypted_content")
 

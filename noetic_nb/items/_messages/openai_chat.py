@@ -47,13 +47,11 @@ ROLES: Final[Mapping[str, Role]] = {
     "tool": "tool",
     "function": "tool",
 }
-_KNOWN: Final = frozenset(
-    [
-        "role", "content", "name", "tool_calls", "function_call", "tool_call_id", "refusal", "reasoning",
-        "reasoning_content", "error", "usage", "cost", "model", "timestamp", "created", "finish_reason", "id",
-        "turn_idx", "audio", "annotations",
-    ]
-)  # fmt: skip
+_KNOWN: Final = frozenset([
+    "role", "content", "name", "tool_calls", "function_call", "tool_call_id", "refusal", "reasoning",
+    "reasoning_content", "error", "usage", "cost", "model", "timestamp", "created", "finish_reason", "id", "turn_idx",
+    "audio", "annotations",
+])  # fmt: skip
 _FILES: Final = {"file_data": "fileData", "file_id": "fileId", "filename": "filename"}
 
 
