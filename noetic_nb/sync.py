@@ -249,11 +249,6 @@ def run_sync(awaitable: Awaitable[T], *, nested: Literal["thread", "patch"] = "t
         it, the archived `nest_asyncio` is used, which loses the cells that are queued while one runs, and a `RuntimeWarning`
         says so.
 
-    Returns
-    -------
-    object
-        The result.
-
     Raises
     ------
     BaseException

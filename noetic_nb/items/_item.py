@@ -150,11 +150,6 @@ def item_tokens(item: Mapping[str, Any], tokenizer: Tokenizer = estimate_tokens)
     tokenizer : callable, optional
         From text to tokens. One with a method ``count_item`` counts the item itself, as its provider bills it.
 
-    Returns
-    -------
-    int
-        Tokens.
-
     References
     ----------
     .. [1] docs/behaviour/memory.md, "Tokens".

@@ -212,11 +212,6 @@ class Settings:
         named : mapping of str to object, optional
             Scorers and predicates of one's own by name.
 
-        Returns
-        -------
-        Settings
-            Equal settings.
-
         Raises
         ------
         ValueError

@@ -92,11 +92,6 @@ class RegulatorState:
         text : str
             JSON text. Unknown keys are ignored at every level.
 
-        Returns
-        -------
-        RegulatorState
-            The snapshot.
-
         Raises
         ------
         TypeError

@@ -215,11 +215,6 @@ def from_dict(data: Mapping[str, Any] | str) -> Decision:
     data : mapping or str
         The result of `to_dict` or `to_camel`.
 
-    Returns
-    -------
-    Decision
-        The decision, equal to the one that was written.
-
     Raises
     ------
     ValueError

@@ -256,11 +256,6 @@ _REQUIRED: Final = frozenset((cls.kind, f.name) for cls in EVENT_TYPES for f in 
 def check(event: Event) -> None:
     """Refuse an event with a field of the wrong type or range.
 
-    Parameters
-    ----------
-    event : Event
-        Any event.
-
     Raises
     ------
     TypeError
@@ -337,11 +332,6 @@ def from_dict(data: Mapping[str, Any]) -> Event:
     data : mapping
         ``{"kind": "turn_start", "user_message": "hi"}`` or ``{"TurnStart": {"user_message": "hi"}}``. Optional fields may be
         missing; unknown keys are ignored.
-
-    Returns
-    -------
-    Event
-        The event, every field of the right type and range.
 
     Raises
     ------
