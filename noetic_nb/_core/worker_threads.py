@@ -103,8 +103,7 @@ class Worker(OnTheSpot):
     async def call(self, function: Callable[..., T], *args: Any) -> T:
         """Call a function in the thread and wait for it.
 
-        Raises the error of the function; ``RuntimeError`` for ``StopIteration``, which no awaitable can raise, and where the
-        system has no thread left.
+        Raises its error, and ``RuntimeError`` for ``StopIteration``, which no awaitable can raise, or where no thread is left.
         """
         if self._jobs is None:
             jobs: _Jobs = SimpleQueue()

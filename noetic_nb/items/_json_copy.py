@@ -28,8 +28,7 @@ def _described(value: object, why: str) -> FrozenDict:
 def frozen_data(value: Any, *, depth: int = 0) -> Any:
     """Return data as frozen mappings, tuples and scalars; a value that is not JSON data becomes a description of itself.
 
-    Infinite numbers and NaN are kept; keys that are not text become their text. `depth` is how deep it lies inside
-    other data.
+    Infinite numbers and NaN are kept; keys that are not text become their text. `depth` is how deep it lies in other data.
     """
     kind = type(value)
     if kind is int and value.bit_length() > MOST_BITS:

@@ -112,8 +112,7 @@ def parsed_json(text: str | bytes) -> Any:
 def plain_text(value: Any) -> str:
     """Return plain dicts, lists, texts and finite numbers as compact JSON, in a third of the time.
 
-    Nothing is checked: pydantic would write dates and sets as well. All that it refuses, half a character for instance, is
-    left to `json`.
+    Nothing is checked: pydantic would write dates and sets as well. All that it refuses, such as half a character, is `json`'s.
     """
     try:
         return to_json(value).decode()

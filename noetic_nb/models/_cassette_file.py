@@ -123,10 +123,9 @@ class TapeSecrets:
         return cls(bytes.fromhex(head["salt"]), head["secrets"], version=head["version"])
 
     def same(self, recorded: Any, asked: Any) -> bool:
-        """Tell whether a request of a tape of the first version is the one that is asked, secrets and all.
+        """Tell whether a request of a tape of the first version is the one that is asked: a placeholder stands for any text.
 
-        What was a secret when it was recorded may be none today, and the other way round: a placeholder there stands for
-        whatever is asked.
+        A text that was a secret when it was recorded may be none today, and the other way round.
         """
         if isinstance(recorded, dict) and isinstance(asked, dict):
             return recorded.keys() == asked.keys() and all(self.same(recorded[key], asked[key]) for key in asked)
@@ -218,8 +217,7 @@ def _corrupt(path: Path, line: int, what: str) -> NoeticError:
 def read_cassette(path: Path) -> Tape:
     """Read every answer of a tape.
 
-    Raises `NoeticError` ``invalid_run_file`` with `path` and `line` if it is no tape, damaged, or of a newer version;
-    ``storage_failed`` if it cannot be read at all.
+    Raises `NoeticError` ``invalid_run_file`` with `path` and `line` for a damaged or newer one, ``storage_failed`` for none.
     """
     try:
         with regular_file(path) as file:

@@ -35,8 +35,7 @@ _UNFINISHED: Final = frozenset({"cancelled", "queued", "in_progress"})
 def responses_body(request: ModelRequest, names: WireNames, options: WireOptions) -> dict[str, Any]:
     """Return the keyword arguments of ``responses.create``.
 
-    Raises `NoeticConfigError` ``UNSUPPORTED_BY_API`` for stop sequences, which this API does not have, and for items
-    it has no form for.
+    Raises `NoeticConfigError` ``UNSUPPORTED_BY_API`` for stop sequences, and for items, that this API has no form for.
     """
     system, items = system_text(request)
     sent = openai_responses.encode(with_own_call_ids(items), to_wire=names.to_wire)

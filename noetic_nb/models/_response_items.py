@@ -94,8 +94,7 @@ class Answer:
 def settle(answer: Answer, cost: float | None) -> ModelResponse:
     """Return an answer as a response.
 
-    Raises `NoeticError` ``llm_refused`` if all it holds is a refusal, ``llm_failed`` if it holds nothing but
-    thoughts. Both carry usage and cost.
+    Raises `NoeticError` ``llm_refused`` for a refusal alone, ``llm_failed`` for thoughts alone, with usage and cost.
     """
     # Thoughts alone answer nothing, and a loop that took them for an answer would end with an empty reply.
     reason = finish_reason_of(answer.finish_reason)

@@ -91,8 +91,7 @@ def _message(exc: Any) -> tuple[str, str | None]:
 def classify(exc: Exception, *, clock: Clock, answering: bool = False) -> Failure:
     """Translate an exception of the SDK or its transport: ``llm_rate_limit`` for status 429, ``llm_failed`` for the rest.
 
-    Where the provider had begun to answer, `answering`, a lost connection is a ``"disconnect"``. The clock is needed
-    where the provider names a date.
+    A lost connection is a ``"disconnect"`` where the provider was `answering`; the clock is for dates that it names.
     """
     import openai
 

@@ -41,13 +41,6 @@ async def get_many(storage: StorageAdapter, keys: Iterable[str]) -> dict[str, Js
     """Return the values that exist under several keys.
 
     Uses the store's own ``get_many`` where it has one, parallel reads otherwise; no keys touch nothing.
-
-    Examples
-    --------
-    >>> import asyncio
-    >>> from noetic_nb.storage import InMemoryStorage
-    >>> asyncio.run(get_many(InMemoryStorage({"a": 1}), ["a", "b"]))
-    {'a': 1}
     """
     wanted = list(dict.fromkeys(keys))
     if not wanted:
@@ -66,21 +59,9 @@ async def write_together(
 ) -> None:
     """Write several keys as one, all of it or nothing where the store has ``set_many``.
 
-    `delete` are keys to forget, none of `values`; `absent` are keys that must not exist before.
-
-    Other stores are written one key after the other, the values first and in their order, then the deletions in theirs;
-    the caller chooses an order that is safe to be interrupted in.
-
-    Raises `NoeticError` ``state_conflict`` with `key` for one that must not exist and does; nothing was written then.
-
-    Examples
-    --------
-    >>> import asyncio
-    >>> from noetic_nb.storage import InMemoryStorage
-    >>> store = InMemoryStorage({"old": 1})
-    >>> asyncio.run(write_together(store, {"a": 1, "b": 2}, delete=["old"]))
-    >>> asyncio.run(store.list(""))
-    ['a', 'b']
+    `delete` are keys to forget, none of `values`; `absent` are keys that must not exist before: raises `NoeticError`
+    ``state_conflict`` with `key` for one that does, and nothing was written then. Other stores are written one key after the
+    other, the values first and in their order, then the deletions in theirs; the caller chooses a safe order.
     """
     # Of the very class: one that is derived from it may do more when a key is written.
     if "write_now" in vars(type(storage)):

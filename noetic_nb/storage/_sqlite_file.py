@@ -123,8 +123,7 @@ def patiently(action: Callable[[], T], budget_ms: float) -> T:
 def check_path(path: str | os.PathLike[str]) -> str:
     """Return an absolute path that can hold a database.
 
-    Raises `NoeticConfigError` ``INVALID_STORAGE_PATH`` for a folder, a missing folder, or a name that stands for
-    memory.
+    Raises `NoeticConfigError` ``INVALID_STORAGE_PATH`` for a folder, a missing folder, or a name that means memory.
     """
     text = os.fspath(path)
     # Checked despite the annotation: notebooks are not type-checked.
@@ -164,8 +163,7 @@ def check_path(path: str | os.PathLike[str]) -> str:
 def check_key(key: str) -> str:
     """Return a key that the file can hold.
 
-    Raises `NoeticError` ``storage_failed`` if it is not text, or holds a lone surrogate: half a character, which
-    UTF-8 cannot express.
+    Raises `NoeticError` ``storage_failed`` if it is not text, or holds a lone surrogate, which UTF-8 cannot express.
     """
     if not isinstance(key, str):
         raise NoeticError("storage_failed", "A key must be text.", given=key, hint="Use str(key).", key=key)
@@ -200,8 +198,7 @@ def prefix_range(prefix: str) -> tuple[str, str | None]:
 def open_writer(path: str, synchronous: Synchronous, budget_ms: float) -> sqlite3.Connection:
     """Open the connection that writes, making or checking the file.
 
-    Raises `NoeticError` ``storage_failed`` if the file cannot be opened or written, is damaged, is not ours or is of
-    a newer schema.
+    Raises `NoeticError` ``storage_failed`` if it cannot be opened or written, is damaged, is not ours or of a newer schema.
     """
     try:
         # For its owner only; the log and the index beside it get the same mode. Only where there is no file yet: closing a

@@ -57,11 +57,10 @@ _Order: TypeAlias = Literal["end", "move the log"]
 
 @dataclass(slots=True)
 class Job:
-    """One awaited write, atomic in itself.
+    """One awaited write, atomic in itself; `size` is its number of characters.
 
-    `run` does it inside the transaction, perhaps again after a roll-back; its result is what the caller gets. Where
-    it is one statement, `is_single`, it needs no explicit transaction when it comes alone. `size` is how many characters it
-    writes.
+    `run` does it inside the transaction, perhaps again after a roll-back; its result is the caller's. Where it is one
+    statement, `is_single`, it needs no explicit transaction when it comes alone.
     """
 
     run: Callable[[sqlite3.Connection], Any]  # jobs of different results share one queue; `_write` types them
@@ -75,8 +74,7 @@ class Job:
 class Writer:
     """Owns the writing connection, and the thread that uses it where a loop should not.
 
-    Where there are no threads, each job is done as it is given. Another process is waited for `budget_ms` milliseconds; the
-    path is for messages.
+    Without threads each job is done as it is given. Another process is waited for `budget_ms`; the path is for messages.
     """
 
     def __init__(

@@ -69,8 +69,7 @@ def ranks_in(content: bytes, given: object = None) -> dict[bytes, int]:
 def find_ranks(encoding: Encoding) -> dict[bytes, int]:
     """Return the ranks of an encoding from this machine.
 
-    Raises `NoeticConfigError` ``MISSING_RANKS``, which names the extra that brings them; ``DAMAGED_RANKS`` where a file is not
-    the published one.
+    Raises `NoeticConfigError` ``MISSING_RANKS``, naming the extra that brings them, or ``DAMAGED_RANKS`` for an altered file.
     """
     for path in _places(encoding):
         if path.is_file():

@@ -34,10 +34,9 @@ def looks_like(document: Document) -> bool:
 
 
 def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
-    """Yield a reader for each sample.
+    """Yield a reader for each sample; raises `NoeticError` ``invalid_run_file`` if it is no log.
 
-    Raises `NoeticConfigError` ``MISSING_PACKAGE`` for an archive where Inspect is not installed, `NoeticError`
-    ``invalid_run_file`` if it is no log.
+    An archive where Inspect is not installed raises `NoeticConfigError` ``MISSING_PACKAGE``.
     """
     data = document.data
     if data is None:

@@ -105,8 +105,7 @@ def bound_by_signature(
 ) -> Binder:
     """Return a binder that names the arguments of a function, fills in defaults, and changes nothing.
 
-    `left_out` names the arguments of the framework, not the model; `skip` is how many of those by place are; `call_id` finds
-    the id of a call in them.
+    `left_out` names those of the framework, `skip` is their number among those by place; `call_id` finds the id of a call.
     """
     try:
         signature: inspect.Signature | None = inspect.signature(function)
@@ -189,8 +188,8 @@ _CONTEXTS: Final = ("RunContextWrapper", "ToolContext", "RunContext")
 def json_binder(name: str, schema: Mapping[str, Any], function: Callable[..., Any] | None) -> Callable[[str], Bound]:
     """Return a binder of JSON text: by the function behind the tool where it is known, else by its schema.
 
-    The tool is given the JSON text anew, so that it cannot read the text in another way than the rules: what was judged, or,
-    where its framework validates by the same function, what that was validated from.
+    The tool is given the JSON text anew, so that it cannot read the text in another way than the rules: the judged one, or,
+    where its framework validates by the same function, its source.
     """
     tool = None if function is None else _behind(function, name)
     checked = None

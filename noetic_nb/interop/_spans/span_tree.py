@@ -115,8 +115,7 @@ def conversations(spans: list[Span]) -> list[Conversation]:
 class Execution:
     """An agent at work: its calls and those of agents that it started, by start.
 
-    `invocations` says of each entry which call of the agent from outside it belongs to, and whether an agent is known to
-    stand there.
+    `invocations` has for each entry the call of the agent from outside, and whether an agent is known to stand there.
     """
 
     name: str

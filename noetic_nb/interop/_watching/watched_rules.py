@@ -71,10 +71,9 @@ class _Execution:
 
 
 class Judging:
-    """Appends events to a run, with the decisions of rules and a regulator on each.
+    """Appends events to a run, with the decisions of rules, read anew at each call, and of a fork of a regulator per thread.
 
-    A rule book is read anew at each call; a fork of the regulator observes each thread. Raises `NoeticConfigError`
-    ``INVALID_RULE`` or ``INVALID_REGULATION``.
+    Raises `NoeticConfigError` ``INVALID_RULE`` or ``INVALID_REGULATION``.
     """
 
     def __init__(self, run: Run, rules: Any = None, regulator: Any = None) -> None:

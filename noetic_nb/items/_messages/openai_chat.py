@@ -260,8 +260,7 @@ def encode(
 ) -> list[dict[str, Any]]:
     """Return items as messages; calls stand in one message with the text before them, and are followed by their outputs.
 
-    With `to_wire`, which gives the names of tools, they are those of a request: only what every server takes. Raises
-    `NoeticConfigError` ``UNSUPPORTED_BY_API`` then for what has no form there.
+    With `to_wire`, which gives the names of tools, as a request has them: raises `NoeticConfigError` ``UNSUPPORTED_BY_API``.
     """
     is_request = to_wire is not None
     # Collected first: an output may stand anywhere behind its call, and has to follow it at once.

@@ -125,8 +125,7 @@ def emoji() -> frozenset[str]:
 def any_of(entries: list[str], *, whole: bool) -> str:
     """Return a pattern for any of the entries at a word start, and at a word end too when `whole`.
 
-    An entry that ends in a mark, such as ``help!``, is at a word end only if a word character follows: such is a word
-    boundary after a character that is not part of a word.
+    Behind a mark, as in ``help!``, a word ends only where a word character follows: such is a word boundary.
     """
     body = "|".join(re.escape(entry) for entry in sorted(entries, key=len, reverse=True))
     return rf"\b(?:{body})\b" if whole else rf"\b(?:{body})"

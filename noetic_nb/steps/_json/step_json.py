@@ -173,8 +173,7 @@ def load_step(data: Mapping[str, Any] | str, registry: Registry | None = None) -
 def resolved(value: Any, registry: Registry, *, depth: int = 0) -> Any:
     """Return data with every reference replaced by the named object.
 
-    Raises `NoeticConfigError` for a name that is not known, and for data nested more than 150 deep, as cyclic data
-    is.
+    Raises `NoeticConfigError` for an unknown name, and for data nested more than 150 deep, as cyclic data is.
     """
     if depth > MAX_DEPTH:
         raise NoeticConfigError(
