@@ -180,34 +180,19 @@ def _refusals(answer: Any) -> str | None:
 
 
 EXTENDING: Final = (
-    Exercise(
-        "8.1",
-        "promises",
-        _promised,
-        (
-            "Two hooks, as in section 1: store keeps, recall offers. hooks=nn.MemoryHooks(store=..., recall=...).",
-            "Of p.log take the items whose role is 'assistant', and of these the texts that begin with 'I will'.",
-            "Each once, the three newest: list(dict.fromkeys(texts))[-3:]. Keep them in the state: each thread has its own.",
-        ),
-    ),
-    Exercise(
-        "8.2",
-        "once_for_each",
-        _once,
-        (
-            "A rule as a function, on 'before_tool_call' and for [tool]; compare past.args[argument] with the call's.",
-            "past.name must be the tool, and past.status 'ok': a call that failed has done nothing.",
-            "Give the rule an id with the tool's name in it, or the second use replaces the first.",
-        ),
-    ),
-    Exercise(
-        "8.3",
-        "Refusals",
-        _refusals,
-        (
-            "ToolCounts in section 3 is nearly it: look at event.kind, then at event.status.",
-            "Change the mapping that is in the snapshot; do not make a new one. Without a refusal take returns None.",
-            "In to_html write escape(name), and the count beside it.",
-        ),
-    ),
-)
+    Exercise("8.1", "promises", _promised, (
+        "Two hooks, as in section 1: store keeps, recall offers. hooks=nn.MemoryHooks(store=..., recall=...).",
+        "Of p.log take the items whose role is 'assistant', and of these the texts that begin with 'I will'.",
+        "Each once, the three newest: list(dict.fromkeys(texts))[-3:]. Keep them in the state: each thread has its own.",
+    )),
+    Exercise("8.2", "once_for_each", _once, (
+        "A rule as a function, on 'before_tool_call' and for [tool]; compare past.args[argument] with the call's.",
+        "past.name must be the tool, and past.status 'ok': a call that failed has done nothing.",
+        "Give the rule an id with the tool's name in it, or the second use replaces the first.",
+    )),
+    Exercise("8.3", "Refusals", _refusals, (
+        "ToolCounts in section 3 is nearly it: look at event.kind, then at event.status.",
+        "Change the mapping that is in the snapshot; do not make a new one. Without a refusal take returns None.",
+        "In to_html write escape(name), and the count beside it.",
+    )),
+)  # fmt: skip

@@ -92,24 +92,14 @@ async def _keeps(answer: Any) -> str | None:
 
 
 MEMORY: Final = (
-    Exercise(
-        "1.1",
-        "sent",
-        _sent,
-        (
-            "The newest items are sent. Start at the end of the list.",
-            "Once an item does not fit, everything older is left out too, even what is small enough.",
-            "Add up sizes from the newest backwards; stop before the sum exceeds the room. A sum equal to the room still fits.",
-        ),
-    ),
-    Exercise(
-        "1.2",
-        "layers",
-        _keeps,
-        (
-            "Return a list with one layer. It has to read what is said: a text that you write into it knows one passenger only.",
-            "nn.semantic_recall stores what is said. Look at how many tokens it *used* in section 3.",
-            "Give it budget={'min': 0, 'max': ...}, not more than the limit and not less than what it used.",
-        ),
-    ),
-)
+    Exercise("1.1", "sent", _sent, (
+        "The newest items are sent. Start at the end of the list.",
+        "Once an item does not fit, everything older is left out too, even what is small enough.",
+        "Add up sizes from the newest backwards; stop before the sum exceeds the room. A sum equal to the room still fits.",
+    )),
+    Exercise("1.2", "layers", _keeps, (
+        "Return a list with one layer. It has to read what is said: a text that you write into it knows one passenger only.",
+        "nn.semantic_recall stores what is said. Look at how many tokens it *used* in section 3.",
+        "Give it budget={'min': 0, 'max': ...}, not more than the limit and not less than what it used.",
+    )),
+)  # fmt: skip

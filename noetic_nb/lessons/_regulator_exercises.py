@@ -114,34 +114,19 @@ def _worth(answer: Any) -> str | None:
 
 
 REGULATOR: Final = (
-    Exercise(
-        "4.1",
-        "worse",
-        _worse,
-        (
-            "Only the last three marks count, and with fewer than three the answer is False.",
-            "Two things must hold: the oldest of the three is at least 0.15 above the newest, and their mean is below 0.5.",
-            "A drop of exactly 0.15 counts; a mean of exactly 0.5 does not.",
-        ),
-    ),
-    Exercise(
-        "4.2",
-        "threshold",
-        _threshold,
-        (
-            "Candidates are the numbers of calls of the failed runs. For each, count who is stopped: calls >= threshold.",
-            "Leave out candidates that stop more than the allowed share of the good runs. None may be left: return None.",
-            "Of the rest take the one that stops most failed runs.",
-        ),
-    ),
-    Exercise(
-        "4.3",
-        "saved_and_lost",
-        _worth,
-        (
-            "The call at which the threshold is reached has been paid for. What comes after it is saved.",
-            "Only failed runs save something; only good runs can be lost.",
-            "tokens[threshold:] are the calls after the stop; a run reaches the threshold if it has at least so many calls.",
-        ),
-    ),
-)
+    Exercise("4.1", "worse", _worse, (
+        "Only the last three marks count, and with fewer than three the answer is False.",
+        "Two things must hold: the oldest of the three is at least 0.15 above the newest, and their mean is below 0.5.",
+        "A drop of exactly 0.15 counts; a mean of exactly 0.5 does not.",
+    )),
+    Exercise("4.2", "threshold", _threshold, (
+        "Candidates are the numbers of calls of the failed runs. For each, count who is stopped: calls >= threshold.",
+        "Leave out candidates that stop more than the allowed share of the good runs. None may be left: return None.",
+        "Of the rest take the one that stops most failed runs.",
+    )),
+    Exercise("4.3", "saved_and_lost", _worth, (
+        "The call at which the threshold is reached has been paid for. What comes after it is saved.",
+        "Only failed runs save something; only good runs can be lost.",
+        "tokens[threshold:] are the calls after the stop; a run reaches the threshold if it has at least so many calls.",
+    )),
+)  # fmt: skip

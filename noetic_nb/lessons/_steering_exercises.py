@@ -124,34 +124,19 @@ _WHOM: Final = (
 )
 
 STEERING: Final = (
-    Exercise(
-        "3.1",
-        "limit",
-        _examiner(_ONE_LIMIT),
-        (
-            "A rule of this kind is an expression or a function. Section 2 has one of each.",
-            "Name the tool: tools=['send_money']. Other tools have amounts, too.",
-            "100 itself is allowed: deny what is above it.",
-        ),
-    ),
-    Exercise(
-        "3.2",
-        "limit_together",
-        _examiner(_TOGETHER),
-        (
-            "call.history has the calls so far, each with name, args and status.",
-            "Count payments only, and only those that were made: status 'ok'.",
-            "Deny where the sum of those amounts and this one is above 100.",
-        ),
-    ),
-    Exercise(
-        "3.3",
-        "payees",
-        _examiner(_WHOM),
-        (
-            "rules.only_from_user('send_money', 'recipient') asks who wrote the recipient.",
-            "Accounts in the contact list are to be trusted; notes in it are not. trust= takes 'tool.field'.",
-            "The field is 'account', the tool 'list_contacts'.",
-        ),
-    ),
-)
+    Exercise("3.1", "limit", _examiner(_ONE_LIMIT), (
+        "A rule of this kind is an expression or a function. Section 2 has one of each.",
+        "Name the tool: tools=['send_money']. Other tools have amounts, too.",
+        "100 itself is allowed: deny what is above it.",
+    )),
+    Exercise("3.2", "limit_together", _examiner(_TOGETHER), (
+        "call.history has the calls so far, each with name, args and status.",
+        "Count payments only, and only those that were made: status 'ok'.",
+        "Deny where the sum of those amounts and this one is above 100.",
+    )),
+    Exercise("3.3", "payees", _examiner(_WHOM), (
+        "rules.only_from_user('send_money', 'recipient') asks who wrote the recipient.",
+        "Accounts in the contact list are to be trusted; notes in it are not. trust= takes 'tool.field'.",
+        "The field is 'account', the tool 'list_contacts'.",
+    )),
+)  # fmt: skip

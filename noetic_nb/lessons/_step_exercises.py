@@ -184,34 +184,19 @@ async def _charge(answer: Any) -> str | None:
 
 
 STEPS: Final = (
-    Exercise(
-        "5.1",
-        "until_accepted",
-        _loop,
-        (
-            "Two things may end the loop. Section 2 has a predicate for each, and one that puts them together.",
-            "until.verified(accepts) or until.custom(lambda seen: accepts(seen.last_output)), and until.max_steps(most).",
-            "nn.until.any(first, second) stops as soon as one of them does; all would wait for both.",
-        ),
-    ),
-    Exercise(
-        "5.2",
-        "majority",
-        _jury,
-        (
-            "Look at the jury of section 3: which mode goes on where a juror fails?",
-            "merge gets dictionaries with 'status', and 'value' where it is 'fulfilled'. Make a list of these values.",
-            "max(votes, key=votes.count) is the first of those with most votes.",
-        ),
-    ),
-    Exercise(
-        "5.3",
-        "charge",
-        _charge,
-        (
-            "Give each payment a name in the bank, and look for the name before you append.",
-            "The amount is no name: two payments may have the same. Neither is ctx.id, which is that of the whole turn.",
-            "ctx.idempotency_key names this very call, also when it is made again.",
-        ),
-    ),
-)
+    Exercise("5.1", "until_accepted", _loop, (
+        "Two things may end the loop. Section 2 has a predicate for each, and one that puts them together.",
+        "until.verified(accepts) or until.custom(lambda seen: accepts(seen.last_output)), and until.max_steps(most).",
+        "nn.until.any(first, second) stops as soon as one of them does; all would wait for both.",
+    )),
+    Exercise("5.2", "majority", _jury, (
+        "Look at the jury of section 3: which mode goes on where a juror fails?",
+        "merge gets dictionaries with 'status', and 'value' where it is 'fulfilled'. Make a list of these values.",
+        "max(votes, key=votes.count) is the first of those with most votes.",
+    )),
+    Exercise("5.3", "charge", _charge, (
+        "Give each payment a name in the bank, and look for the name before you append.",
+        "The amount is no name: two payments may have the same. Neither is ctx.id, which is that of the whole turn.",
+        "ctx.idempotency_key names this very call, also when it is made again.",
+    )),
+)  # fmt: skip

@@ -166,34 +166,19 @@ async def _arrangement(answer: Any) -> str | None:
 
 
 TOKENS: Final = (
-    Exercise(
-        "2.1",
-        "billed",
-        _bill,
-        (
-            "Each call sends the instructions, all questions and answers before it, and its own question.",
-            "Go through the turns and keep what came before in a variable, which begins with the instructions.",
-            "Add before + question to the total, and then question + answer to what came before.",
-        ),
-    ),
-    Exercise(
-        "2.2",
-        "from_cache",
-        _cached,
-        (
-            "Compare part by part, text and size, and stop at the first that differs. What is alike behind it does not count.",
-            "A beginning of exactly `least` tokens is cached. Steps are counted from `least` on, not from 0.",
-            "(shared - least) % step tokens are over, those of the last step that is not whole.",
-        ),
-    ),
-    Exercise(
-        "2.3",
-        "arranged",
-        _arrangement,
-        (
-            "What changes has to stand behind what does not. Section 4 moves one layer.",
-            "Steady layers stay where they are: behind the conversation they would be sent anew with each call.",
-            "It takes both: layer.placed('suffix') for each layer that changes, and a projection of order 'cache'.",
-        ),
-    ),
-)
+    Exercise("2.1", "billed", _bill, (
+        "Each call sends the instructions, all questions and answers before it, and its own question.",
+        "Go through the turns and keep what came before in a variable, which begins with the instructions.",
+        "Add before + question to the total, and then question + answer to what came before.",
+    )),
+    Exercise("2.2", "from_cache", _cached, (
+        "Compare part by part, text and size, and stop at the first that differs. What is alike behind it does not count.",
+        "A beginning of exactly `least` tokens is cached. Steps are counted from `least` on, not from 0.",
+        "(shared - least) % step tokens are over, those of the last step that is not whole.",
+    )),
+    Exercise("2.3", "arranged", _arrangement, (
+        "What changes has to stand behind what does not. Section 4 moves one layer.",
+        "Steady layers stay where they are: behind the conversation they would be sent anew with each call.",
+        "It takes both: layer.placed('suffix') for each layer that changes, and a projection of order 'cache'.",
+    )),
+)  # fmt: skip

@@ -131,34 +131,19 @@ def _served(answer: Any) -> str | None:
 
 
 WATCHING: Final = (
-    Exercise(
-        "7.1",
-        "harm",
-        _harm,
-        (
-            "One row of the ledger is one decision. Which three columns say that a refund was denied and paid all the same?",
-            "action == 'deny' and not enforced: the rule said no, and nobody acted on it. A guide or an allow is no denial.",
-            "Add up args['amount'] of those rows; with none of them that is 0.",
-        ),
-    ),
-    Exercise(
-        "7.2",
-        "protect",
-        _protected,
-        (
-            "Guard both tools in one call of nn.guard: tools that are guarded apart do not know each other's calls.",
-            "A rule as a function, on 'before_tool_call' and for 'refund' only, can compare past.args['order'] with the call's.",
-            "Look at past.output, too: 'No such order.' is an answer, and no order. on_deny='return' makes a text of a refusal.",
-        ),
-    ),
-    Exercise(
-        "7.3",
-        "serve",
-        _served,
-        (
-            "Run each call inside of `with nn.guard_session(...)`.",
-            "A new session knows no calls, whatever its name is: make one for each customer and enter it again.",
-            "Keep the sessions in a dict by customer.",
-        ),
-    ),
-)
+    Exercise("7.1", "harm", _harm, (
+        "One row of the ledger is one decision. Which three columns say that a refund was denied and paid all the same?",
+        "action == 'deny' and not enforced: the rule said no, and nobody acted on it. A guide or an allow is no denial.",
+        "Add up args['amount'] of those rows; with none of them that is 0.",
+    )),
+    Exercise("7.2", "protect", _protected, (
+        "Guard both tools in one call of nn.guard: tools that are guarded apart do not know each other's calls.",
+        "A rule as a function, on 'before_tool_call' and for 'refund' only, can compare past.args['order'] with the call's.",
+        "Look at past.output, too: 'No such order.' is an answer, and no order. on_deny='return' makes a text of a refusal.",
+    )),
+    Exercise("7.3", "serve", _served, (
+        "Run each call inside of `with nn.guard_session(...)`.",
+        "A new session knows no calls, whatever its name is: make one for each customer and enter it again.",
+        "Keep the sessions in a dict by customer.",
+    )),
+)  # fmt: skip

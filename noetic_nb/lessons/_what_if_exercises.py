@@ -139,34 +139,19 @@ async def _call_of(answer: Any) -> str | None:
 
 
 WHAT_IF: Final = (
-    Exercise(
-        "6.1",
-        "certain",
-        _certain,
-        (
-            "Go through the calls with their place: before is calls[:at], whatever the rule says of those.",
-            "Count every call that is denied. The place of the first one is the number of calls that are certain.",
-            "Where none is denied all calls are certain, len(calls).",
-        ),
-    ),
-    Exercise(
-        "6.2",
-        "difference",
-        _difference,
-        (
-            "Go through both lists together with zip, and leave out pairs of which a side is None.",
-            "0 is known: ask `is None`, not whether the number is true.",
-            "A mean of each list on its own is over other runs where something is missing.",
-        ),
-    ),
-    Exercise(
-        "6.3",
-        "call_of",
-        _call_of,
-        (
-            "Count the calls of the model, from 0, over all turns; not the calls of tools.",
-            "Look at every item of an answer: it may ask for several tools, and a text may speak of one without asking for it.",
-            "enumerate(run.select(nn.events.ModelCalled)), and return the number as soon as an item fits; None behind the loop.",
-        ),
-    ),
-)
+    Exercise("6.1", "certain", _certain, (
+        "Go through the calls with their place: before is calls[:at], whatever the rule says of those.",
+        "Count every call that is denied. The place of the first one is the number of calls that are certain.",
+        "Where none is denied all calls are certain, len(calls).",
+    )),
+    Exercise("6.2", "difference", _difference, (
+        "Go through both lists together with zip, and leave out pairs of which a side is None.",
+        "0 is known: ask `is None`, not whether the number is true.",
+        "A mean of each list on its own is over other runs where something is missing.",
+    )),
+    Exercise("6.3", "call_of", _call_of, (
+        "Count the calls of the model, from 0, over all turns; not the calls of tools.",
+        "Look at every item of an answer: it may ask for several tools, and a text may speak of one without asking for it.",
+        "enumerate(run.select(nn.events.ModelCalled)), and return the number as soon as an item fits; None behind the loop.",
+    )),
+)  # fmt: skip
