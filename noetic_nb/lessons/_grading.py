@@ -133,14 +133,9 @@ def _answers(path: Path, exercises: Sequence[str], timeout_s: float) -> tuple[di
     wrong = ""
     with tempfile.TemporaryDirectory() as place:
         client = NotebookClient(
-            notebook,
-            timeout=int(timeout_s),
-            kernel_name="python3",
-            allow_errors=True,
-            interrupt_on_timeout=True,
-            store_widget_state=False,
-            resources={"metadata": {"path": place}},
-        )
+            notebook, timeout=int(timeout_s), kernel_name="python3", allow_errors=True, interrupt_on_timeout=True,
+            store_widget_state=False, resources={"metadata": {"path": place}},
+        )  # fmt: skip
         try:
             # It would print that others on this machine may listen, once a notebook, and how it was interrupted.
             with client.setup_kernel(stderr=subprocess.DEVNULL):

@@ -32,17 +32,10 @@ def read_chat(body: Any, names: WireNames, ids: Ids) -> Answer:
     for call, piece in zip(calls, message.get("tool_calls") or (), strict=True):
         call.add(piece)
     return _answer(
-        text=_content_text(message.get("content"), body),
-        reasoning=_reasoning(message),
-        refusal=_text(message.get("refusal")),
-        calls=calls,
-        finish_reason=choices[0].get("finish_reason"),
-        logprobs=_logprobs(choices[0]),
-        usage=body.get("usage"),
-        model=body.get("model"),
-        names=names,
-        ids=ids,
-    )
+        text=_content_text(message.get("content"), body), reasoning=_reasoning(message),
+        refusal=_text(message.get("refusal")), calls=calls, finish_reason=choices[0].get("finish_reason"),
+        logprobs=_logprobs(choices[0]), usage=body.get("usage"), model=body.get("model"), names=names, ids=ids,
+    )  # fmt: skip
 
 
 class ChatStream:

@@ -299,15 +299,9 @@ def guard(
             "SWAPPED_ARGUMENTS", "guard takes the tools first, then the rules.", given=given, hint=hint
         )
     shared = Guard(
-        rules,
-        run=run,
-        regulator=regulator,
-        on_deny=on_deny,
-        on_error=on_error,
-        timeouts=timeouts,
-        approve=approve,
+        rules, run=run, regulator=regulator, on_deny=on_deny, on_error=on_error, timeouts=timeouts, approve=approve,
         model=model,
-    )
+    )  # fmt: skip
     tools: Any = tool if isinstance(tool, list | tuple) else [tool]
     guarded: Any = [_guarded(one, shared) for one in tools]
     warn_of_unknown_targets(shared, tools)

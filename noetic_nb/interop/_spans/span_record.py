@@ -95,17 +95,12 @@ def _sdk(value: Data, place: int) -> Span:
     code = status.get("status_code") if isinstance(status, Mapping) else None
     return Span(
         _hex_id(context.get("trace_id"), 32) or f"trace{place}",
-        _hex_id(context.get("span_id"), 16) or f"span{place}",
-        _hex_id(value.get("parent_id"), 16),
-        _name(value.get("name")),
-        _time_ns(value.get("start_time")),
-        _time_ns(value.get("end_time")),
+        _hex_id(context.get("span_id"), 16) or f"span{place}", _hex_id(value.get("parent_id"), 16),
+        _name(value.get("name")), _time_ns(value.get("start_time")), _time_ns(value.get("end_time")),
         isinstance(code, str) and code.rpartition(".")[2] == "ERROR",
-        _name(status.get("description")) if isinstance(status, Mapping) else "",
-        _attributes(value.get("attributes")),
-        [_event(event, "timestamp") for event in _list(value.get("events"))],
-        place,
-    )
+        _name(status.get("description")) if isinstance(status, Mapping) else "", _attributes(value.get("attributes")),
+        [_event(event, "timestamp") for event in _list(value.get("events"))], place,
+    )  # fmt: skip
 
 
 def _otlp(value: Data, place: int) -> Span:

@@ -162,14 +162,9 @@ def finding(
     # By the decision and not by the conditions: an explanation must not disagree with what was decided.
     holds = decision is not None
     return PredicateFinding(
-        predicate=kind,
-        holds=holds,
-        decision=decision,
-        conditions=tuple(conditions),
-        any_of=tuple(any_of),
-        changes=tuple(changes) if holds else (),
-        notes=tuple(notes),
-    )
+        predicate=kind, holds=holds, decision=decision, conditions=tuple(conditions), any_of=tuple(any_of),
+        changes=tuple(changes) if holds else (), notes=tuple(notes),
+    )  # fmt: skip
 
 
 class Predicate(Protocol):
