@@ -18,15 +18,9 @@ from noetic_nb.steps import react
 # Sizes of items, oldest first, and the room for them. Sizes differ: with equal ones a wrong rule can be right. Exact fits, an old
 # item that is small enough although a newer one is not, nothing, and all.
 _WINDOWS: Final[tuple[tuple[tuple[int, ...], int], ...]] = (
-    ((40, 10, 30, 20), 60),
-    ((40, 10, 30, 20), 59),
-    ((5, 50, 10, 10), 30),
-    ((10, 10, 10), 30),
-    ((10, 10, 10), 9),
-    ((7, 90, 3), 200),
-    ((), 50),
-    ((12, 12, 12, 12, 12), 37),
-)
+    ((40, 10, 30, 20), 60), ((40, 10, 30, 20), 59), ((5, 50, 10, 10), 30), ((10, 10, 10), 30), ((10, 10, 10), 9),
+    ((7, 90, 3), 200), ((), 50), ((12, 12, 12, 12, 12), 37),
+)  # fmt: skip
 
 LIMIT: Final = 60
 """Tokens that the layers of exercise 1.2 may be allocated together."""

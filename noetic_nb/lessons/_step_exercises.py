@@ -21,15 +21,9 @@ async def _output(agent: Step, said: str = "Begin.") -> Any:
 # Which outputs are accepted, and how many rounds are allowed: accepted at once, on the way, in the last round, too late, never,
 # and again after a refusal.
 _LOOPS: Final[tuple[tuple[frozenset[int], int], ...]] = (
-    (frozenset({1}), 4),
-    (frozenset({3}), 5),
-    (frozenset({4}), 4),
-    (frozenset(), 3),
-    (frozenset({2, 4}), 6),
-    (frozenset({5}), 2),
-    (frozenset(), 1),
-    (frozenset({2, 3, 4, 5, 6, 7, 8}), 8),
-)
+    (frozenset({1}), 4), (frozenset({3}), 5), (frozenset({4}), 4), (frozenset(), 3), (frozenset({2, 4}), 6),
+    (frozenset({5}), 2), (frozenset(), 1), (frozenset({2, 3, 4, 5, 6, 7, 8}), 8),
+)  # fmt: skip
 
 
 async def _loop(answer: Any) -> str | None:

@@ -97,12 +97,8 @@ def _cached(answer: Any) -> str | None:
 
 
 _QUESTIONS: Final = (
-    "Which gate?",
-    "May I bring a dog, and what does it cost?",
-    "Is there coffee?",
-    "And tea?",
-    "Thanks!",
-)
+    "Which gate?", "May I bring a dog, and what does it cost?", "Is there coffee?", "And tea?", "Thanks!",
+)  # fmt: skip
 
 
 # What each layer says in a turn, and its slot.

@@ -33,13 +33,9 @@ _RULES: Final[tuple[tuple[str, _Denies], ...]] = (
     ("never look before anything else", lambda name, before: name == "look" and not before),
 )
 _CALLS: Final[tuple[tuple[str, ...], ...]] = (
-    ("look", "look", "look", "look", "pay"),
-    ("find", "look", "pay", "look", "look", "look", "pay"),
-    ("pay", "find", "pay", "pay"),
-    ("find", "find"),
-    ("look",),
-    (),
-)
+    ("look", "look", "look", "look", "pay"), ("find", "look", "pay", "look", "look", "look", "pay"),
+    ("pay", "find", "pay", "pay"), ("find", "find"), ("look",), (),
+)  # fmt: skip
 
 
 def _certain(answer: Any) -> str | None:

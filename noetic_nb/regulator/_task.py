@@ -270,15 +270,10 @@ class Task:
 
 Handler: TypeAlias = Callable[[Task, Any], None]
 HANDLERS: Final[dict[type[Any], Handler]] = {
-    TurnStart: Task.turn_start,
-    Token: Task.token,
-    TurnComplete: Task.turn_complete,
-    Cost: Task.cost,
-    QualityFeedback: Task.quality,
-    UserCorrection: Task.correction,
-    ToolCall: Task.tool_call,
+    TurnStart: Task.turn_start, Token: Task.token, TurnComplete: Task.turn_complete, Cost: Task.cost,
+    QualityFeedback: Task.quality, UserCorrection: Task.correction, ToolCall: Task.tool_call,
     ToolResult: Task.tool_result,
-}
+}  # fmt: skip
 
 
 def trust(cls: type[Any], event_type: type[Any]) -> None:

@@ -303,9 +303,11 @@ def guard(
         model=model,
     )  # fmt: skip
     tools: Any = tool if isinstance(tool, list | tuple) else [tool]
-    guarded: Any = [_guarded(one, shared) for one in tools]
+    guarded = [_guarded(one, shared) for one in tools]
     warn_of_unknown_targets(shared, tools)
-    return guarded[0] if tools is not tool else guarded if isinstance(tool, list) else tuple(guarded)  # type: ignore[no-any-return]
+    several: Any = guarded if isinstance(tool, list) else tuple(guarded)
+    made: T = several if tools is tool else guarded[0]
+    return made
 
 
 def _guarded(tool: Any, guard: Guard) -> Any:

@@ -159,14 +159,10 @@ def _before_answer(messages: list[SpanMessage] | None) -> History | None:
 
 
 _ROLES: Final[Mapping[str, str]] = {
-    "gen_ai.system.message": "system",
-    "gen_ai.user.message": "user",
-    "gen_ai.assistant.message": "assistant",
-    "gen_ai.tool.message": "tool",
-    "gen_ai.choice": "choice",
-    "gen_ai.content.prompt": "prompt",
+    "gen_ai.system.message": "system", "gen_ai.user.message": "user", "gen_ai.assistant.message": "assistant",
+    "gen_ai.tool.message": "tool", "gen_ai.choice": "choice", "gen_ai.content.prompt": "prompt",
     "gen_ai.content.completion": "completion",
-}
+}  # fmt: skip
 
 
 class GenAIEvents(Dialect):

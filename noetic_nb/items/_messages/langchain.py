@@ -194,13 +194,8 @@ def _content(content: Any, role: str, reading: Reading, errors: dict[str, str]) 
             block = block["value"]
         kind = block.get("type") if isinstance(block, Mapping) else None
         if kind in (
-            "tool_call",
-            "tool_use",
-            "invalid_tool_call",
-            "function_call",
-            "tool_call_chunk",
-            "input_json_delta",
-        ):
+            "tool_call", "tool_use", "invalid_tool_call", "function_call", "tool_call_chunk", "input_json_delta",
+        ):  # fmt: skip
             continue  # stands among `tool_calls` as well
         part = text(block) if isinstance(block, str) else _part(block, text)
         if part is not None:
