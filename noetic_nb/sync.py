@@ -59,11 +59,8 @@ class _Background:
                     self.thread.start()
                 except RuntimeError as exc:  # the system has none left
                     loop.close()
-                    raise NoeticConfigError(
-                        "NO_THREADS",
-                        "This Python cannot start threads.",
-                        hint="Write `await ...` instead of run_sync(...).",
-                    ) from exc
+                    hint = "Write `await ...` instead of run_sync(...)."
+                    raise NoeticConfigError("NO_THREADS", "This Python cannot start threads.", hint=hint) from exc
                 self._loop = loop
             return self._loop
 

@@ -117,9 +117,18 @@ def settings_errors(package: Path) -> dict[str, dict[str, list[tuple[str, str]]]
         text = path.read_text(encoding="utf-8")
         if not any(f"{family}(" in text for family in found):
             continue
-        for node in ast.walk(ast.parse(text)):
+        nodes = list(ast.walk(ast.parse(text)))
+        # A long text has a name, one to three lines above its error.
+        named = {
+            (ast.unparse(each.targets[0]), each.lineno): each.value for each in nodes if isinstance(each, ast.Assign)
+        }
+        for node in nodes:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in found:
                 given = [_text(argument) for argument in node.args[:2]]
+                if len(given) == 2 and given[1] is None:
+                    key = ast.unparse(node.args[1])
+                    above = (named.get((key, line)) for line in range(node.lineno - 1, node.lineno - 4, -1))
+                    given[1] = next((_text(value) for value in above if value is not None), None)
                 if given and given[0] and given[0].isidentifier():
                     found[node.func.id][given[0]].append((given[-1] or "" if len(given) == 2 else "", room))
     return found

@@ -79,12 +79,9 @@ def write_whole(path: Path, text: str) -> None:
         with whole_file(path) as file:
             file.write(text.encode("utf-8", "backslashreplace"))
     except OSError as error:
-        raise NoeticConfigError(
-            "CANNOT_WRITE",
-            f"The file cannot be written: {error.strerror or error}.",
-            given=str(path),
-            hint="Name another one, in a folder that exists.",
-        ) from error
+        what = f"The file cannot be written: {error.strerror or error}."
+        hint = "Name another one, in a folder that exists."
+        raise NoeticConfigError("CANNOT_WRITE", what, given=str(path), hint=hint) from error
 
 
 def save_form(path: str | PathLike[str], form: str, data: Mapping[str, Any]) -> Path:

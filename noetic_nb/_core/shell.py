@@ -328,12 +328,8 @@ class ScriptedShell:
         self, script: Sequence[Answer] | Mapping[str, Answer] | Callable[[str], Answer | Awaitable[Answer]] = ()
     ) -> None:
         if isinstance(script, str) or not (callable(script) or isinstance(script, Sequence | Mapping)):
-            raise NoeticConfigError(
-                "INVALID_SCRIPT",
-                "A scripted shell has a list of answers, a mapping, or a function.",
-                given=script,
-                hint="Use ScriptedShell(['first answer']).",
-            )
+            what = "A scripted shell has a list of answers, a mapping, or a function."
+            raise NoeticConfigError("INVALID_SCRIPT", what, given=script, hint="Use ScriptedShell(['first answer']).")
         self._script = script
         self.commands: list[Command] = []
         self._answered = 0

@@ -201,12 +201,8 @@ def import_run(source: Any, *, format: str | None = None, progress: bool = True)
 def _only_run(source: Any, format: str | None) -> Run:
     found = list(islice(_runs_of(source, format), 2))
     if len(found) > 1:
-        raise NoeticConfigError(
-            "SEVERAL_RUNS",
-            "The source holds several runs.",
-            given=str(source)[:200],
-            hint="Read them one by one: for run in nn.import_runs(source).",
-        )
+        hint = "Read them one by one: for run in nn.import_runs(source)."
+        raise NoeticConfigError("SEVERAL_RUNS", "The source holds several runs.", given=str(source)[:200], hint=hint)
     if not found:
         raise refused(Document(None), "there is no run in it")
     return _read(*found[0], None)

@@ -117,11 +117,8 @@ def _dumped(value: Any) -> Any:
 
 
 def _no_form(value: Any) -> ItemValidationError:
-    return ItemValidationError(
-        f"A {type(value).__name__} in arguments has no JSON form.",
-        given=value,
-        hint="Use text, numbers, dates, enumerations, lists, mappings, dataclasses or pydantic models.",
-    )
+    hint = "Use text, numbers, dates, enumerations, lists, mappings, dataclasses or pydantic models."
+    return ItemValidationError(f"A {type(value).__name__} in arguments has no JSON form.", given=value, hint=hint)
 
 
 class _Held:

@@ -82,12 +82,9 @@ class ItemRegistry:
         named = {_SNAKE.get(name, name): tuple(schemas) for name, schemas in self.schemas.items()}
         unknown = set(named) - set(_CATEGORIES)
         if unknown:
-            raise NoeticConfigError(
-                "UNKNOWN_ITEM_CATEGORY",
-                "Item schemas are grouped by category.",
-                given=sorted(unknown),
-                hint=f"Use {', '.join(_CATEGORIES)}.",
-            )
+            what = "Item schemas are grouped by category."
+            hint = f"Use {', '.join(_CATEGORIES)}."
+            raise NoeticConfigError("UNKNOWN_ITEM_CATEGORY", what, given=sorted(unknown), hint=hint)
         # Under one spelling, so that every later look-up is by the wire's name.
         object.__setattr__(self, "schemas", named)
 
@@ -145,14 +142,9 @@ class ItemRegistry:
         schemas = (*self.schemas.get("items", ()), *(self.schemas.get(category, ()) if category else ()))
         if any(_accepts(schema, item) for schema in schemas):
             return
-        raise NoeticError(
-            "item_schema_mismatch",
-            f"No schema accepts an item of type {kind!r}",
-            given=item,
-            hint="Register a schema for it, or use a registry with strict=False.",
-            category="items",
-            item_type=kind,
-        )
+        what = f"No schema accepts an item of type {kind!r}"
+        hint = "Register a schema for it, or use a registry with strict=False."
+        raise NoeticError("item_schema_mismatch", what, given=item, hint=hint, category="items", item_type=kind)
 
     def parse_with_category(self, value: object, category: ItemCategory) -> Item:
         """Check and freeze one item that must match a schema of this category, if the category has any."""
@@ -162,13 +154,9 @@ class ItemRegistry:
         item = checked_item(parse_shape(value))
         if any(_accepts(schema, item) for schema in schemas):
             return item
-        raise NoeticError(
-            "item_schema_mismatch",
-            f"No schema of category {category!r} accepts this item",
-            given=item,
-            hint="Register a schema that does, or change the item.",
-            category=category,
-        )
+        what = f"No schema of category {category!r} accepts this item"
+        hint = "Register a schema that does, or change the item."
+        raise NoeticError("item_schema_mismatch", what, given=item, hint=hint, category=category)
 
 
 DEFAULT_REGISTRY: Final = ItemRegistry()

@@ -85,12 +85,8 @@ def grade(folder: str | Path, *, timeout_s: float = TIMEOUT_S, progress: Progres
     del nbclient, nbformat
     paths = sorted(Path(folder).glob("*.ipynb"))
     if not paths:
-        raise NoeticConfigError(
-            "NO_SUBMISSIONS",
-            "There is no notebook.",
-            given=str(folder),
-            hint="Put the .ipynb files right into the folder.",
-        )
+        hint = "Put the .ipynb files right into the folder."
+        raise NoeticConfigError("NO_SUBMISSIONS", "There is no notebook.", given=str(folder), hint=hint)
     asked = {path: asked_in(path) for path in paths}
     exercises = sorted({each for found in asked.values() for each in found})
     rows = []

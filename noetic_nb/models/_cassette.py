@@ -89,12 +89,8 @@ class CassetteModel:
         if mode != "replay" and self._adds and model is None and (mode == "record" or exists):
             raise _wrong("Recording needs a model", None, "Pass the client to record: CassetteModel(path, client).")
         if not exists and (mode == "replay" or model is None):
-            raise NoeticError(
-                "tape_missing",
-                f"There is no tape at {str(self.path)!r}",
-                hint="Check the path, or pass the client to record one: CassetteModel(path, client).",
-                path=str(self.path),
-            )
+            hint = "Check the path, or pass the client to record one: CassetteModel(path, client)."
+            raise NoeticError("tape_missing", f"There is no tape at {str(self.path)!r}", hint=hint, path=str(self.path))
         self._model = model
         self._secrets, self._entries = Tape(TapeSecrets(), []) if self._recording else read_cassette(self.path)
         self._places: defaultdict[str, list[int]] = defaultdict(list)

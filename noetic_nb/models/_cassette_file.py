@@ -205,12 +205,9 @@ def differences(recorded: Any, asked: Any, path: str = "") -> Iterator[tuple[str
 
 
 def _corrupt(path: Path, line: int, what: str) -> NoeticError:
+    hint = "Record the tape again, or restore it from version control."
     return NoeticError(
-        "invalid_run_file",
-        f"Line {line} of the tape {path.name!r} {what}",
-        hint="Record the tape again, or restore it from version control.",
-        path=str(path),
-        line=line,
+        "invalid_run_file", f"Line {line} of the tape {path.name!r} {what}", hint=hint, path=str(path), line=line
     )
 
 
@@ -271,9 +268,6 @@ def write_cassette(path: Path, tape: Tape) -> None:
         with whole_file(path) as file:
             file.writelines(json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines)
     except OSError as exc:
-        raise NoeticError(
-            "storage_failed",
-            f"The tape {path.name!r} cannot be written: {exc.strerror}",
-            hint="Check the folder, its permissions and the free space; the answer itself was received.",
-            path=str(path),
-        ) from exc
+        what = f"The tape {path.name!r} cannot be written: {exc.strerror}"
+        hint = "Check the folder, its permissions and the free space; the answer itself was received."
+        raise NoeticError("storage_failed", what, hint=hint, path=str(path)) from exc

@@ -202,16 +202,9 @@ def check_clients(model: object) -> None:
     clients = model.values() if isinstance(model, Mapping) else [] if model is None else [model]
     for client in clients:
         if inspect.isclass(client):
-            raise NoeticConfigError(
-                "INVALID_MODEL",
-                "This is the class of a client.",
-                given=client,
-                hint=f"Make one: {client.__name__}(...).",
-            )
+            hint = f"Make one: {client.__name__}(...)."
+            raise NoeticConfigError("INVALID_MODEL", "This is the class of a client.", given=client, hint=hint)
         if not isinstance(client, ModelClient):
-            raise NoeticConfigError(
-                "INVALID_MODEL",
-                "A harness needs a model client, or a mapping of names to clients.",
-                given=client,
-                hint="Use nn.ScriptedModel([...]), nn.OpenAIModel('...'), or anything with `async complete(request)`.",
-            )
+            what = "A harness needs a model client, or a mapping of names to clients."
+            hint = "Use nn.ScriptedModel([...]), nn.OpenAIModel('...'), or anything with `async complete(request)`."
+            raise NoeticConfigError("INVALID_MODEL", what, given=client, hint=hint)

@@ -48,11 +48,8 @@ def failed(
 
 def cut_off() -> NoeticError:
     """Make the ``llm_failed`` error of a stream that ended before its answer did."""
-    return failed(
-        "The stream ended before the answer did",
-        reason="disconnect",
-        hint="Ask again; a proxy between here and the model may cut long answers.",
-    )
+    hint = "Ask again; a proxy between here and the model may cut long answers."
+    return failed("The stream ended before the answer did", reason="disconnect", hint=hint)
 
 
 def rate_limited(retry_after_ms: float | None, *, message: str = "", **facts: Any) -> NoeticError:
@@ -72,11 +69,6 @@ def rate_limited(retry_after_ms: float | None, *, message: str = "", **facts: An
 
 def refused(refusal: str, *, usage: Usage = NO_USAGE, cost: float | None = None) -> NoeticError:
     """Make an ``llm_refused`` error; `refusal` is the model's own wording."""
-    return NoeticError(
-        "llm_refused",
-        f"The model refused to answer: {redact_text(refusal) or 'it gave no reason'}",
-        hint="Change the request or the instructions.",
-        refusal=refusal,
-        usage=usage,
-        cost=cost,
-    )
+    what = f"The model refused to answer: {redact_text(refusal) or 'it gave no reason'}"
+    hint = "Change the request or the instructions."
+    return NoeticError("llm_refused", what, hint=hint, refusal=refusal, usage=usage, cost=cost)

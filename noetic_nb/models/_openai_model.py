@@ -402,11 +402,8 @@ class OpenAIModel:
         base_url = self._address()
         key = self._secret()
         if key is None and base_url is None:
-            raise NoeticConfigError(
-                "MISSING_API_KEY",
-                "OpenAIModel has no API key",
-                hint="Set OPENAI_API_KEY or pass api_key=...; for a server of your own pass base_url=... (no key needed).",
-            )
+            hint = "Set OPENAI_API_KEY or pass api_key=...; for a server of your own pass base_url=... (no key needed)."
+            raise NoeticConfigError("MISSING_API_KEY", "OpenAIModel has no API key", hint=hint)
         return openai.AsyncOpenAI(
             api_key=key or _NO_KEY,
             base_url=base_url,

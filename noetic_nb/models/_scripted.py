@@ -62,12 +62,9 @@ def _checked(line: Any) -> Line:
         return line
     if isinstance(line, list | tuple) and line and all(isinstance(call, CallTool) for call in line):
         return tuple(line)
-    raise NoeticConfigError(
-        "INVALID_SCRIPT",
-        f"A scripted model cannot answer with a {type(line).__name__}",
-        given=line,
-        hint="Use a text, CallTool(…), a list of CallTool, Reply(…), Fault(…) or an exception instance.",
-    )
+    what = f"A scripted model cannot answer with a {type(line).__name__}"
+    hint = "Use a text, CallTool(…), a list of CallTool, Reply(…), Fault(…) or an exception instance."
+    raise NoeticConfigError("INVALID_SCRIPT", what, given=line, hint=hint)
 
 
 class _Part:
@@ -85,12 +82,9 @@ class _Part:
         elif isinstance(script, list | tuple):
             self.lines = tuple([_checked(line) for line in script])
         else:
-            raise NoeticConfigError(
-                "INVALID_SCRIPT",
-                f"The script{place} is a {type(script).__name__}",
-                given=script,
-                hint="Pass a list of replies, a function of the request, or a mapping from model names to these.",
-            )
+            what = f"The script{place} is a {type(script).__name__}"
+            hint = "Pass a list of replies, a function of the request, or a mapping from model names to these."
+            raise NoeticConfigError("INVALID_SCRIPT", what, given=script, hint=hint)
 
 
 class ScriptedModel:

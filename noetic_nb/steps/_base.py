@@ -121,13 +121,8 @@ class Frozen(BaseModel, metaclass=RecordType):
             # What an `Annotated` type within a union is about is its origin.
             kinds = {getattr(kind, "__origin__", kind) for kind in (field.annotation, *get_args(field.annotation))}
             if kinds & {int, float} and bool not in kinds:
-                raise NoeticConfigError(
-                    cls.error_code,
-                    f"{cls.__name__}, {name}: a number is wanted, not {value}",
-                    given=value,
-                    hint="Pass a number.",
-                    field=name,
-                )
+                what = f"{cls.__name__}, {name}: a number is wanted, not {value}"
+                raise NoeticConfigError(cls.error_code, what, given=value, hint="Pass a number.", field=name)
 
 
 def _is_given(value: object) -> bool:
@@ -167,11 +162,6 @@ class StepRecord(Frozen):
         # Before pydantic, too: its "field required" has neither a code of its own nor a way out.
         for need in self.needs:
             if not need.fits(data.get(need.field)):
-                raise NoeticConfigError(
-                    need.code,
-                    f"{type(self).__name__} {step_id!r} needs {need.what}.",
-                    given=data.get(need.field),
-                    hint=need.hint,
-                    step_id=step_id,
-                )
+                what = f"{type(self).__name__} {step_id!r} needs {need.what}."
+                raise NoeticConfigError(need.code, what, given=data.get(need.field), hint=need.hint, step_id=step_id)
         super().__init__(**data)

@@ -54,12 +54,9 @@ class Channel(Frozen):
     def model_post_init(self, context: object) -> None:
         """Check the capacity."""
         if self.capacity is not None and (self.mode != "queue" or self.capacity < 1):
-            raise NoeticConfigError(
-                "INVALID_CHANNEL",
-                f"Channel {self.name!r} cannot have this capacity.",
-                given=self.capacity,
-                hint="Only queues have one, of at least 1.",
-            )
+            what = f"Channel {self.name!r} cannot have this capacity."
+            hint = "Only queues have one, of at least 1."
+            raise NoeticConfigError("INVALID_CHANNEL", what, given=self.capacity, hint=hint)
 
     @field_validator("payload", mode="before")
     @classmethod

@@ -33,12 +33,9 @@ def _result_type(returns: Any) -> Any:
 
 def without_name(function: Callable[..., Any]) -> NoeticConfigError:
     """Return the error of a lambda: rules and models know tools by their names."""
-    return NoeticConfigError(
-        "INVALID_TOOL",
-        "A lambda has no name, and rules and models know tools by their names.",
-        given=function,
-        hint="Write def, or name it: nn.tool(function, name='...').",
-    )
+    what = "A lambda has no name, and rules and models know tools by their names."
+    hint = "Write def, or name it: nn.tool(function, name='...')."
+    return NoeticConfigError("INVALID_TOOL", what, given=function, hint=hint)
 
 
 def _parameters(function: Callable[..., Any], name: str) -> tuple[type[BaseModel], Any, bool]:
@@ -47,22 +44,17 @@ def _parameters(function: Callable[..., Any], name: str) -> tuple[type[BaseModel
         # Resolved, as annotations are texts in modules that postpone them; the extras hold notes for the schema.
         hints = get_type_hints(inside_partial(function), include_extras=True)
     except NameError as exc:
-        raise NoeticConfigError(
-            "INVALID_TOOL",
-            f"An annotation of tool {name!r} cannot be resolved: {exc}",
-            hint="Define the type above the tool, at module or cell level.",
-        ) from exc
+        what = f"An annotation of tool {name!r} cannot be resolved: {exc}"
+        hint = "Define the type above the tool, at module or cell level."
+        raise NoeticConfigError("INVALID_TOOL", what, hint=hint) from exc
     fields: dict[str, Any] = {}
     for parameter in signature.parameters.values():
         if parameter.name == CONTEXT:
             continue
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise NoeticConfigError(
-                "INVALID_TOOL",
-                f"Tool {name!r} has a parameter that cannot be passed by name.",
-                given=str(parameter),
-                hint="Name every parameter; a model passes arguments by name.",
-            )
+            what = f"Tool {name!r} has a parameter that cannot be passed by name."
+            hint = "Name every parameter; a model passes arguments by name."
+            raise NoeticConfigError("INVALID_TOOL", what, given=str(parameter), hint=hint)
         annotation = hints.get(parameter.name, Any)
         # Without a default the annotation stands alone, because it may bring one: ``Field(default_factory=...)``.
         fields[parameter.name] = annotation if parameter.default is parameter.empty else (annotation, parameter.default)
@@ -82,11 +74,9 @@ def _check_json_form(model: type[BaseModel], name: str) -> None:
             except ItemValidationError as exc:
                 problem = f"the default of {parameter!r} ({exc.what})"
     if problem is not None:
-        raise NoeticConfigError(
-            "INVALID_TOOL",
-            f"Tool {name!r} has a parameter without a JSON form: {problem}",
-            hint="Use JSON types, dates, enumerations, dataclasses or pydantic models, which rules can judge.",
-        )
+        what = f"Tool {name!r} has a parameter without a JSON form: {problem}"
+        hint = "Use JSON types, dates, enumerations, dataclasses or pydantic models, which rules can judge."
+        raise NoeticConfigError("INVALID_TOOL", what, hint=hint)
 
 
 def make_tool(
@@ -99,12 +89,8 @@ def make_tool(
 ) -> Tool:
     """Make a tool of a function; raises `NoeticConfigError` ``EMPTY_TOOL_NAME`` or ``INVALID_TOOL``."""
     if not callable(function):
-        raise NoeticConfigError(
-            "INVALID_TOOL",
-            "A tool is made of a function",
-            given=function,
-            hint="Pass the function itself: tools=[search].",
-        )
+        hint = "Pass the function itself: tools=[search]."
+        raise NoeticConfigError("INVALID_TOOL", "A tool is made of a function", given=function, hint=hint)
     given = function_name(function) if name is None else name
     if given == LAMBDA:
         raise without_name(function)
@@ -127,11 +113,8 @@ def make_tool(
         schema = model.model_json_schema()
         output: TypeAdapter[Any] = TypeAdapter(returns)
     except Exception as exc:
-        raise NoeticConfigError(
-            "INVALID_TOOL",
-            f"The annotations of tool {given!r} have no JSON Schema: {exc}",
-            hint="Use JSON types, dataclasses or pydantic models.",
-        ) from exc
+        what = f"The annotations of tool {given!r} have no JSON Schema: {exc}"
+        raise NoeticConfigError("INVALID_TOOL", what, hint="Use JSON types, dataclasses or pydantic models.") from exc
     _check_json_form(model, given)
     # pydantic's name for the model of the arguments: tokens that say nothing.
     schema.pop("title", None)

@@ -289,12 +289,9 @@ def dual_agent(
     ['you said hello', 'worked']
     """
     if not inbox.external or recv_timeout_ms <= 0:
-        raise NoeticConfigError(
-            "INVALID_STEP",
-            "The talker of a dual agent hears from outside, and not for ever.",
-            given=(inbox.name, recv_timeout_ms),
-            hint="Declare the channel with external=True and give a timeout above 0.",
-        )
+        what = "The talker of a dual agent hears from outside, and not for ever."
+        hint = "Declare the channel with external=True and give a timeout above 0."
+        raise NoeticConfigError("INVALID_STEP", what, given=(inbox.name, recv_timeout_ms), hint=hint)
 
     async def receive(_input: Any, ctx: Any) -> Any:
         return await ctx.recv(inbox, timeout_ms=recv_timeout_ms)

@@ -70,12 +70,8 @@ class OutputSchema:
             self._adapter = given if isinstance(given, TypeAdapter) else TypeAdapter(given)
             self.json_schema = self._adapter.json_schema()
         except Exception as exc:  # pydantic raises several unrelated kinds here
-            raise NoeticConfigError(
-                "INVALID_SCHEMA",
-                f"This is no schema: {exc}",
-                given=given,
-                hint="Pass a type, a pydantic model, or a JSON Schema as a mapping.",
-            ) from exc
+            hint = "Pass a type, a pydantic model, or a JSON Schema as a mapping."
+            raise NoeticConfigError("INVALID_SCHEMA", f"This is no schema: {exc}", given=given, hint=hint) from exc
 
     def check(self, value: Any, *, strict: bool = False) -> Any:
         """Return a value that fits, converted where the schema is a Python type and `strict` is not set.

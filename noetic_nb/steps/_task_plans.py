@@ -121,28 +121,18 @@ def _check(plan: PlanNode, agents: Agents, constraints: PlanConstraints) -> None
             raise NoeticConfigError("INVALID_PLAN", f"Task {node.id!r} {why}.", given=node.id, hint=hint)
         seen.add(node.id)
         if node.children and node.assignee is not None:
+            what = f"Group {node.id!r} has an assignee, who would have nothing to do."
             raise NoeticConfigError(
-                "INVALID_PLAN",
-                f"Group {node.id!r} has an assignee, who would have nothing to do.",
-                given=node.id,
-                hint="Make it a task of its own among its children.",
+                "INVALID_PLAN", what, given=node.id, hint="Make it a task of its own among its children."
             )
     for task in tasks:
         if task.assignee not in agents or task.assignee not in allowed:
             known = ", ".join(repr(name) for name in agents if name in allowed) or "nobody"
-            raise NoeticConfigError(
-                "UNKNOWN_ASSIGNEE",
-                f"Task {task.id!r} is for someone who may not do it.",
-                given=task.assignee,
-                hint=f"It may be given to {known}.",
-            )
+            what = f"Task {task.id!r} is for someone who may not do it."
+            raise NoeticConfigError("UNKNOWN_ASSIGNEE", what, given=task.assignee, hint=f"It may be given to {known}.")
     if constraints.max_tasks is not None and len(tasks) > constraints.max_tasks:
-        raise NoeticConfigError(
-            "INVALID_PLAN",
-            f"The plan has more than {constraints.max_tasks} tasks.",
-            given=len(tasks),
-            hint="Plan less.",
-        )
+        what = f"The plan has more than {constraints.max_tasks} tasks."
+        raise NoeticConfigError("INVALID_PLAN", what, given=len(tasks), hint="Plan less.")
     wrong = None if constraints.validate_plan is None else constraints.validate_plan(plan)
     if wrong:
         raise NoeticConfigError(

@@ -161,13 +161,8 @@ class Tool:
             shown = _as_mapping(form.dump(bound))
         except (ValidationError, ItemValidationError) as exc:
             problem = _problems(exc) if isinstance(exc, ValidationError) else exc.what
-            raise NoeticError(
-                "tool_failed",
-                f"the arguments of {self.name!r} do not fit: {problem}",
-                given=args,
-                reason="invalid",
-                tool_name=self.name,
-            ) from exc
+            what = f"the arguments of {self.name!r} do not fit: {problem}"
+            raise NoeticError("tool_failed", what, given=args, reason="invalid", tool_name=self.name) from exc
         return BoundArguments(values, shown)
 
     def shown(self, values: Mapping[str, Any]) -> FrozenDict:
@@ -210,13 +205,8 @@ class Tool:
         try:
             return self.output.validator.validate_python(result)
         except ValidationError as exc:
-            raise NoeticError(
-                "tool_failed",
-                f"the result of {self.name!r} does not fit its annotation: {_problems(exc)}",
-                given=result,
-                reason="invalid_result",
-                tool_name=self.name,
-            ) from exc
+            what = f"the result of {self.name!r} does not fit its annotation: {_problems(exc)}"
+            raise NoeticError("tool_failed", what, given=result, reason="invalid_result", tool_name=self.name) from exc
 
     def render(self, result: Any) -> str:
         """Return a result as the text the model reads: a string as it is, everything else as JSON."""
@@ -233,13 +223,10 @@ class Tool:
             try:
                 return compact_json(self.output.serializer.to_python(result, mode="json"))
             except (ValueError, TypeError) as exc:
+                what = f"the result of {self.name!r}, of type {type(result).__name__}, cannot be sent to a model"
+                hint = "Return text or JSON data; of a DataFrame frame.to_string() or frame.to_dict('records')."
                 raise NoeticError(
-                    "tool_failed",
-                    f"the result of {self.name!r}, of type {type(result).__name__}, cannot be sent to a model",
-                    given=result,
-                    hint="Return text or JSON data; of a DataFrame frame.to_string() or frame.to_dict('records').",
-                    reason="invalid_result",
-                    tool_name=self.name,
+                    "tool_failed", what, given=result, hint=hint, reason="invalid_result", tool_name=self.name
                 ) from exc
         return text
 
@@ -321,12 +308,9 @@ _TYPED: Final = frozenset({"type", "$ref", "anyOf", "oneOf", "allOf", "enum", "c
 
 def twin_error(name: str) -> NoeticConfigError:
     """Return the error of two different tools of one name, of which a model could reach one only."""
-    return NoeticConfigError(
-        "TOOL_NAME_COLLISION",
-        f"Two tools are called {name!r}: the model could not tell them apart.",
-        given=name,
-        hint="Rename one of them: nn.tool(function, name='...').",
-    )
+    what = f"Two tools are called {name!r}: the model could not tell them apart."
+    hint = "Rename one of them: nn.tool(function, name='...')."
+    return NoeticConfigError("TOOL_NAME_COLLISION", what, given=name, hint=hint)
 
 
 class ToolSet:
@@ -347,12 +331,9 @@ class ToolSet:
             for one in tools:
                 layer_function = taken.get(skeleton(one.name), one)
                 if layer_function is not one:
-                    raise NoeticConfigError(
-                        "TOOL_NAME_COLLISION",
-                        f"The tool {one.name!r} is named like {layer_function.name!r}, which a layer provides.",
-                        given=one.name,
-                        hint="Rename the tool: the layer's function would be out of reach, and rules would mean either.",
-                    )
+                    what = f"The tool {one.name!r} is named like {layer_function.name!r}, which a layer provides."
+                    hint = "Rename the tool: the layer's function would be out of reach, and rules would mean either."
+                    raise NoeticConfigError("TOOL_NAME_COLLISION", what, given=one.name, hint=hint)
             tools = (*tools, *reserved)
         kept: list[Tool] = []
         for one in tools:
@@ -361,12 +342,9 @@ class ToolSet:
             if known is one:
                 continue
             if known is not None and known.name != one.name:
-                raise NoeticConfigError(
-                    "TOOL_NAME_COLLISION",
-                    f"The tools {known.name!r} and {one.name!r} have the same name on the wire.",
-                    given=wire_name(one.name),
-                    hint="Rename one of them.",
-                )
+                what = f"The tools {known.name!r} and {one.name!r} have the same name on the wire."
+                hint = "Rename one of them."
+                raise NoeticConfigError("TOOL_NAME_COLLISION", what, given=wire_name(one.name), hint=hint)
             if known is not None:
                 if known.execute is one.execute:
                     continue  # made twice of one function

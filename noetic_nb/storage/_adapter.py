@@ -83,12 +83,8 @@ async def write_together(
 
 def key_taken(key: str) -> NoeticError:
     """Return the error for a key that must not exist and does."""
-    return NoeticError(
-        "state_conflict",
-        f"Another writer has written {key!r} already.",
-        hint="Read it and decide which state wins; nothing was written.",
-        key=key,
-    )
+    hint = "Read it and decide which state wins; nothing was written."
+    return NoeticError("state_conflict", f"Another writer has written {key!r} already.", hint=hint, key=key)
 
 
 def escape_segment(segment: str) -> str:

@@ -36,13 +36,9 @@ def json_text(key: str, value: JsonValue) -> str:
         text: str = encode(value) if write is None else write(value)
         return text
     except (TypeError, ValueError, RecursionError) as exc:
-        raise NoeticError(
-            "storage_failed",
-            f"The value under {key!r} is not JSON data: {exc}",
-            given=value,
-            hint="Keep text, finite numbers, booleans, None, lists and dicts; nothing was written.",
-            key=key,
-        ) from exc
+        what = f"The value under {key!r} is not JSON data: {exc}"
+        hint = "Keep text, finite numbers, booleans, None, lists and dicts; nothing was written."
+        raise NoeticError("storage_failed", what, given=value, hint=hint, key=key) from exc
 
 
 class InMemoryStorage:

@@ -123,20 +123,13 @@ class SQLiteStorage:
         cache_size: int = _CACHE_SIZE,
     ) -> None:
         if synchronous not in get_args(Synchronous):
-            raise NoeticConfigError(
-                "INVALID_STORAGE_OPTION",
-                "`synchronous` is not a known level.",
-                given=synchronous,
-                hint=f"Use one of {', '.join(get_args(Synchronous))}.",
-            )
+            what = "`synchronous` is not a known level."
+            hint = f"Use one of {', '.join(get_args(Synchronous))}."
+            raise NoeticConfigError("INVALID_STORAGE_OPTION", what, given=synchronous, hint=hint)
         for name, number in (("busy_timeout_ms", busy_timeout_ms), ("cache_size", cache_size)):
             if not (math.isfinite(number) and number >= 0):
-                raise NoeticConfigError(
-                    "INVALID_STORAGE_OPTION",
-                    f"`{name}` must be finite and not negative.",
-                    given=number,
-                    hint="Use 0 or more.",
-                )
+                what = f"`{name}` must be finite and not negative."
+                raise NoeticConfigError("INVALID_STORAGE_OPTION", what, given=number, hint="Use 0 or more.")
         self.path: Final = check_path(path)
         self.synchronous: Final = synchronous
         self._busy_timeout_ms = busy_timeout_ms
@@ -310,14 +303,9 @@ class SQLiteStorage:
         is_kept, version = await self._write(run, len(text))
         if is_kept and version is not None:
             return version
-        raise NoeticError(
-            "state_conflict",
-            f"The value under {key!r} was changed by another writer.",
-            hint="Read it again with get_versioned() and decide which state wins; nothing was written.",
-            key=key,
-            expected_version=wanted,
-            found_version=version,
-        )
+        what = f"The value under {key!r} was changed by another writer."
+        hint = "Read it again with get_versioned() and decide which state wins; nothing was written."
+        raise NoeticError("state_conflict", what, hint=hint, key=key, expected_version=wanted, found_version=version)
 
     async def aclose(self) -> None:
         """Finish the writes under way, then let go of the file; may be repeated."""
@@ -374,12 +362,8 @@ def _version_of(expected: Any) -> int | None:
     """Return the version that was expected; notebooks are not type-checked."""
     version = expected.version if isinstance(expected, Versioned) else expected
     if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
-        raise NoeticConfigError(
-            "INVALID_STORAGE_OPTION",
-            "`expected` is not a version.",
-            given=expected,
-            hint="Pass what get_versioned() returned, or None for a missing key.",
-        )
+        hint = "Pass what get_versioned() returned, or None for a missing key."
+        raise NoeticConfigError("INVALID_STORAGE_OPTION", "`expected` is not a version.", given=expected, hint=hint)
     return version
 
 

@@ -128,35 +128,21 @@ def check_path(path: str | os.PathLike[str]) -> str:
     text = os.fspath(path)
     # Checked despite the annotation: notebooks are not type-checked.
     if not isinstance(text, str) or text in {"", ":memory:"} or text.startswith("file:"):
-        raise NoeticConfigError(
-            "INVALID_STORAGE_PATH",
-            "SQLite storage needs the name of a file.",
-            given=path,
-            hint="Pass a path such as 'desk.db'; use InMemoryStorage for state that need not last.",
-        )
+        what = "SQLite storage needs the name of a file."
+        hint = "Pass a path such as 'desk.db'; use InMemoryStorage for state that need not last."
+        raise NoeticConfigError("INVALID_STORAGE_PATH", what, given=path, hint=hint)
     try:
         target = Path(file_name(text)).expanduser().absolute()
     except OSError as exc:
-        raise NoeticConfigError(
-            "INVALID_STORAGE_PATH",
-            f"The database cannot be made: {exc.strerror}.",
-            given=text,
-            hint="Use another path.",
-        ) from exc
+        what = f"The database cannot be made: {exc.strerror}."
+        raise NoeticConfigError("INVALID_STORAGE_PATH", what, given=text, hint="Use another path.") from exc
     if target.is_dir():
-        raise NoeticConfigError(
-            "INVALID_STORAGE_PATH",
-            "The path is a folder.",
-            given=text,
-            hint="Name a file inside it, such as 'desk.db'.",
-        )
+        hint = "Name a file inside it, such as 'desk.db'."
+        raise NoeticConfigError("INVALID_STORAGE_PATH", "The path is a folder.", given=text, hint=hint)
     if not target.parent.is_dir():
-        raise NoeticConfigError(
-            "INVALID_STORAGE_PATH",
-            "The folder of the database does not exist.",
-            given=text,
-            hint=f"Create {str(target.parent)!r} first, or use another path.",
-        )
+        what = "The folder of the database does not exist."
+        hint = f"Create {str(target.parent)!r} first, or use another path."
+        raise NoeticConfigError("INVALID_STORAGE_PATH", what, given=text, hint=hint)
     return str(target)
 
 
@@ -171,13 +157,9 @@ def check_key(key: str) -> str:
         try:
             key.encode()
         except UnicodeEncodeError as exc:
-            raise NoeticError(
-                "storage_failed",
-                f"The key holds a lone surrogate at position {exc.start}.",
-                given=key,
-                hint="Decode the text it came from with the right encoding, or escape it.",
-                key=key,
-            ) from exc
+            what = f"The key holds a lone surrogate at position {exc.start}."
+            hint = "Decode the text it came from with the right encoding, or escape it."
+            raise NoeticError("storage_failed", what, given=key, hint=hint, key=key) from exc
     return key
 
 
@@ -252,13 +234,9 @@ def _check_index(connection: sqlite3.Connection, path: str) -> None:
     found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0] if size <= _MOST_CHECKED else "ok"
     # What is wrong with a page is said by whatever reads it.
     if "index" in found or "out of order" in found:
-        raise NoeticError(
-            "storage_failed",
-            f"Opening {path!r} failed: The file is damaged ({found}).",
-            hint=_MEANING[sqlite3.SQLITE_CORRUPT][1],
-            path=path,
-            reason="SQLITE_CORRUPT",
-        )
+        what = f"Opening {path!r} failed: The file is damaged ({found})."
+        hint = _MEANING[sqlite3.SQLITE_CORRUPT][1]
+        raise NoeticError("storage_failed", what, hint=hint, path=path, reason="SQLITE_CORRUPT")
 
 
 def _prepare(connection: sqlite3.Connection, path: str, synchronous: Synchronous) -> None:
@@ -268,29 +246,19 @@ def _prepare(connection: sqlite3.Connection, path: str, synchronous: Synchronous
         "(SELECT count(*) FROM sqlite_master)"
     ).fetchone()
     if application_id != APPLICATION_ID and tables:
-        raise NoeticError(
-            "storage_failed",
-            f"{path!r} is a database of another program; nothing was changed.",
-            hint="Use another path.",
-            path=path,
-        )
+        what = f"{path!r} is a database of another program; nothing was changed."
+        raise NoeticError("storage_failed", what, hint="Use another path.", path=path)
     if found > SCHEMA_VERSION:
+        what = f"{path!r} has schema version {found}; this version of noetic_nb knows up to {SCHEMA_VERSION}."
+        hint = "Upgrade noetic_nb, or use another path; nothing was changed."
         raise NoeticError(
-            "storage_failed",
-            f"{path!r} has schema version {found}; this version of noetic_nb knows up to {SCHEMA_VERSION}.",
-            hint="Upgrade noetic_nb, or use another path; nothing was changed.",
-            path=path,
-            found_version=found,
-            known_version=SCHEMA_VERSION,
+            "storage_failed", what, hint=hint, path=path, found_version=found, known_version=SCHEMA_VERSION
         )
     mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
     if mode != "wal":
-        raise NoeticError(
-            "storage_failed",
-            f"The file system of {path!r} does not allow a write-ahead log (journal mode is {mode!r}).",
-            hint="Put the database on a local disk; network folders often lack shared memory.",
-            path=path,
-        )
+        what = f"The file system of {path!r} does not allow a write-ahead log (journal mode is {mode!r})."
+        hint = "Put the database on a local disk; network folders often lack shared memory."
+        raise NoeticError("storage_failed", what, hint=hint, path=path)
     connection.execute(f"PRAGMA synchronous = {synchronous}")
     _check_index(connection, path)
     # Taking the write lock shows a read-only file now rather than at the first write.

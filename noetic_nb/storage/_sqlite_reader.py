@@ -31,13 +31,9 @@ def _checked(key: str, text: Any, checksum: int | None, path: str) -> str:
     Raises `NoeticError` ``storage_failed`` if it is another one; rows of older files have no checksum.
     """
     if checksum is not None and (not isinstance(text, str) or checksum != checksum_of(key, text)):
-        raise NoeticError(
-            "storage_failed",
-            f"The value under {key!r} in {path!r} is not what was written there: the file is damaged.",
-            hint="Keep a copy and restore a backup, or set or delete this key.",
-            path=path,
-            key=key,
-        )
+        what = f"The value under {key!r} in {path!r} is not what was written there: the file is damaged."
+        hint = "Keep a copy and restore a backup, or set or delete this key."
+        raise NoeticError("storage_failed", what, hint=hint, path=path, key=key)
     return text  # type: ignore[no-any-return]
 
 
@@ -49,13 +45,9 @@ def _parse(key: str, text: Any, checksum: int | None, path: str) -> JsonValue:
     try:
         value: JsonValue = parsed_json(text)
     except (ValueError, TypeError, RecursionError) as exc:
-        raise NoeticError(
-            "storage_failed",
-            f"The value under {key!r} in {path!r} is not JSON: {exc}",
-            hint="Another program wrote it; set or delete this key.",
-            path=path,
-            key=key,
-        ) from exc
+        what = f"The value under {key!r} in {path!r} is not JSON: {exc}"
+        hint = "Another program wrote it; set or delete this key."
+        raise NoeticError("storage_failed", what, hint=hint, path=path, key=key) from exc
     _checked(key, text, checksum, path)
     return value
 

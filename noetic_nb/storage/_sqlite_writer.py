@@ -135,19 +135,12 @@ class Writer:
     def check_open(self) -> None:
         """Raise where the storage is closed, or was opened by the process that this one was forked from."""
         if self._is_closing:
-            raise NoeticError(
-                "storage_failed",
-                f"The storage {self._path!r} is closed.",
-                hint="Create a new SQLiteStorage.",
-                path=self._path,
-            )
+            hint = "Create a new SQLiteStorage."
+            raise NoeticError("storage_failed", f"The storage {self._path!r} is closed.", hint=hint, path=self._path)
         if self._pid != os.getpid():
-            raise NoeticError(
-                "storage_failed",
-                f"The storage {self._path!r} was opened before this process was forked.",
-                hint="Create the SQLiteStorage inside the child process.",
-                path=self._path,
-            )
+            what = f"The storage {self._path!r} was opened before this process was forked."
+            hint = "Create the SQLiteStorage inside the child process."
+            raise NoeticError("storage_failed", what, hint=hint, path=self._path)
 
     def _is_quick(self, job: Job) -> bool:
         """Tell whether a job will most likely not be felt on a loop; and it may not overtake others."""

@@ -121,12 +121,9 @@ class SimulatedProvider:
     def _rules_of(self, model: str) -> CacheRules:
         rules = self._rules or cache_rules(model)
         if not model.startswith(SIMULATED) or rules is None:
-            raise NoeticConfigError(
-                "INVALID_MODEL",
-                f"A simulated provider serves models whose names say so, {SIMULATED}..., and whose rules are known.",
-                given=model,
-                hint=f"Such as react(model='{SIMULATED}gpt-4o'), or pass rules=CacheRules(...).",
-            )
+            what = f"A simulated provider serves models whose names say so, {SIMULATED}..., and whose rules are known."
+            hint = f"Such as react(model='{SIMULATED}gpt-4o'), or pass rules=CacheRules(...)."
+            raise NoeticConfigError("INVALID_MODEL", what, given=model, hint=hint)
         return rules
 
     def _parts(self, request: ModelRequest) -> tuple[_Part, ...]:

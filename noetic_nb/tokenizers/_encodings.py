@@ -108,12 +108,8 @@ def encoding_of(name: str) -> Encoding:
         why = "Its provider publishes no tokenizer. Use 'calibrated', which learns from the usage it reports."
     else:
         why = closest(model, [*ENCODINGS, *MODELS])
-    raise NoeticConfigError(
-        "UNKNOWN_TOKENIZER",
-        "There is no tokenizer of this name, nor is the encoding of a model of this name known.",
-        given=name,
-        hint=f"{why} {_known()}".strip(),
-    )
+    what = "There is no tokenizer of this name, nor is the encoding of a model of this name known."
+    raise NoeticConfigError("UNKNOWN_TOKENIZER", what, given=name, hint=f"{why} {_known()}".strip())
 
 
 def _known() -> str:

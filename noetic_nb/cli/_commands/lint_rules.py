@@ -27,20 +27,12 @@ def _tools(path: str | None) -> Any:
         with regular_file(path) as file:
             found = json.load(file)
     except (OSError, ValueError, RecursionError) as error:
-        raise NoeticConfigError(
-            "INVALID_TOOLS",
-            f"The tools cannot be read: {error}.",
-            given=path,
-            hint="Write them as {name: JSON Schema}.",
-        ) from error
+        what = f"The tools cannot be read: {error}."
+        raise NoeticConfigError("INVALID_TOOLS", what, given=path, hint="Write them as {name: JSON Schema}.") from error
     if isinstance(found, dict) or (isinstance(found, list) and all(isinstance(name, str) for name in found)):
         return found
-    raise NoeticConfigError(
-        "INVALID_TOOLS",
-        "Tools are a mapping or a list of names.",
-        given=path,
-        hint="Write them as {name: JSON Schema}.",
-    )
+    hint = "Write them as {name: JSON Schema}."
+    raise NoeticConfigError("INVALID_TOOLS", "Tools are a mapping or a list of names.", given=path, hint=hint)
 
 
 def _run(given: Namespace, output: Output) -> int:

@@ -49,20 +49,13 @@ def notebook(run_file: str) -> dict[str, Any]:
 
 def _run(given: Namespace, output: Output) -> int:
     if not given.no_open and find_spec("jupyterlab") is None:
-        raise NoeticConfigError(
-            "MISSING_PACKAGE",
-            "JupyterLab is not installed.",
-            hint="pip install 'noetic_nb[lab]', or --no-open to write the notebook only.",
-        )
+        hint = "pip install 'noetic_nb[lab]', or --no-open to write the notebook only."
+        raise NoeticConfigError("MISSING_PACKAGE", "JupyterLab is not installed.", hint=hint)
     (run,), _ = runs_of(given, output, only=given.only, one=True)
     run_file = given.output.with_suffix(".jsonl.gz")
     if given.output.exists():
-        raise NoeticConfigError(
-            "FILE_EXISTS",
-            "The notebook is there already.",
-            given=str(given.output),
-            hint="Name another one with --output.",
-        )
+        hint = "Name another one with --output."
+        raise NoeticConfigError("FILE_EXISTS", "The notebook is there already.", given=str(given.output), hint=hint)
     run.save(run_file)
     write_whole(given.output, json.dumps(notebook(run_file.name), indent=1) + "\n")
     output.text(f"{given.output}: shows {run_file.name}; run its cells")

@@ -38,9 +38,6 @@ def install() -> None:
     this = sys.modules[__name__]
     present = sys.modules.setdefault("noos", this)
     if present is not this:
-        raise NoeticConfigError(
-            "ALREADY_IMPORTED",
-            "Another package named noos is imported already, so its classes are in use.",
-            given=getattr(present, "__file__", None),
-            hint="Call install() first thing in the process, before whatever imports noos.",
-        )
+        what = "Another package named noos is imported already, so its classes are in use."
+        hint = "Call install() first thing in the process, before whatever imports noos."
+        raise NoeticConfigError("ALREADY_IMPORTED", what, given=getattr(present, "__file__", None), hint=hint)

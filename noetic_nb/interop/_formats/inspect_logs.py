@@ -58,12 +58,9 @@ def _archive(document: Document) -> Iterator[Callable[[], Run]]:
     try:
         from inspect_ai.log import read_eval_log, read_eval_log_samples
     except ImportError:
-        raise NoeticConfigError(
-            "MISSING_PACKAGE",
-            "Archives of Inspect need the package inspect-ai.",
-            given=str(document.path),
-            hint="pip install inspect-ai, or write the log as JSON: inspect log convert --to json.",
-        ) from None
+        what = "Archives of Inspect need the package inspect-ai."
+        hint = "pip install inspect-ai, or write the log as JSON: inspect log convert --to json."
+        raise NoeticConfigError("MISSING_PACKAGE", what, given=str(document.path), hint=hint) from None
     path = str(document.path)
     try:
         about = read_eval_log(path, header_only=True).eval.model_dump(mode="json", exclude_none=True)

@@ -147,12 +147,9 @@ def mcp_call(function: Any, guard: Guard) -> Any:
     name_key = next((each for each in ("name", "tool_name") if each in known), None)
     args_key = next((each for each in ("arguments", "tool_args", "args") if each in known), None)
     if name_key is None or args_key is None:
-        raise NoeticConfigError(
-            "INVALID_TOOL",
-            f"Which tool {function.__name__!r} calls cannot be told.",
-            given=known,
-            hint="It needs a parameter `name` and a parameter `arguments`, as session.call_tool has.",
-        )
+        what = f"Which tool {function.__name__!r} calls cannot be told."
+        hint = "It needs a parameter `name` and a parameter `arguments`, as session.call_tool has."
+        raise NoeticConfigError("INVALID_TOOL", what, given=known, hint=hint)
     signature = inspect.signature(function)
 
     def bind(positional: tuple[Any, ...], named: dict[str, Any]) -> Bound:

@@ -115,12 +115,9 @@ class _Defaults:
                 self._owner = weakref.ref(home)
                 return self._session
             if known is None and len(alive) > 1:
-                raise NoeticConfigError(
-                    "SEVERAL_SESSIONS",
-                    "A guarded tool was called in a thread that may belong to any of several event loops.",
-                    given=threading.current_thread().name,
-                    hint="Open a session around each conversation: with nn.guard_session(): ...",
-                )
+                what = "A guarded tool was called in a thread that may belong to any of several event loops."
+                hint = "Open a session around each conversation: with nn.guard_session(): ..."
+                raise NoeticConfigError("SEVERAL_SESSIONS", what, given=threading.current_thread().name, hint=hint)
             # A thread that nothing is known of belongs to the agent beside it, whose history it must not escape.
             known = known or (alive[0] if alive else None)
             return self._session if known is owner else self._others[known]

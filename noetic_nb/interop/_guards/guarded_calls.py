@@ -176,12 +176,9 @@ class Guard:
         """Call a judge's model."""
         client = self._models.get(request.model) if isinstance(self._models, Mapping) else self._models
         if client is None:
-            raise NoeticConfigError(
-                "MISSING_CALL_MODEL",
-                f"A {request.purpose} asks a model that no client answers.",
-                given=request.model,
-                hint="Pass guard(..., model={name: client}) with this name.",
-            )
+            what = f"A {request.purpose} asks a model that no client answers."
+            hint = "Pass guard(..., model={name: client}) with this name."
+            raise NoeticConfigError("MISSING_CALL_MODEL", what, given=request.model, hint=hint)
         full = ModelRequest(request.model, request.items, request.instructions, purpose=request.purpose)
         return await client.complete(full)
 
@@ -201,12 +198,9 @@ class Guard:
     def _refuse_nameless(self, name: str) -> None:
         for rule in self.rules.snapshot:
             if rule.enabled and rule.tools is not None and name not in rule.tools:
-                raise NoeticConfigError(
-                    "INVALID_TOOL",
-                    f"Rule {rule.id!r} is about tools by name, and {name!r} has no name of its own.",
-                    given=name,
-                    hint="Guard a function made with def, or give the runnable a name.",
-                )
+                what = f"Rule {rule.id!r} is about tools by name, and {name!r} has no name of its own."
+                hint = "Guard a function made with def, or give the runnable a name."
+                raise NoeticConfigError("INVALID_TOOL", what, given=name, hint=hint)
 
     def call(self, bound: Bound, *, needs_approval: bool = False) -> GuardedCall:
         """Give a call its place among those of its session."""

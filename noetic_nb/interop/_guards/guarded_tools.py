@@ -81,12 +81,9 @@ def _plain(tool: Any, guard: Guard) -> Any:
     """Guard an object that is like a runnable as far as it can be seen."""
     others = [each for each in OTHER_WAYS if callable(getattr(tool, each, None))]
     if others:
-        raise NoeticConfigError(
-            "INVALID_TOOL",
-            f"A {type(tool).__name__} can be called in ways that cannot be guarded: {', '.join(others)}.",
-            given=tool,
-            hint="Guard a function that calls it, or the tools inside it.",
-        )
+        what = f"A {type(tool).__name__} can be called in ways that cannot be guarded: {', '.join(others)}."
+        hint = "Guard a function that calls it, or the tools inside it."
+        raise NoeticConfigError("INVALID_TOOL", what, given=tool, hint=hint)
     twin, name = copy.copy(tool), getattr(tool, "name", None) or type(tool).__name__
     for each in ("invoke", "ainvoke"):
         if callable(way := getattr(tool, each, None)):
@@ -315,12 +312,8 @@ def _guarded(tool: Any, guard: Guard) -> Any:
     if (guarded := _kind_of(tool)) is not None:
         return guarded(tool, guard)
     if not callable(tool):
-        raise NoeticConfigError(
-            "INVALID_TOOL",
-            "This is no tool that can be guarded.",
-            given=tool,
-            hint="Pass a function, a tool of LangChain, pydantic-ai or OpenAI Agents, or session.call_tool.",
-        )
+        hint = "Pass a function, a tool of LangChain, pydantic-ai or OpenAI Agents, or session.call_tool."
+        raise NoeticConfigError("INVALID_TOOL", "This is no tool that can be guarded.", given=tool, hint=hint)
     # Its own name says nothing: the function is guarded, with all it is given.
     if isinstance(tool, functools.partial):
         return _again(functools.partial(_guarded(tool.func, guard), *tool.args, **tool.keywords), tool.func, guard)

@@ -367,12 +367,8 @@ def _runs(given: Iterable[tuple[str, Any]], logs: Iterable[tuple[str, Any]]) -> 
             continue
         span = span_record(value, len(spans))
         if span is None:
-            raise NoeticError(
-                "invalid_run_file",
-                f"Record {len(spans)} is no span.",
-                hint="A span has a context with its ids (SDK), or spanId and traceId (OTLP).",
-                index=len(spans),
-            )
+            hint = "A span has a context with its ids (SDK), or spanId and traceId (OTLP)."
+            raise NoeticError("invalid_run_file", f"Record {len(spans)} is no span.", hint=hint, index=len(spans))
         spans.append(span)
     for _, value in logs:
         found = log_record(value)

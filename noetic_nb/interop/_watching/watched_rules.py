@@ -78,12 +78,8 @@ class Judging:
 
     def __init__(self, run: Run, rules: Any = None, regulator: Any = None) -> None:
         if regulator is not None and not isinstance(regulator, Regulator):
-            raise NoeticConfigError(
-                "INVALID_REGULATION",
-                "There is no such regulator.",
-                given=regulator,
-                hint="Use nn.Regulator.for_user(...).",
-            )
+            hint = "Use nn.Regulator.for_user(...)."
+            raise NoeticConfigError("INVALID_REGULATION", "There is no such regulator.", given=regulator, hint=hint)
         if isinstance(rules, SteeringRule):
             rules = [rules]
         self._run = run

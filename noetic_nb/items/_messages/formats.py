@@ -61,12 +61,9 @@ def decode_messages(
     found = format or recognise(given)
     if found is None:
         if given:
-            raise NoeticConfigError(
-                "UNKNOWN_FORMAT",
-                "These messages are of no format that is known.",
-                given=given[0],
-                hint=f"Name the format: {', '.join(get_args(MessageFormat))}.",
-            )
+            what = "These messages are of no format that is known."
+            hint = f"Name the format: {', '.join(get_args(MessageFormat))}."
+            raise NoeticConfigError("UNKNOWN_FORMAT", what, given=given[0], hint=hint)
         found = "openai"
     reading = Reading(strict=strict)
     if system:

@@ -69,12 +69,9 @@ def load_built_in(data: Mapping[str, Any], resolve: Callable[[Any], Any]) -> Mem
     kind, options = data["kind"], data.get("options", {})
     make = _maker(kind)
     if not isinstance(options, Mapping) or data.keys() - _KEYS:
-        raise NoeticConfigError(
-            "INVALID_LAYER_OPTION",
-            f"A layer has a kind, options and a placement, and nothing else: {kind!r}.",
-            given=dict(data),
-            hint="Such as {'kind': 'working_memory', 'options': {'scope': 'resource'}, 'placement': 'suffix'}.",
-        )
+        what = f"A layer has a kind, options and a placement, and nothing else: {kind!r}."
+        hint = "Such as {'kind': 'working_memory', 'options': {'scope': 'resource'}, 'placement': 'suffix'}."
+        raise NoeticConfigError("INVALID_LAYER_OPTION", what, given=dict(data), hint=hint)
     named = {to_snake(name): _loaded(to_snake(name), value, resolve) for name, value in options.items()}
     try:
         layer: MemoryLayer = make(**named)
@@ -121,11 +118,7 @@ def _maker(kind: object) -> Callable[..., MemoryLayer]:
         # Only now, because it loads every layer there is.
         known |= {found: getattr(layers, found) for found in dir(layers)}
         names = ", ".join(sorted(found for found, function in known.items() if hasattr(function, MAKES_LAYERS)))
-        raise NoeticConfigError(
-            "UNKNOWN_LAYER_KIND",
-            "No built-in layer is of this kind.",
-            given=kind,
-            hint=f"Kinds are {names}; name a layer of your own by {{'$ref': 'layer:id'}}.",
-        )
+        hint = f"Kinds are {names}; name a layer of your own by {{'$ref': 'layer:id'}}."
+        raise NoeticConfigError("UNKNOWN_LAYER_KIND", "No built-in layer is of this kind.", given=kind, hint=hint)
     found: Callable[..., MemoryLayer] = make  # type: ignore[assignment]
     return found

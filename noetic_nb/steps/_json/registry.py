@@ -99,12 +99,9 @@ class Registry:
         if function is None:
             return lambda wrapped: self.fn(wrapped, name=name)
         if not callable(function):
-            raise NoeticConfigError(
-                "INVALID_REFERENCE",
-                "Only callables are registered as functions.",
-                given=function,
-                hint="Pass a function, or use tools=, layers= and schemas= for what is none.",
-            )
+            what = "Only callables are registered as functions."
+            hint = "Pass a function, or use tools=, layers= and schemas= for what is none."
+            raise NoeticConfigError("INVALID_REFERENCE", what, given=function, hint=hint)
         self._add("fn", name or _name_of(function), function)
         return function
 
@@ -140,12 +137,8 @@ class Registry:
     def _add(self, kind: str, name: str, thing: Any) -> None:
         known = self._known[kind]
         if name in known and not _same(known[name], thing):
-            raise NoeticConfigError(
-                "DUPLICATE_REFERENCE",
-                f"Two {_KINDS[kind][0]}s would have the name {name!r}.",
-                given=name,
-                hint="Give one of them another name.",
-            )
+            what = f"Two {_KINDS[kind][0]}s would have the name {name!r}."
+            raise NoeticConfigError("DUPLICATE_REFERENCE", what, given=name, hint="Give one of them another name.")
         known[name] = thing
 
     def _card(self) -> Card:
@@ -165,21 +158,14 @@ class Registry:
         """
         kind, _, name = ref.partition(":")
         if kind not in _KINDS:
-            raise NoeticConfigError(
-                "INVALID_REFERENCE",
-                "This is no reference.",
-                given=ref,
-                hint=f"Use {', '.join(_KINDS)}, as in 'fn:name'.",
-            )
+            hint = f"Use {', '.join(_KINDS)}, as in 'fn:name'."
+            raise NoeticConfigError("INVALID_REFERENCE", "This is no reference.", given=ref, hint=hint)
         what, code = _KINDS[kind]
         if name not in self._known[kind]:
             known = ", ".join(map(repr, self.names(kind))) or "none"
+            hint = f"Known are {known}."
             raise NoeticConfigError(
-                code,
-                f"There is no {what} of this name.",
-                given=name,
-                hint=f"Known are {known}.",
-                known=self.names(kind),
+                code, f"There is no {what} of this name.", given=name, hint=hint, known=self.names(kind)
             )
         if args is not None and (not isinstance(args, Mapping) or not all(isinstance(key, str) for key in args)):
             raise NoeticConfigError(

@@ -64,11 +64,9 @@ def dump_step(step: Step, registry: Registry | None = None) -> dict[str, Any]:
     try:
         return dump_record(step, registry or Registry(), str(step.id))
     except RecursionError:
-        raise NoeticConfigError(
-            "INVALID_STEP",
-            f"The step {step.id!r} contains itself, or is nested without end.",
-            hint="Let a function return the step that is to run again, and bound it by `ctx.depth`; or use a loop.",
-        ) from None
+        what = f"The step {step.id!r} contains itself, or is nested without end."
+        hint = "Let a function return the step that is to run again, and bound it by `ctx.depth`; or use a loop."
+        raise NoeticConfigError("INVALID_STEP", what, hint=hint) from None
 
 
 def dump_record(record: BaseModel, registry: Registry, where: str) -> dict[str, Any]:
@@ -89,13 +87,9 @@ def _free(value: Any, where: str) -> Any:
     try:
         return thaw(freeze(value))
     except ItemValidationError as exc:
-        raise NoeticConfigError(
-            "NOT_JSON",
-            f"What is at {where} is not JSON data: {exc.what}",
-            given=value,
-            hint="Pass text, numbers, lists and mappings.",
-            where=where,
-        ) from exc
+        what = f"What is at {where} is not JSON data: {exc.what}"
+        hint = "Pass text, numbers, lists and mappings."
+        raise NoeticConfigError("NOT_JSON", what, given=value, hint=hint, where=where) from exc
 
 
 def _dumped(value: Any, registry: Registry, where: str) -> Any:
@@ -147,12 +141,8 @@ def load_step(data: Mapping[str, Any] | str, registry: Registry | None = None) -
         try:
             data = json.loads(data)
         except (ValueError, RecursionError) as exc:
-            raise NoeticConfigError(
-                "INVALID_STEP",
-                f"This is no JSON: {exc}",
-                given=data,
-                hint="Pass what dump_step gave, or its JSON text.",
-            ) from exc
+            hint = "Pass what dump_step gave, or its JSON text."
+            raise NoeticConfigError("INVALID_STEP", f"This is no JSON: {exc}", given=data, hint=hint) from exc
     if not isinstance(data, Mapping):
         raise NoeticConfigError(
             "INVALID_STEP", "A step is a mapping with a `kind`.", given=data, hint="Pass what dump_step gave."
@@ -161,12 +151,9 @@ def load_step(data: Mapping[str, Any] | str, registry: Registry | None = None) -
         step: Step = STEP_ADAPTER.validate_python(resolved(data, registry or Registry()))
     except ValidationError as exc:
         first = exc.errors()[0]
-        raise NoeticConfigError(
-            "INVALID_STEP",
-            f"{'.'.join(map(str, first['loc'])) or 'step'}: {first['msg']}",
-            given=first.get("input"),
-            hint="Kinds are run, llm, tool, branch, fork, spawn and loop.",
-        ) from exc
+        what = f"{'.'.join(map(str, first['loc'])) or 'step'}: {first['msg']}"
+        hint = "Kinds are run, llm, tool, branch, fork, spawn and loop."
+        raise NoeticConfigError("INVALID_STEP", what, given=first.get("input"), hint=hint) from exc
     return step
 
 
@@ -185,12 +172,8 @@ def resolved(value: Any, registry: Registry, *, depth: int = 0) -> Any:
             # Anything else in it would be dropped in silence.
             unknown = set(value) - {"$ref", "args"}
             if unknown:
-                raise NoeticConfigError(
-                    "INVALID_REFERENCE",
-                    "A reference has `$ref` and `args` only.",
-                    given=dict(value),
-                    hint="Remove the rest.",
-                )
+                what = "A reference has `$ref` and `args` only."
+                raise NoeticConfigError("INVALID_REFERENCE", what, given=dict(value), hint="Remove the rest.")
             return registry.resolve(ref, value.get("args"))
         return {key: _field(key, inner, registry, depth) for key, inner in value.items()}
     if isinstance(value, list | tuple):
