@@ -42,9 +42,12 @@ class Work:
         self, call: str, things: str, progress: Progress = None, *, of: int | None = None, keeps: bool = True
     ) -> None:
         if progress is not None and not isinstance(progress, bool) and not callable(progress):
-            what = "progress= is True, False or a function."
-            hint = "A function gets two numbers: progress(done, of)."
-            raise NoeticConfigError("INVALID_PROGRESS", what, given=progress, hint=hint)
+            raise NoeticConfigError(
+                "INVALID_PROGRESS",
+                "progress= is True, False or a function.",
+                given=progress,
+                hint="A function gets two numbers: progress(done, of).",
+            )
         self._call, self._things, self._of, self._keeps = call, things, of, keeps
         self._show = progress if callable(progress) else None
         self._has_line = self._show is None and progress is not False and _is_watched()

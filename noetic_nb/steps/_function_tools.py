@@ -89,8 +89,12 @@ def make_tool(
 ) -> Tool:
     """Make a tool of a function; raises `NoeticConfigError` ``EMPTY_TOOL_NAME`` or ``INVALID_TOOL``."""
     if not callable(function):
-        hint = "Pass the function itself: tools=[search]."
-        raise NoeticConfigError("INVALID_TOOL", "A tool is made of a function", given=function, hint=hint)
+        raise NoeticConfigError(
+            "INVALID_TOOL",
+            "A tool is made of a function",
+            given=function,
+            hint="Pass the function itself: tools=[search].",
+        )
     given = function_name(function) if name is None else name
     if given == LAMBDA:
         raise without_name(function)

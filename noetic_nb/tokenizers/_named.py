@@ -125,8 +125,12 @@ def asked_tokenizer(given: str | TokenCalibration | Tokenizer | None) -> Tokeniz
         counter: Tokenizer = as_tokenizer(given)
         return counter
     if given is not None and not callable(given):
-        what = "A tokenizer is a function of a text, or the name of one."
-        raise NoeticConfigError("INVALID_TOKENIZER", what, given=given, hint="Pass the one that the harness was given.")
+        raise NoeticConfigError(
+            "INVALID_TOKENIZER",
+            "A tokenizer is a function of a text, or the name of one.",
+            given=given,
+            hint="Pass the one that the harness was given.",
+        )
     return given
 
 
