@@ -16,12 +16,39 @@ from noetic_nb.items import Item
 from noetic_nb.items._frozen import FrozenDict
 
 __all__ = [
-    "BudgetsAllocated", "ChildEnded", "ChildStarted", "ErrorRaised", "EventSink", "ItemFate", "ItemsAppended",
-    "LayerStateChanged", "LayerTokens", "LayersDropped", "LogStretch", "MemoryTraceSpan", "ModelCalled",
-    "OfferedTool", "QualityGiven", "RegulatorDecided", "RegulatorSaw", "RequestPrepared", "RuleChanged", "RunEvent",
-    "SteeringDecided", "StepEnded", "StepStarted", "TextRetracted", "ToolCalled", "ToolProgress", "TurnCompleted",
-    "TurnStarted", "UnsentOffer", "ViewAssembled", "WarningRaised", "Where",
-]  # fmt: skip
+    "BudgetsAllocated",
+    "ChildEnded",
+    "ChildStarted",
+    "ErrorRaised",
+    "EventSink",
+    "ItemFate",
+    "ItemsAppended",
+    "LayerStateChanged",
+    "LayerTokens",
+    "LayersDropped",
+    "LogStretch",
+    "MemoryTraceSpan",
+    "ModelCalled",
+    "OfferedTool",
+    "QualityGiven",
+    "RegulatorDecided",
+    "RegulatorSaw",
+    "RequestPrepared",
+    "RuleChanged",
+    "RunEvent",
+    "SteeringDecided",
+    "StepEnded",
+    "StepStarted",
+    "TextRetracted",
+    "ToolCalled",
+    "ToolProgress",
+    "TurnCompleted",
+    "TurnStarted",
+    "UnsentOffer",
+    "ViewAssembled",
+    "WarningRaised",
+    "Where",
+]
 
 
 def __dir__() -> list[str]:

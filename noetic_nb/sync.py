@@ -25,9 +25,19 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.redact import safe_logger
 
 __all__ = [
-    "LOOP_NEEDED", "Begun", "Steps", "awaited", "begun_anew", "drive", "interruptible", "leave_hand", "protected",
-    "run_sync", "shortened", "stepped",
-]  # fmt: skip
+    "LOOP_NEEDED",
+    "Begun",
+    "Steps",
+    "awaited",
+    "begun_anew",
+    "drive",
+    "interruptible",
+    "leave_hand",
+    "protected",
+    "run_sync",
+    "shortened",
+    "stepped",
+]
 
 T = TypeVar("T")
 Interruption = TypeVar("Interruption", bound=BaseException)

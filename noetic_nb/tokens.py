@@ -12,9 +12,16 @@ from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 __all__ = [
-    "KNOWN_ERRORS", "UNITS_PER_TOKEN", "Tokenizer", "estimate_tokens", "known_error", "most_that_fit",
-    "system_tokens", "tokenizer_name", "utf16_units",
-]  # fmt: skip
+    "KNOWN_ERRORS",
+    "UNITS_PER_TOKEN",
+    "Tokenizer",
+    "estimate_tokens",
+    "known_error",
+    "most_that_fit",
+    "system_tokens",
+    "tokenizer_name",
+    "utf16_units",
+]
 
 Tokenizer: TypeAlias = Callable[[str], int]
 """Counts the tokens of a text. Must be pure: the same text always has the same count."""

@@ -48,12 +48,19 @@ _MOST_OPEN: Final = 1_024
 _OPERATIONS: Final = {"recall": "search_memory", "store": "update_memory"}
 # What a trace may know of a run without its texts: sizes, times, names and how things ended.
 _WITHOUT_TEXTS: Final[Mapping[type[Any], Mapping[str, Any]]] = {
-    TurnStarted: {"query": ""}, TurnCompleted: {"text": "", "stopped": None}, StepStarted: {}, StepEnded: {},
-    ChildStarted: {"items": (), "handed": {}}, ChildEnded: {"text": ""}, ModelCalled: {"items": (), "logprobs": ()},
-    ToolCalled: {"args": None, "raw_args": None, "output": ""}, MemoryTraceSpan: {"attributes": None, "notes": ()},
-    BudgetsAllocated: {}, ViewAssembled: {"layer_items": (), "unsent": (), "projection": None, "appended": ()},
+    TurnStarted: {"query": ""},
+    TurnCompleted: {"text": "", "stopped": None},
+    StepStarted: {},
+    StepEnded: {},
+    ChildStarted: {"items": (), "handed": {}},
+    ChildEnded: {"text": ""},
+    ModelCalled: {"items": (), "logprobs": ()},
+    ToolCalled: {"args": None, "raw_args": None, "output": ""},
+    MemoryTraceSpan: {"attributes": None, "notes": ()},
+    BudgetsAllocated: {},
+    ViewAssembled: {"layer_items": (), "unsent": (), "projection": None, "appended": ()},
     LayersDropped: {},
-}  # fmt: skip
+}
 
 
 class OTelExporter:

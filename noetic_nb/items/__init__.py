@@ -15,9 +15,22 @@ from noetic_nb.items._log import ItemLog
 from noetic_nb.items._registry import ItemRegistry, parse_item
 
 __all__ = [
-    "Item", "ItemLog", "ItemRegistry", "assistant_message", "assistant_text", "dump_item", "freeze", "function_call",
-    "function_call_output", "input_message", "item_text", "item_tokens", "parse_item", "strip_unresolved", "thaw",
-]  # fmt: skip
+    "Item",
+    "ItemLog",
+    "ItemRegistry",
+    "assistant_message",
+    "assistant_text",
+    "dump_item",
+    "freeze",
+    "function_call",
+    "function_call_output",
+    "input_message",
+    "item_text",
+    "item_tokens",
+    "parse_item",
+    "strip_unresolved",
+    "thaw",
+]
 
 
 def __dir__() -> list[str]:

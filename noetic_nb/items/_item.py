@@ -15,10 +15,17 @@ from noetic_nb.items._frozen import FrozenDict, freeze, thaw
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-BASE_TYPES: Final = frozenset({
-    "message", "function_call", "function_call_output", "reasoning", "web_search_call", "file_search_call",
-    "image_generation_call",
-})  # fmt: skip
+BASE_TYPES: Final = frozenset(
+    {
+        "message",
+        "function_call",
+        "function_call_output",
+        "reasoning",
+        "web_search_call",
+        "file_search_call",
+        "image_generation_call",
+    }
+)
 """Item types known without registration; types that begin with ``openrouter:`` are known too."""
 
 # Only what this library names itself is renamed; provider-shaped items pass through untouched.

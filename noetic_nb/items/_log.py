@@ -26,9 +26,19 @@ class _Store:
     """The data that logs share: the items, the running token sums, and the places of calls and outputs."""
 
     __slots__ = (
-        "_placed", "_places", "first_seen", "has_system", "items", "origins", "repeats_calls", "sums", "tokenizer",
-        "unpaired", "users", "widest_pair",
-    )  # fmt: skip
+        "_placed",
+        "_places",
+        "first_seen",
+        "has_system",
+        "items",
+        "origins",
+        "repeats_calls",
+        "sums",
+        "tokenizer",
+        "unpaired",
+        "users",
+        "widest_pair",
+    )
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.items: list[Item] = []

@@ -132,12 +132,22 @@ CUT_OFF: Final = frozenset({"length", "content_filter"})
 
 # As servers that imitate the OpenAI API, and routers in front of other providers, name them.
 _REASONS: Final[Mapping[str, FinishReason]] = {
-    "stop": "stop", "end_turn": "stop", "stop_sequence": "stop", "eos": "stop",
-    "tool_calls": "tool_calls", "tool_use": "tool_calls", "function_call": "tool_calls",
-    "length": "length", "max_tokens": "length", "max_output_tokens": "length", "model_length": "length",
+    "stop": "stop",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "eos": "stop",
+    "tool_calls": "tool_calls",
+    "tool_use": "tool_calls",
+    "function_call": "tool_calls",
+    "length": "length",
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "model_length": "length",
     "model_context_window_exceeded": "length",
-    "content_filter": "content_filter", "content_filtered": "content_filter", "safety": "content_filter",
-}  # fmt: skip
+    "content_filter": "content_filter",
+    "content_filtered": "content_filter",
+    "safety": "content_filter",
+}
 
 
 def finish_reason_of(given: object) -> FinishReason | None:

@@ -32,18 +32,34 @@ def read_chat(body: Any, names: WireNames, ids: Ids) -> Answer:
     for call, piece in zip(calls, message.get("tool_calls") or (), strict=True):
         call.add(piece)
     return _answer(
-        text=_content_text(message.get("content"), body), reasoning=_reasoning(message),
-        refusal=_text(message.get("refusal")), calls=calls, finish_reason=choices[0].get("finish_reason"),
-        logprobs=_logprobs(choices[0]), usage=body.get("usage"), model=body.get("model"), names=names, ids=ids,
-    )  # fmt: skip
+        text=_content_text(message.get("content"), body),
+        reasoning=_reasoning(message),
+        refusal=_text(message.get("refusal")),
+        calls=calls,
+        finish_reason=choices[0].get("finish_reason"),
+        logprobs=_logprobs(choices[0]),
+        usage=body.get("usage"),
+        model=body.get("model"),
+        names=names,
+        ids=ids,
+    )
 
 
 class ChatStream:
     """Put a streamed answer together: `feed` every chunk, then `finish`."""
 
     __slots__ = (
-        "_calls", "_finish_reason", "_ids", "_logprobs", "_model", "_names", "_places", "_silent", "_texts", "_usage",
-    )  # fmt: skip
+        "_calls",
+        "_finish_reason",
+        "_ids",
+        "_logprobs",
+        "_model",
+        "_names",
+        "_places",
+        "_silent",
+        "_texts",
+        "_usage",
+    )
 
     def __init__(self, names: WireNames, ids: Ids) -> None:
         self._names, self._ids = names, ids

@@ -90,9 +90,19 @@ def _openai(models: str, read: float) -> CacheRules:
 def _anthropic(models: str, minimum: int) -> CacheRules:
     # The shorter of the two lifetimes, which is the default; the longer one, an hour, costs 2 to write.
     return CacheRules(
-        "anthropic", models, minimum, 1, 5 * _MINUTES, 0.1, 1.25, marked=True, lookback=20, source=_ANTHROPIC,
-        prices=_ANTHROPIC, date=_READ_ON,
-    )  # fmt: skip
+        "anthropic",
+        models,
+        minimum,
+        1,
+        5 * _MINUTES,
+        0.1,
+        1.25,
+        marked=True,
+        lookback=20,
+        source=_ANTHROPIC,
+        prices=_ANTHROPIC,
+        date=_READ_ON,
+    )
 
 
 _DATED: Final = r"(-\d{4}-?\d{2}-?\d{2}|-latest)?"

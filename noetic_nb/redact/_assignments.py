@@ -11,9 +11,22 @@ from noetic_nb.redact._secret_names import ALWAYS, SMALLEST_NUMBER, secret_word
 from noetic_nb.redact._shapes import longest_run
 
 NAME_HINTS: Final = [
-    "pass", "secret", "token", "key", "cred", "auth", "cookie", "session", "dsn", "pin", "otp", "webhook", "pwd",
-    "bearer", "connection",
-]  # fmt: skip
+    "pass",
+    "secret",
+    "token",
+    "key",
+    "cred",
+    "auth",
+    "cookie",
+    "session",
+    "dsn",
+    "pin",
+    "otp",
+    "webhook",
+    "pwd",
+    "bearer",
+    "connection",
+]
 _ASSIGNED: Final = re.compile(
     # An option of a command line begins with dashes.
     r"(?<![A-Za-z0-9_])(?<![A-Za-z0-9_]-)(?P<name>[A-Za-z_][A-Za-z0-9_\-]*+)(?P<quote>[\"'`]?)(?:\]|\*\*)?"

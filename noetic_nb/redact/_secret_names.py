@@ -9,32 +9,122 @@ from typing import Final
 
 _WORDS: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 # The last words of a name say what it is: a `reset_password_token` is a token, a `token_count` is a number.
-_ENDINGS: Final = frozenset([
-    "password", "passwords", "passwd", "pwd", "pass", "passphrase", "passcode", "passcodes", "secret", "secrets",
-    "token", "apikey", "credential", "credentials", "creds", "auth", "authorization", "bearer", "cookie", "cookies",
-    "sessionid", "dsn", "pin", "otp", "webhook", "accesskey", "privatekey", "connectionstring",
-])  # fmt: skip
-_PAIRS: Final = frozenset([
-    "api key", "api keys", "access key", "private key", "secret key", "session key", "signing key", "encryption key",
-    "account key", "connection string", "session id",
-])  # fmt: skip
-_MODIFIERS: Final = frozenset([
-    "value", "hash", "old", "new", "current", "previous", "confirm", "confirmation", "again", "repeat", "prod",
-    "production", "dev", "test", "staging", "live", "header", "plain", "plaintext", "raw", "base64", "b64", "pem",
-])  # fmt: skip
-_CLAIMS: Final = frozenset([
-    "has", "is", "are", "needs", "need", "requires", "require", "required", "use", "uses", "no", "without", "with",
-    "max", "min", "num",
-])  # fmt: skip
+_ENDINGS: Final = frozenset(
+    [
+        "password",
+        "passwords",
+        "passwd",
+        "pwd",
+        "pass",
+        "passphrase",
+        "passcode",
+        "passcodes",
+        "secret",
+        "secrets",
+        "token",
+        "apikey",
+        "credential",
+        "credentials",
+        "creds",
+        "auth",
+        "authorization",
+        "bearer",
+        "cookie",
+        "cookies",
+        "sessionid",
+        "dsn",
+        "pin",
+        "otp",
+        "webhook",
+        "accesskey",
+        "privatekey",
+        "connectionstring",
+    ]
+)
+_PAIRS: Final = frozenset(
+    [
+        "api key",
+        "api keys",
+        "access key",
+        "private key",
+        "secret key",
+        "session key",
+        "signing key",
+        "encryption key",
+        "account key",
+        "connection string",
+        "session id",
+    ]
+)
+_MODIFIERS: Final = frozenset(
+    [
+        "value",
+        "hash",
+        "old",
+        "new",
+        "current",
+        "previous",
+        "confirm",
+        "confirmation",
+        "again",
+        "repeat",
+        "prod",
+        "production",
+        "dev",
+        "test",
+        "staging",
+        "live",
+        "header",
+        "plain",
+        "plaintext",
+        "raw",
+        "base64",
+        "b64",
+        "pem",
+    ]
+)
+_CLAIMS: Final = frozenset(
+    [
+        "has",
+        "is",
+        "are",
+        "needs",
+        "need",
+        "requires",
+        "require",
+        "required",
+        "use",
+        "uses",
+        "no",
+        "without",
+        "with",
+        "max",
+        "min",
+        "num",
+    ]
+)
 # In names without a sign between their words.
 _IN_ONE_WORD: Final = (
     "password", "passwd", "passphrase", "passcode", "apikey", "secretkey", "accesskey", "privatekey", "apisecret", "apitoken",
     "authtoken", "accesstoken", "refreshtoken", "clientsecret", "sessiontoken", "connectionstring",
 )  # fmt: skip
-NAME_KEYS: Final = frozenset([
-    "name", "key", "header", "field", "variable", "var", "env", "id", "property", "parameter", "param", "option",
-    "setting",
-])  # fmt: skip
+NAME_KEYS: Final = frozenset(
+    [
+        "name",
+        "key",
+        "header",
+        "field",
+        "variable",
+        "var",
+        "env",
+        "id",
+        "property",
+        "parameter",
+        "param",
+        "option",
+        "setting",
+    ]
+)
 """What a name is called where it stands beside its value, in lower case."""
 VALUE_KEYS: Final = frozenset(["value", "val", "default"])
 _ADDRESSES: Final = frozenset({"url", "uri"})

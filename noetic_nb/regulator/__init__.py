@@ -20,11 +20,37 @@ from noetic_nb.regulator.predicates.tool_loops import RepeatedFailure, ToolLoop
 Finding = PredicateFinding  # its name up to now; that of noetic_nb.testing is another
 
 __all__ = [
-    "CallBudget", "ContextScorer", "CostCap", "DriftInput", "DriftScore", "DriftScorer", "Finding", "KeywordScorer",
-    "Locked", "LowConfidence", "Predicate", "PredicateFinding", "ProceduralWarning", "QualityDecline", "Recording",
-    "Regulator", "RegulatorState", "RepeatedFailure", "ScopeDrift", "Settings", "ThreadSafeRegulator", "ToolLoop",
-    "Topics", "WordLists", "decisions", "events", "events_from_span", "predicates", "presets", "record_events",
-]  # fmt: skip
+    "CallBudget",
+    "ContextScorer",
+    "CostCap",
+    "DriftInput",
+    "DriftScore",
+    "DriftScorer",
+    "Finding",
+    "KeywordScorer",
+    "Locked",
+    "LowConfidence",
+    "Predicate",
+    "PredicateFinding",
+    "ProceduralWarning",
+    "QualityDecline",
+    "Recording",
+    "Regulator",
+    "RegulatorState",
+    "RepeatedFailure",
+    "ScopeDrift",
+    "Settings",
+    "ThreadSafeRegulator",
+    "ToolLoop",
+    "Topics",
+    "WordLists",
+    "decisions",
+    "events",
+    "events_from_span",
+    "predicates",
+    "presets",
+    "record_events",
+]
 
 
 def __dir__() -> list[str]:

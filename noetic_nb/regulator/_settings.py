@@ -30,8 +30,12 @@ SnapshotForm: TypeAlias = Literal["release", "everything"]
 """What a snapshot keeps: what the original keeps, or also settings and every correction."""
 
 RELEASE_PREDICATES: Final[tuple[Predicate, ...]] = (
-    CostCap(), QualityDecline(), ToolLoop(), ScopeDrift(), ProceduralWarning(),
-)  # fmt: skip
+    CostCap(),
+    QualityDecline(),
+    ToolLoop(),
+    ScopeDrift(),
+    ProceduralWarning(),
+)
 """The locked priority of release 0.4.1."""
 
 # A predicate that its package exports is registered by that: there is no second list to forget.

@@ -268,8 +268,13 @@ def _read_rate(value: object, above: str, key: str) -> Rate:
 
 _LEARNED_KEYS: Final = ("gain_mode", "tick", "response_success", "response_strategies")
 _PATTERN_KEYS: Final = (
-    "user_id", "topic_cluster", "pattern_name", "learned_from_turns", "confidence", "example_corrections",
-)  # fmt: skip
+    "user_id",
+    "topic_cluster",
+    "pattern_name",
+    "learned_from_turns",
+    "confidence",
+    "example_corrections",
+)
 
 
 def _read_pattern(value: object, above: str, key: str) -> CorrectionPattern:

@@ -48,10 +48,25 @@ class Task:
     """
 
     __slots__ = (
-        "_clock", "_cluster", "_completed_at", "_corrected", "_read_text", "costs", "earlier", "implicit_count",
-        "message", "pending", "person", "qualities", "response", "scores", "settings", "token_stats", "tool_texts",
+        "_clock",
+        "_cluster",
+        "_completed_at",
+        "_corrected",
+        "_read_text",
+        "costs",
+        "earlier",
+        "implicit_count",
+        "message",
+        "pending",
+        "person",
+        "qualities",
+        "response",
+        "scores",
+        "settings",
+        "token_stats",
+        "tool_texts",
         "tools",
-    )  # fmt: skip
+    )
 
     def __init__(self, person: Person, settings: Settings, clock: Callable[[], float]) -> None:
         self.person = person
@@ -270,10 +285,15 @@ class Task:
 
 Handler: TypeAlias = Callable[[Task, Any], None]
 HANDLERS: Final[dict[type[Any], Handler]] = {
-    TurnStart: Task.turn_start, Token: Task.token, TurnComplete: Task.turn_complete, Cost: Task.cost,
-    QualityFeedback: Task.quality, UserCorrection: Task.correction, ToolCall: Task.tool_call,
+    TurnStart: Task.turn_start,
+    Token: Task.token,
+    TurnComplete: Task.turn_complete,
+    Cost: Task.cost,
+    QualityFeedback: Task.quality,
+    UserCorrection: Task.correction,
+    ToolCall: Task.tool_call,
     ToolResult: Task.tool_result,
-}  # fmt: skip
+}
 
 
 def trust(cls: type[Any], event_type: type[Any]) -> None:

@@ -15,10 +15,24 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, get_args
 
 __all__ = [
-    "CallBudgetExceeded", "CircuitBreak", "Continue", "CorrectionPattern", "CostCapReached", "Decision",
-    "LowConfidenceSpans", "ProceduralWarning", "QualityDeclineNoRecovery", "Reason", "RepeatedFailurePattern",
-    "RepeatedToolCallLoop", "ScopeDriftWarn", "Span", "from_dict", "to_camel", "to_dict",
-]  # fmt: skip
+    "CallBudgetExceeded",
+    "CircuitBreak",
+    "Continue",
+    "CorrectionPattern",
+    "CostCapReached",
+    "Decision",
+    "LowConfidenceSpans",
+    "ProceduralWarning",
+    "QualityDeclineNoRecovery",
+    "Reason",
+    "RepeatedFailurePattern",
+    "RepeatedToolCallLoop",
+    "ScopeDriftWarn",
+    "Span",
+    "from_dict",
+    "to_camel",
+    "to_dict",
+]
 
 
 def __dir__() -> list[str]:

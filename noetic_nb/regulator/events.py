@@ -19,9 +19,21 @@ from numbers import Integral, Real
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar, get_args
 
 __all__ = [
-    "Cost", "Event", "QualityFeedback", "Token", "ToolCall", "ToolResult", "TurnComplete", "TurnStart",
-    "UserCorrection", "check", "from_dict", "plain", "to_camel_dict", "to_dict",
-]  # fmt: skip
+    "Cost",
+    "Event",
+    "QualityFeedback",
+    "Token",
+    "ToolCall",
+    "ToolResult",
+    "TurnComplete",
+    "TurnStart",
+    "UserCorrection",
+    "check",
+    "from_dict",
+    "plain",
+    "to_camel_dict",
+    "to_dict",
+]
 
 
 def __dir__() -> list[str]:
@@ -242,13 +254,27 @@ def _spans(key: str, value: object) -> tuple[tuple[int, int], ...] | None:
 
 _PLAIN_NUMBERS: Final = frozenset({int, float, bool})
 _READERS: Final[dict[str, Callable[[str, object], Any]]] = {
-    "user_message": require_text, "token": require_text, "logprob": _real,
-    "index": _whole, "full_response": require_text, "tokens_in": _count, "tokens_out": _count,
-    "wallclock_ms": _call_time, "provider": _optional_text, "usd": _money,
-    "quality": _real, "fragment_spans": _spans, "correction_message": require_text,
-    "corrects_last": _flag, "tool_name": require_text, "args_json": _optional_text,
-    "success": _flag, "duration_ms": _time, "error_summary": _optional_text, "output": _optional_text,
-}  # fmt: skip
+    "user_message": require_text,
+    "token": require_text,
+    "logprob": _real,
+    "index": _whole,
+    "full_response": require_text,
+    "tokens_in": _count,
+    "tokens_out": _count,
+    "wallclock_ms": _call_time,
+    "provider": _optional_text,
+    "usd": _money,
+    "quality": _real,
+    "fragment_spans": _spans,
+    "correction_message": require_text,
+    "corrects_last": _flag,
+    "tool_name": require_text,
+    "args_json": _optional_text,
+    "success": _flag,
+    "duration_ms": _time,
+    "error_summary": _optional_text,
+    "output": _optional_text,
+}
 _NAMES: Final[dict[str, tuple[str, ...]]] = {cls.kind: tuple(f.name for f in fields(cls)) for cls in EVENT_TYPES}
 _REQUIRED: Final = frozenset((cls.kind, f.name) for cls in EVENT_TYPES for f in fields(cls) if f.default is MISSING)
 

@@ -18,8 +18,15 @@ from noetic_nb.regulator.predicates.context_scorer import CONTEXT_SCORER, CONTEX
 from noetic_nb.regulator.predicates.drift import NEWER_KEYWORDS
 
 __all__ = [
-    "MEASURED", "PRESETS", "TABLE", "Figure", "Share", "describe", "figures", "most_calls",
-]  # fmt: skip
+    "MEASURED",
+    "PRESETS",
+    "TABLE",
+    "Figure",
+    "Share",
+    "describe",
+    "figures",
+    "most_calls",
+]
 
 TABLE: Final = Path(__file__).with_name("presets.json")
 """What the study has made."""

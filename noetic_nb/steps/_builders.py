@@ -221,11 +221,16 @@ def loop(
     # A step first: records are iterable, pydantic makes them so, and yield their fields.
     listed = tuple(given) if isinstance(given, Iterable) and not isinstance(given, StepRecord) else (given,)
     return LoopStep(
-        id=id, steps=() if given is None else listed, max_iterations=max_iterations,
-        max_history_size=max_history_size, park_timeout_ms=park_timeout_ms, feed_output=feed_output,
-        needs_output=needs_output, text_between=text_between,
+        id=id,
+        steps=() if given is None else listed,
+        max_iterations=max_iterations,
+        max_history_size=max_history_size,
+        park_timeout_ms=park_timeout_ms,
+        feed_output=feed_output,
+        needs_output=needs_output,
+        text_between=text_between,
         **_given(until=until, inbox=inbox, prepare_next=prepare_next, on_error=on_error),
-    )  # fmt: skip
+    )
 
 
 class step:
@@ -283,9 +288,14 @@ class step:
         """
         listed = tools if tools is None or callable(tools) else tuple(tools)
         fields = _given(
-            instructions=instructions, tools=listed, output=output, params=params, projection=projection,
-            tool_rounds=tool_rounds, incomplete=incomplete,
-        )  # fmt: skip
+            instructions=instructions,
+            tools=listed,
+            output=output,
+            params=params,
+            projection=projection,
+            tool_rounds=tool_rounds,
+            incomplete=incomplete,
+        )
         return LLMStep(id=id, model=model, emit=emit, **fields)
 
     @staticmethod

@@ -83,10 +83,15 @@ class Channel(Frozen):
             return self.payload.check(value, strict=True)
         except ValueError as exc:
             raise NoeticError(
-                "step_failed", f"A message does not fit channel {self.name!r}: {exc}", given=value,
-                hint="Send what its schema says.", step_id=self.name, channel_name=self.name,
-                reason="invalid_payload", retries_exhausted=False,
-            ) from exc  # fmt: skip
+                "step_failed",
+                f"A message does not fit channel {self.name!r}: {exc}",
+                given=value,
+                hint="Send what its schema says.",
+                step_id=self.name,
+                channel_name=self.name,
+                reason="invalid_payload",
+                retries_exhausted=False,
+            ) from exc
 
     def same_as(self, other: Channel) -> bool:
         """Tell whether two declarations under one name mean the same channel."""

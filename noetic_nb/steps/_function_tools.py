@@ -124,9 +124,18 @@ def make_tool(
     schema.pop("title", None)
     spec = ToolSpec(given, about, schema)
     return Tool(
-        name=given, description=about, input=model, output=output, execute=function, needs_approval=needs_approval,
-        wants_context=wants_context, streams=streams, inline=inline or is_async, spec=spec, tokens=spec_tokens(spec),
-    )  # fmt: skip
+        name=given,
+        description=about,
+        input=model,
+        output=output,
+        execute=function,
+        needs_approval=needs_approval,
+        wants_context=wants_context,
+        streams=streams,
+        inline=inline or is_async,
+        spec=spec,
+        tokens=spec_tokens(spec),
+    )
 
 
 @overload

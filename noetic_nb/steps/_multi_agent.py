@@ -89,9 +89,14 @@ def react(
             "INVALID_STEP", "react needs at least one step.", given=max_steps, hint="max_steps >= 1."
         )
     ask = step.llm(
-        "react", model=model, instructions=instructions, tools=tools, params=params, tool_rounds=1,
+        "react",
+        model=model,
+        instructions=instructions,
+        tools=tools,
+        params=params,
+        tool_rounds=1,
         incomplete=incomplete,
-    )  # fmt: skip
+    )
     # 0 is no limit: as one it would end the loop after its first call.
     limits = [until.max_cost(max_cost)] if max_cost else []
     stop = until.any(until.no_tool_calls(), until.max_steps(max_steps), *limits)

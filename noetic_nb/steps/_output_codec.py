@@ -126,10 +126,15 @@ class CodecOutput:
         except Exception as exc:
             problem = str(exc) or type(exc).__name__
             raise NoeticError(
-                "llm_parse_error", f"The output of step {step_id!r} cannot be read by its codec: {problem}",
-                given=text, hint="Tell the model the form it must answer in, or use a codec that takes more.",
-                step_id=step_id, raw=text, schema=None, validation_error=problem,
-            ) from exc  # fmt: skip
+                "llm_parse_error",
+                f"The output of step {step_id!r} cannot be read by its codec: {problem}",
+                given=text,
+                hint="Tell the model the form it must answer in, or use a codec that takes more.",
+                step_id=step_id,
+                raw=text,
+                schema=None,
+                validation_error=problem,
+            ) from exc
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, CodecOutput) and (self.codec is other.codec or bool(self.codec == other.codec))

@@ -103,10 +103,15 @@ class OutputSchema:
     def refusal(self, raw: str, problem: str, step_id: str) -> NoeticError:
         """Return the error for an output that does not fit."""
         return NoeticError(
-            "llm_parse_error", f"The output of step {step_id!r} does not fit its schema: {problem}", given=raw,
-            hint="Tell the model the form it must answer in, or loosen the schema.", step_id=step_id, raw=raw,
-            schema=self.json_schema, validation_error=problem,
-        )  # fmt: skip
+            "llm_parse_error",
+            f"The output of step {step_id!r} does not fit its schema: {problem}",
+            given=raw,
+            hint="Tell the model the form it must answer in, or loosen the schema.",
+            step_id=step_id,
+            raw=raw,
+            schema=self.json_schema,
+            validation_error=problem,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return a JSON Schema that makes the same checks; words that a type added for itself are left out."""

@@ -12,9 +12,17 @@ from noetic_nb.testing._simulated_provider import SimulatedProvider
 from noetic_nb.testing._storage_contract import check_storage
 
 __all__ = [
-    "ContractCheck", "FakeClock", "Finding", "SeededIds", "SimulatedProvider", "VirtualTimeLoop", "check_layer",
-    "check_model", "check_storage", "drive_loop",
-]  # fmt: skip
+    "ContractCheck",
+    "FakeClock",
+    "Finding",
+    "SeededIds",
+    "SimulatedProvider",
+    "VirtualTimeLoop",
+    "check_layer",
+    "check_model",
+    "check_storage",
+    "drive_loop",
+]
 
 
 def __dir__() -> list[str]:

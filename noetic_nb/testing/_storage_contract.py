@@ -95,9 +95,16 @@ class _Trial:
 
     async def run(self) -> None:
         tests = (
-            self._values, self._copies, self._keys, self._listing, self._deletes, self._at_once, self._get_many,
-            self._set_many, self._versions,
-        )  # fmt: skip
+            self._values,
+            self._copies,
+            self._keys,
+            self._listing,
+            self._deletes,
+            self._at_once,
+            self._get_many,
+            self._set_many,
+            self._versions,
+        )
         try:
             for test in tests:
                 try:

@@ -58,26 +58,37 @@ ENCODINGS: Final[Mapping[str, Encoding]] = {
         "cl100k_base",
         "|".join(
             [
-                r"'(?i:[sdmt]|ll|ve|re)", r"[^\r\n\p{L}\p{N}]?+\p{L}++", r"\p{N}{1,3}+",
-                r" ?[^\s\p{L}\p{N}]++[\r\n]*+", r"\s++$", r"\s*[\r\n]", r"\s+(?!\S)", r"\s",
+                r"'(?i:[sdmt]|ll|ve|re)",
+                r"[^\r\n\p{L}\p{N}]?+\p{L}++",
+                r"\p{N}{1,3}+",
+                r" ?[^\s\p{L}\p{N}]++[\r\n]*+",
+                r"\s++$",
+                r"\s*[\r\n]",
+                r"\s+(?!\S)",
+                r"\s",
             ]
         ),
         "https://openaipublic.blob.core.windows.net/encodings/cl100k_base.tiktoken",
         "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
     ),
-}  # fmt: skip
+}
 """The encodings that `get` knows, by name."""
 
 MODELS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("o1", "o3", "o4-mini", "gpt-5", "gpt-4.1", "gpt-4o"), "o200k_base"),
     **dict.fromkeys(
         (
-            "gpt-4", "gpt-3.5", "gpt-3.5-turbo", "gpt-35-turbo", "text-embedding-ada-002", "text-embedding-3-small",
+            "gpt-4",
+            "gpt-3.5",
+            "gpt-3.5-turbo",
+            "gpt-35-turbo",
+            "text-embedding-ada-002",
+            "text-embedding-3-small",
             "text-embedding-3-large",
         ),
         "cl100k_base",
     ),
-}  # fmt: skip
+}
 """Encodings by the name of a model."""
 
 PREFIXES: Final[Mapping[str, str]] = {

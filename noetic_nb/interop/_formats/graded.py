@@ -147,9 +147,14 @@ def graded_run(
             refuse(f"the conversation begins with the role {message.role!r}, not with the user")
         message.usage = None
     about, events = conversation_events(
-        messages, thread_id=name,
+        messages,
+        thread_id=name,
         meta={**meta, "reward": reward, "outcome": None if reward is None else reward >= FULL_REWARD},
-        unmapped=unmapped, policy=policy, quality=None if reward is None else float(reward),
-        closing_tools=_HANDS_OVER, timed=False, redaction=redaction,
-    )  # fmt: skip
+        unmapped=unmapped,
+        policy=policy,
+        quality=None if reward is None else float(reward),
+        closing_tools=_HANDS_OVER,
+        timed=False,
+        redaction=redaction,
+    )
     return run_of_settled(name, about, events)

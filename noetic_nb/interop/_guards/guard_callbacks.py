@@ -231,10 +231,16 @@ class _Feed:
             ctx = self._context("")
             drive(
                 self._stack.tool_outcome(
-                    ctx, name=begun.name, call_id=str(run_id), success=error is None, duration_ms=duration,
-                    error=error, output=output, error_type=error_type,
+                    ctx,
+                    name=begun.name,
+                    call_id=str(run_id),
+                    success=error is None,
+                    duration_ms=duration,
+                    error=error,
+                    output=output,
+                    error_type=error_type,
                 )
-            )  # fmt: skip
+            )
 
 
 def _message_of(response: Any) -> Any:

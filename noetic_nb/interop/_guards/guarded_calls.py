@@ -161,11 +161,16 @@ class Guard:
         execution_id = SYSTEM_IDS.new("exec")
         tree = GuardedTree(
             lambda calls: ExecutionContext(
-                execution_id=execution_id, thread_id=session.thread_id,
-                call_model=None if self._models is None else self._call_model, clock=self.clock,
-                diagnostic=self.stack.state.diagnostic, sink=self.sink, past_calls=calls.so_far, turn=1,
+                execution_id=execution_id,
+                thread_id=session.thread_id,
+                call_model=None if self._models is None else self._call_model,
+                clock=self.clock,
+                diagnostic=self.stack.state.diagnostic,
+                sink=self.sink,
+                past_calls=calls.so_far,
+                turn=1,
             )
-        )  # fmt: skip
+        )
         drive(self.stack.init(tree.hook_ctx))
         # Only noted where it ends, which may be anywhere: of the context only the names, as the rest of it holds this guard.
         ended = weakref.finalize(session, self._ended.append, (execution_id, session.thread_id))
@@ -282,10 +287,19 @@ class GuardedCall:
             where, now = self._tree.where, guard.clock.now_ms()
             guard.sink.emit(
                 SteeringDecided(
-                    where, now, "regulation", "before_tool_call", bound.name, bound.args, "deny", stop.suggestion, (),
-                    0.0, STOPPED,
+                    where,
+                    now,
+                    "regulation",
+                    "before_tool_call",
+                    bound.name,
+                    bound.args,
+                    "deny",
+                    stop.suggestion,
+                    (),
+                    0.0,
+                    STOPPED,
                 )
-            )  # fmt: skip
+            )
         return CallEnd("denied", denial_text(decision), decision=decision)
 
     def postpone(self) -> None:
@@ -318,11 +332,16 @@ class GuardedCall:
         if "on_tool_outcome" in guard.stack.hooks:
             drive(
                 guard.stack.tool_outcome(
-                    tree.hook_ctx, name=bound.name, call_id=self._place.call.call_id, success=end.status == "ok",
-                    duration_ms=duration, error=None if error is None else error_text(error), output=end.output,
+                    tree.hook_ctx,
+                    name=bound.name,
+                    call_id=self._place.call.call_id,
+                    success=end.status == "ok",
+                    duration_ms=duration,
+                    error=None if error is None else error_text(error),
+                    output=end.output,
                     error_type=None if error is None else type(error).__name__,
                 )
-            )  # fmt: skip
+            )
             tree.stop = guard.stack.take_stop(tree.hook_ctx) or tree.stop
 
 

@@ -47,9 +47,21 @@ from noetic_nb.steps import Tool
 from noetic_nb.steps._function_tools import make_tool
 
 OTHER_WAYS: Final = (
-    "stream", "astream", "batch", "abatch", "batch_as_completed", "abatch_as_completed", "transform", "atransform",
-    "stream_events", "astream_events", "astream_log", "pipe", "__or__", "__call__",
-)  # fmt: skip
+    "stream",
+    "astream",
+    "batch",
+    "abatch",
+    "batch_as_completed",
+    "abatch_as_completed",
+    "transform",
+    "atransform",
+    "stream_events",
+    "astream_events",
+    "astream_log",
+    "pipe",
+    "__or__",
+    "__call__",
+)
 """Ways of calling that an object may have beside `invoke`: where its class is not known, none leads through that for sure."""
 # What a graph is called that has no name.
 _NO_NAME: Final = "LangGraph"
@@ -296,9 +308,15 @@ def guard(
             "SWAPPED_ARGUMENTS", "guard takes the tools first, then the rules.", given=given, hint=hint
         )
     shared = Guard(
-        rules, run=run, regulator=regulator, on_deny=on_deny, on_error=on_error, timeouts=timeouts, approve=approve,
+        rules,
+        run=run,
+        regulator=regulator,
+        on_deny=on_deny,
+        on_error=on_error,
+        timeouts=timeouts,
+        approve=approve,
         model=model,
-    )  # fmt: skip
+    )
     tools: Any = tool if isinstance(tool, list | tuple) else [tool]
     guarded = [_guarded(one, shared) for one in tools]
     warn_of_unknown_targets(shared, tools)

@@ -181,10 +181,16 @@ def model_use(span: Span) -> ModelUse:
         for msg in outputs or ():
             finish = finish or msg.finish
     return ModelUse(
-        span, first("inputs", span), outputs, first("model", span), first("usage", span), first("cost", span),
-        first("params", span), finish,
+        span,
+        first("inputs", span),
+        outputs,
+        first("model", span),
+        first("usage", span),
+        first("cost", span),
+        first("params", span),
+        finish,
         _error(span)[0] if span.failed or (span.events and _exception(span) is not None) else None,
-    )  # fmt: skip
+    )
 
 
 def _exception(span: Span) -> Mapping[str, Any] | None:
@@ -229,9 +235,16 @@ def tool_use(span: Span) -> ToolUse:
     )
     error, error_type = _error(span, output) if failed else (None, None)
     return ToolUse(
-        span, first("tool_name", span) or span.name or "tool", call_id, arguments_of(given), given, output, failed,
-        error, error_type,
-    )  # fmt: skip
+        span,
+        first("tool_name", span) or span.name or "tool",
+        call_id,
+        arguments_of(given),
+        given,
+        output,
+        failed,
+        error,
+        error_type,
+    )
 
 
 def _answer(value: Any) -> Result | None:

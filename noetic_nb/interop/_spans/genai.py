@@ -11,11 +11,21 @@ from noetic_nb.interop._spans.span_messages import SpanMessage, parsed, read_mes
 from noetic_nb.interop._spans.span_record import Span
 
 _KINDS: Final[Mapping[str, Kind]] = {
-    "chat": "model", "text_completion": "model", "generate_content": "model", "completion": "model", "call_llm": "model",
-    "execute_tool": "tool", "invoke_agent": "agent", "invoke_workflow": "other", "create_agent": "other",
-    "search_memory": "memory", "update_memory": "memory", "create_memory": "memory", "upsert_memory": "memory",
+    "chat": "model",
+    "text_completion": "model",
+    "generate_content": "model",
+    "completion": "model",
+    "call_llm": "model",
+    "execute_tool": "tool",
+    "invoke_agent": "agent",
+    "invoke_workflow": "other",
+    "create_agent": "other",
+    "search_memory": "memory",
+    "update_memory": "memory",
+    "create_memory": "memory",
+    "upsert_memory": "memory",
     "delete_memory": "memory",
-}  # fmt: skip
+}
 _PARAMS: Final = {name: f"gen_ai.request.{name}" for name in ("temperature", "top_p", "max_tokens", "seed")}
 _MODELS: Final = ("gen_ai.request.model", "gen_ai.response.model")
 _COSTS: Final = ("operation.cost", "gen_ai.usage.cost")
@@ -159,10 +169,14 @@ def _before_answer(messages: list[SpanMessage] | None) -> History | None:
 
 
 _ROLES: Final[Mapping[str, str]] = {
-    "gen_ai.system.message": "system", "gen_ai.user.message": "user", "gen_ai.assistant.message": "assistant",
-    "gen_ai.tool.message": "tool", "gen_ai.choice": "choice", "gen_ai.content.prompt": "prompt",
+    "gen_ai.system.message": "system",
+    "gen_ai.user.message": "user",
+    "gen_ai.assistant.message": "assistant",
+    "gen_ai.tool.message": "tool",
+    "gen_ai.choice": "choice",
+    "gen_ai.content.prompt": "prompt",
     "gen_ai.content.completion": "completion",
-}  # fmt: skip
+}
 
 
 class GenAIEvents(Dialect):

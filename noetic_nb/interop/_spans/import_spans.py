@@ -35,10 +35,19 @@ _NEAR_END: Final = 64
 _GZIP: Final = b"\x1f\x8b"
 _BLANK: Final = " \t\r\n"
 # Containers around spans and log records, by the names of the SDK's JSON, OTLP's JSON and protobuf's.
-_AROUND: Final = frozenset([
-    "resourceSpans", "resource_spans", "scopeSpans", "scope_spans", "instrumentationLibrarySpans", "resourceLogs",
-    "resource_logs", "scopeLogs", "scope_logs",
-])  # fmt: skip
+_AROUND: Final = frozenset(
+    [
+        "resourceSpans",
+        "resource_spans",
+        "scopeSpans",
+        "scope_spans",
+        "instrumentationLibrarySpans",
+        "resourceLogs",
+        "resource_logs",
+        "scopeLogs",
+        "scope_logs",
+    ]
+)
 _SPANS: Final = "spans"
 _LOGS: Final = frozenset(["logs", "logRecords", "log_records"])
 _CONTAINERS: Final = _AROUND | _LOGS | {_SPANS}

@@ -12,10 +12,18 @@ from noetic_nb.items._json_text import compact_json, parsed_json
 from noetic_nb.items._messages.message import Role
 
 ROLES: Final[Mapping[str, Role]] = {
-    "system": "system", "developer": "system", "user": "user", "human": "user",
-    "assistant": "assistant", "ai": "assistant", "AIMessageChunk": "assistant", "model": "assistant",
-    "tool": "tool", "function": "tool", "tool-response": "tool",
-}  # fmt: skip
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "ai": "assistant",
+    "AIMessageChunk": "assistant",
+    "model": "assistant",
+    "tool": "tool",
+    "function": "tool",
+    "tool-response": "tool",
+}
 _TALKERS: Final = frozenset(["system", "user", "assistant", "tool"])
 _CALLS: Final = frozenset(["tool_call", "tool_use", "function_call", "tool-call"])
 _RESULTS: Final = frozenset(["tool_call_response", "tool_result", "tool-result", "function_call_output"])

@@ -14,10 +14,18 @@ MAPPINGS: Final = (dict, Mapping)
 """For `isinstance`: nearly all are dictionaries, and to ask for anything else takes ten times as long."""
 
 # What no reader looks at and what may be large: stack traces, schemas, and the state of a graph beside its messages.
-_UNREAD: Final = frozenset([
-    "exception.stacktrace", "logfire.json_schema", "model_request_parameters", "gen_ai.tool.definitions",
-    "gen_ai.tool.json_schema", "gen_ai.task.input", "gen_ai.task.output", "llm.tools",
-])  # fmt: skip
+_UNREAD: Final = frozenset(
+    [
+        "exception.stacktrace",
+        "logfire.json_schema",
+        "model_request_parameters",
+        "gen_ai.tool.definitions",
+        "gen_ai.tool.json_schema",
+        "gen_ai.task.input",
+        "gen_ai.task.output",
+        "llm.tools",
+    ]
+)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DEEPEST: Final = 64
 _HEX: Final = frozenset("0123456789abcdefABCDEF")
@@ -95,12 +103,17 @@ def _sdk(value: Data, place: int) -> Span:
     code = status.get("status_code") if isinstance(status, Mapping) else None
     return Span(
         _hex_id(context.get("trace_id"), 32) or f"trace{place}",
-        _hex_id(context.get("span_id"), 16) or f"span{place}", _hex_id(value.get("parent_id"), 16),
-        _name(value.get("name")), _time_ns(value.get("start_time")), _time_ns(value.get("end_time")),
+        _hex_id(context.get("span_id"), 16) or f"span{place}",
+        _hex_id(value.get("parent_id"), 16),
+        _name(value.get("name")),
+        _time_ns(value.get("start_time")),
+        _time_ns(value.get("end_time")),
         isinstance(code, str) and code.rpartition(".")[2] == "ERROR",
-        _name(status.get("description")) if isinstance(status, Mapping) else "", _attributes(value.get("attributes")),
-        [_event(event, "timestamp") for event in _list(value.get("events"))], place,
-    )  # fmt: skip
+        _name(status.get("description")) if isinstance(status, Mapping) else "",
+        _attributes(value.get("attributes")),
+        [_event(event, "timestamp") for event in _list(value.get("events"))],
+        place,
+    )
 
 
 def _otlp(value: Data, place: int) -> Span:
@@ -223,10 +236,21 @@ def _attributes(value: Any) -> Data:
 
 
 _VALUES: Final[Mapping[str, str]] = {
-    "stringValue": "text", "boolValue": "text", "intValue": "int", "doubleValue": "float", "bytesValue": "text",
-    "arrayValue": "array", "kvlistValue": "map", "string_value": "text", "bool_value": "text", "int_value": "int",
-    "double_value": "float", "bytes_value": "text", "array_value": "array", "kvlist_value": "map",
-}  # fmt: skip
+    "stringValue": "text",
+    "boolValue": "text",
+    "intValue": "int",
+    "doubleValue": "float",
+    "bytesValue": "text",
+    "arrayValue": "array",
+    "kvlistValue": "map",
+    "string_value": "text",
+    "bool_value": "text",
+    "int_value": "int",
+    "double_value": "float",
+    "bytes_value": "text",
+    "array_value": "array",
+    "kvlist_value": "map",
+}
 """Kinds of OTLP values, by the names of JSON and of protobuf."""
 
 

@@ -118,11 +118,21 @@ class RunWriter(TurnWriter):
         finish = FINISH.get(use.finish or "") or ("tool_calls" if calls else None)
         model = self.redaction.text(use.model or "unknown")
         step = ModelCalled(
-            log.where, self.now, log.steps, model, "agent", self.duration(span),
-            "ok" if use.error is None else "error", appended, input_tokens=usage["input_tokens"],
-            output_tokens=usage["output_tokens"], cached_tokens=usage.get("cached_tokens", 0), cost=use.cost,
-            error=None if use.error is None else self.redaction.text(use.error), finish_reason=finish,
-        )  # fmt: skip
+            log.where,
+            self.now,
+            log.steps,
+            model,
+            "agent",
+            self.duration(span),
+            "ok" if use.error is None else "error",
+            appended,
+            input_tokens=usage["input_tokens"],
+            output_tokens=usage["output_tokens"],
+            cached_tokens=usage.get("cached_tokens", 0),
+            cost=use.cost,
+            error=None if use.error is None else self.redaction.text(use.error),
+            finish_reason=finish,
+        )
         # The call stands before its items, as in runs of our own.
         self.events.insert(mark, step)
         log.steps += 1
@@ -240,12 +250,18 @@ class RunWriter(TurnWriter):
         self.settle(
             log,
             ToolCalled(
-                log.where, self.now, self.redaction.text(use.name), item["callId"],
-                None if args is None else frozen_data(self.redaction.data(args)), output, self.duration(span),
-                "error" if failed else "ok", self.redaction.text(error) if failed else None,
+                log.where,
+                self.now,
+                self.redaction.text(use.name),
+                item["callId"],
+                None if args is None else frozen_data(self.redaction.data(args)),
+                output,
+                self.duration(span),
+                "error" if failed else "ok",
+                self.redaction.text(error) if failed else None,
                 error_type=self.redaction.text(use.error_type) if failed and use.error_type else None,
             ),
-        )  # fmt: skip
+        )
 
     def waiting_for(self, log: Log, use: ToolUse) -> str | None:
         """Return the call that a span settles: of its id, else the first of its name, best with the same arguments."""
@@ -287,12 +303,19 @@ class RunWriter(TurnWriter):
         costs = [each.cost for each in made if each.cost is not None]
         self.events.append(
             ChildEnded(
-                where, self.at(span.end_ns), parent_id, name,
+                where,
+                self.at(span.end_ns),
+                parent_id,
+                name,
                 "failure" if span.failed else "success" if inner.answer is not None else "aborted",
-                self.duration(span) or 0.0, inner.answer or "", (), sum(each.input_tokens for each in made),
-                sum(each.output_tokens for each in made), sum(costs) if costs else None,
+                self.duration(span) or 0.0,
+                inner.answer or "",
+                (),
+                sum(each.input_tokens for each in made),
+                sum(each.output_tokens for each in made),
+                sum(costs) if costs else None,
             )
-        )  # fmt: skip
+        )
 
     def memory(self, log: Log, span: Span) -> None:
         """Write an operation of somebody's memory as a call of the layer that is its store."""

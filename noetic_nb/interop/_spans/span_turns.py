@@ -269,12 +269,20 @@ class TurnWriter:
             duration = done_ms - turn.started_ms
         self.events.append(
             TurnCompleted(
-                log.where, done_ms, f"{self.thread_id}/t{self.turns}",
-                "failure" if failed and log.answer is None else "success" if is_done else "aborted", duration,
-                answer or "", sent, made, sum(costs) if costs else None, len(turn.calls), turn.tools,
+                log.where,
+                done_ms,
+                f"{self.thread_id}/t{self.turns}",
+                "failure" if failed and log.answer is None else "success" if is_done else "aborted",
+                duration,
+                answer or "",
+                sent,
+                made,
+                sum(costs) if costs else None,
+                len(turn.calls),
+                turn.tools,
                 finish_reason=last.finish_reason if last is not None else None,
             )
-        )  # fmt: skip
+        )
 
 
 def _users(use: ModelUse | None) -> int:

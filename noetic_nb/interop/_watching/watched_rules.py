@@ -127,9 +127,15 @@ class Judging:
     def _context(self, where: Where, t_ms: float) -> ExecutionContext:
         known = self._executions.setdefault((where.thread_id, where.execution_id), _Execution())
         return ExecutionContext(
-            execution_id=where.execution_id, thread_id=where.thread_id, depth=where.depth, step_number=known.step,
-            token_usage=known.usage, cost=known.cost, turn=where.turn, clock=_Clock(t_ms),
-        )  # fmt: skip
+            execution_id=where.execution_id,
+            thread_id=where.thread_id,
+            depth=where.depth,
+            step_number=known.step,
+            token_usage=known.usage,
+            cost=known.cost,
+            turn=where.turn,
+            clock=_Clock(t_ms),
+        )
 
     def _tool_called(self, event: ToolCalled) -> None:
         where, past = event.where, self._past_of(event.where)
@@ -171,12 +177,22 @@ class Judging:
         decision = result.decision
         self._run.append(
             SteeringDecided(
-                event.where, event.t_ms, LAYER_ID, point, name, args, decision.action.value, decision.guidance,
-                decision.rule_ids, took_ms, result.faults[0].reason if result.faults else None, enforced=False,
+                event.where,
+                event.t_ms,
+                LAYER_ID,
+                point,
+                name,
+                args,
+                decision.action.value,
+                decision.guidance,
+                decision.rule_ids,
+                took_ms,
+                result.faults[0].reason if result.faults else None,
+                enforced=False,
                 faults=tuple([fault.words(point) for fault in result.faults]),
                 matched=decision.matched and shown_matches(decision.matched, getattr(params, "text", "")),
             )
-        )  # fmt: skip
+        )
 
     def _evaluated(self, point: Point, params: Params) -> Evaluation:
         while True:

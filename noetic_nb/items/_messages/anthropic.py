@@ -31,10 +31,18 @@ _BLOCKS: Final = frozenset(
     {"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use"}
 )
 _CALLS: Final = frozenset({"tool_use", "mcp_tool_use", "server_tool_use"})
-_USAGE: Final = frozenset([
-    "input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "cache_creation",
-    "service_tier", "inference_geo", "output_tokens_details",
-])  # fmt: skip
+_USAGE: Final = frozenset(
+    [
+        "input_tokens",
+        "output_tokens",
+        "cache_read_input_tokens",
+        "cache_creation_input_tokens",
+        "cache_creation",
+        "service_tier",
+        "inference_geo",
+        "output_tokens_details",
+    ]
+)
 _KNOWN: Final = frozenset(
     ["id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage", "timestamp", "created_at"]
 )

@@ -28,23 +28,68 @@ from noetic_nb.items._messages.message import (
 )
 
 _TYPES: Final = {
-    "human": "user", "ai": "assistant", "system": "system", "tool": "tool", "function": "tool", "chat": "chat",
-    "HumanMessage": "user", "AIMessage": "assistant", "SystemMessage": "system", "ToolMessage": "tool",
-    "FunctionMessage": "tool", "ChatMessage": "chat", "HumanMessageChunk": "user", "AIMessageChunk": "assistant",
-    "SystemMessageChunk": "system", "ToolMessageChunk": "tool",
-}  # fmt: skip
-_KNOWN: Final = frozenset([
-    "type", "id", "name", "content", "tool_calls", "invalid_tool_calls", "tool_call_id", "status", "usage_metadata",
-    "response_metadata", "additional_kwargs", "role", "artifact", "example", "tool_call_chunks", "chunk_position",
-])  # fmt: skip
+    "human": "user",
+    "ai": "assistant",
+    "system": "system",
+    "tool": "tool",
+    "function": "tool",
+    "chat": "chat",
+    "HumanMessage": "user",
+    "AIMessage": "assistant",
+    "SystemMessage": "system",
+    "ToolMessage": "tool",
+    "FunctionMessage": "tool",
+    "ChatMessage": "chat",
+    "HumanMessageChunk": "user",
+    "AIMessageChunk": "assistant",
+    "SystemMessageChunk": "system",
+    "ToolMessageChunk": "tool",
+}
+_KNOWN: Final = frozenset(
+    [
+        "type",
+        "id",
+        "name",
+        "content",
+        "tool_calls",
+        "invalid_tool_calls",
+        "tool_call_id",
+        "status",
+        "usage_metadata",
+        "response_metadata",
+        "additional_kwargs",
+        "role",
+        "artifact",
+        "example",
+        "tool_call_chunks",
+        "chunk_position",
+    ]
+)
 # What providers put there again, in a form of their own.
 _EXTRAS: Final = frozenset({"tool_calls", "function_call", "refusal", "reasoning_content"})
 # Counts that stand in `usage_metadata` as well, and names of the provider's.
-_ABOUT: Final = frozenset([
-    "model_name", "model", "finish_reason", "stop_reason", "created_at", "token_usage", "usage", "id", "type", "role",
-    "model_provider", "system_fingerprint", "object", "status", "stop_sequence", "done", "done_reason",
-    "output_version",
-])  # fmt: skip
+_ABOUT: Final = frozenset(
+    [
+        "model_name",
+        "model",
+        "finish_reason",
+        "stop_reason",
+        "created_at",
+        "token_usage",
+        "usage",
+        "id",
+        "type",
+        "role",
+        "model_provider",
+        "system_fingerprint",
+        "object",
+        "status",
+        "stop_sequence",
+        "done",
+        "done_reason",
+        "output_version",
+    ]
+)
 # Without them a provider refuses a thought that goes back to it.
 _SEALS: Final = ("signature", "encrypted_content")
 
@@ -194,8 +239,13 @@ def _content(content: Any, role: str, reading: Reading, errors: dict[str, str]) 
             block = block["value"]
         kind = block.get("type") if isinstance(block, Mapping) else None
         if kind in (
-            "tool_call", "tool_use", "invalid_tool_call", "function_call", "tool_call_chunk", "input_json_delta",
-        ):  # fmt: skip
+            "tool_call",
+            "tool_use",
+            "invalid_tool_call",
+            "function_call",
+            "tool_call_chunk",
+            "input_json_delta",
+        ):
             continue  # stands among `tool_calls` as well
         part = text(block) if isinstance(block, str) else _part(block, text)
         if part is not None:

@@ -239,9 +239,17 @@ def time_ms(value: object) -> float | None:
 
 
 FINISH: Final[Mapping[str, FinishReason]] = {
-    "stop": "stop", "end_turn": "stop", "stop_sequence": "stop",
-    "tool_calls": "tool_calls", "tool_call": "tool_calls", "tool_use": "tool_calls", "function_call": "tool_calls",
-    "length": "length", "max_tokens": "length", "model_length": "length",
-    "content_filter": "content_filter", "refusal": "content_filter",
-}  # fmt: skip
+    "stop": "stop",
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_calls": "tool_calls",
+    "tool_call": "tool_calls",
+    "tool_use": "tool_calls",
+    "function_call": "tool_calls",
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+    "content_filter": "content_filter",
+    "refusal": "content_filter",
+}
 """Why an answer ended, by the words of the providers."""

@@ -40,14 +40,37 @@ _API: Final = "chat completions"
 _LONGEST_ID: Final = 40
 
 ROLES: Final[Mapping[str, Role]] = {
-    "system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool",
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
     "function": "tool",
-}  # fmt: skip
-_KNOWN: Final = frozenset([
-    "role", "content", "name", "tool_calls", "function_call", "tool_call_id", "refusal", "reasoning",
-    "reasoning_content", "error", "usage", "cost", "model", "timestamp", "created", "finish_reason", "id", "turn_idx",
-    "audio", "annotations",
-])  # fmt: skip
+}
+_KNOWN: Final = frozenset(
+    [
+        "role",
+        "content",
+        "name",
+        "tool_calls",
+        "function_call",
+        "tool_call_id",
+        "refusal",
+        "reasoning",
+        "reasoning_content",
+        "error",
+        "usage",
+        "cost",
+        "model",
+        "timestamp",
+        "created",
+        "finish_reason",
+        "id",
+        "turn_idx",
+        "audio",
+        "annotations",
+    ]
+)
 _FILES: Final = {"file_data": "fileData", "file_id": "fileId", "filename": "filename"}
 
 

@@ -47,11 +47,32 @@ _ABOUT_CALLS: Final = frozenset(
     {"type", "id", "call_id", "name", "status", "server_label", "caller", "namespace", *_RESULTS}
 )
 # Of a response: what is read, and what it repeats of its request.
-_KNOWN: Final = frozenset([
-    "id", "object", "created_at", "completed_at", "status", "output", "usage", "model", "instructions", "temperature",
-    "top_p", "max_output_tokens", "incomplete_details", "parallel_tool_calls", "tool_choice", "truncation", "text",
-    "store", "background", "service_tier", "top_logprobs", "output_text",
-])  # fmt: skip
+_KNOWN: Final = frozenset(
+    [
+        "id",
+        "object",
+        "created_at",
+        "completed_at",
+        "status",
+        "output",
+        "usage",
+        "model",
+        "instructions",
+        "temperature",
+        "top_p",
+        "max_output_tokens",
+        "incomplete_details",
+        "parallel_tool_calls",
+        "tool_choice",
+        "truncation",
+        "text",
+        "store",
+        "background",
+        "service_tier",
+        "top_logprobs",
+        "output_text",
+    ]
+)
 _INCOMPLETE: Final = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 

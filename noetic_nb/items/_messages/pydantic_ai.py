@@ -27,11 +27,28 @@ from noetic_nb.items._messages.message import (
     usage_of,
 )
 
-_KNOWN: Final = frozenset([
-    "parts", "kind", "usage", "model_name", "timestamp", "finish_reason", "instructions", "run_id", "provider_name",
-    "provider_url", "provider_response_id", "conversation_id", "vendor_id", "state", "cost", "model_id",
-    "canonical_system", "provider_details",
-])  # fmt: skip
+_KNOWN: Final = frozenset(
+    [
+        "parts",
+        "kind",
+        "usage",
+        "model_name",
+        "timestamp",
+        "finish_reason",
+        "instructions",
+        "run_id",
+        "provider_name",
+        "provider_url",
+        "provider_response_id",
+        "conversation_id",
+        "vendor_id",
+        "state",
+        "cost",
+        "model_id",
+        "canonical_system",
+        "provider_details",
+    ]
+)
 # Tools that the provider runs: both of a call within its answer, by their old names and by their new ones.
 _CALLS: Final = frozenset({"tool-call", "builtin-tool-call", "native-tool-call"})
 _RETURNS: Final = frozenset({"builtin-tool-return", "native-tool-return"})

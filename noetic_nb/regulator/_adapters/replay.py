@@ -161,18 +161,27 @@ def evidence_of(task: Task, index: int, kind: str, before: MomentEvidence | None
             given = DriftInput(task.message, task.response, tuple(task.earlier), tuple(task.tool_texts))
     counts = None if before is None else before.call_counts
     return MomentEvidence(
-        event_index=index, event_kind=kind, user_id=task.person.user_id, tokens_in=task.tokens_in,
-        tokens_out=task.tokens_out, wallclock_ms=task.wallclock_ms, usd=task.usd, unpriced=task.unpriced,
-        qualities=_kept(task.qualities, None if before is None else before.qualities), cluster=task.cluster,
+        event_index=index,
+        event_kind=kind,
+        user_id=task.person.user_id,
+        tokens_in=task.tokens_in,
+        tokens_out=task.tokens_out,
+        wallclock_ms=task.wallclock_ms,
+        usd=task.usd,
+        unpriced=task.unpriced,
+        qualities=_kept(task.qualities, None if before is None else before.qualities),
+        cluster=task.cluster,
         corrections=_kept(task.person.corrections.texts(task.cluster), None if before is None else before.corrections),
         call_counts=counts if counts is not None and counts == tools.task_counts else dict(tools.task_counts),
         turn_calls=_kept(tools.calls, None if before is None else before.turn_calls),
         task_calls=_kept(tools.task_calls, None if before is None else before.task_calls),
         turn_outcomes=_kept(tools.outcomes, None if before is None else before.turn_outcomes),
         task_outcomes=_kept(tools.task_outcomes, None if before is None else before.task_outcomes),
-        first_char=first_char, tokens=_kept(tokens, None if before is None else before.tokens), drift_input=given,
+        first_char=first_char,
+        tokens=_kept(tokens, None if before is None else before.tokens),
+        drift_input=given,
         _scores=task.scores,
-    )  # fmt: skip
+    )
 
 
 def _kept(now: Sequence[T], before: tuple[T, ...] | None) -> tuple[T, ...]:

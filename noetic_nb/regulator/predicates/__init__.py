@@ -10,6 +10,13 @@ from noetic_nb.regulator.predicates.low_confidence import LowConfidence
 from noetic_nb.regulator.predicates.tool_loops import RepeatedFailure, ToolLoop
 
 __all__ = [
-    "CallBudget", "CostCap", "LowConfidence", "Predicate", "ProceduralWarning", "QualityDecline", "RepeatedFailure",
-    "ScopeDrift", "ToolLoop",
-]  # fmt: skip
+    "CallBudget",
+    "CostCap",
+    "LowConfidence",
+    "Predicate",
+    "ProceduralWarning",
+    "QualityDecline",
+    "RepeatedFailure",
+    "ScopeDrift",
+    "ToolLoop",
+]

@@ -32,9 +32,18 @@ _MOST_CHARS: Final = 6_000
 """Of each earlier text; tool outputs may be huge."""
 
 FEATURES: Final = (
-    "task_coverage", "reply_overlap", "opening_coverage", "similarity_to_recent", "unknown_numbers_share",
-    "unknown_numbers", "unknown_details", "details", "unknown_details_early", "question_late", "all_unknown_late",
-)  # fmt: skip
+    "task_coverage",
+    "reply_overlap",
+    "opening_coverage",
+    "similarity_to_recent",
+    "unknown_numbers_share",
+    "unknown_numbers",
+    "unknown_details",
+    "details",
+    "unknown_details_early",
+    "question_late",
+    "all_unknown_late",
+)
 """Names of the features, in the order in which they are added up."""
 
 

@@ -13,8 +13,14 @@ from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 from noetic_nb.regulator._measures.topics import RANKED_TOPICS, RELEASE_TOPICS, Topics, byte_length
 
 __all__ = [
-    "NEWER_KEYWORDS", "RELEASE_KEYWORDS", "Anchoring", "DriftInput", "DriftScore", "DriftScorer", "KeywordScorer",
-]  # fmt: skip
+    "NEWER_KEYWORDS",
+    "RELEASE_KEYWORDS",
+    "Anchoring",
+    "DriftInput",
+    "DriftScore",
+    "DriftScorer",
+    "KeywordScorer",
+]
 
 Anchoring: TypeAlias = Literal["exact", "prefix"]
 

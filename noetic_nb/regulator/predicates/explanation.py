@@ -19,9 +19,19 @@ from noetic_nb.regulator.decisions import CONTINUE, Decision
 from noetic_nb.regulator.predicates.evidence import Evidence
 
 __all__ = [
-    "Change", "Condition", "Explanation", "Predicate", "PredicateFinding", "Relation", "explain", "finding",
-    "names_of", "require_number", "require_whole", "thresholds_of",
-]  # fmt: skip
+    "Change",
+    "Condition",
+    "Explanation",
+    "Predicate",
+    "PredicateFinding",
+    "Relation",
+    "explain",
+    "finding",
+    "names_of",
+    "require_number",
+    "require_whole",
+    "thresholds_of",
+]
 
 Relation: TypeAlias = Literal[">=", ">", "<"]
 _HOLDS: Final[dict[str, Callable[[Any, Any], bool]]] = {">=": operator.ge, ">": operator.gt, "<": operator.lt}
@@ -162,9 +172,14 @@ def finding(
     # By the decision and not by the conditions: an explanation must not disagree with what was decided.
     holds = decision is not None
     return PredicateFinding(
-        predicate=kind, holds=holds, decision=decision, conditions=tuple(conditions), any_of=tuple(any_of),
-        changes=tuple(changes) if holds else (), notes=tuple(notes),
-    )  # fmt: skip
+        predicate=kind,
+        holds=holds,
+        decision=decision,
+        conditions=tuple(conditions),
+        any_of=tuple(any_of),
+        changes=tuple(changes) if holds else (),
+        notes=tuple(notes),
+    )
 
 
 class Predicate(Protocol):

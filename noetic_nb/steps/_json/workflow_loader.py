@@ -112,9 +112,15 @@ class Loader:
         self._steps = 0
         self._default_model = default_model
         self._translators: dict[str, Callable[[Node, _Inner], StepData]] = {
-            "llm": self._llm, "tool": self._tool, "run": self._run, "branch": self._branch, "fork": self._fork,
-            "spawn": self._spawn, "loop": self._loop, "sequence": self._sequence,
-        }  # fmt: skip
+            "llm": self._llm,
+            "tool": self._tool,
+            "run": self._run,
+            "branch": self._branch,
+            "fork": self._fork,
+            "spawn": self._spawn,
+            "loop": self._loop,
+            "sequence": self._sequence,
+        }
 
     def document(self, given: Any, suffix: str, seen: tuple[str, ...]) -> Step:
         """Make a whole document; `suffix` keeps the ids of one apart that is used twice."""
