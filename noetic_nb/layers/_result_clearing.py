@@ -1,4 +1,4 @@
-"""Clearing of tool results: the outputs of old calls are sent as one line each, once the history has grown long.
+"""Tool result clearing: the outputs of old calls are sent as one line each, once the history has grown long.
 
 What is cleared follows from the items of the log alone, each looked at once and in order. So what was cleared stays cleared,
 in the next turn and in another process, and between two clearings the beginning of every request is the same.
@@ -119,7 +119,7 @@ def tool_result_clearing(
 
     References
     ----------
-    .. [1] docs/behaviour/layers.md, "Clearing of tool results".
+    .. [1] docs/behaviour/layers.md, "Tool result clearing".
 
     Examples
     --------

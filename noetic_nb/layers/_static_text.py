@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
 from noetic_nb._core.arguments import explained
 from noetic_nb.errors import NoeticConfigError
@@ -17,7 +17,7 @@ from noetic_nb.sync import awaited
 __all__ = ["static_content"]
 
 # Between working memory and durable task state.
-SLOT = 105
+SLOT: Final = 105
 
 
 @built_in

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import noetic_nb as nn
 import noetic_nb.layers as layers
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import item_text
@@ -19,26 +21,11 @@ from noetic_nb.tokens import estimate_tokens
 from tests.layers.layer_driver import Conversation
 from tests.memory.stacks import boom
 
-# Id, slot, scope and budget as the table at the top of docs/behaviour/layers.md has them.
-PLACES: dict[str, tuple[str, float, str, Any]] = {
-    "temporal_memory": ("temporal", 80, "resource", {"min": 0, "max": 200}),
-    "working_memory": ("working-memory", 100, "thread", {"min": 200, "max": 1500}),
-    "static_content": ("static-content", 105, "resource", "auto"),
-    "durable_task_state": ("durable-task-state", 110, "thread", {"min": 100, "max": 800}),
-    "tool_memory": ("cart", 110, "execution", "auto"),
-    "file_memory": ("file-memory", 120, "resource", {"min": 0, "max": 1000}),
-    "entity_memory": ("entity-memory", 150, "resource", {"min": 0, "max": 1000}),
-    "observational_memory": ("observational-memory", 200, "resource", {"min": 500, "max": 2500}),
-    "plan_memory": ("plan", 240, "thread", {"min": 100, "max": 3000}),
-    "procedural_memory": ("procedural-memory", 250, "resource", {"min": 0, "max": 1500}),
-    "tool_result_clearing": ("tool-result-clearing", 270, "execution", {"min": 0, "max": 500}),
-    "history_window": ("history-window", 275, "execution", 0),
-    "episodic_memory": ("episodic-memory", 300, "resource", {"min": 0, "max": 2000}),
-    "file_reference": ("file-reference", 350, "thread", "auto"),
-    "hybrid_recall": ("hybrid-recall", 400, "resource", {"min": 0, "max": 4000}),
-    "semantic_recall": ("semantic-recall", 400, "resource", {"min": 0, "max": 4000}),
-}
-FIRST: dict[str, tuple[Any, ...]] = {"static_content": ("Be kind.",), "tool_memory": ("cart",)}
+PAGE = (Path(layers.__file__).parents[2] / "docs/behaviour/layers.md").read_text(encoding="utf-8")
+ROWS = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in PAGE.splitlines()]
+# Id, slot, scope and budget by the function, from the table at the top of the page.
+PLACES = {row[0]: row[1:5] for row in ROWS if len(row) == 6 and row[0].islower() and row[0] != "regulation"}
+FIRST: dict[str, tuple[Any, ...]] = {"static_content": ("Be kind.",), "tool_memory": ("its id",)}
 
 
 def made(name: str, **options: Any) -> MemoryLayer:
@@ -49,27 +36,43 @@ def made(name: str, **options: Any) -> MemoryLayer:
 @pytest.mark.parametrize("name", PLACES)
 def test_a_layer_stands_where_the_table_says(name: str) -> None:
     layer = made(name)
+    budget = layer.budget
+    size = f"{budget['min']:,}-{budget['max']:,}".replace(",", " ") if isinstance(budget, dict) else f"{budget}"
+    slot = f"{layer.slot:,}".replace(",", " ")
 
-    assert (layer.id, layer.slot, layer.scope, layer.budget) == PLACES[name]
-
-
-def test_the_table_names_every_layer_but_those_with_chapters_of_their_own() -> None:
-    factories = {name for name in layers.__all__ if name.islower()} - {"deep_merge", "regulation"}
-
-    assert factories == set(PLACES)
+    id, its_slot, scope, its_budget = PLACES[name]
+    assert (layer.id, slot, layer.scope, size) == (id, its_slot, scope, its_budget.split(",")[0])
 
 
-def test_the_page_has_the_place_of_every_layer() -> None:
-    page = Path(layers.__file__).parents[2] / "docs" / "behaviour" / "layers.md"
-    cells = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in page.read_text().splitlines()]
-    rows = {row[0]: row[1:5] for row in cells if len(row) == 6}
+def test_every_layer_is_on_its_page_and_in_the_shop_window() -> None:
+    factories = {name for name in layers.__all__ if name.islower()}
 
-    for name, (id, slot, scope, budget) in PLACES.items():
-        found = rows[name]
-        size = f"{budget['min']:,}-{budget['max']:,}".replace(",", " ") if isinstance(budget, dict) else str(budget)
-        assert found[0] == ("its id" if name == "tool_memory" else id)
-        assert found[1:3] == [f"{slot}", scope]
-        assert found[3].split(",")[0] == size
+    assert factories == {*PLACES, "regulation"}
+    assert factories <= set(nn.__all__)
+    assert [name for name in factories if f"\n## {name.capitalize().replace('_', ' ')}\n" not in PAGE] == []
+
+
+def test_every_constant_has_its_row() -> None:
+    # "`plan.MAX_DEPTH`, `MAX_CHARS`": the first of a row has the module.
+    cells = [row[0] for row in ROWS if len(row) == 4]
+    known = {f"{cell.split('.')[0]}.{name}" for cell in cells for name in re.findall(r"\b[A-Z][A-Z_\d]*", cell)}
+    # These are in the table at the top.
+    constants = {
+        f"{path.stem.lstrip('_')}.{name}"
+        for path in Path(layers.__file__).parent.rglob("*.py")
+        for name in re.findall(r"^([A-Z]\w*): Final = [\d.]", path.read_text(encoding="utf-8"), re.MULTILINE)
+        if name not in ("SLOT", "TIMEOUT_MS")
+    }
+
+    assert constants - known == set()
+
+
+def test_layers_that_choose_what_fits_say_among_which() -> None:
+    sources = {path.stem: path.read_text(encoding="utf-8") for path in Path(layers.__file__).parent.glob("_*.py")}
+
+    assert {name for name, text in sources.items() if "fitting_lines(" in text and "consider(" not in text} == {
+        "_result_clearing"  # an index of results, none of them a memory
+    }
 
 
 KEEPERS = [name for name, (_, _, scope, _) in PLACES.items() if scope != "execution" and name != "static_content"]

@@ -13,6 +13,7 @@ import pytest
 import noetic_nb as nn
 from noetic_nb import layers
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.layers import handles
 from noetic_nb.memory._layer_functions import LayerData
 from tests.memory.stacks import layer
 
@@ -64,6 +65,7 @@ def test_the_type_of_a_built_in_layer_lists_what_it_provides(name: str) -> None:
     members = {key: value for key, value in vars(handle_of(name)).items() if not key.startswith("_")}
     provided = made.provides or {}
 
+    assert handle_of(name).__name__ in handles.__all__
     assert set(members) == set(provided)
     for key, declared in provided.items():
         if isinstance(declared, LayerData):
