@@ -14,7 +14,6 @@ import traitlets
 from noetic_nb.events import ModelCalled
 from noetic_nb.runs import Run
 from noetic_nb.runtime._planning.turn_plan import TurnPlan
-from noetic_nb.widgets.base._assets import once_a_page, script, style
 from noetic_nb.widgets.base._host import is_hosted
 from noetic_nb.widgets.base._moment import Moment
 from noetic_nb.widgets.base._run_view import RunView
@@ -376,8 +375,6 @@ class TokenAllocation(RunView):
     follow = traitlets.Bool(True).tag(sync=True)
     position = traitlets.Int(-1).tag(sync=True)
     scripts = ("allocation/call_strip", "allocation/what_if", "allocation/allocation")
-    _css = style("allocation/allocation")
-    _esm = once_a_page(script(*scripts), _css, scripts[-1])
 
     def __init__(
         self,

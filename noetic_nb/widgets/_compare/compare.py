@@ -17,7 +17,6 @@ from noetic_nb.runs._events.numbering import numbered
 from noetic_nb.runs._plain_text import plain
 from noetic_nb.runs._run_source import RunLike, run_of
 from noetic_nb.widgets._compare.compare_reading import CompareReading
-from noetic_nb.widgets.base._assets import once_a_page, script, style
 from noetic_nb.widgets.base._feed import Feed, Place, Reading
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 from noetic_nb.widgets.base._run_view import RunView
@@ -160,8 +159,6 @@ class Compare(RunView):
     """
 
     scripts = ("compare/compare",)
-    _css = style("compare/compare")
-    _esm = once_a_page(script(*scripts), _css, scripts[-1])
 
     def __init__(
         self,

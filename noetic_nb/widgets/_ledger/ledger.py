@@ -19,7 +19,6 @@ from noetic_nb.runs._plain_text import plain
 from noetic_nb.runs._recorded_origins import RecordedOrigins
 from noetic_nb.runs._run_source import RunLike, run_of
 from noetic_nb.widgets._ledger.ledger_reading import LedgerReading
-from noetic_nb.widgets.base._assets import once_a_page, script, style
 from noetic_nb.widgets.base._moment import Moment
 from noetic_nb.widgets.base._run_view import RunView
 from noetic_nb.widgets.base._selection import Selection
@@ -67,8 +66,6 @@ class Ledger(RunView):
     table = "ledger"
     only = traitlets.Unicode("").tag(sync=True)
     scripts = ("ledger/ledger",)
-    _css = style("ledger/ledger")
-    _esm = once_a_page(script(*scripts), _css, scripts[-1])
 
     def __init__(
         self,

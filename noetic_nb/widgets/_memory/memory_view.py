@@ -23,7 +23,6 @@ from noetic_nb.sync import run_sync
 from noetic_nb.widgets._memory.memory_reading import MemoryReading, base_of
 from noetic_nb.widgets._memory.state_index import StateIndex, Track
 from noetic_nb.widgets._memory.state_texts import difference, shown_state
-from noetic_nb.widgets.base._assets import once_a_page, script, style
 from noetic_nb.widgets.base._moment import Moment
 from noetic_nb.widgets.base._run_view import RunView
 from noetic_nb.widgets.base._selection import Selection
@@ -197,8 +196,6 @@ class MemoryView(RunView):
 
     position = traitlets.Int(-1).tag(sync=True)
     scripts = ("memory/memory_view",)
-    _css = style("memory/memory_view")
-    _esm = once_a_page(script(*scripts), _css, scripts[-1])
     reading: MemoryReading
 
     def __init__(

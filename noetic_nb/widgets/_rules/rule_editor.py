@@ -21,7 +21,6 @@ from noetic_nb.steering import RuleBook, RuleChange, SteeringRule
 from noetic_nb.widgets._rules.editor_reading import EditorReading
 from noetic_nb.widgets._rules.rule_code import book_code, rule_code
 from noetic_nb.widgets._rules.rule_table import rules_frame
-from noetic_nb.widgets.base._assets import once_a_page, script, style
 from noetic_nb.widgets.base._moment import Moment
 from noetic_nb.widgets.base._reading_thread import READINGS
 from noetic_nb.widgets.base._run_view import RunView
@@ -86,8 +85,6 @@ class RuleEditor(RunView):
 
     reading: EditorReading
     scripts = ("rules/code_text", "rules/trial_part", "rules/rule_editor")
-    _css = style("rules/rule_editor")
-    _esm = once_a_page(script(*scripts), _css, scripts[-1])
 
     def __init__(
         self,

@@ -14,7 +14,6 @@ from noetic_nb.redact import Redaction
 from noetic_nb.runs._run_source import run_of
 from noetic_nb.runs._timeline.run_spans import has_clock
 from noetic_nb.widgets._timeline.timeline_reading import TimelineReading
-from noetic_nb.widgets.base._assets import once_a_page, script, style
 from noetic_nb.widgets.base._moment import Moment
 from noetic_nb.widgets.base._run_view import RunView
 from noetic_nb.widgets.base._selection import Selection
@@ -69,8 +68,6 @@ class RunTimeline(RunView):
 
     scale = traitlets.Enum(("time", "order"), "time").tag(sync=True)
     scripts: ClassVar[tuple[str, ...]] = ("timeline/timeline_lanes", "timeline/timeline")
-    _css = style("timeline/timeline")
-    _esm = once_a_page(script(*scripts), _css, scripts[-1])
 
     def __init__(
         self,

@@ -22,7 +22,6 @@ from noetic_nb.widgets._transcript.call_index import CallBook
 from noetic_nb.widgets._transcript.request_diff import DiffRow, request_diff
 from noetic_nb.widgets._transcript.request_rows import RequestRow, budget_parts, request_rows
 from noetic_nb.widgets._transcript.transcript_picture import EMPTY, MARKS, OTHER_MARK, static_html, static_text
-from noetic_nb.widgets.base._assets import once_a_page, script, style
 from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 from noetic_nb.widgets.base._run_view import RunView
@@ -395,8 +394,6 @@ class Transcript(RunView):
     position = traitlets.Int(-1)
     compare_with = traitlets.Any(None, allow_none=True).tag(sync=True)
     scripts = ("transcript/transcript_parts", "transcript/transcript")
-    _css = style("transcript/transcript")
-    _esm = once_a_page(script(*scripts), _css, scripts[-1])
     _announces = True
 
     def __init__(

@@ -26,7 +26,6 @@ from noetic_nb.widgets._trends.trends_panels import CELLS, ThreadChart, panel_da
 from noetic_nb.widgets._trends.trends_picture import EMPTY, LISTED, static_html, static_text
 from noetic_nb.widgets._trends.trends_scales import PAD_PX
 from noetic_nb.widgets._trends.trends_what_if import WhatIf, outcome_of, sentence
-from noetic_nb.widgets.base._assets import once_a_page, script, style
 from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 from noetic_nb.widgets.base._run_view import RunView
@@ -277,8 +276,6 @@ class RegulatorTrends(RunView):
 
     thread_at = traitlets.Int(-1).tag(sync=True)
     scripts = ("trends/trends",)
-    _css = style("trends/trends")
-    _esm = once_a_page(script(*scripts), _css, scripts[-1])
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ from noetic_nb.redact import safe_logger
 from noetic_nb.runs._events.numbering import numbered
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, sendable
 from noetic_nb.runs._run_source import run_of
-from noetic_nb.widgets.base._assets import static_frame
+from noetic_nb.widgets.base._assets import once_a_page, script, static_frame, style
 from noetic_nb.widgets.base._cell_registry import enter_cell
 from noetic_nb.widgets.base._display import DisplayMixin
 from noetic_nb.widgets.base._feed import Feed, Reading
@@ -153,6 +153,13 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
             watch_cells()
         self.on_msg(self._message_received)
         self._is_made = True
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Read script and style sheet of a view that names its `scripts` and has no text of its own."""
+        if "scripts" in vars(cls) and "_esm" not in vars(cls):
+            cls._css = style(cls.scripts[-1])
+            cls._esm = once_a_page(script(*cls.scripts), cls._css, cls.scripts[-1])
+        super().__init_subclass__(**options)
 
     def add_traits(self, **traits: Any) -> None:
         """Add traits for the script and the style sheet, unless the one has the other in it."""
