@@ -14,7 +14,7 @@ import pytest
 from ipywidgets.embed import embed_data
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ModelCalled, QualityGiven, ViewAssembled, Where
+from noetic_nb.events import ModelCalled, QualityGiven, ToolCalled, ViewAssembled, Where
 from noetic_nb.runs import Run
 from noetic_nb.widgets import RegulatorTrends, TokenAllocation
 from noetic_nb.widgets.base import _cell_registry as cells
@@ -37,6 +37,14 @@ def in_cell(monkeypatch: pytest.MonkeyPatch) -> Any:
         shell.parent_header = {"header": {"msg_id": request}, "metadata": {"cellId": cell}, "content": {"code": ""}}
 
     return enter
+
+
+def busy_run() -> Run:
+    """A run in which tools were called, too."""
+    run = demo_run()
+    for name in ("search", "pay", "cancel"):
+        run.append(ToolCalled(Where("t1", "e-t1-6", 6), 4.0, name, "c", {}, "Done.", 1.0, "ok"))
+    return run
 
 
 def listeners(run: Run) -> int:
@@ -188,7 +196,7 @@ def test_the_output_of_a_live_view_holds_the_widget_and_nothing_else(make: Any) 
 
 @pytest.mark.parametrize("make", VIEWS)
 def test_the_static_form_runs_nothing_and_fetches_nothing(make: Any) -> None:
-    with make(demo_run()) as opened:
+    with make(busy_run()) as opened:
         page, text = opened.to_html(), opened.to_text()
 
     assert "<script" not in page
@@ -215,7 +223,7 @@ class Elements(HTMLParser):
 
 @pytest.mark.parametrize("make", VIEWS)
 def test_hostile_names_never_become_elements_of_the_static_form(make: Any) -> None:
-    with make(demo_run()) as tame, make(hostile_run()) as hostile:
+    with make(busy_run()) as tame, make(hostile_run()) as hostile:
         expected, found = Elements(tame.to_html()), Elements(hostile.to_html())
 
     assert found.tags <= expected.tags

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ModelCalled, QualityGiven, RunEvent, SteeringDecided, Where
+from noetic_nb.events import ModelCalled, QualityGiven, RunEvent, SteeringDecided, ToolCalled, Where
 from noetic_nb.runs import Run
 from noetic_nb.widgets import Selection
 from noetic_nb.widgets.base._feed import Feed, Place, Reading
@@ -58,6 +58,10 @@ def denied(thread: str, number: int) -> SteeringDecided:
     return SteeringDecided(where, 0.0, "steering", "before_tool_call", "pay", {}, "deny", "No.", ("large",), 0.1)
 
 
+def done(thread: str, number: int) -> ToolCalled:
+    return ToolCalled(Where(thread, "e1", number), 0.0, "look", "c1", {}, "Done.", 1.0, "ok")
+
+
 def called(purpose: Any = "agent") -> ModelCalled:
     return ModelCalled(Where("t1", "e1", 1), 0.0, 0, "m", purpose, 1.0, "ok")
 
@@ -98,7 +102,11 @@ def test_a_thread_that_a_run_has_not_yet_is_no_error(view: Any) -> None:
 def test_the_table_of_a_view_has_the_rows_of_its_moment(view: Any) -> None:
     places = [(number, thread) for number in (1, 2, 3) for thread in ("a", "b")]
     run = Run(
-        events=[event for number, thread in places for event in [*turn(number, thread=thread), denied(thread, number)]]
+        events=[
+            event
+            for number, thread in places
+            for event in [*turn(number, thread=thread), denied(thread, number), done(thread, number)]
+        ]
     )
     with view(run) as whole, view(run, thread_id="b", until=2) as part, view(run, turn=3) as one:
         frames = whole.to_frame(), part.to_frame(), one.to_frame()
