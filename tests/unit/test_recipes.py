@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import get_args
 
+import noetic_nb
 import noetic_nb.interop as interop
 from noetic_nb.interop import _formats
 from noetic_nb.interop._importing import formats
@@ -47,6 +48,12 @@ def test_every_kind_of_step_that_holds_steps_is_walked_through() -> None:
     walked = {kind for kind, holder in holders.items() if leaf in tuple(steps_within(holder))}
     assert walked == {"fork", "spawn", "loop"}
     assert set(holders) | {"run", "llm", "tool"} == set(KINDS)
+
+
+def test_every_folder_of_modules_is_a_package() -> None:
+    folders = {path.parent for path in Path(noetic_nb.__file__).parent.rglob("*.py")}
+
+    assert [folder for folder in folders if not (folder / "__init__.py").exists()] == []
 
 
 def test_everything_that_interop_modules_offer_is_offered_by_the_package() -> None:

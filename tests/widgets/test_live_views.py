@@ -16,7 +16,7 @@ from ipywidgets.embed import embed_data
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, QualityGiven, ToolCalled, ViewAssembled, Where
 from noetic_nb.runs import Run
-from noetic_nb.widgets import RegulatorTrends, TokenAllocation
+from noetic_nb.widgets import RegulatorTrends, Selection, TokenAllocation
 from noetic_nb.widgets.base import _cell_registry as cells
 from noetic_nb.widgets.base._reading_thread import follower_of
 from tests.widgets.scenes import demo_run, hostile_run, layer, turn, view
@@ -51,10 +51,17 @@ def listeners(run: Run) -> int:
     return len(follower_of(run).views)
 
 
+def test_every_folder_has_a_view_that_is_offered() -> None:
+    assert {path.parent for path in WIDGETS.glob("_*/*.js")} <= {Path(inspect.getfile(view)).parent for view in OFFERED}
+
+
 @pytest.mark.parametrize("offered", OFFERED)
-def test_every_offered_class_is_followed_by_the_tests_here_and_in_the_browser(offered: type[Any]) -> None:
+def test_every_offered_class_has_its_section_and_its_tests_here_and_in_the_browser(offered: Any) -> None:
     module = Path(inspect.getfile(offered))
 
+    page = (WIDGETS.parents[1] / "docs/behaviour/views.md").read_text(encoding="utf-8")
+    titles = [title.replace(" ", "").lower() for title in re.findall("^## (.+)", page, re.MULTILINE)]
+    assert offered is Selection or any(title in offered.__name__.lower() for title in titles)
     assert offered in RUN_VIEWS or offered in MAKERS or not hasattr(offered, "to_html"), "tests/widgets/views.py"
     assert (BROWSER_TESTS / f"test_{module.stem.lstrip('_')}_in_lab.py").exists()
 
