@@ -9,6 +9,7 @@ from base64 import b64decode
 from collections.abc import Callable
 from functools import cache
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import matplotlib
@@ -99,7 +100,13 @@ def facts(axes: Axes) -> list[Any]:
 
 
 def test_every_public_figure_is_here() -> None:
+    docs = Path(plots.__file__).parents[2] / "docs"
+    page, script = [(docs / name).read_text(encoding="utf-8") for name in ("behaviour/views.md", "figures.py")]
+    current = set(FIGURES) - {"quality_and_cost"}  # an older name of trends
+
     assert sorted(FIGURES) == plots.__all__
+    assert set(EMPTY) == current - {"roc"}  # there is no calibration of nothing
+    assert [name for name in current if f"`{name}(" not in page or f"plots.{name}(" not in script] == []
 
 
 @every_figure
