@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import pkgutil
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,10 +12,24 @@ from types import SimpleNamespace
 import pytest
 
 import noetic_nb as nn
+from noetic_nb import cli
+from noetic_nb.cli import _commands
 from noetic_nb.cli.main import COMMANDS
 from noetic_nb.lab import datasets
 from tests.cli.conftest import Command
 
+# Of each command: the keys of its answer as JSON.
+KEYS = {
+    "import": "runs unread saved",
+    "report": "path runs shown unread",
+    "view": "notebook run",
+    "lint": "rules runs findings unread",
+    "backtest": "runs decisions summary changes skipped unread",
+    "evaluate": "runs caught failed blocked false_rejections attacked_solved attacker_tasks unlabelled "
+    "errors skipped stopped missed unread",
+    "check": "files findings",
+    "grade": "submissions",
+}
 TALK = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello."}]
 
 
@@ -27,28 +42,19 @@ def test_the_example_of_each_command_runs(command: Command, name: str) -> None:
     assert "Example: noetic-nb" in command(name, "--help").out
 
 
-@pytest.mark.parametrize(
-    ("name", "keys"),
-    [
-        ("import", {"runs", "unread", "saved"}),
-        ("report", {"path", "runs", "shown", "unread"}),
-        ("view", {"notebook", "run"}),
-        ("lint", {"rules", "runs", "findings", "unread"}),
-        ("backtest", {"runs", "decisions", "summary", "changes", "skipped", "unread"}),
-        (
-            "evaluate",
-            {
-                *("runs", "caught", "failed", "blocked", "false_rejections", "attacked_solved", "attacker_tasks"),
-                *("unlabelled", "errors", "skipped", "stopped", "missed", "unread"),
-            },
-        ),
-        ("check", {"files", "findings"}),
-        ("grade", {"submissions"}),
-    ],
-)
-def test_an_answer_as_json_is_one_document_with_the_same_keys(command: Command, name: str, keys: set[str]) -> None:
+@pytest.mark.parametrize("name", [each.name for each in COMMANDS])
+def test_an_answer_as_json_is_one_document_with_the_same_keys(command: Command, name: str) -> None:
     own = next(each for each in COMMANDS if each.name == name)
-    assert set(command(name, *own.example.split(), "--json").data) == keys
+    assert set(command(name, *own.example.split(), "--json").data) == set(KEYS[name].split())
+
+
+def test_every_command_is_offered_and_on_its_page() -> None:
+    page = (Path(cli.__file__).parents[2] / "docs/behaviour/cli.md").read_text(encoding="utf-8")
+
+    assert {each.run.__module__ for each in COMMANDS} == {
+        f"{_commands.__name__}.{found.name}" for found in pkgutil.iter_modules(_commands.__path__)
+    }
+    assert [each.name for each in COMMANDS if f"\n| `{each.name} " not in page] == []
 
 
 def test_runs_of_any_format_are_listed_and_kept(command: Command, folder: Path) -> None:
