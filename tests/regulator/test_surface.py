@@ -10,16 +10,17 @@ import random
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 import noetic_nb.regulator as regulator
 from noetic_nb import compat
 from noetic_nb.compat import noos
-from noetic_nb.regulator import CostCap, Predicate, Regulator, Settings, predicates
+from noetic_nb.regulator import CostCap, Predicate, Regulator, Settings, decisions, predicates
 from noetic_nb.regulator._person import Person
 from noetic_nb.regulator._session.session import Session
+from noetic_nb.runs._regulation.decision_text_parts import KIND_NAMES
 from tests.regulator.sessions import random_event
 from tests.regulator.test_predicates import EVERY_PREDICATE
 
@@ -83,7 +84,9 @@ def predicate_classes() -> set[type[Any]]:
 
 
 def test_every_predicate_is_exported_explained_and_survives_json() -> None:
+    page = (Path(__file__).parents[2] / "docs/behaviour/regulator.md").read_text(encoding="utf-8")
     for cls in predicate_classes():
+        assert f"\n### {cls.kind.capitalize().replace('_', ' ')}" in page
         assert hasattr(cls, "explain"), f"{cls.__name__} cannot say why it holds"
         assert cls.__name__ in predicates.__all__, (
             "export it from regulator/predicates: that registers it for snapshots"
@@ -92,6 +95,8 @@ def test_every_predicate_is_exported_explained_and_survives_json() -> None:
         settings = Settings(predicates=(cls(),))
         assert Settings.from_dict(json.loads(json.dumps(settings.to_dict()))) == settings
     assert {type(predicate) for predicate in EVERY_PREDICATE} == predicate_classes(), "add it to EVERY_PREDICATE"
+    kinds = {cls.kind for cls in (*get_args(decisions.Decision), *get_args(decisions.Reason))}
+    assert kinds - {"continue"} == set(KIND_NAMES)
 
 
 class Own:
