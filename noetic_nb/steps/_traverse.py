@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
-from noetic_nb.steps import BranchStep, ForkStep, LLMStep, LoopStep, SpawnStep, Step, Tool
+from noetic_nb.steps import LLMStep, Route, Step, Tool
+from noetic_nb.steps._records import StepRecord
 
 
 def inner_steps(step: Step) -> tuple[Step, ...]:
     """Return the steps directly inside a step, in order."""
-    match step:
-        case LoopStep():
-            return step.steps
-        case SpawnStep():
-            return (step.child,)
-        case ForkStep():
-            listed = step.paths if isinstance(step.paths, tuple) else ()
-            return listed if step.each is None else (step.each,)
-        case BranchStep():
-            targets = tuple([route.target for route in step.routes])
-            return targets if step.default is None else (*targets, step.default)
-        case _:
-            return ()
+    return tuple([inner for value in vars(step).values() for inner in _held(value)])
+
+
+def _held(value: Any) -> Iterator[Step]:
+    """Yield the steps in a field of a step, whatever its kind is."""
+    if isinstance(value, StepRecord | Route):
+        yield value.target if isinstance(value, Route) else cast(Step, value)
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from _held(each)
 
 
 def suffixed(step: Step, suffix: str) -> Step:
@@ -46,20 +44,13 @@ def rebuilt(step: Step, change: Callable[[Step], dict[str, Any]]) -> Step:
 
 def _copied(step: Step, one: Callable[[Step], Step]) -> dict[str, Any]:
     """Return the fields of a step that hold others, with these made anew."""
-    match step:
-        case LoopStep():
-            return {"steps": tuple([one(inner) for inner in step.steps])}
-        case SpawnStep():
-            return {"child": one(step.child)}
-        case ForkStep() if step.each is not None:
-            return {"each": one(step.each)}
-        case ForkStep(paths=tuple() as paths):
-            return {"paths": tuple([one(path) for path in paths])}
-        case BranchStep():
-            routes = tuple([route.model_copy(update={"target": one(route.target)}) for route in step.routes])
-            return {"routes": routes, "default": None if step.default is None else one(step.default)}
-        case _:
-            return {}
+    return {name: _remade(value, one) for name, value in vars(step).items() if any(_held(value))}
+
+
+def _remade(value: Any, one: Callable[[Step], Step]) -> Any:
+    if isinstance(value, tuple):
+        return tuple([_remade(each, one) for each in value])
+    return value.model_copy(update={"target": one(value.target)}) if isinstance(value, Route) else one(value)
 
 
 def steps_within(step: Step | None) -> Iterator[Step]:
