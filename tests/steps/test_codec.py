@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -14,8 +14,9 @@ from pydantic import BaseModel
 
 import noetic_nb as nn
 from noetic_nb.steps import Registry, branch, channel, dump_step, fork, load_step, loop, spawn, step, until
-from noetic_nb.steps._records import BranchStep, LLMStep, LoopStep, RunStep, SpawnStep, ToolStep
+from noetic_nb.steps._records import BranchStep, LLMStep, LoopStep, RunStep, SpawnStep, Step, ToolStep
 from noetic_nb.steps._schema import OutputSchema
+from noetic_nb.steps._traverse import steps_within
 from noetic_nb.testing import drive_loop
 
 
@@ -111,6 +112,8 @@ def test_a_step_with_everything_in_it_comes_back_from_json_text() -> None:
     back = load_step(text, REGISTRY)
 
     assert json.dumps(dump_step(back, REGISTRY)) == text
+    kinds = {cls.model_fields["kind"].default for cls in get_args(get_args(Step)[0])}
+    assert {inner.kind for inner in steps_within(back)} == kinds, "every kind is in it"
     assert [inner.kind for inner in back.steps] == [inner.kind for inner in everything().steps]
     assert back.steps[0].output.check({"id": "A"}) == Order(id="A"), "a registered type comes back as itself"
     assert back.steps[1].execute(1, None) == 4
