@@ -10,12 +10,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import get_args
 
-import noetic_nb
+import pytest
+
+import noetic_nb as nn
 import noetic_nb.interop as interop
 from noetic_nb import steps
 from noetic_nb.interop import _formats
 from noetic_nb.interop._importing import formats
 from noetic_nb.runtime._execution.run_step import _HANDLERS
+from noetic_nb.steps import branch, fork, loop, spawn, step, until
 from noetic_nb.steps._loops.loop_predicates import UntilPredicate
 from noetic_nb.steps._records import Step
 from noetic_nb.steps._traverse import steps_within
@@ -34,28 +37,39 @@ def test_every_kind_of_step_is_run_published_and_documented() -> None:
 
     assert set(_HANDLERS) == set(KINDS)
     assert {cls.__name__ for cls in KINDS.values()} <= set(steps.__all__)
+    assert {kind for kind in KINDS if not hasattr(step, kind)} == set()
+    assert set(KINDS) & set(steps.__all__) <= set(nn.__all__)
     assert {kind for kind in KINDS if f"\n| `{kind}` |" not in page} == set()
     assert {kind for kind in KINDS if f'"const": "{kind}"' not in published} == set()
 
 
-def test_every_kind_of_step_that_holds_steps_is_walked_through() -> None:
-    from noetic_nb.steps import branch, fork, loop, spawn, step, until
+LEAF = step.run("leaf", lambda value, ctx: value)
+# One of each kind of step, which returns what it is given.
+EXAMPLES = [
+    LEAF,
+    step.llm("ask", model="m"),
+    step.tool("look", nn.tool(lambda value: value, name="look"), {"value": "hi"}, takes_input=False),
+    branch("b", lambda value, ctx: LEAF),
+    fork("f", mode="race", paths=[LEAF]),
+    spawn("s", LEAF),
+    loop("l", LEAF, until=until.max_steps(1)),
+]
 
-    leaf = step.run("leaf", lambda value, ctx: value)
-    holders = {
-        "branch": branch("b", lambda value, ctx: leaf),
-        "fork": fork("f", mode="race", paths=[leaf]),
-        "spawn": spawn("s", leaf),
-        "loop": loop("l", leaf, until=until.max_steps(1)),
-    }
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_every_kind_of_step_runs_and_those_inside_are_found(kind: str) -> None:
+    example = next(one for one in EXAMPLES if one.kind == kind)
+    harness = nn.AgentHarness(nn.AgentConfig(name="a", step=example), model=nn.ScriptedModel(["hi"]))
+
+    async with harness.execution() as ctx:
+        assert await harness.run(example, "hi", ctx) == "hi"
 
     # What a function will choose at run time cannot be known before.
-    walked = {kind for kind, holder in holders.items() if leaf in tuple(steps_within(holder))}
-    assert walked == {"fork", "spawn", "loop"}
+    assert (LEAF in tuple(steps_within(example))) == (kind not in ("llm", "tool", "branch"))
 
 
 def test_every_folder_of_modules_is_a_package() -> None:
-    folders = {path.parent for path in Path(noetic_nb.__file__).parent.rglob("*.py")}
+    folders = {path.parent for path in Path(nn.__file__).parent.rglob("*.py")}
 
     assert [folder for folder in folders if not (folder / "__init__.py").exists()] == []
 
