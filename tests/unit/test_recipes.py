@@ -18,10 +18,19 @@ from noetic_nb import steps
 from noetic_nb.interop import _formats
 from noetic_nb.interop._importing import formats
 from noetic_nb.runtime._execution.run_step import _HANDLERS
+from noetic_nb.steering import LLMEval, SteeringRule
+from noetic_nb.steering._evaluation.rule_snapshot import prepare
+from noetic_nb.steering._rulebook.rulebook import _summary
+from noetic_nb.steering._rules.file_schema import RuleData
+from noetic_nb.steering._rules.rule import Decider
+from noetic_nb.steering._rules.rule_text import rule_data
 from noetic_nb.steps import branch, fork, loop, spawn, step, until
 from noetic_nb.steps._loops.loop_predicates import UntilPredicate
 from noetic_nb.steps._records import Step
 from noetic_nb.steps._traverse import steps_within
+from noetic_nb.widgets._rules.draft import draft_of, form_of, new_rule, rule_of
+from noetic_nb.widgets._rules.rule_code import rule_code
+from noetic_nb.widgets._rules.rule_fields import FORMS
 
 KINDS = {cls.model_fields["kind"].default: cls for cls in get_args(get_args(Step)[0])}
 
@@ -66,6 +75,34 @@ async def test_every_kind_of_step_runs_and_those_inside_are_found(kind: str) -> 
 
     # What a function will choose at run time cannot be known before.
     assert (LEAF in tuple(steps_within(example))) == (kind not in ("llm", "tool", "branch"))
+
+
+FIRST = {"id": "r", "applies_to": "before_tool_call", "tools": "pay"}
+# A rule of each form.
+RULES = [
+    SteeringRule(**FIRST, predicate=lambda call: None, source="def r(call): ..."),
+    SteeringRule(**FIRST, when="true"),
+    SteeringRule(**FIRST, sequence={"kind": "at_most", "count": 1}),
+    SteeringRule(**FIRST, llm_eval={"mode": "sync", "prompt": "Kind?"}),
+]
+
+
+@pytest.mark.parametrize("form", [decider.form for decider in get_args(Decider)])
+def test_every_form_of_rule_is_kept_in_files_and_shown(form: str) -> None:
+    rule = next(one for one in RULES if one.form == form)
+    bare = SteeringRule(**FIRST)
+    book = nn.RuleBook()
+
+    exec(rule_code(rule), {"rules": book, "LLMEval": LLMEval})
+    assert [one.form for one in book] == [form]
+    assert rule_of(book, rule, draft_of(rule)) == rule
+    assert form_of(rule) in FORMS
+    assert form_of(new_rule("r", form_of(rule))) == form_of(rule)
+    assert [one.rule for one in prepare([rule]).rules] == [rule]
+    assert _summary(rule) != _summary(bare)
+    assert rule._card().facts != bare._card().facts
+    if form != "python":  # of which a file has the name
+        assert SteeringRule(**RuleData(**rule_data(rule)).fields()) == rule
 
 
 def test_every_folder_of_modules_is_a_package() -> None:
