@@ -132,5 +132,5 @@ def test_every_loop_predicate_is_documented_and_published() -> None:
     kinds = [cls.model_fields["kind"].default for cls in get_args(get_args(UntilPredicate)[0])]
 
     names = [re.sub("([A-Z])", r"_\1", kind).lower() for kind in kinds]
-    assert [name for name in names if f"`until.{name}(" not in page] == []
+    assert [name for name in names if f"`until.{name}(" not in page or not hasattr(until, name)] == []
     assert [kind for kind in kinds if f'"const": "{kind}"' not in published] == []
