@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from noetic_nb.steps import LLMStep, Route, Step, Tool
-from noetic_nb.steps._records import StepRecord
+from noetic_nb.steps._base import StepRecord
 
 
 def inner_steps(step: Step) -> tuple[Step, ...]:

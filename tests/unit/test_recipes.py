@@ -8,7 +8,7 @@ import re
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
@@ -35,6 +35,15 @@ from noetic_nb.widgets._rules.rule_fields import FORMS
 KINDS = {cls.model_fields["kind"].default: cls for cls in get_args(get_args(Step)[0])}
 
 PAGES = Path(__file__).parents[2] / "docs/behaviour"
+
+
+@pytest.mark.parametrize(("union", "name"), [(Step, "StepRecord"), (UntilPredicate, "_Predicate")])
+def test_every_record_is_in_its_union(union: Any, name: str) -> None:
+    members = get_args(get_args(union)[0])
+    base = next(cls for cls in members[0].__mro__ if cls.__name__ == name)
+
+    ours = {cls for cls in base.__subclasses__() if cls.__module__.startswith("noetic_nb.")}
+    assert {cls.__name__ for cls in ours - set(members)} <= {"_Members"}
 
 
 def test_every_kind_of_step_is_run_published_and_documented() -> None:
