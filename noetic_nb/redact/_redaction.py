@@ -8,9 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from noetic_nb.redact._levels import may_hold, spans_of
-from noetic_nb.redact._marks import PLACEHOLDER, REDACTED, Placeholder
-from noetic_nb.redact._places import beside_option, in_pair
+from noetic_nb.redact._marks import PLACEHOLDER, REDACTED, Placeholder, Span
 from noetic_nb.redact._secret_names import ALWAYS, NAME_KEYS, SMALLEST_NUMBER, VALUE_KEYS, is_secret_name, secret_word
 
 # Longer than what any issuer gives out: a web token takes up to 8 kB, a private key of 8192 bits 6.4 kB.
@@ -56,11 +54,24 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, str | bytes | int | float)
 
 
+# The shapes of secrets are loaded with the first text that is searched: compiling them takes a tenth of an import.
+def _spans_of(text: str) -> list[Span]:
+    from noetic_nb.redact._levels import spans_of
+
+    return spans_of(text)
+
+
+def _in_pair(name: str, value: str) -> bool:
+    from noetic_nb.redact._places import in_pair
+
+    return in_pair(name, value)
+
+
 # A live view shows the same keys, names and states with every update. Of what is long only beginnings recur: a text of which no
 # more is shown stands in several views, each as HTML and as text. Each is known by all that is read of it.
-_short_spans: Final = lru_cache(maxsize=4_096)(spans_of)
+_short_spans: Final = lru_cache(maxsize=4_096)(_spans_of)
 _SHORT_TEXT: Final = 48
-_head_spans: Final = lru_cache(maxsize=32)(spans_of)
+_head_spans: Final = lru_cache(maxsize=32)(_spans_of)
 
 
 class Redaction:
@@ -106,7 +117,7 @@ class Redaction:
         if remembers and self.are_plain((text,)):
             return text
         for _ in range(_ROUNDS):
-            spans = _short_spans(text) if len(text) <= _SHORT_TEXT else spans_of(text)
+            spans = _short_spans(text) if len(text) <= _SHORT_TEXT else _spans_of(text)
             if not spans:
                 if remembers:
                     self._remember([text])
@@ -131,8 +142,11 @@ class Redaction:
         known = self._known
         unseen = [text for text in texts if text not in known]
         new = [line for text in unseen for line in text.split("\n") if line not in known]
-        if new and may_hold(new):
-            return False
+        if new:
+            from noetic_nb.redact._levels import may_hold
+
+            if may_hold(new):
+                return False
         if self._remembered:
             self._remember(new)
             self._remember(unseen)  # whole, too: then its lines need not be looked up
@@ -269,7 +283,7 @@ class Redaction:
         made = list(value)
         if len(made) == 2 and all(isinstance(each, str | bytes) for each in made):
             name, inner = (each.decode("latin-1") if isinstance(each, bytes) else each for each in made)
-            if in_pair(name, inner):
+            if _in_pair(name, inner):
                 made[1] = (
                     self._whole(inner) if isinstance(made[1], str) else self._whole(inner).encode("latin-1", "replace")
                 )
@@ -277,6 +291,8 @@ class Redaction:
         for at in range(1, len(made)):
             option, inner = made[at - 1], made[at]
             if isinstance(option, str) and option[:1] == "-" and isinstance(inner, str):
+                from noetic_nb.redact._places import beside_option
+
                 start = beside_option(option, inner)
                 if start is not None:
                     made[at] = inner[:start] + self._whole(inner[start:])
@@ -288,7 +304,7 @@ class Redaction:
             and all(isinstance(name, str) for name in head)
         ):
             places = [at for at, name in enumerate(head) if is_secret_name(name)]
-            if places and not in_pair(head[0], head[1]):
+            if places and not _in_pair(head[0], head[1]):
                 made[1:] = [self._row(row, places, head) for row in made[1:]]
         return made
 
@@ -297,7 +313,7 @@ class Redaction:
             return row
         cells = list(row)
         for at in places:
-            if isinstance(cells[at], str) and in_pair(head[at], cells[at]):
+            if isinstance(cells[at], str) and _in_pair(head[at], cells[at]):
                 cells[at] = self._whole(cells[at])
         return type(row)(cells) if type(row) in (list, tuple) else cells
 
@@ -324,7 +340,7 @@ class Redaction:
             for pair in value
         ):
             return None
-        spans = spans_of("".join(pair[0] for pair in value))
+        spans = _spans_of("".join(pair[0] for pair in value))
         if not spans:
             return None
         made: list[Any] = []
