@@ -9,15 +9,18 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from noetic_nb._core.cards import Card, Table, with_card
 from noetic_nb.items._build import item_text, unresolved_positions
 from noetic_nb.items._call_ids import with_own_call_ids
 from noetic_nb.items._item import Item, item_tokens
-from noetic_nb.items._origins import Origin, OriginIndex
+from noetic_nb.items._origins import Origin
 from noetic_nb.items._registry import DEFAULT_REGISTRY, ItemRegistry
 from noetic_nb.tokens import Tokenizer, estimate_tokens
+
+if TYPE_CHECKING:
+    from noetic_nb.items._origin_index import OriginIndex
 
 _NONE: Final[frozenset[int]] = frozenset()
 
@@ -376,6 +379,8 @@ class ItemLog:
         """Return the index of origins, up to date; made at the first call, which reads the log from `start` on."""
         index = self._origin_index
         if index is None:
+            from noetic_nb.items._origin_index import OriginIndex  # with the first rule that asks
+
             index = self._origin_index = OriginIndex()
             index.read = start
         if index.read < self._length:

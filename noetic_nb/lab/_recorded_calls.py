@@ -18,7 +18,7 @@ from typing import Any, Final
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ChildStarted, ModelCalled, RequestPrepared, RunEvent, ToolCalled, TurnStarted, Where
 from noetic_nb.items import freeze
-from noetic_nb.items._origins import Provenance
+from noetic_nb.items._origin_index import Provenance
 from noetic_nb.memory import ExecutionContext, PastCall
 from noetic_nb.memory._enforcement.call_history import PENDING
 from noetic_nb.memory._steering_decision import ALLOW

@@ -7,13 +7,12 @@ runtime.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.events import EventSink
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, ItemLog, ItemRegistry, parse_item
-from noetic_nb.items._origins import Provenance
 from noetic_nb.items._registry import DEFAULT_REGISTRY
 from noetic_nb.memory._enforcement.enforcement import OnSteeringError, decide
 from noetic_nb.memory._execution_context import ExecutionContext, as_response
@@ -45,6 +44,9 @@ from noetic_nb.memory.params import (
 from noetic_nb.models._client import TokenLogprob, Usage
 from noetic_nb.storage import InMemoryStorage, StorageAdapter
 from noetic_nb.sync import Steps, stepped
+
+if TYPE_CHECKING:
+    from noetic_nb.items._origin_index import Provenance
 
 __all__ = ["LayerStack"]
 

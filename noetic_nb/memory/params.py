@@ -7,18 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from noetic_nb._core.cards import with_card
 from noetic_nb.items import Item
 from noetic_nb.items._bound_values import copied
 from noetic_nb.items._build import output_texts, response_text
 from noetic_nb.items._frozen import own_copy
-from noetic_nb.items._origins import MODEL, Origin, Provenance, least_trusted, members
+from noetic_nb.items._origins import MODEL, Origin, least_trusted, members
 from noetic_nb.memory._execution_context import ExecutionContext
 from noetic_nb.memory._steering_decision import ALLOW, SteeringDecision
 from noetic_nb.models._client import ModelResponse, TokenLogprob, Usage
 from noetic_nb.storage import ScopedStorage
+
+if TYPE_CHECKING:
+    from noetic_nb.items._origin_index import Provenance
 
 __all__ = [
     "AfterModelCallParams",

@@ -17,7 +17,8 @@ from noetic_nb.events import (
 )
 from noetic_nb.items import Item, item_text, thaw
 from noetic_nb.items._json_text import compact_json
-from noetic_nb.items._origins import MODEL, Origin, OriginIndex, Provenance
+from noetic_nb.items._origin_index import OriginIndex, Provenance
+from noetic_nb.items._origins import MODEL, Origin
 
 __all__ = ["RecordedOrigins"]
 

@@ -16,7 +16,7 @@ from noetic_nb.items._json_copy import frozen_data
 from noetic_nb.items._json_form import ModelForm, json_form, without_json_form
 from noetic_nb.items._messages.formats import recognise
 from noetic_nb.items._messages.message import call, native, native_form, result_text, sendable_id
-from noetic_nb.items._origins import names_in
+from noetic_nb.items._origin_index import names_in
 from noetic_nb.items._shared_prefix import leading_text, sent_hash
 from noetic_nb.items._value_forms import READ, is_amount, number_mark, without_dates
 

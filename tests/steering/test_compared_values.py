@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 
 import noetic_nb as nn
-from noetic_nb.items._origins import Origin, OriginIndex, Provenance
+from noetic_nb.items._origin_index import OriginIndex, Provenance
+from noetic_nb.items._origins import Origin
 from noetic_nb.items._value_search import hidden_character
 from noetic_nb.lab import backtest
 from noetic_nb.memory.params import BeforeToolCallParams

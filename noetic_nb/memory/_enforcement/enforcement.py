@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.items._origins import Provenance
 from noetic_nb.memory._enforcement.call_history import CallsSoFar
 from noetic_nb.memory._enforcement.decision_records import fault_text, read_decision, record_decision
 from noetic_nb.memory._execution_context import ExecutionContext
@@ -28,6 +27,9 @@ from noetic_nb.memory._steering_decision import (
 )
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, HookFailure, PastCall
 from noetic_nb.models._client import ModelResponse
+
+if TYPE_CHECKING:
+    from noetic_nb.items._origin_index import Provenance
 
 __all__ = ["FAILED_GUIDANCE", "OnSteeringError", "decide"]
 

@@ -11,13 +11,12 @@ from asyncio import current_task
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from noetic_nb._core.shell import Shell
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import WarningRaised, Where
 from noetic_nb.items import Item, ItemLog
-from noetic_nb.items._origins import Provenance
 from noetic_nb.memory import ExecutionContext, RerenderRequest
 from noetic_nb.memory._declared import TypedMemory
 from noetic_nb.memory._enforcement.call_history import Place as CallPlace
@@ -29,10 +28,13 @@ from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.execution_recorder import ExecutionRecorder
 from noetic_nb.runtime._context.protocols import StepValue
 from noetic_nb.runtime._context.reply import MAX_WARNINGS, ReplyWarning, problem_text
-from noetic_nb.runtime._context.sent_history import SentTexts
 from noetic_nb.runtime._context.tree import Tree
 from noetic_nb.steps import Channel, Step
 from noetic_nb.steps._channel_type import DEFAULT_TIMEOUT_MS as WAIT_MS
+
+if TYPE_CHECKING:
+    from noetic_nb.items._origin_index import Provenance
+    from noetic_nb.runtime._context.sent_history import SentTexts
 
 __all__ = ["RUNNING", "RunningExecution", "StepRunner"]
 
@@ -235,6 +237,8 @@ class RunningExecution(Context):
     def noting(self) -> SentTexts:
         """Return what it sent beside its log, to add to it."""
         if self.sent is None:
+            from noetic_nb.runtime._context.sent_history import SentTexts
+
             self.sent = SentTexts()
         return self.sent
 

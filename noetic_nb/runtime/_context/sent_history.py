@@ -12,7 +12,8 @@ from typing import Any, Final, TypeAlias
 
 from noetic_nb.items import Item, ItemLog, item_text, thaw
 from noetic_nb.items._json_text import compact_json
-from noetic_nb.items._origins import MODEL, Origin, OriginIndex, Provenance
+from noetic_nb.items._origin_index import OriginIndex, Provenance
+from noetic_nb.items._origins import MODEL, Origin
 from noetic_nb.memory import PastCall
 from noetic_nb.memory._enforcement.call_history import PENDING, Place
 

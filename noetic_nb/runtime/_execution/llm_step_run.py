@@ -7,7 +7,7 @@ times; a response that is still guided after that is denied.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from noetic_nb._core.worker_threads import let_loop_run
 from noetic_nb.errors import NoeticError
@@ -43,10 +43,11 @@ from noetic_nb.runtime._execution.truncated_answers import (
 from noetic_nb.runtime._planning.turn_plan import TurnPlan
 from noetic_nb.steps import LLMStep
 from noetic_nb.steps._output_codec import CodecOutput, OutputReader
-from noetic_nb.tokenizers._factors import Tally
-from noetic_nb.tokenizers._learning import CalibratedTokenizer
 from noetic_nb.tokenizers._reconciling import percent, reconciled
 from noetic_nb.tokens import estimate_tokens, known_error, tokenizer_name
+
+if TYPE_CHECKING:
+    from noetic_nb.tokenizers._factors import Tally
 
 __all__ = ["Billed", "LLMStepRun", "reconcile"]
 
@@ -98,8 +99,9 @@ def reconcile(run: PlannedStep, plan: TurnPlan, reported: int) -> None:
     now = Billed(run.model, run.instructions, run.tools.specs, plan.window[0], len(plan.items), is_log, reported, None)
     known = before if before is not None and now.is_begun_by(before) else None
     found = reconciled(plan.total_tokens, reported, before=None if known is None else known.reported)
-    learns = isinstance(counter, CalibratedTokenizer)
-    if found.problem is not None and (learns or found.problem != "missing"):
+    # Any: the class of a counter that learns is not loaded for any other.
+    learning: Any = counter if hasattr(counter, "calibration") else None
+    if found.problem is not None and (learning or found.problem != "missing"):
         words = _WORDS[found.problem].format(
             reported=reported,
             planned=found.planned,
@@ -109,14 +111,14 @@ def reconcile(run: PlannedStep, plan: TurnPlan, reported: int) -> None:
         ctx.warn(f"usage_{found.problem}", f"Model {run.model!r} {words}.")
     if found.problem in ("missing", "negative", "backwards"):
         return
-    if isinstance(counter, CalibratedTokenizer):
+    if learning is not None:
         if known is not None and known.tally is not None:
-            tally = known.tally + counter.tally(plan.items[known.size :])
+            tally = known.tally + learning.tally(plan.items[known.size :])
         else:
-            tally = counter.tally(plan.items, instructions=run.instructions, tools=run.tools.specs)
+            tally = learning.tally(plan.items, instructions=run.instructions, tools=run.tools.specs)
         same = before is not None and before.model == run.model
         past = (before.tally, before.reported) if same and before is not None and before.tally is not None else None
-        counter.calibration.observe(run.model, tally, reported, before=past)
+        learning.calibration.observe(run.model, tally, reported, before=past)
         now = now._replace(tally=tally)
     billed[key] = now
     if len(billed) > MAX_BILLED:

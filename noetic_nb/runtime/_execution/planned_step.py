@@ -22,7 +22,6 @@ from noetic_nb.runtime._planning.make_plan import plan_turn
 from noetic_nb.runtime._planning.turn_plan import TurnPlan, leaves_out
 from noetic_nb.steps import LLMStep
 from noetic_nb.steps._tools import ToolSet
-from noetic_nb.tokenizers._learning import CalibratedTokenizer
 from noetic_nb.tokens import Tokenizer, known_error, tokenizer_name
 
 __all__ = ["PlannedStep", "emit_prepared"]
@@ -45,6 +44,7 @@ def emit_prepared(
     if engine.prepared is None or not all(map(is_, engine.prepared[0], told)):
         engine.prepared = told, _parts(step, tools, engine.stack.layers)
     offered, params, schema, limits, suffixes = engine.prepared[1]
+    learned = getattr(tokenizer, "recorded", None)  # of a counter that learns; its class is not loaded for any other
     prepared = RequestPrepared(
         ctx.where,
         engine.clock.now_ms(),
@@ -61,7 +61,7 @@ def emit_prepared(
         policy.order,
         suffixes,
         known_error(tokenizer),
-        freeze(tokenizer.recorded) if isinstance(tokenizer, CalibratedTokenizer) else None,
+        None if learned is None else freeze(learned),
     )
     engine.sink.emit(prepared)
 

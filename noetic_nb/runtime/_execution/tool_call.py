@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from functools import partial
-from typing import Any, Final, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
 
 import noetic_nb
 from noetic_nb._core.worker_threads import ON_THE_SPOT, OnTheSpot, leaves_loop
@@ -23,7 +23,6 @@ from noetic_nb.items._frozen import frozen_or_none
 from noetic_nb.items._json_copy import frozen_data
 from noetic_nb.items._json_form import json_form
 from noetic_nb.items._json_text import compact_json
-from noetic_nb.items._origins import Provenance
 from noetic_nb.memory import ExecutionContext, PastCall, SteeringAction, SteeringDecision
 from noetic_nb.memory._enforcement.call_history import PENDING, Place
 from noetic_nb.memory._state.state_copy import StateNotCopied
@@ -37,6 +36,9 @@ from noetic_nb.runtime._context.step_errors import TurnStopped, error_text, type
 from noetic_nb.runtime._execution.approval import NO_APPROVAL, approval
 from noetic_nb.steps import Tool
 from noetic_nb.steps._tools import drained
+
+if TYPE_CHECKING:
+    from noetic_nb.items._origin_index import Provenance
 
 __all__ = ["CallEnd", "call_tool", "denial_text", "own_context", "record_call", "steer_call"]
 

@@ -13,7 +13,7 @@ import traitlets
 
 from noetic_nb.events import SteeringDecided
 from noetic_nb.items._json_text import compact_json
-from noetic_nb.items._origins import Provenance
+from noetic_nb.items._origin_index import Provenance
 from noetic_nb.runs._events.numbering import Numbering, place_of
 from noetic_nb.runs._plain_text import plain
 from noetic_nb.runs._recorded_origins import RecordedOrigins

@@ -19,7 +19,7 @@ from noetic_nb.events import (
     TurnCompleted,
     WarningRaised,
 )
-from noetic_nb.items._origins import Provenance
+from noetic_nb.items._origin_index import Provenance
 from noetic_nb.markup import escape
 from noetic_nb.runs._decision_faults import ledger_line
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain

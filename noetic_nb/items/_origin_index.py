@@ -1,0 +1,362 @@
+"""Where a value was first written: by the user, by a tool, by a layer, or by the model itself.
+
+Texts are read once, in the order in which they were sent, and split into values; a value is found by the rarest of its parts,
+so that a look does not grow with the conversation. What nobody wrote counts as the model's own, which is trusted least.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import threading
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from heapq import merge
+from typing import Any, Final
+
+from noetic_nb.items._build import item_text
+from noetic_nb.items._item import Item
+from noetic_nb.items._origins import MODEL, Origin, least_trusted, members
+from noetic_nb.items._value_search import MAX_READ, Needle, SearchedText, needle_of, searched, value_text
+
+MAX_LEAVES: Final = 20_000
+# A result of this size takes some 10 ms to read as YAML; a longer one has no fields.
+MAX_STRUCTURED: Final = 200_000
+
+
+def _leaves_of_json(data: Any) -> list[tuple[str | None, str]]:
+    found: list[tuple[str | None, str]] = []
+    waiting: list[tuple[str | None, Any]] = [(None, data)]
+    while waiting and len(found) < MAX_LEAVES:
+        key, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += reversed([(str(name), inner) for name, inner in value.items()])
+        elif isinstance(value, list):
+            waiting += reversed([(key, inner) for inner in value])
+        elif value is not None:
+            found.append((key, value_text(value)))
+    return found
+
+
+def _leaves_of_yaml(text: str) -> list[tuple[str | None, str]]:
+    try:
+        yaml: Any = importlib.import_module("yaml")
+    except ImportError:  # an optional package: without it only JSON has fields
+        return []
+    found: list[tuple[str | None, str]] = []
+    # Of every open collection its key and, in a mapping, the key that waits for its value.
+    open_: list[list[Any]] = []
+    try:
+        for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+            if isinstance(event, yaml.AliasEvent) or len(found) > MAX_LEAVES:
+                return []  # what repeats itself can be as large as it likes
+            if isinstance(event, yaml.ScalarEvent):
+                if not open_:
+                    return []  # prose is YAML, too
+                top = open_[-1]
+                if top[0] == "mapping" and top[2] is None:
+                    top[2] = event.value
+                    continue
+                found.append((top[2] if top[0] == "mapping" else top[1], event.value))
+                if top[0] == "mapping":
+                    top[2] = None
+            elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
+                key = None
+                if open_:
+                    key = open_[-1][2] if open_[-1][0] == "mapping" else open_[-1][1]
+                open_.append(["mapping" if isinstance(event, yaml.MappingStartEvent) else "list", key, None])
+            elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
+                open_.pop()
+                if open_ and open_[-1][0] == "mapping":
+                    open_[-1][2] = None
+    except yaml.YAMLError:
+        return []
+    return found
+
+
+def leaves(text: str) -> list[tuple[str | None, str]]:
+    """Return the values of a JSON or YAML text, each with the key beside it; none for other text."""
+    if len(text) > MAX_STRUCTURED:
+        return []
+    start = text.lstrip()[:1]
+    if start and start in '[{"':
+        try:
+            data = json.loads(text)
+            # JSON inside a JSON text is what some tools return.
+            if isinstance(data, str):
+                data = json.loads(data)
+        except (ValueError, RecursionError):
+            pass
+        else:
+            return _leaves_of_json(data) if isinstance(data, dict | list) else []
+    return _leaves_of_yaml(text) if ":" in text else []
+
+
+MAX_KEPT: Final = 4_096
+# Rules in threads ask at the same time as others; a text must not be noted twice.
+_INDEXING: Final = threading.Lock()
+
+
+def names_in(schema: Any) -> frozenset[str]:
+    """Return the names of all properties in a JSON schema, wherever they stand."""
+    found: set[str] = set()
+    waiting = [schema]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Mapping):
+            properties = part.get("properties")
+            found.update(properties if isinstance(properties, Mapping) else ())
+            waiting += part.values()
+        elif isinstance(part, list | tuple):
+            waiting += part
+    return frozenset(found)
+
+
+class Source:
+    """A text that was sent, and its author."""
+
+    __slots__ = ("_leaves", "_text", "args", "at", "index", "origin", "raw")
+
+    def __init__(self, raw: str, origin: Origin, at: int, args: str | None) -> None:
+        self.raw = raw
+        self._text: SearchedText | None = None
+        self.origin = origin
+        self.at = at
+        self.args = args
+        """What the tool was called with."""
+        self.index = 0
+        self._leaves: list[tuple[str | None, SearchedText]] | None = None
+
+    @property
+    def text(self) -> SearchedText:
+        """The text as it is searched, read when a value is looked for."""
+        if self._text is None:
+            self._text = searched(self.raw)
+        return self._text
+
+    def fields(self, needle: Needle) -> tuple[list[str], list[str]]:
+        """Return the keys whose value is the one looked for, and those whose value only holds it."""
+        if self.origin.kind != "tool":
+            return [], []
+        if self._leaves is None:
+            self._leaves = [(key, searched(text)) for key, text in leaves(self.raw)]
+        keyed = [(key, text) for key, text in self._leaves if key is not None and needle.is_in(text)]
+        exact = [key for key, text in keyed if needle.equals(text)]
+        return exact, [key for key, text in keyed if not needle.equals(text)]
+
+    def is_echo(self, needle: Needle) -> bool:
+        """Tell whether the tool was given the value it returned: then it vouches for nothing."""
+        return self.args is not None and needle.is_echoed(searched(self.args))
+
+
+class OriginIndex:
+    """Texts in the order in which they were sent, and where each of their values stands."""
+
+    __slots__ = ("_calls", "_indexed", "_kept", "_postings", "_sources", "read")
+
+    def __init__(self) -> None:
+        self._sources: list[Source] = []
+        self._indexed = 0
+        self._postings: dict[str, list[int]] = {}
+        self._calls: dict[Any, tuple[str, str]] = {}
+        # What was found stays the first; what was not is looked for in what came since.
+        self._kept: dict[Needle, tuple[int | None, int]] = {}
+        self.read = 0
+        """How many items of its log it has."""
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def add(self, text: str, origin: Origin, *, at: int = 0, args: str | None = None) -> None:
+        """Add a text after all others; `at` is the position of its log, `args` the arguments of the tool."""
+        if not text or text.isspace():
+            return
+        source = Source(text, origin, at, args)
+        source.index = len(self._sources)
+        self._sources.append(source)
+
+    @property
+    def unread(self) -> int:
+        """How many characters the next look has to read first."""
+        return sum([min(len(source.raw), MAX_READ) for source in self._sources[self._indexed :]])
+
+    def _index(self) -> None:
+        """Note where each value of the texts that came since stands."""
+        with _INDEXING:
+            for number in range(self._indexed, len(self._sources)):
+                for key in self._sources[number].text.keys:
+                    self._postings.setdefault(key, []).append(number)
+                self._indexed = number + 1
+
+    def add_item(self, item: Item, position: int, origin: Origin | None = None, *, is_child: bool = False) -> None:
+        """Add an item of a log: `origin` where its role does not say it."""
+        kind = item["type"]
+        if kind == "function_call":
+            arguments = item.get("arguments") or ""
+            self._calls[item.get("callId")] = (str(item.get("name")), arguments)
+            self.add(arguments, MODEL._replace(item=item.get("id")), at=position)
+            return
+        if kind == "function_call_output":
+            name, args = self._calls.get(item.get("callId"), (None, None))
+            output = item.get("output")
+            text = output if isinstance(output, str) else item_text(item)
+            # A layer may shorten what a tool returned; a model's response holds nothing that a tool returned.
+            made_by = origin if origin is not None and origin.kind == "model" else Origin("tool", name)
+            self.add(text, made_by._replace(item=item.get("id")), at=position, args=args)
+            return
+        if origin is None:
+            role = item.get("role") if kind == "message" else "assistant"
+            # A child's input was made by its parent: what stands nowhere in the parent nobody vouches for.
+            if role == "assistant" or is_child:
+                origin = MODEL
+            else:
+                origin = Origin("user") if role == "user" else Origin("system")
+        self.add(item_text(item), origin._replace(item=item.get("id")), at=position)
+
+    def read_log(self, items: Sequence[Item], origins: Mapping[int, Origin], *, is_child: bool = False) -> None:
+        """Add the items that it does not have yet; `origins` by position, where their roles do not say them."""
+        start = self.read
+        # First of all, so that an item that cannot be read is not added twice.
+        self.read = len(items)
+        for position, item in enumerate(items[start:], start):
+            self.add_item(item, position, origins.get(position), is_child=is_child)
+
+    def all(self) -> tuple[Source, ...]:
+        """Return every text, in order."""
+        return tuple(self._sources)
+
+    def sources(self, value: Any) -> Iterator[Source]:
+        """Yield every text that holds a value, in order."""
+        return map(self._sources.__getitem__, self._numbers(needle_of(value), 0))
+
+    def first_source(self, value: Any) -> Source | None:
+        """Return the first text that holds a value."""
+        needle = needle_of(value)
+        found, seen = self._kept.get(needle, (None, 0))
+        if found is None and seen < len(self._sources):
+            found = next(self._numbers(needle, seen), None)
+            if len(self._kept) >= MAX_KEPT:
+                self._kept.pop(next(iter(self._kept)))
+            self._kept[needle] = (found, len(self._sources))
+        return None if found is None else self._sources[found]
+
+    def first(self, value: Any) -> Origin | None:
+        """Return the first author of a value, None where there is none."""
+        source = self.first_source(value)
+        return None if source is None else origin_in(source, value)
+
+    def _numbers(self, needle: Needle, start: int) -> Iterator[int]:
+        """Yield the numbers of the texts that hold a value, each once."""
+        self._index()
+        routes: list[list[int]] = []
+        for option in needle.options:
+            # The rarest part names the fewest texts; where one is missing there is nothing to look at.
+            rarest = min([self._postings.get(key, []) for key in option], key=len)
+            routes.append(rarest[bisect_left(rarest, start) :])
+        last = -1
+        for number in merge(*routes):
+            if number > last:
+                last = number
+                if needle.is_in(self._sources[number].text):
+                    yield number
+
+
+def origin_in(source: Source, value: Any) -> Origin:
+    """Return the origin of a value that stands in a text, with the key beside it where there is one."""
+    exact, holding = source.fields(needle_of(value))
+    key = next(iter((*exact, *holding)), None)
+    return source.origin if key is None else source.origin._replace(field=key)
+
+
+def vouches(source: Source, value: Any, trusted: Iterable[str]) -> bool:
+    """Tell whether a text's author is trusted with a value: `trusted` are ``user``, ``system``, ``layer:id``, tool, tool.field.
+
+    A tool that was given the value vouches for nothing; of a tool's field, the value must be the whole.
+    """
+    origin = source.origin
+    if origin.kind != "tool":
+        return origin.text in trusted
+    needle = needle_of(value)
+    # Names of layers' functions are written with another sign where they are sent.
+    name = (origin.name or "").replace("/", "_")
+    for entry in trusted:
+        wanted = entry.removeprefix("tool:").replace("/", "_")
+        if wanted != name and wanted.rpartition(".")[0] != name:
+            continue
+        if source.is_echo(needle):
+            return False
+        if wanted == name or wanted.rpartition(".")[2] in source.fields(needle)[0]:
+            return True
+    return False
+
+
+class Provenance:
+    """The origins of the values of one execution: those its parent knows, its own log, and the texts sent beside the log.
+
+    `before` are instructions, in front of every log; `beside` are layers' items, results of tools that code called, and of
+    children that ended. Texts at the place `until` or later do not count: a call of a recorded run. The names of the
+    properties of `schema`, the tool's arguments, are its author's; other keys are values.
+    """
+
+    __slots__ = ("before", "beside", "log", "parent", "schema", "until")
+
+    def __init__(
+        self,
+        log: OriginIndex,
+        before: OriginIndex,
+        beside: OriginIndex,
+        parent: Provenance | None = None,
+        until: int | None = None,
+        schema: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.log, self.before, self.beside, self.parent, self.until = log, before, beside, parent, until
+        self.schema = schema
+
+    @property
+    def unread(self) -> int:
+        """How many characters the next look has to read first."""
+        above = 0 if self.parent is None else self.parent.unread
+        return above + self.before.unread + self.log.unread + self.beside.unread
+
+    def origin(self, value: Any, names: Collection[str] = ()) -> Origin:
+        """Return the first author of a value: of a list or a mapping, the origin of its members that is trusted least."""
+        return least_trusted(self.origins(value, names))
+
+    def origins(self, value: Any, names: Collection[str] = ()) -> tuple[Origin, ...]:
+        """Return the origin of every member of a value, in order; `names` are no values where the schema is not known."""
+        return tuple(map(self._of, self._members(value, names)))
+
+    def vouched(self, value: Any, trusted: Iterable[str] = ("user",), names: Collection[str] = ()) -> bool:
+        """Tell whether a trusted author wrote every member of a value, first or later."""
+        return all(
+            any(vouches(source, member, trusted) for source in self._all(member))
+            for member in self._members(value, names)
+        )
+
+    def _members(self, value: Any, names: Collection[str]) -> Iterator[Any]:
+        return members(value, names if self.schema is None else names_in(self.schema))
+
+    def _all(self, value: Any) -> Iterator[Source]:
+        if self.parent is not None:
+            yield from self.parent._all(value)
+        for index in (self.before, self.log, self.beside):
+            for source in index.sources(value):
+                if self.until is None or source.at < self.until:
+                    yield source
+
+    def _first(self, index: OriginIndex, value: Any) -> Source | None:
+        source = index.first_source(value)
+        return None if source is None or (self.until is not None and source.at >= self.until) else source
+
+    def _of(self, value: Any) -> Origin:
+        above = MODEL if self.parent is None else self.parent._of(value)
+        if above.kind != "model":
+            return above
+        source = self._first(self.before, value) or self._first(self.log, value)
+        if source is None or source.origin.kind == "model":
+            # The model wrote down what it had read beside its log, unless it had written it before that.
+            limit = self.until if source is None else source.at + 1
+            for other in self.beside.sources(value):
+                if other.origin.kind != "model" and (limit is None or other.at < limit):
+                    return origin_in(other, value)
+        return above if source is None else origin_in(source, value)
