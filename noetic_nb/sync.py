@@ -13,8 +13,7 @@ import contextvars
 import sys
 import threading
 import warnings
-from collections.abc import Awaitable, Coroutine, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
@@ -352,9 +351,8 @@ def _in_background(
         raise
 
 
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Have the stop button of a notebook end what is awaited within.
+def interruptible() -> Callable[[], None]:
+    """Have the stop button of a notebook end what is awaited from here on; returns a function that ends this.
 
     A kernel notes the button when its loop wakes next. Nothing wakes a loop that waits for a thread or a provider, so that it
     is woken every tenth of a second.
@@ -362,17 +360,16 @@ def interruptible() -> Iterator[None]:
     loop = asyncio.get_running_loop()
     in_kernel = "ipykernel.kernelapp" in sys.modules and threading.current_thread() is threading.main_thread()
     if not in_kernel or not leaves_loop():
-        yield
-        return
+        return _nothing
 
     def wake() -> None:
         timers[0] = loop.call_later(WAKE_S, wake)
 
     timers = [loop.call_later(WAKE_S, wake)]
-    try:
-        yield
-    finally:
-        timers[0].cancel()
+    return lambda: timers[0].cancel()
+
+
+def _nothing() -> None: ...
 
 
 def shortened(error: Interruption) -> Interruption:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from noetic_nb.ids import SYSTEM_IDS, Ids
-from noetic_nb.items._frozen import FrozenDict
+from noetic_nb.items._frozen import MAPPINGS, FrozenDict
 from noetic_nb.items._item import Item
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.tokens import Tokenizer, estimate_tokens
@@ -79,13 +79,12 @@ def function_call_output(call_id: str, output: str, *, ids: Ids = SYSTEM_IDS, it
 
 def _parts(item: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     content = item.get("content")
-    return [part for part in content if isinstance(part, Mapping)] if isinstance(content, list | tuple) else ()
+    return [part for part in content if isinstance(part, MAPPINGS)] if isinstance(content, (list, tuple)) else ()
 
 
 def _output_text(item: Mapping[str, Any]) -> str:
-    return "".join(
-        part["text"] for part in _parts(item) if part.get("type") == "output_text" and isinstance(part.get("text"), str)
-    )
+    texts = [part.get("text") for part in _parts(item) if part.get("type") == "output_text"]
+    return "".join([text for text in texts if isinstance(text, str)])
 
 
 def item_text(item: Mapping[str, Any]) -> str:
@@ -105,8 +104,8 @@ def item_text(item: Mapping[str, Any]) -> str:
         return output if isinstance(output, str) else ""
     parts, summary = [*_parts(item)], get("summary")
     if isinstance(summary, list | tuple):
-        parts += [part for part in summary if isinstance(part, Mapping)]
-    return "".join(part["text"] for part in parts if isinstance(part.get("text"), str))
+        parts += [part for part in summary if isinstance(part, MAPPINGS)]
+    return "".join([part["text"] for part in parts if isinstance(part.get("text"), str)])
 
 
 def content_tokens(item: Mapping[str, Any], tokenizer: Tokenizer = estimate_tokens) -> int:

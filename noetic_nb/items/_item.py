@@ -168,7 +168,9 @@ def item_tokens(item: Mapping[str, Any], tokenizer: Tokenizer = estimate_tokens)
     29
     """
     if tokenizer is estimate_tokens and type(item) is Item:
-        if (known := known_tokens(item)) is None:
+        try:
+            known: int = _known_tokens(item)
+        except AttributeError:
             known = estimate_tokens(compact_json(item))
             remember_tokens(item, known)
         return known

@@ -5,10 +5,11 @@ Items of unknown types and fields that are not ours are a provider's or a user's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from noetic_nb.errors import ItemValidationError
+from noetic_nb.items._frozen import MAPPINGS
 from noetic_nb.items._item import Item
 
 ROLES: Final = ("user", "system", "developer", "assistant")
@@ -57,7 +58,11 @@ def kept_problem(item: Item) -> str | None:
 
 def is_checked(item: Item) -> bool:
     """Tell whether an item was checked before, or kept as it was."""
-    return kept_problem(item) is not None
+    try:
+        _marked(item)
+    except AttributeError:
+        return False
+    return True
 
 
 def checked_item(item: Item) -> Item:
@@ -65,8 +70,13 @@ def checked_item(item: Item) -> Item:
 
     Raises `ItemValidationError`, which names the field.
     """
+    return item if is_checked(item) else newly_checked(item)
+
+
+def newly_checked(item: Item) -> Item:
+    """Do what `checked_item` does with an item that was not checked before."""
     check = _CHECKS.get(item["type"])
-    if check is not None and not is_checked(item):
+    if check is not None:
         _check_frame(item)
         item = check(item)
         _mark(item, "")
@@ -147,7 +157,7 @@ def _check_parts(item: Item, name: str, parts: Any, *, others_pass: bool = False
     if not isinstance(parts, list | tuple):
         raise MalformedItem(kind, f"its {name} is no list of parts.", given=parts, hint=_PART_EXAMPLE)
     for part in parts:
-        if not isinstance(part, Mapping) or not isinstance(part.get("type"), str) or not part["type"]:
+        if not isinstance(part, MAPPINGS) or not isinstance(part.get("type"), str) or not part["type"]:
             raise MalformedItem(kind, f"a part of its {name} has no type.", given=part, hint=_PART_EXAMPLE)
         field = "text" if part["type"] == "text" else _PART_TEXTS.get(part["type"])
         if field is not None and not isinstance(part.get(field), str):

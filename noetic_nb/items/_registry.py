@@ -13,8 +13,8 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
 from noetic_nb.items._frozen import thaw
-from noetic_nb.items._item import Item, is_base_type, parse_shape
-from noetic_nb.items._item_checks import answer_item, checked_item, is_checked, kept_item, logged_item
+from noetic_nb.items._item import BASE_TYPES, Item, is_base_type, parse_shape
+from noetic_nb.items._item_checks import answer_item, checked_item, is_checked, kept_item, logged_item, newly_checked
 
 ItemCategory: TypeAlias = Literal["items", "developerMessages", "toolCalls", "toolResults"]
 """Where an extension schema applies."""
@@ -110,11 +110,11 @@ class ItemRegistry:
         NoeticError
             ``item_schema_mismatch`` when the registry is strict, the type unknown and no schema accepts it.
         """
-        if type(value) is Item and is_checked(value):
-            return value
         item = parse_shape(value)
+        if is_checked(item):
+            return item
         self._check_type(item)
-        return checked_item(item) if self.checks else item
+        return newly_checked(item) if self.checks else item
 
     def parse_answer(self, value: object) -> Item:
         """Do what `parse` does with an item of a model's response: see `answer_item`."""
@@ -135,7 +135,7 @@ class ItemRegistry:
 
     def _check_type(self, item: Item) -> None:
         kind = item["type"]
-        if not self.strict or is_base_type(kind):
+        if kind in BASE_TYPES or not self.strict or is_base_type(kind):
             return
         # Only unknown types get this far: known ones pass whatever schemas there are.
         category = _category_of(item)

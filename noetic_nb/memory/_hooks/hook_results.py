@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 from noetic_nb._core.arguments import closest
+from noetic_nb.items._frozen import MAPPINGS
 from noetic_nb.memory._layer import MemoryLayer
 from noetic_nb.memory._steering_decision import SteeringDecision
 
@@ -84,7 +85,7 @@ def field_of(result: Any, name: str, *, hook: str) -> Any:
     """
     if result is None:
         return UNSET
-    if isinstance(result, Mapping):
+    if isinstance(result, MAPPINGS):
         # The wire's name first: mappings mostly come from JSON.
         return result.get(_CAMEL.get(name, name), result.get(name, UNSET))
     # A bare value would have no fields and be taken for "nothing to change", which hides a mistake.
@@ -116,7 +117,7 @@ def misnamed(result: Any, hook: str, source: str) -> MisnamedResult | None:
     spellings = _SPELLINGS.get(hook)
     if spellings is None or result is None or isinstance(result, str | SteeringDecision):
         return None
-    if isinstance(result, Mapping):
+    if isinstance(result, MAPPINGS):
         found = [] if result.keys() <= spellings else [name for name in result if name not in spellings]
     elif any(hasattr(result, name) for name in spellings):
         return None

@@ -11,6 +11,7 @@ from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import EventSink, LayerTokens, MemoryTraceSpan
 from noetic_nb.items import ItemRegistry
+from noetic_nb.items._frozen import MAPPINGS
 from noetic_nb.items._registry import DEFAULT_REGISTRY
 from noetic_nb.memory._declared import check_layers
 from noetic_nb.memory._execution_context import ExecutionContext
@@ -245,7 +246,7 @@ class HookRunner:
 
     def collect_stop(self, value: Any, ctx: ExecutionContext) -> None:
         """Keep the first stop that a hook returns; the harness ends the turn at its next look."""
-        stop = value.get("stop") if isinstance(value, Mapping) else getattr(value, "stop", None)
+        stop = value.get("stop") if isinstance(value, MAPPINGS) else getattr(value, "stop", None)
         if isinstance(stop, Stop):
             # The first stop is the reason; a later one is often only its consequence.
             self._stops.setdefault(ctx.execution_id, stop)

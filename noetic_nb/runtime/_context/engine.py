@@ -127,6 +127,8 @@ class Engine:
 
     def offered(self, tools: ToolSet, ctx: Execution) -> ToolSet:
         """Return the tools of a step without the functions of layers that take no part in an execution."""
+        if not self._providing:
+            return tools
         left = [name for layer, names in self._providing if not self.stack.runs(layer, ctx.id) for name in names]
         return tools.without(tuple(left)) if left else tools
 

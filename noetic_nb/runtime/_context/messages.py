@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 from noetic_nb.errors import ItemValidationError, NoeticError
 from noetic_nb.events import ItemsAppended
 from noetic_nb.items import Item, ItemLog, freeze, input_message, item_text
-from noetic_nb.items._frozen import FrozenDict
+from noetic_nb.items._frozen import MAPPINGS, FrozenDict
 from noetic_nb.items._input_items import input_items, is_given_item
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.items._origins import MODEL, Origin
@@ -107,7 +107,8 @@ def log_items(
         # Messages and calls of a model are known by what they are; an output in its response is no tool's.
         is_step = origin == "step"
         made = [at for at, item in enumerate(logged, start) if is_step or item["type"] == "function_call_output"]
-        ctx.item_log.mark(dict.fromkeys(made, MODEL))
+        if made:
+            ctx.item_log.mark(dict.fromkeys(made, MODEL))
     if announce is not None:
         announce(logged)
     warn_if_redacted(ctx, logged, _SOURCES.get(origin, "An item"))
@@ -167,10 +168,6 @@ def _has_type(value: object) -> bool:
     return isinstance(value, Mapping) and "type" in value
 
 
-# A frozen part is a dict, which is quicker to see than that it is a mapping.
-_MAPPINGS: Final = (dict, Mapping)
-
-
 class TurnInput(str):
     """The text of the user's message of a turn: the input of the agent's first step, logged already.
 
@@ -207,6 +204,6 @@ def query_of(items: Iterable[Mapping[str, Any]]) -> str:
             if len(content) == 1 and type(content) is tuple and type(content[0]) is FrozenDict:
                 text = content[0].get("text") or ""  # the form of nearly every message
                 continue
-            parts = [part.get("text") or "" for part in content if isinstance(part, _MAPPINGS)]
+            parts = [part.get("text") or "" for part in content if isinstance(part, MAPPINGS)]
             text = parts[0] if len(parts) == 1 else "".join(parts)
     return text

@@ -353,10 +353,11 @@ class Threads:
     ) -> AgentReply:
         thread.ctx = ctx
         ctx.tree.inbox = thread.between
+        end_waking = interruptible()
         try:
-            with interruptible():
-                return await run_turn(self._engine, ctx, items, resumed=resumed, waited_ms=waited_ms)
+            return await run_turn(self._engine, ctx, items, resumed=resumed, waited_ms=waited_ms)
         finally:
+            end_waking()
             # `last` first: a status that is read in between must find one of the two.
             thread.last, thread.ctx = ctx, None
             # Not before the turn was closed: what layers write as they complete is noted for executions in `live` only.
@@ -411,13 +412,12 @@ class Threads:
             raise
         ctx = self._open(thread, resource_id, limits, None if state is None else dict(state))
         thread.ctx = ctx
-        timer = arm_deadline(ctx)
+        timer, end_waking = arm_deadline(ctx), interruptible()
         outcome: ExecutionEnd = "failure"
         try:
             # Inside the `try`: where one layer fails to begin, those that have begun are closed.
             await self._engine.stack.init(self._engine.hook_context(ctx))
-            with interruptible():
-                yield ctx
+            yield ctx
             ctx.check_judges()
             outcome = "aborted" if ctx.aborted else "success"
         except asyncio.CancelledError:
@@ -427,6 +427,7 @@ class Threads:
             outcome = "aborted" if exc.kind == "cancelled" else "failure"
             raise
         finally:
+            end_waking()
             if timer is not None:
                 timer.cancel()
             thread.last, thread.ctx = ctx, None
