@@ -105,7 +105,7 @@ def freeze(value: Any, *, _depth: int = 0) -> Any:
         return FrozenDict(frozen)
     if isinstance(value, tuple) and hasattr(value, "_asdict"):  # a record: its names are worth keeping
         return freeze(value._asdict(), _depth=_depth)
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return tuple([inner if type(inner) in PLAIN else freeze(inner, _depth=_depth + 1) for inner in value])
     if isinstance(value, str):  # a subclass, such as a string enumeration
         return str(value.value) if hasattr(value, "value") else str(value)

@@ -154,7 +154,7 @@ def _message(item: Item) -> Item:
 
 def _check_parts(item: Item, name: str, parts: Any, *, others_pass: bool = False) -> None:
     kind = item["type"]
-    if not isinstance(parts, list | tuple):
+    if not isinstance(parts, (list, tuple)):
         raise MalformedItem(kind, f"its {name} is no list of parts.", given=parts, hint=_PART_EXAMPLE)
     for part in parts:
         if not isinstance(part, MAPPINGS) or not isinstance(part.get("type"), str) or not part["type"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
@@ -175,7 +175,7 @@ class ExecutionContext:
         >>> begun.further(step_number=2, token_usage=Usage(40, 2), cost=0.01).step_number, begun.step_number
         (2, 0)
         """
-        return replace(self, step_number=step_number, token_usage=token_usage, cost=cost)
+        return self.of({**vars(self), "step_number": step_number, "token_usage": token_usage, "cost": cost})
 
     @property
     def trace(self) -> Trace:

@@ -115,7 +115,7 @@ def misnamed(result: Any, hook: str, source: str) -> MisnamedResult | None:
     >>> misnamed({"state": 1}, "store", "`store` of layer 'notes'")
     """
     spellings = _SPELLINGS.get(hook)
-    if spellings is None or result is None or isinstance(result, str | SteeringDecision):
+    if spellings is None or result is None or isinstance(result, (str, SteeringDecision)):
         return None
     if isinstance(result, MAPPINGS):
         found = [] if result.keys() <= spellings else [name for name in result if name not in spellings]

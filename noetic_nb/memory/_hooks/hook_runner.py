@@ -316,7 +316,7 @@ class HookRunner:
             outcome.value = value if read is None else read(value)
             if value is not None:
                 self.collect_stop(value, ctx)
-            self.check_names(value, layer, hook, ctx)
+                self.check_names(value, layer, hook, ctx)
         except Exception as exc:
             self._fail(outcome, exc, layer, hook, ctx)
         finally:
