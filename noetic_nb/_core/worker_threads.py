@@ -105,16 +105,19 @@ class Worker(OnTheSpot):
 
         Raises its error, and ``RuntimeError`` for ``StopIteration``, which no awaitable can raise, or where no thread is left.
         """
+        done: asyncio.Future[tuple[Any, BaseException | None]] = asyncio.get_running_loop().create_future()
+        job = partial(_report, done, function, args)
         if self._jobs is None:
             jobs: _Jobs = SimpleQueue()
+            jobs.put(job)  # before it begins, so that it does not wait for it
             thread: Any = threading.Thread(target=_work, args=(jobs,), name=self._name, daemon=True)
             # As threads of anyio have it: guarded tools find their session by it.
             thread.loop = asyncio.get_running_loop()
             thread.start()
             self._jobs = jobs
-        done: asyncio.Future[tuple[Any, BaseException | None]] = asyncio.get_running_loop().create_future()
+        else:
+            self._jobs.put(job)
         self.is_busy = True
-        self._jobs.put(partial(_report, done, function, args))
         found, error = await done
         self.is_busy = False
         if error is None:
