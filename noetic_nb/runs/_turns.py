@@ -6,8 +6,8 @@ outside any turn belongs to the thread's last one, because that is the reply it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Any, Final, Literal
 
 from noetic_nb._core.cards import Card, Table, with_card
@@ -34,6 +34,9 @@ __all__ = ["TurnBook", "TurnSummary", "turns_card"]
 # A cell stays readable.
 _MOST_TEXT: Final = 120
 _LARGE: Final = 10**15
+_OF_END: Final = (
+    *("turn_id", "text", "outcome", "stopped", "input_tokens", "output_tokens", "cost", "duration_ms", "finish_reason"),
+)
 _HEADINGS: Final = ("thread", "turn", "user", "reply", "outcome", "tokens in", "tokens out", "tools", "quality")
 
 
@@ -114,110 +117,41 @@ class TurnSummary:
         return Card("TurnSummary", f"{self.where.thread_id}, turn {self.where.turn}", known)
 
 
-@dataclass(slots=True)
+_FIELDS: Final = tuple([each.name for each in fields(TurnSummary)])
+
+
 class _Draft:
-    """A turn being gathered; lists, because tuples would make a long turn quadratic."""
+    """A turn being gathered: plain fields, and lists, because tuples would make a long turn quadratic."""
 
-    head: TurnSummary
-    views: list[ViewAssembled] = field(default_factory=list)
-    model_calls: list[ModelCalled] = field(default_factory=list)
-    tool_calls: list[ToolCalled] = field(default_factory=list)
-    decisions: list[RegulatorDecided] = field(default_factory=list)
-    steering: list[SteeringDecided] = field(default_factory=list)
-    errors: list[ErrorRaised] = field(default_factory=list)
-    warnings: list[WarningRaised] = field(default_factory=list)
-    qualities: list[float] = field(default_factory=list)
-    unseen: list[float] = field(default_factory=list)
-    summary: TurnSummary | None = None
+    __slots__ = ("open", "summary", "unseen")
 
-    def begin(self, seq: int, event: TurnStarted) -> None:
-        """Take the start of a turn whose first items were logged before it."""
-        self.summary = None
-        self.head = replace(
-            self.head,
-            where=event.where,
-            turn_id=event.turn_id,
-            query=event.query,
-            seq=seq,
-            t_ms=event.t_ms,
-            resource_id=event.resource_id,
-        )
+    def __init__(self, where: Where, seq: int, t_ms: float) -> None:
+        self.summary: TurnSummary | None = TurnSummary(where, "", "", seq, t_ms)
+        self.open: dict[str, Any] = {}
+        self.unseen: list[float] = []
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields to change: the summary is made anew when someone asks."""
+        if self.summary is not None:
+            found = [(name, getattr(self.summary, name)) for name in _FIELDS]
+            self.open = {name: [*value] if type(value) is tuple else value for name, value in found}
+            self.summary = None
+        return self.open
+
+    def finished(self) -> TurnSummary:
+        if self.summary is None:
+            values = [tuple(value) if type(value) is list else value for value in self.open.values()]
+            self.summary, self.open = TurnSummary(*values), {}
+        return self.summary
 
     def add_grade(self, quality: float, *, seen: bool) -> None:
         """Take a grade once, though it may be both given and then seen by a regulator."""
         if seen and quality in self.unseen:
             self.unseen.remove(quality)
             return
-        self.qualities.append(quality)
+        self.fields()["qualities"].append(quality)
         if not seen:
             self.unseen.append(quality)
-
-    def add(self, event: RunEvent) -> None:
-        self.summary = None
-        match event:
-            case ModelCalled():
-                self.model_calls.append(event)
-                # The end of the turn brings the final sums; a call that is reported later does not change them.
-                if self.head.outcome is None:
-                    cost = self.head.cost
-                    if event.cost is not None:
-                        cost = (cost or 0.0) + event.cost
-                    elif event.status == "ok" and not cost:
-                        cost = None  # a call that failed without an answer is not known to have cost anything
-                    self.head = replace(
-                        self.head,
-                        input_tokens=(self.head.input_tokens or 0) + event.input_tokens,
-                        output_tokens=(self.head.output_tokens or 0) + event.output_tokens,
-                        cost=cost,
-                    )
-            case ViewAssembled():
-                self.views.append(event)
-            case ToolCalled():
-                self.tool_calls.append(event)
-            case RegulatorDecided():
-                self.decisions.append(event)
-            case SteeringDecided():
-                self.steering.append(event)
-            case ErrorRaised():
-                self.errors.append(event)
-            case WarningRaised():
-                self.warnings.append(event)
-            case QualityGiven():
-                self.add_grade(event.quality, seen=False)
-            case RegulatorSaw() if event.event.get("kind") == "quality_feedback":
-                quality = event.event.get("quality")
-                if isinstance(quality, int | float) and -_LARGE < quality < _LARGE:  # from a file it may be any number
-                    self.add_grade(quality, seen=True)
-            case TurnCompleted():
-                self.head = replace(
-                    self.head,
-                    turn_id=event.turn_id,
-                    text=event.text,
-                    outcome=event.outcome,
-                    stopped=event.stopped,
-                    input_tokens=event.input_tokens,
-                    output_tokens=event.output_tokens,
-                    cost=event.cost,
-                    duration_ms=event.duration_ms,
-                    finish_reason=event.finish_reason,
-                )
-            case _:
-                pass
-
-    def finished(self) -> TurnSummary:
-        if self.summary is None:
-            self.summary = replace(
-                self.head,
-                views=tuple(self.views),
-                model_calls=tuple(self.model_calls),
-                tool_calls=tuple(self.tool_calls),
-                decisions=tuple(self.decisions),
-                steering=tuple(self.steering),
-                errors=tuple(self.errors),
-                warnings=tuple(self.warnings),
-                qualities=tuple(self.qualities),
-            )
-        return self.summary
 
 
 class TurnBook:
@@ -234,31 +168,78 @@ class TurnBook:
     def read(self, events: Sequence[RunEvent]) -> tuple[TurnSummary, ...]:
         """Take in the events not seen yet and return every turn, in the order they began."""
         for seq in range(self._read, len(events)):
-            self._take(seq, events[seq])
+            event = events[seq]
+            draft = self._turn_of(seq, event)
+            if draft is not None and (change := _CHANGES.get(type(event))) is not None:
+                change(draft, event)
             self._read = seq + 1
         return tuple([draft.finished() for draft in self._drafts])
 
-    def _open(self, head: TurnSummary) -> _Draft:
-        draft = _Draft(head)
-        self._drafts.append(draft)
-        self._by_place[head.where.thread_id, head.where.turn] = self._last[head.where.thread_id] = draft
-        return draft
-
-    def _take(self, seq: int, event: RunEvent) -> None:
+    def _turn_of(self, seq: int, event: RunEvent) -> _Draft | None:
         where = event.where
         draft = self._by_place.get((where.thread_id, where.turn))
-        if isinstance(event, TurnStarted):
+        if type(event) is TurnStarted:
             # A second start under one number is a turn of its own, as where two harnesses are recorded in one run.
-            if draft is None or draft.head.turn_id:
-                draft = self._open(TurnSummary(where, "", "", seq, event.t_ms))
-            draft.begin(seq, event)
-            return
-        if draft is None and where.turn < 1:
-            draft = self._last.get(where.thread_id) if isinstance(event, QualityGiven | RegulatorSaw) else None
+            if draft is None or draft.fields()["turn_id"]:
+                draft = self._open(seq, event)
+            draft.fields()["seq"] = seq
+        elif draft is None and where.turn < 1:
+            return self._last.get(where.thread_id) if isinstance(event, QualityGiven | RegulatorSaw) else None
         elif draft is None:  # recording began in the middle of this turn
-            draft = self._open(TurnSummary(where, "", "", seq, event.t_ms))
-        if draft is not None:
-            draft.add(event)
+            draft = self._open(seq, event)
+        return draft
+
+    def _open(self, seq: int, event: RunEvent) -> _Draft:
+        where = event.where
+        draft = self._by_place[where.thread_id, where.turn] = self._last[where.thread_id] = _Draft(
+            where, seq, event.t_ms
+        )
+        self._drafts.append(draft)
+        return draft
+
+
+def _began(draft: _Draft, event: TurnStarted) -> None:
+    """Take the start of a turn whose first items may have been logged before it."""
+    draft.fields().update({name: getattr(event, name) for name in ("where", "turn_id", "query", "t_ms", "resource_id")})
+
+
+def _called(draft: _Draft, event: ModelCalled) -> None:
+    turn = draft.fields()
+    turn["model_calls"].append(event)
+    # The end of the turn brings the final sums; a call that is reported later does not change them.
+    if turn["outcome"] is None:
+        if event.cost is not None:
+            turn["cost"] = (turn["cost"] or 0.0) + event.cost
+        elif event.status == "ok" and not turn["cost"]:
+            turn["cost"] = None  # a call that failed without an answer is not known to have cost anything
+        for name in ("input_tokens", "output_tokens"):
+            turn[name] = (turn[name] or 0) + getattr(event, name)
+
+
+def _saw(draft: _Draft, event: RegulatorSaw) -> None:
+    quality = event.event.get("quality") if event.event.get("kind") == "quality_feedback" else None
+    if isinstance(quality, int | float) and -_LARGE < quality < _LARGE:  # from a file it may be any number
+        draft.add_grade(quality, seen=True)
+
+
+def _listed(name: str) -> Callable[[_Draft, Any], None]:
+    return lambda draft, event: draft.fields()[name].append(event)
+
+
+# By its type, as most events of a long run change nothing here.
+_CHANGES: Final[dict[type[Any], Callable[[_Draft, Any], None]]] = {
+    TurnStarted: _began,
+    ModelCalled: _called,
+    RegulatorSaw: _saw,
+    QualityGiven: lambda draft, event: draft.add_grade(event.quality, seen=False),
+    TurnCompleted: lambda draft, event: draft.fields().update({name: getattr(event, name) for name in _OF_END}),
+    ViewAssembled: _listed("views"),
+    ToolCalled: _listed("tool_calls"),
+    RegulatorDecided: _listed("decisions"),
+    SteeringDecided: _listed("steering"),
+    ErrorRaised: _listed("errors"),
+    WarningRaised: _listed("warnings"),
+}
 
 
 def _outcome(turn: TurnSummary) -> str:
