@@ -70,19 +70,18 @@ class Side:
         where = event.where
         if not shows or where.turn < 1:
             return False
-        key = where.thread_id, where.turn
-        part = self._by.get(key)
+        part = self._by.get((where.thread_id, where.turn))
         # A second start under one number is a turn of its own, as in `Run.turns`.
         if part is None or (kind is TurnStarted and part.begun):
-            part = self._by[key] = TurnPart(where)
+            part = self._by[where.thread_id, where.turn] = TurnPart(where)
             self.turns.append(part)
             self._add("turns", 1)
         part.events.append(event)
         part.last = seq
-        if isinstance(event, TurnStarted):
+        if kind is TurnStarted and isinstance(event, TurnStarted):
             part.where, part.query, part.begun = where, event.query, True
             return True
-        if isinstance(event, TurnCompleted):
+        if kind is TurnCompleted and isinstance(event, TurnCompleted):
             for name, number in zip(TOTALS[1:], _numbers(event), strict=True):
                 self._add(name, number)
             return True
@@ -293,6 +292,7 @@ class CompareReading(Reading):
 
     def __init__(self, names: tuple[str, str], moment: Moment = EVERYTHING) -> None:
         self.moment = moment
+        self._shows_all = moment == EVERYTHING
         self.sides = Side(), Side()
         self.turns = ComparedTurns(*self.sides)
         self.names = [f"{side}: {plain(name)}" for side, name in zip("ab", names, strict=True)]
@@ -317,7 +317,8 @@ class CompareReading(Reading):
 
     def take_of(self, side: int, event: RunEvent, place: Place) -> dict[str, Any] | None:
         """Read one event of either run."""
-        if not self.sides[side].take(event, place.seq, place.call, shows=self.moment.shows(event.where)):
+        shows = self._shows_all or self.moment.shows(event.where)
+        if not self.sides[side].take(event, place.seq, place.call, shows=shows):
             return None
         self.turns.grown()
         if not self._is_followed:

@@ -68,13 +68,7 @@ class Progress:
 
     def take(self, event: RunEvent) -> None:
         """Read one event."""
-        match event:
-            case TurnStarted(where):
-                self.running[where.thread_id] = where
-                self._step = ""
-                self._open.clear()
-            case StepStarted():
-                self._step = event.step_id
+        match event:  # the most frequent first
             case ModelCalled():
                 self._tokens += event.input_tokens + event.output_tokens
                 self._cost += event.cost or 0.0
@@ -82,6 +76,12 @@ class Progress:
                 if event.purpose == "agent":
                     calls = [item for item in event.items if item["type"] == "function_call"]
                     self._open |= {str(item.get("callId")): str(item.get("name")) for item in calls}
+            case TurnStarted(where):
+                self.running[where.thread_id] = where
+                self._step = ""
+                self._open.clear()
+            case StepStarted():
+                self._step = event.step_id
             case ToolProgress():
                 self._open.setdefault(event.call_id, event.name)
             case ToolCalled():

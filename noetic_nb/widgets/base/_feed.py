@@ -134,18 +134,14 @@ class Feed:
                 self.take(event)
 
     def _take_all(self, events: Iterable[RunEvent]) -> None:
-        take, reads, place = self.reading.take, self.reading.reads, tuple.__new__
-        if not self._is_whole or reads is None:
-            for event in events:
-                self.take(event)
-            return
+        take, reads, place, is_whole = self.reading.take, self.reading.reads, tuple.__new__, self._is_whole
         seq, calls = self._seq - 1, self._calls
         for seq, event in enumerate(events, self._seq):
             kind, call = type(event), None
             if kind is ModelCalled and isinstance(event, ModelCalled) and event.purpose == "agent":
                 call = calls
                 calls += 1
-            if kind in reads:
+            if (is_whole or self._reaches(event)) and (reads is None or kind in reads):
                 take(event, place(Place, (seq, call)))  # in half the time that its own `__new__` takes
         self._seq, self._calls = seq + 1, calls
 

@@ -140,7 +140,7 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
                 )
                 nothing = reading.nothing.format(part=part)
                 reading.snapshot["empty"] = nothing[:1].upper() + nothing[1:]
-            if events and (missing := moment.missing(*_threads_of(events))):
+            if events and moment != EVERYTHING and (missing := moment.missing(*_threads_of(events))):
                 reading.snapshot["empty"] = missing
             self._begin()
             # The dict itself, not a copy: it grows in place, which traitlets does not notice, so it is not sent again.
