@@ -11,6 +11,7 @@ from noetic_nb.events import (
     ItemsAppended,
     RequestPrepared,
     RunEvent,
+    SteeringDecided,
     ToolCalled,
     ViewAssembled,
     Where,
@@ -19,8 +20,10 @@ from noetic_nb.items import Item, item_text, thaw
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.items._origin_index import OriginIndex, Provenance
 from noetic_nb.items._origins import MODEL, Origin
+from noetic_nb.runs._events.numbering import Numbering, place_of
+from noetic_nb.runs._run_source import RunLike
 
-__all__ = ["RecordedOrigins"]
+__all__ = ["RecordedOrigins", "RunOrigins"]
 
 # Kept in a run as what every turn of it began with.
 _POLICY: Final = ("policy", "instructions")
@@ -109,6 +112,26 @@ class RecordedOrigins:
                 if event.call_id not in texts.calls and event.output and event.status in _RETURNED:
                     args = compact_json(thaw(event.args or {}))
                     texts.beside.add(event.output, Origin("tool", event.name), at=seq, args=args)
+
+
+class RunOrigins:
+    """Answers for the decisions of a run that may drop turns: its events are read again then."""
+
+    def __init__(self, run: RunLike) -> None:
+        self._run = run
+        self._known: RecordedOrigins | None = None
+        self._seqs: list[int] | None = None
+
+    def at(self, decided: SteeringDecided, seq: int) -> Provenance | None:
+        """Return where values come from, for a decision by its number; None where the run has let it go."""
+        place = place_of(self._run, seq, decided)
+        if place is None:
+            return None
+        numbers: Numbering | None = getattr(self._run, "_numbers", None)
+        seqs = None if numbers is None else numbers.seqs
+        if self._known is None or seqs is not self._seqs:  # turns were dropped: what it has read stands elsewhere now
+            self._known, self._seqs = RecordedOrigins(self._run.events, getattr(self._run, "meta", {})), seqs
+        return self._known.at(decided.where, place, decided.tool_name or "")
 
 
 def _texts_of(known: dict[tuple[str, str], _Texts], where: Where) -> _Texts:

@@ -45,7 +45,6 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import (
     ItemsAppended,
     MemoryTraceSpan,
-    ModelCalled,
     RegulatorDecided,
     RegulatorSaw,
     RunEvent,
@@ -119,7 +118,7 @@ def _turns(run: Recorded) -> Iterator[_Row]:
 def _allocations(run: Recorded) -> Iterator[_Row]:
     billed = _billed(run)
     for head, view in _events_of(run, ViewAssembled):
-        usage = billed.get(head[4])
+        usage = billed.get(id(view))
         counted: _Row = (None, None, None, None)
         if usage is not None:
             counted = (usage.reported, usage.unexplained, usage.counter, usage.known_error)
@@ -133,17 +132,10 @@ def _allocations(run: Recorded) -> Iterator[_Row]:
 
 
 def _billed(run: Recorded) -> dict[int, CallUsage]:
-    """Return the usage of requests, by the numbers of the events that sent them."""
-    index, open_at, found = UsageIndex(), dict[tuple[str, str], int](), dict[int, CallUsage]()
-    for seq, event in enumerate(run.events):
-        usage = index.take(event)
-        if isinstance(event, ViewAssembled):
-            open_at[event.where.thread_id, event.where.execution_id] = seq
-        elif isinstance(event, ModelCalled) and event.purpose == "agent":
-            at = open_at.pop((event.where.thread_id, event.where.execution_id), None)
-            if at is not None and usage is not None:
-                found[at] = usage
-    return found
+    """Return the usage of requests, by the ``id`` of the events that sent them."""
+    index = UsageIndex()
+    found = [billed for event in run.events if (billed := index.read(event)) is not None]
+    return {id(billed.view): billed.usage for billed in found if billed.view is not None}
 
 
 def _tokens(run: Recorded) -> Iterator[_Row]:

@@ -7,10 +7,20 @@ from typing import Any
 
 import pytest
 
-from noetic_nb.events import ItemsAppended, ModelCalled, RunEvent, SteeringDecided, TurnCompleted, TurnStarted, Where
+from noetic_nb.events import (
+    ItemsAppended,
+    ModelCalled,
+    RunEvent,
+    SteeringDecided,
+    ToolCalled,
+    TurnCompleted,
+    TurnStarted,
+    Where,
+)
 from noetic_nb.items import function_call, input_message
 from noetic_nb.runs import Run
 from noetic_nb.widgets import Ledger, Selection, Transcript, Workbench
+from noetic_nb.widgets._rules.trial_table import place_of as trial_place
 
 
 class DropsFirst:
@@ -99,6 +109,15 @@ def test_a_decision_is_found_where_it_stands_now(run: Run) -> None:
         gone = bench.reading.causes.of(3)
         assert gone["request"] is None
         assert gone["note"] == "The run has let the call go that this is about."
+
+
+def test_a_row_of_a_rule_trial_names_the_call_and_the_decision_by_their_numbers(run: Run) -> None:
+    grow(run, 1, 2, 3, 4, 5)
+    run.append(ToolCalled(Where("t1", "e5", 5), 4.0, "pay", "c5", {"order": "A5B"}, "", 1.0, "denied"))
+
+    fields = trial_place(run, len(run.events) - 1)
+
+    assert (fields["turn"], fields["call"], fields["decision"]) == (5, 4, 23)
 
 
 def test_a_panel_that_is_opened_late_knows_the_selection_of_the_others(run: Run) -> None:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from noetic_nb.events import ModelCalled, RunEvent
 
-__all__ = ["Numbering", "Numbers", "numbered", "place_of"]
+__all__ = ["Numbering", "Numbers", "call_at", "number_at", "numbered", "place_of"]
 
 Numbers: TypeAlias = tuple[Sequence[int], Sequence[int]]
 """Of some events: their numbers, and how many calls came before each."""
@@ -42,7 +42,7 @@ class Numbering:
         self.seqs.append(self._next)
         self.calls.append(self._calls)
         self._next += 1
-        self._calls += isinstance(event, ModelCalled) and event.purpose == "agent"
+        self._calls += _is_of_agent(event)
 
     def keep(self, stays: Sequence[bool]) -> None:
         """Forget those that do not stay; new lists, as with the events."""
@@ -77,3 +77,37 @@ def place_of(run: object, seq: int, event: RunEvent) -> int | None:
     numbers: Numbering | None = getattr(run, "_numbers", None)
     place = seq if numbers is None else numbers.place_of(seq)
     return place if place is not None and 0 <= place < len(events) and events[place] is event else None
+
+
+def number_at(run: object, place: int) -> int:
+    """Return the sequence number of the event at an index of the run."""
+    numbers: Numbering | None = getattr(run, "_numbers", None)
+    return place if numbers is None else numbers.seqs[place]
+
+
+def call_at(run: object, place: int) -> int | None:
+    """Return the number of the agent's model call that an event is about: the last of its execution up to it.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import QualityGiven, Where
+    >>> from noetic_nb.runs import Run
+    >>> where = Where("t1", "e1", 1)
+    >>> called = ModelCalled(where, 0.0, 0, "m", "agent", 1.0, "ok")
+    >>> run = Run(events=[called, called, QualityGiven(where, 0.0, 0.5, "user")])
+    >>> call_at(run, 2)
+    1
+    """
+    events = run.events  # type: ignore[attr-defined]  # of whatever holds a run
+    numbers: Numbering | None = getattr(run, "_numbers", None)
+    about = events[place].where
+    for at in range(place, -1, -1):
+        where = events[at].where
+        same = (where.execution_id, where.thread_id) == (about.execution_id, about.thread_id)
+        if same and _is_of_agent(events[at]):
+            return sum(map(_is_of_agent, events[:at])) if numbers is None else numbers.calls[at]
+    return None
+
+
+def _is_of_agent(event: RunEvent) -> bool:
+    return isinstance(event, ModelCalled) and event.purpose == "agent"

@@ -11,12 +11,9 @@ from typing import Any
 
 import traitlets
 
-from noetic_nb.events import SteeringDecided
 from noetic_nb.items._json_text import compact_json
-from noetic_nb.items._origin_index import Provenance
-from noetic_nb.runs._events.numbering import Numbering, place_of
 from noetic_nb.runs._plain_text import plain
-from noetic_nb.runs._recorded_origins import RecordedOrigins
+from noetic_nb.runs._recorded_origins import RunOrigins
 from noetic_nb.runs._run_source import RunLike, run_of
 from noetic_nb.widgets._ledger.ledger_reading import LedgerReading
 from noetic_nb.widgets.base._moment import Moment
@@ -78,7 +75,7 @@ class Ledger(RunView):
     ) -> None:
         moment = Moment(thread_id, turn, until)
         source = run_of(run)
-        origins, note = _Origins(source).at, _skipped(source)
+        origins, note = RunOrigins(source).at, _skipped(source)
         reading = LedgerReading(moment, origins=origins, rule_texts=lambda: _rule_texts(source), note=note)
         reading.is_followed = False
         super().__init__(run, reading, moment=moment, selection=selection)
@@ -86,26 +83,6 @@ class Ledger(RunView):
             reading.is_followed = True
             if reading.is_stale:  # something was decided while the widget was made
                 self.send({"type": "all", "snapshot": reading.snapshot})
-
-
-class _Origins:
-    """Where values come from, read from a run when somebody asks."""
-
-    def __init__(self, run: RunLike) -> None:
-        self._run = run
-        self._known: RecordedOrigins | None = None
-        self._seqs: list[int] | None = None
-
-    def at(self, decided: SteeringDecided, seq: int) -> Provenance | None:
-        """Return where values come from, for a decision at a place of the run; None where the run has let it go."""
-        place = place_of(self._run, seq, decided)
-        if place is None:
-            return None
-        numbers: Numbering | None = getattr(self._run, "_numbers", None)
-        seqs = None if numbers is None else numbers.seqs
-        if self._known is None or seqs is not self._seqs:  # turns were dropped: what it has read stands elsewhere now
-            self._known, self._seqs = RecordedOrigins(self._run.events, getattr(self._run, "meta", {})), seqs
-        return self._known.at(decided.where, place, decided.tool_name or "")
 
 
 def _rule_texts(run: RunLike) -> Mapping[str, str]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from noetic_nb.events import ModelCalled, SteeringDecided, ToolCalled
+from noetic_nb.events import SteeringDecided, ToolCalled
 from noetic_nb.lab._rule_backtest import CHANGES
 from noetic_nb.lab._rule_scores.evaluation import Evaluation
 from noetic_nb.runs import Run
+from noetic_nb.runs._events.numbering import call_at, number_at
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, plain_data
 
 # More than fits beside an editor; the whole table is what lab.backtest returns.
@@ -134,18 +135,15 @@ def place_of(run: Run, seq: int) -> dict[str, Any]:
     events = run.events
     event = events[seq]
     where = event.where
-    call = number = decision = None
-    for at, other in enumerate(events[: seq + 1]):
-        if isinstance(other, ModelCalled) and other.purpose == "agent":
-            number = 0 if number is None else number + 1
-            if other.where.execution_id == where.execution_id and other.where.thread_id == where.thread_id:
-                call = number
-        elif isinstance(other, SteeringDecided) and other.where == where and _is_of(other, event):
-            decision = at
+    about = [at for at, other in enumerate(events[: seq + 1]) if other.where == where and _is_of(other, event)]
+    decision = number_at(run, about[-1]) if about else None
+    call = call_at(run, seq)
     return {"thread_id": where.thread_id or None, "turn": where.turn, "call": call, "item": None, "decision": decision}
 
 
-def _is_of(decided: SteeringDecided, event: Any) -> bool:
+def _is_of(decided: Any, event: Any) -> bool:
+    if not isinstance(decided, SteeringDecided):
+        return False
     if isinstance(event, ToolCalled):
         return decided.hook == "before_tool_call" and decided.tool_name == event.name and decided.args == event.args
     return decided.hook == "after_model_call"

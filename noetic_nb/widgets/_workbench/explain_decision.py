@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ItemsAppended, ModelCalled, RunEvent, SteeringDecided, ViewAssembled
+from noetic_nb.events import ItemsAppended, RunEvent, SteeringDecided, ViewAssembled
 from noetic_nb.items import item_text
 from noetic_nb.items._origins import Origin, members
 from noetic_nb.lab._rule_backtest import Trials
 from noetic_nb.redact import MARGIN, clip_data, redact
-from noetic_nb.runs._events.numbering import Numbering, place_of
+from noetic_nb.runs._events.numbering import call_at, place_of
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, plain_data, plain_line, sendable
-from noetic_nb.runs._recorded_origins import RecordedOrigins
+from noetic_nb.runs._recorded_origins import RunOrigins
 from noetic_nb.runs._run_source import RunLike
 from noetic_nb.steering import RuleBook
 from noetic_nb.widgets._rules.trial_table import trial_data
@@ -49,7 +49,7 @@ class Causes:
         self._run = run
         self._rules = rules
         self._decisions: dict[int, SteeringDecided] = {}
-        self._origins: RecordedOrigins | None = None
+        self._origins = RunOrigins(run)
         self._last: Any = None
         self._places: dict[str, tuple[str, int]] = {}
         self._items: dict[str, Any] = {}
@@ -73,7 +73,7 @@ class Causes:
         if event is None:
             raise _unknown(seq)
         place = place_of(self._run, seq, event)
-        call = None if place is None else self._call_of(place)
+        call = None if place is None else call_at(self._run, place)
         go = {"thread_id": sendable(event.where.thread_id), "turn": event.where.turn, "call": call, "decision": seq}
         what = plain("the response" if event.tool_name is None else event.tool_name)
         return {
@@ -82,7 +82,7 @@ class Causes:
             "isAllow": event.action == "allow",
             "guidance": plain(event.guidance or "", TEXT_LENGTH),
             "request": None if call is None else {**go, "item": None},
-            "arguments": self._arguments(event, place, go) if event.args and place is not None else [],
+            "arguments": self._arguments(event, go) if event.args else [],
             "rules": [[plain(rule_id), self._has(rule_id)] for rule_id in event.rule_ids],
             "note": self._note(event) if place is not None else "The run has let the call go that this is about.",
         }
@@ -127,22 +127,11 @@ class Causes:
             return f"What would have been without the rule cannot be tried: {why}."
         return ""
 
-    def _call_of(self, place: int) -> int | None:
-        """Return the number of the agent's model call that a decision is about: the last of its execution before it."""
-        where, number, found = self._run.events[place].where, 0, None
-        numbers: Numbering | None = getattr(self._run, "_numbers", None)
-        for at, event in enumerate(self._run.events[:place]):
-            if isinstance(event, ModelCalled) and event.purpose == "agent":
-                if (event.where.thread_id, event.where.execution_id) == (where.thread_id, where.execution_id):
-                    found = number if numbers is None else numbers.calls[at]
-                number += 1
-        return found
-
-    def _arguments(self, event: SteeringDecided, place: int, go: dict[str, Any]) -> list[dict[str, Any]]:
+    def _arguments(self, event: SteeringDecided, go: dict[str, Any]) -> list[dict[str, Any]]:
         self._read()
-        if self._origins is None:
-            self._origins = RecordedOrigins(self._run.events, getattr(self._run, "meta", {}))
-        known = self._origins.at(event.where, place, event.tool_name or "")
+        known = self._origins.at(event, go["decision"])
+        if known is None:
+            return []
         rows = []
         args = dict(list((event.args or {}).items())[:_ARGUMENTS])
         # A value may be a secret by its name alone. Of each more is read than is shown, so that it is cut where it is shown.
@@ -172,7 +161,7 @@ class Causes:
         events = self._run.events
         if self._read_to and not (self._read_to <= len(events) and events[self._read_to - 1] is self._last):
             # A bounded run has let its oldest turns go.
-            self._read_to, self._origins = 0, None
+            self._read_to = 0
             self._places.clear()
             self._items.clear()
         for event in events[self._read_to :]:
