@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from noetic_nb.events import ViewAssembled
 from noetic_nb.items import item_text
 from noetic_nb.lessons._exercise import Exercise
 from noetic_nb.memory import ProjectionPolicy
@@ -69,7 +68,7 @@ async def _conversation(memory: Any, seat: str, trips: Sequence[str]) -> tuple[s
     for text in [f"I always want {seat} seat.", *[f"My trip to {city} was long and expensive." for city in trips]]:
         await harness.execute(text)
     reply = await harness.execute("Which seat do I like?")
-    views = run.select(ViewAssembled)
+    views = [view for turn in run.turns for view in turn.views]
     return reply.text, max((sum(layer.allocated for layer in view.layers) for view in views), default=0.0)
 
 

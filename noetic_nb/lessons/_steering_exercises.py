@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from noetic_nb.events import ToolCalled
 from noetic_nb.lessons._exercise import Exercise
 from noetic_nb.models import CallTool, ScriptedModel
 from noetic_nb.runs import record
@@ -61,7 +60,7 @@ async def _statuses(rules: RuleBook, turn: _Turn) -> list[str]:
     harness = AgentHarness(config, model=ScriptedModel([*turn.calls, "Done."]))
     run = record(harness)
     await harness.execute(turn.says)
-    return [call.status for call in run.select(ToolCalled)]
+    return [call.status for turn in run.turns for call in turn.tool_calls]
 
 
 def _shown(call: CallTool) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from noetic_nb.events import ModelCalled
+from noetic_nb.items import Item
 from noetic_nb.lessons._exercise import Exercise
 from noetic_nb.models import CallTool, ScriptedModel
 from noetic_nb.runs import Run, record
@@ -111,8 +111,12 @@ async def _talk(script: Sequence[Sequence[Any]]) -> Run:
     return run
 
 
+def _answers(run: Run) -> list[tuple[Item, ...]]:
+    return [call.items for turn in run.turns for call in turn.model_calls]
+
+
 def _asked_for(run: Run, name: str) -> int | None:
-    answers = [[item.get("name") for item in call.items] for call in run.select(ModelCalled)]
+    answers = [[item.get("name") for item in items] for items in _answers(run)]
     return next((number for number, asked in enumerate(answers) if name in asked), None)
 
 
@@ -123,9 +127,9 @@ async def _call_of(answer: Any) -> str | None:
             expected, given = _asked_for(run, name), answer(run, name)
             if given != expected or isinstance(given, bool):
                 answers = [
-                    " and ".join(f"{item['name']}(...)" for item in call.items if item.get("type") == "function_call")
+                    " and ".join(f"{item['name']}(...)" for item in items if item.get("type") == "function_call")
                     or "a text"
-                    for call in run.select(ModelCalled)
+                    for items in _answers(run)
                 ]
                 return (
                     f"The model answered, call by call: {', '.join(answers)}. {name!r} is first asked for by call {expected}; "

@@ -11,7 +11,6 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ViewAssembled
 from noetic_nb.plots._figure_style import (
     LETTER,
     USUAL_SHARE,
@@ -75,13 +74,10 @@ def allocation(
     >>> allocation(Run()).get_xlabel()
     'tokens'
     """
-    calls = Calls(turn=turn, thread_id=thread_id)
-    for event in run_of(run).events:
-        calls.take(event)
+    events = run_of(run).events
+    calls = Calls.of(events, turn=turn, thread_id=thread_id)
     if not calls.all and not calls.lacks_plans and (turn is not None or thread_id is not None):
-        known = sorted(
-            {(each.where.thread_id, each.where.turn) for each in run_of(run).events if isinstance(each, ViewAssembled)}
-        )
+        known = sorted({(view.where.thread_id, view.where.turn) for view in Calls.of(events).all.views})
         names = ", ".join([f"turn {number} of thread {name!r}" for name, number in known[:MOST_NAMES]])
         raise NoeticConfigError(
             "UNKNOWN_TURN",

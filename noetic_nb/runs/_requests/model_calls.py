@@ -243,6 +243,14 @@ class Calls:
         self.ended: int | None = None
         """The place in `all` of the call that ended with the event that was read last."""
 
+    @classmethod
+    def of(cls, events: Iterable[RunEvent], *, turn: int | None = None, thread_id: str | None = None) -> Calls:
+        """Return the model calls of some events."""
+        calls = cls(turn=turn, thread_id=thread_id)
+        for event in events:
+            calls.read(event)
+        return calls
+
     def take(self, event: RunEvent) -> CallShare | None:
         """Read one event; returns the call it describes, None for all others."""
         return self.all[-1] if self.read(event) else None

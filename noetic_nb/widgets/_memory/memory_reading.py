@@ -9,8 +9,8 @@ from typing import Any, Final
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent
 from noetic_nb.markup import escape
+from noetic_nb.runs._layer_states import StateIndex, Track, Write
 from noetic_nb.runs._plain_text import plain
-from noetic_nb.widgets._memory.state_index import StateIndex, Track, Write
 from noetic_nb.widgets._memory.state_texts import (
     FIRST_OF_CHILD,
     KINDS,

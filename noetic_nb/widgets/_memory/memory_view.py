@@ -17,11 +17,11 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items import thaw
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.redact import redact, redact_text, safe_logger
+from noetic_nb.runs._layer_states import StateIndex, Track
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain
 from noetic_nb.runs._recording.recorder import record, recorded
 from noetic_nb.sync import run_sync
 from noetic_nb.widgets._memory.memory_reading import MemoryReading, base_of
-from noetic_nb.widgets._memory.state_index import StateIndex, Track
 from noetic_nb.widgets._memory.state_texts import difference, shown_state
 from noetic_nb.widgets.base._moment import Moment
 from noetic_nb.widgets.base._run_view import RunView

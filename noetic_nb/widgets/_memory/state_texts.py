@@ -10,8 +10,8 @@ from typing import Any, Final, Literal, NamedTuple
 
 from noetic_nb.items import thaw
 from noetic_nb.redact import MARGIN, clip_data, redact
+from noetic_nb.runs._layer_states import Flow, Write
 from noetic_nb.runs._plain_text import plain, plain_data, plain_line
-from noetic_nb.widgets._memory.state_index import Flow, Write
 from noetic_nb.widgets.base._text_diff import Parts, text_parts
 
 # Lists beyond this product of lengths are compared from both ends only: it is a fifth of a second of work.

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from noetic_nb.runs._palette import CATEGORY, ink_on, layer_colour
 from noetic_nb.runs._plain_text import REASONS, TEXT_LENGTH, count, plain
+from noetic_nb.runs._requests.call_book import CallRecord
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runtime._planning.least_budget import LeastBudget
-from noetic_nb.widgets._transcript.call_index import CallRecord
 from noetic_nb.widgets._transcript.call_outcome import OutcomeLine, answer_headline, outcome_lines, previous_decisions
 from noetic_nb.widgets._transcript.request_diff import Change, DiffRow
 from noetic_nb.widgets._transcript.request_rows import budget_words, settings_of, unknown_of

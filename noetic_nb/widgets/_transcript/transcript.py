@@ -13,12 +13,12 @@ from noetic_nb.events import ModelCalled, RunEvent, ViewAssembled
 from noetic_nb.redact import Redaction
 from noetic_nb.runs._plain_text import plain, sendable
 from noetic_nb.runs._regulation.decision_redaction import DecisionRedaction
+from noetic_nb.runs._requests.call_book import CallBook
 from noetic_nb.runs._requests.recorded_requests import RequestIndex
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runs._run_source import run_of
 from noetic_nb.runtime._planning.least_budget import LeastBudget
 from noetic_nb.widgets._transcript.call_content import CHANGE_MARKS, ShownCall
-from noetic_nb.widgets._transcript.call_index import CallBook
 from noetic_nb.widgets._transcript.request_diff import DiffRow, request_diff
 from noetic_nb.widgets._transcript.request_rows import RequestRow, budget_parts, request_rows
 from noetic_nb.widgets._transcript.transcript_picture import EMPTY, MARKS, OTHER_MARK, static_html, static_text

@@ -7,12 +7,13 @@ unless another is chosen.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 import traitlets
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import RegulatorDecided, RunEvent
+from noetic_nb.events import RunEvent
 from noetic_nb.redact import redact_text
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs._palette import DECISION_LOOKS, MEAN_COLOUR, OTHER_LOOK, QUALITY_COLOUR
@@ -63,9 +64,8 @@ class TrendsReading(Reading):
         self._shows_all = moment.turn is None
         self.regulator = regulator
         self.what_if = WhatIf(run, moment)
-        self.signals = Signals(
-            thread_id=moment.thread_id, regulator_of=self._regulator_of, meta=getattr(run, "meta", None)
-        )
+        regulator_of = None if run is None else partial(kept_regulator, run)
+        self.signals = Signals(thread_id=moment.thread_id, regulator_of=regulator_of, meta=getattr(run, "meta", None))
         self.signals.words.grows = False
         self.charts: list[ThreadChart] = []
         self.shown = -1
@@ -82,9 +82,6 @@ class TrendsReading(Reading):
             "latest": -1,
             "threads": [],
         }
-
-    def _regulator_of(self, decided: RegulatorDecided) -> Regulator | None:
-        return None if self.what_if.run is None else kept_regulator(self.what_if.run, decided)
 
     @property
     def has_any(self) -> bool:

@@ -1,4 +1,4 @@
-"""The states of layers in a run: each write with its author, and the states given to children. Knows nothing of pages."""
+"""The states of layers in a run: each write with its author, and the states given to children."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The agent's model calls of a run, each with its request and its outcome. Knows nothing of widgets."""
+"""The agent's model calls of a run, each with its request and its outcome."""
 
 from __future__ import annotations
 
