@@ -140,7 +140,7 @@ class _Draft:
 
     def finished(self) -> TurnSummary:
         if self.summary is None:
-            values = [tuple(value) if type(value) is list else value for value in self.open.values()]
+            values: list[Any] = [tuple(value) if type(value) is list else value for value in self.open.values()]
             self.summary, self.open = TurnSummary(*values), {}
         return self.summary
 
