@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RegulatorDecided, TurnCompleted, ViewAssembled
-from noetic_nb.lab._replaying.horizon import Unknown, horizon
 from noetic_nb.lab._replaying.open_replay import OpenPoints
-from noetic_nb.lab._replaying.replay_summary import note_known
+from noetic_nb.lab._replaying.replay_report import Unknown, horizon, note_known
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
-from noetic_nb.runs._regulation.recorded_regulator_events import Grader, RecordedReply, RegulatorFeed
+from noetic_nb.runs._regulation.recorded_regulator import Grader, RecordedReply, RegulatorFeed
 
 __all__ = ["RecordedReply", "StopPoint", "first_stop", "replay_regulator"]
 

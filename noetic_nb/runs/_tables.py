@@ -56,7 +56,7 @@ from noetic_nb.events import (
 )
 from noetic_nb.items import item_text, item_tokens, thaw
 from noetic_nb.runs._decision_faults import ledger_line
-from noetic_nb.runs._regulation.decision_redaction import DecisionRedaction
+from noetic_nb.runs._regulation.decision_words import DecisionRedaction
 from noetic_nb.runs._requests.billing_differences import CallUsage, UsageIndex
 from noetic_nb.runs._requests.recorded_counter import recorded_counter
 from noetic_nb.runs._turns import TurnSummary

@@ -8,8 +8,8 @@ import pytest
 
 from noetic_nb.events import TurnStarted, Where
 from noetic_nb.redact import Redaction
-from noetic_nb.runs._regulation import decision_redaction
-from noetic_nb.runs._regulation.decision_redaction import AT_ONCE, MOST_UNREAD, DecisionRedaction
+from noetic_nb.runs._regulation import decision_words as decision_redaction
+from noetic_nb.runs._regulation.decision_words import AT_ONCE, MOST_UNREAD, DecisionRedaction
 
 DECISION = {"kind": "scope_drift_warn", "drift_tokens": ["hunter2secret"]}
 

@@ -19,7 +19,7 @@ from noetic_nb.regulator.predicates import CallBudget, CostCap, QualityDecline, 
 from noetic_nb.regulator.predicates.explanation import names_of
 from noetic_nb.runs import Run, load_run
 from noetic_nb.runs._regulation.recorded_decisions import DecisionTape, tape_of, with_thresholds
-from noetic_nb.runs._regulation.recorded_settings import recorded_regulators
+from noetic_nb.runs._regulation.recorded_regulator import recorded_regulators
 
 PRESETS = (
     RELEASE_SETTINGS,

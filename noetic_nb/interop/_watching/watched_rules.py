@@ -36,7 +36,7 @@ from noetic_nb.redact import redact_text
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
 from noetic_nb.runs._recorded_origins import RecordedOrigins
-from noetic_nb.runs._regulation.recorded_regulator_events import RegulatorFeed
+from noetic_nb.runs._regulation.recorded_regulator import RegulatorFeed
 from noetic_nb.steering._evaluation.evaluate import Evaluation, Params, Policy, RuleFault, evaluate
 from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering._layer import LAYER_ID

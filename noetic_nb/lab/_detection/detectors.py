@@ -31,7 +31,7 @@ from noetic_nb.regulator.predicates.evidence import Evidence
 from noetic_nb.regulator.predicates.explanation import Condition, Predicate, PredicateFinding, names_of
 from noetic_nb.runs import Run
 from noetic_nb.runs._plain_text import plain
-from noetic_nb.runs._regulation.recorded_regulator_events import RegulatorFeed
+from noetic_nb.runs._regulation.recorded_regulator import RegulatorFeed
 
 __all__ = ["Detecting", "Detector", "Reached", "Unscored", "Varied", "detectors_of", "varied"]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import LayerStateChanged, ModelCalled
 from noetic_nb.items import ItemLog, item_text
-from noetic_nb.lab._replaying.layer_replay import LayersAlong
+from noetic_nb.lab._replaying.plan_replay import LayersAlong
 from noetic_nb.layers._helpers.blocks import fitting_lines, tagged
 from noetic_nb.layers._helpers.considered import Considered, Hit, considering
 from noetic_nb.memory import MemoryLayer

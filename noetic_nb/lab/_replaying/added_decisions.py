@@ -12,7 +12,7 @@ from noetic_nb.lab._replaying.regulator_template import RegulatorTemplate
 from noetic_nb.regulator import Regulator, decisions
 from noetic_nb.runs import Run
 from noetic_nb.runs._regulation.recorded_decisions import DecisionTape
-from noetic_nb.runs._regulation.recorded_regulator_events import RegulatorFeed
+from noetic_nb.runs._regulation.recorded_regulator import RegulatorFeed
 
 __all__ = ["DecisionsAdded", "fed_events"]
 

@@ -6,12 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from noetic_nb.events import RuleChanged
-from noetic_nb.lab._replaying.horizon import horizon_of_tape
-from noetic_nb.lab._replaying.kept_decisions import Kept, note_counts
 from noetic_nb.lab._replaying.plan_replay import plan_changes
 from noetic_nb.lab._replaying.recorded_agent import RecordedAgent, agent_of, tools_by_name
-from noetic_nb.lab._replaying.replay_summary import note_known, summary
-from noetic_nb.lab._replaying.tape_answers import Tape
+from noetic_nb.lab._replaying.recorded_answers import Tape
+from noetic_nb.lab._replaying.replay_report import Kept, horizon_of_tape, note_counts, note_known, summary
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
 from noetic_nb.runtime import AgentConfig

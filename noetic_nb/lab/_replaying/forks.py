@@ -7,12 +7,10 @@ from typing import Any, Literal
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, TurnStarted
-from noetic_nb.lab._replaying.horizon import horizon_of_tape
-from noetic_nb.lab._replaying.kept_decisions import Kept, note_counts
 from noetic_nb.lab._replaying.recorded_agent import RecordedAgent, agent_of, tools_by_name
+from noetic_nb.lab._replaying.recorded_answers import Tape
 from noetic_nb.lab._replaying.recorded_tape import checked_run
-from noetic_nb.lab._replaying.replay_summary import note_known, summary
-from noetic_nb.lab._replaying.tape_answers import Tape
+from noetic_nb.lab._replaying.replay_report import Kept, horizon_of_tape, note_counts, note_known, summary
 from noetic_nb.memory import MemoryHooks, MemoryLayer
 from noetic_nb.models._client import check_clients
 from noetic_nb.runs import Run

@@ -29,11 +29,9 @@ from noetic_nb.events import (
     ViewAssembled,
 )
 from noetic_nb.lab._recorded_calls import RecordedCall, calls_of
-from noetic_nb.lab._replaying.horizon import Unknown
-from noetic_nb.lab._replaying.kept_decisions import Kept
 from noetic_nb.lab._replaying.ledger_replay import MAX_ENTRIES, WrittenLedger, owner_of, recorded_states, with_state
 from noetic_nb.lab._replaying.plan_replay import PlanChanges, plan_again, plan_changes, unknown_requests
-from noetic_nb.lab._replaying.replay_summary import summary
+from noetic_nb.lab._replaying.replay_report import Kept, Unknown, summary
 from noetic_nb.lab._replaying.rules_in_force import RulesInForce, recorded_rules
 from noetic_nb.lab._rule_trial import TrialResult, as_snapshot, try_rules
 from noetic_nb.layers._regulator_layer import BUDGET, regulator_of
@@ -322,7 +320,7 @@ class OpenPoints:
         if names is not None and names <= _always(run):
             changes = dataclasses.replace(changes, alone=True)
         if others:
-            from noetic_nb.lab._replaying.layer_replay import offers_of
+            from noetic_nb.lab._replaying.plan_replay import offers_of
 
             along = offers_of(run, others, self.kept, _judge(model), tokenizer or estimate_tokens, alone=changes.alone)
             offers, chosen = run_sync(along)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from noetic_nb._core.cards import Card, Table, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import SteeringDecided, ToolCalled, ViewAssembled
-from noetic_nb.lab._replaying.replay_summary import costs_of, drops_of, sent_tokens, tokens_of
+from noetic_nb.lab._replaying.replay_report import costs_of, drops_of, sent_tokens, tokens_of
 from noetic_nb.lab._rule_scores.evaluation import LINES, Evaluation
 from noetic_nb.lab._statistics.intervals import interval
 from noetic_nb.lab._statistics.labels import runs_in

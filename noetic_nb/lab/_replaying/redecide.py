@@ -9,14 +9,14 @@ from msgspec import structs
 
 from noetic_nb.events import RegulatorDecided, RunEvent, SteeringDecided, ToolCalled
 from noetic_nb.items import freeze
-from noetic_nb.lab._replaying.kept_decisions import Kept
 from noetic_nb.lab._replaying.regulator_template import RegulatorTemplate
+from noetic_nb.lab._replaying.replay_report import Kept
 from noetic_nb.regulator import Regulator, decisions
 from noetic_nb.regulator._person import Person
 from noetic_nb.regulator._settings import Settings
 from noetic_nb.runs import Run
 from noetic_nb.runs._regulation.recorded_decisions import DecisionTape, Redecided
-from noetic_nb.runs._regulation.recorded_settings import as_recorded
+from noetic_nb.runs._regulation.recorded_regulator import as_recorded
 
 __all__ = ["DecisionsAgain", "denied_calls", "was_regulated"]
 

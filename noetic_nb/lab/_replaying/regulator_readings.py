@@ -9,13 +9,11 @@ from noetic_nb._core.cards import Card, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RegulatorDecided, RunEvent, SteeringDecided
 from noetic_nb.lab._replaying.added_decisions import DecisionsAdded, fed_events
-from noetic_nb.lab._replaying.horizon import horizon
-from noetic_nb.lab._replaying.kept_decisions import Kept
 from noetic_nb.lab._replaying.open_replay import OpenPoints, layers_in
 from noetic_nb.lab._replaying.recorded_tape import checked_run
 from noetic_nb.lab._replaying.redecide import DecisionsAgain, denied_calls, was_regulated
 from noetic_nb.lab._replaying.regulator_template import RegulatorTemplate
-from noetic_nb.lab._replaying.replay_summary import actions_of, kinds_of, note_known
+from noetic_nb.lab._replaying.replay_report import Kept, actions_of, horizon, kinds_of, note_known
 from noetic_nb.layers._regulator_layer import regulator_of
 from noetic_nb.models._client import ModelClient, check_clients
 from noetic_nb.regulator import Regulator

@@ -19,8 +19,7 @@ from noetic_nb.regulator._person import Person
 from noetic_nb.regulator._settings import Settings
 from noetic_nb.regulator.events import accepted_text
 from noetic_nb.regulator.predicates import Predicate
-from noetic_nb.runs._regulation.recorded_regulator_events import RegulatorFeed
-from noetic_nb.runs._regulation.recorded_settings import LAYER_KIND, as_recorded, recorded_regulators
+from noetic_nb.runs._regulation.recorded_regulator import LAYER_KIND, RegulatorFeed, as_recorded, recorded_regulators
 from noetic_nb.runs._regulation.regulator_signals import BETWEEN_TURNS
 
 __all__ = ["DecisionTape", "Redecided", "tape_of", "with_thresholds"]

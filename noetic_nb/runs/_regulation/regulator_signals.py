@@ -25,8 +25,7 @@ from noetic_nb.events import (
 )
 from noetic_nb.regulator import DriftInput, KeywordScorer, Regulator, ScopeDrift, events
 from noetic_nb.runs._plain_text import plain
-from noetic_nb.runs._regulation.decision_redaction import DecisionRedaction
-from noetic_nb.runs._regulation.decision_text_parts import decision_detail, decision_label, reason_of
+from noetic_nb.runs._regulation.decision_words import DecisionRedaction, decision_detail, decision_label, reason_of
 from noetic_nb.runs._regulation.thread_signals import Fall, Mark, ThreadSignals, TurnSignals, rolling_mean
 
 __all__ = [

@@ -18,7 +18,7 @@ from noetic_nb.events import (
     WarningRaised,
     Where,
 )
-from noetic_nb.runs._regulation.decision_redaction import DecisionRedaction
+from noetic_nb.runs._regulation.decision_words import DecisionRedaction
 
 Outcome: TypeAlias = SteeringDecided | RegulatorDecided | ToolCalled | ErrorRaised | WarningRaised
 _OUTCOMES: Final = (SteeringDecided, RegulatorDecided, ToolCalled, ErrorRaised, WarningRaised)

@@ -16,7 +16,7 @@ from noetic_nb.events import (
 from noetic_nb.items import item_text
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.runs._plain_text import NAME_LENGTH, TEXT_LENGTH, count, plain
-from noetic_nb.runs._regulation.decision_text_parts import decision_detail, decision_label
+from noetic_nb.runs._regulation.decision_words import decision_detail, decision_label
 from noetic_nb.runs._requests.call_book import CallRecord, Outcome
 
 _ACTIONS: Final = {"allow": "allowed", "guide": "guided", "deny": "denied", "ask": "asked a person"}

@@ -12,7 +12,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, RunEvent, ViewAssembled
 from noetic_nb.redact import Redaction
 from noetic_nb.runs._plain_text import plain, sendable
-from noetic_nb.runs._regulation.decision_redaction import DecisionRedaction
+from noetic_nb.runs._regulation.decision_words import DecisionRedaction
 from noetic_nb.runs._requests.call_book import CallBook
 from noetic_nb.runs._requests.recorded_requests import RequestIndex
 from noetic_nb.runs._requests.sent_request import RecordedRequest

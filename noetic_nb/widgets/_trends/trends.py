@@ -18,8 +18,8 @@ from noetic_nb.redact import redact_text
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs._palette import DECISION_LOOKS, MEAN_COLOUR, OTHER_LOOK, QUALITY_COLOUR
 from noetic_nb.runs._plain_text import sendable
-from noetic_nb.runs._regulation.decision_text_parts import KIND_NAMES
-from noetic_nb.runs._regulation.recorded_settings import kept_regulator
+from noetic_nb.runs._regulation.decision_words import KIND_NAMES
+from noetic_nb.runs._regulation.recorded_regulator import kept_regulator
 from noetic_nb.runs._regulation.regulator_signals import Signals, ThreadSignals, TurnSignals
 from noetic_nb.runs._run_source import run_of
 from noetic_nb.widgets._trends.trends_marks import MARK_SIZES

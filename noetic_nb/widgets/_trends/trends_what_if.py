@@ -11,8 +11,7 @@ from noetic_nb.events import RegulatorDecided, RunEvent
 from noetic_nb.redact import redact_text
 from noetic_nb.regulator import Regulator, decisions
 from noetic_nb.runs._plain_text import count
-from noetic_nb.runs._regulation.decision_redaction import DecisionRedaction
-from noetic_nb.runs._regulation.decision_text_parts import decision_label
+from noetic_nb.runs._regulation.decision_words import DecisionRedaction, decision_label
 from noetic_nb.runs._regulation.recorded_decisions import DecisionTape, Redecided, tape_of
 from noetic_nb.widgets.base._feed import Feed, Place
 from noetic_nb.widgets.base._moment import Moment

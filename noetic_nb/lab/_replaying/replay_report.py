@@ -1,4 +1,4 @@
-"""How far a replayed run is known: up to the first point at which the changed agent would have gone another way.
+"""The account of a replay: what stays as it was recorded, what differs, and how far it is known.
 
 A recording has the answers to what was sent. Where the model or a tool would have received something else, or a turn would
 have been stopped, its answers are to another question; so is all that follows in the thread, and in threads that share a memory.
@@ -6,7 +6,8 @@ have been stopped, its answers are to another question; so is all that follows i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Final
@@ -19,17 +20,167 @@ from noetic_nb.events import (
     QualityGiven,
     RegulatorDecided,
     RegulatorSaw,
+    RequestPrepared,
     RunEvent,
     SteeringDecided,
     ToolCalled,
     ToolProgress,
     TurnStarted,
+    ViewAssembled,
     WarningRaised,
 )
 from noetic_nb.runs import Run
-from noetic_nb.runs._known_until import KnownUntil
+from noetic_nb.runs._known_until import KnownUntil, known_events, said_of
+from noetic_nb.runs._turns import TurnSummary
 
-__all__ = ["Unknown", "horizon", "horizon_of_tape"]
+__all__ = [
+    "Kept",
+    "Unknown",
+    "actions_of",
+    "costs_of",
+    "drops_of",
+    "horizon",
+    "horizon_of_tape",
+    "kinds_of",
+    "note_counts",
+    "note_known",
+    "sent_tokens",
+    "summary",
+    "tokens_of",
+]
+
+
+class Kept:
+    """Counts by part and reason, with the first places in the run.
+
+    Examples
+    --------
+    >>> kept = Kept()
+    >>> kept.add("rules", "judges without a model: polite", 7)
+    >>> kept.rows()
+    [{'what': 'rules', 'why': 'judges without a model: polite', 'count': 1, 'first': 7}]
+    """
+
+    def __init__(self) -> None:
+        self._places: dict[tuple[str, str], list[int | None]] = {}
+
+    def add(self, what: str, why: str, seq: int | None = None) -> None:
+        """Take note of something that stays."""
+        self._places.setdefault((what, why), []).append(seq)
+
+    def places(self, *whats: str) -> list[int | None]:
+        """Return the places of what stays of some parts; None for what stays everywhere."""
+        return [place for (what, _), places in self._places.items() if what in whats for place in places]
+
+    def copy(self) -> Kept:
+        """Return another one that begins with these."""
+        other = Kept()
+        other._places = {key: list(places) for key, places in self._places.items()}
+        return other
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one row for each reason, as JSON data."""
+        return [
+            {"what": what, "why": why, "count": len(places), "first": places[0]}
+            for (what, why), places in self._places.items()
+        ]
+
+
+def note_counts(run: Run, again: Run, kept: Kept) -> None:
+    """Take note of requests that were counted by something else than those of a run that was really run again."""
+    before, after = ({event.tokenizer for event in each.select(RequestPrepared)} for each in (run, again))
+    for name in sorted(before - after) if after else ():
+        kept.add("tokens", f"counted with {name!r} in the recorded run, and not here: pass tokenizer=")
+
+
+_RAN = frozenset({"ok", "error", "invalid_result"})
+
+
+def sent_tokens(view: ViewAssembled) -> int:
+    """Return the tokens of a request."""
+    return view.system + view.tools + view.framing + sum([layer.used for layer in view.layers]) + view.history
+
+
+def tokens_of(turn: TurnSummary) -> int | None:
+    """Return the tokens that a turn took, in and out; None where nobody counted them."""
+    if turn.input_tokens is None or turn.output_tokens is None:
+        return None
+    return turn.input_tokens + turn.output_tokens
+
+
+def drops_of(view: ViewAssembled) -> int:
+    """Return how many items of a request were left out; the latest user message is always sent."""
+    stretches = sum([stop - start for start, stop, _ in view.hidden])
+    # What is below the window has no fates of its own.
+    left = view.window[0] - len([at for at in view.kept if at < view.window[0]])
+    named = [fate for fate in view.fates if fate.reason != "forced"]
+    below = sum([1 for fate in named if fate.origin == "history" and fate.position < view.window[0]])
+    return len(named) + stretches + max(0, left - below)
+
+
+def costs_of(events: Iterable[RunEvent]) -> float | None:
+    """Return the cost of the model calls, US dollars; None where the price of one is not known."""
+    costs = [event.cost for event in events if isinstance(event, ModelCalled) and event.status == "ok"]
+    return None if any(cost is None for cost in costs) else sum([cost or 0.0 for cost in costs])
+
+
+def summary(before: Run, after: Run, *, views_changed: bool) -> dict[str, Any]:
+    """Return the difference as JSON data; ``None`` where a number is not known.
+
+    In an open replay the answers are the recorded ones, so that nobody knows what other requests would have cost.
+    """
+    old, new = tuple(before.events), tuple(after.events)
+    return {
+        name: {"before": count(old), "after": None if name == "cost" and views_changed else count(new)}
+        for name, count in _COUNTED.items()
+    }
+
+
+def note_known(run: Run, points: Mapping[str, KnownUntil]) -> None:
+    """Note in a replayed run how far it is known, and in its summary, as ``after_known``, what is counted up to there."""
+    about = run.meta["replay"]
+    about["known_until"] = {thread_id: point._asdict() for thread_id, point in points.items()}
+    about["known"] = said_of(points)
+    known = known_events(tuple(run.events), points) if points else ()
+    for name, count in _COUNTED.items():
+        if name in about:
+            about[name]["after_known"] = count(known) if points else about[name]["after"]
+
+
+def actions_of(events: Iterable[RunEvent]) -> dict[str, int]:
+    """Return how often rules decided what, by action."""
+    return dict(sorted(Counter(event.action for event in events if isinstance(event, SteeringDecided)).items()))
+
+
+def kinds_of(events: Iterable[RunEvent]) -> dict[str, int]:
+    """Return how often a regulator decided what, by kind, and how many of them stopped a turn."""
+    decided = [event for event in events if isinstance(event, RegulatorDecided)]
+    kinds = Counter(str(event.decision.get("kind")) for event in decided)
+    return {**dict(sorted(kinds.items())), "stops": sum([event.stops for event in decided])}
+
+
+def _calls(events: Iterable[RunEvent]) -> dict[str, int]:
+    model = tool = 0
+    for event in events:
+        model += isinstance(event, ModelCalled)
+        tool += isinstance(event, ToolCalled) and event.status in _RAN
+    return {"model": model, "tool": tool}
+
+
+def _sum(events: Iterable[RunEvent], number: Any) -> int | None:
+    views = [event for event in events if isinstance(event, ViewAssembled)]
+    return sum([number(view) for view in views]) if views else None
+
+
+_COUNTED: Final[Mapping[str, Callable[[Sequence[RunEvent]], Any]]] = {
+    "decisions": actions_of,
+    "regulator": kinds_of,
+    "calls": _calls,
+    "tokens": lambda events: _sum(events, sent_tokens),
+    "drops": lambda events: _sum(events, drops_of),
+    "cost": costs_of,
+}
+
 
 _DECISIONS: Final = (SteeringDecided, RegulatorDecided, RegulatorSaw, QualityGiven)
 # They are about what happens, and are nothing that happens.
