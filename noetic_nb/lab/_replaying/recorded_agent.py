@@ -18,7 +18,7 @@ from noetic_nb.ids import SYSTEM_IDS
 from noetic_nb.items import thaw
 from noetic_nb.lab._replaying.recorded_answers import Tape, offered_tools
 from noetic_nb.lab._replaying.recorded_tape import is_native
-from noetic_nb.lab._replaying.rules_in_force import recorded_rules
+from noetic_nb.lab._replaying.rules_replay import recorded_rules
 from noetic_nb.lab._rule_trial import as_snapshot
 from noetic_nb.layers import regulation
 from noetic_nb.layers._regulator_layer import regulator_of
