@@ -175,7 +175,7 @@ def test_an_unknown_run_is_refused_with_the_known_ones(key: Any) -> None:
         datasets.airline_run(key)
 
 
-@pytest.mark.parametrize("module", ["noetic_nb.lab", "noetic_nb.lab._regulator_replay"])
+@pytest.mark.parametrize("module", ["noetic_nb.lab", "noetic_nb.lab._replaying.regulator_readings"])
 def test_importing_the_lab_loads_nothing_heavy(module: str) -> None:
     code = f"import sys, {module}; print(sorted({{'pandas', 'numpy', 'matplotlib', 'IPython'}} & set(sys.modules)))"
 

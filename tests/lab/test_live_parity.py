@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from noetic_nb.events import ModelCalled, RegulatorDecided, RegulatorSaw
-from noetic_nb.lab._regulator_replay import replay_regulator
+from noetic_nb.lab._replaying.regulator_readings import replay_regulator
 from noetic_nb.layers import regulation
 from noetic_nb.memory import MemoryLayer
 from noetic_nb.models import CallTool, Reply, ScriptedModel

@@ -23,7 +23,7 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.lab import datasets
-from noetic_nb.lab._regulator_replay import first_stop, replay_regulator
+from noetic_nb.lab._replaying.regulator_readings import first_stop, replay_regulator
 from noetic_nb.regulator import Regulator, decisions, events
 from noetic_nb.runs import Run, load_run
 

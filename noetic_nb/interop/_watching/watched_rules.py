@@ -106,8 +106,7 @@ class Judging:
         if self._feed is None:
             self._run.append(event)
         else:
-            for _ in self._feed.take(event):
-                pass
+            self._feed.read([event])
         if self._book is None:
             return
         if isinstance(event, ModelCalled):

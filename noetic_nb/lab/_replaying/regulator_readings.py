@@ -1,46 +1,49 @@
-"""A run read once for many regulators: the decisions of each at every moment, and the run that it would make."""
+"""A run read once for many regulators: the decisions of each at every moment, and the run that it would make.
+
+No model is called and no tool is run; a regulator that is passed in learns nothing; time is the run's.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from noetic_nb._core.cards import Card, with_card
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import RegulatorDecided, RunEvent, SteeringDecided
-from noetic_nb.lab._replaying.added_decisions import DecisionsAdded, fed_events
+from noetic_nb.events import RegulatorDecided, RunEvent, TurnCompleted, ViewAssembled
 from noetic_nb.lab._replaying.open_replay import OpenPoints, layers_in
 from noetic_nb.lab._replaying.recorded_tape import checked_run
-from noetic_nb.lab._replaying.redecide import DecisionsAgain, denied_calls, was_regulated
-from noetic_nb.lab._replaying.regulator_template import RegulatorTemplate
-from noetic_nb.lab._replaying.replay_report import Kept, actions_of, horizon, kinds_of, note_known
+from noetic_nb.lab._replaying.regulator_replay import DecisionsAdded, DecisionsAgain, RegulatorTemplate, fed_events
+from noetic_nb.lab._replaying.replay_report import Kept, Unknown, actions_of, horizon, kinds_of, note_known
 from noetic_nb.layers._regulator_layer import regulator_of
 from noetic_nb.models._client import ModelClient, check_clients
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
 from noetic_nb.runs._events.event_json import settled
 from noetic_nb.runs._regulation.recorded_decisions import DecisionTape, Redecided, tape_of
+from noetic_nb.runs._regulation.recorded_regulator import Grader, RecordedReply, RegulatorFeed
 from noetic_nb.runs._run import run_of_settled
 from noetic_nb.steering._layer import rulebook_of
 from noetic_nb.tokenizers._named import asked_tokenizer
 from noetic_nb.tokens import Tokenizer
 
-__all__ = ["RegulatorReadings"]
+__all__ = ["RecordedReply", "RegulatorReadings", "StopPoint", "first_stop", "replay_regulator"]
 
 
+@dataclass(slots=True)
 class _SharedReading:
     """The events that one regulator reads from the run, shared by all that read alike."""
 
-    def __init__(self, template: RegulatorTemplate) -> None:
-        self.template = template
-        self.tape: DecisionTape | None = None
-        self.again: DecisionsAgain | None = None
-        self.added: DecisionsAdded | None = None
+    template: RegulatorTemplate
+    tape: DecisionTape | None = None
+    again: DecisionsAgain | None = None
+    added: tuple[list[RunEvent], DecisionsAdded] | None = None
 
 
-def _with_events(run: Run, instead: Mapping[int, RunEvent | tuple[RunEvent, ...]]) -> Run:
-    """Return an independent run with other events at some places: one each, several, or none."""
-    events: list[RunEvent] = list(run.events)
+def _with_events(run: Run, given: Iterable[RunEvent], instead: Mapping[int, RunEvent | tuple[RunEvent, ...]]) -> Run:
+    """Return a run like another of some events, with others at some places: one each, several, or none."""
+    events: list[RunEvent] = list(given)
     # From the end, so that places in front stay what they are.
     for place in sorted(instead, reverse=True):
         event = instead[place]
@@ -108,7 +111,7 @@ class RegulatorReadings:
             "model": model,
             "tokenizer": counter,
         }
-        self._is_watched = was_regulated(run)
+        self._is_watched = bool(run.select(RegulatorDecided))
         self._points: OpenPoints | None = None
         self._recorded: tuple[DecisionTape, DecisionsAgain] | None = None
         self._readings: list[_SharedReading] = []
@@ -137,7 +140,7 @@ class RegulatorReadings:
         NoeticConfigError
             ``INVALID_REGULATOR`` if it is none.
         """
-        template = _template(regulator)
+        template = RegulatorTemplate.of(regulator)
         return self._tape(self._reading(template)).decide_under(template.settings)
 
     def first_stop(self, regulator: Regulator | RegulatorTemplate) -> Redecided | None:
@@ -153,26 +156,26 @@ class RegulatorReadings:
             ``INVALID_REGULATOR`` if it is none, and what `replay` raises for the other changes.
         """
         given = self._of_layer if regulator is None else regulator
-        template = None if given is None else _template(given)
+        template = None if given is None else RegulatorTemplate.of(given)
         if self._points is None:
             self._points = OpenPoints(self.run, **self._changes)
         points, kept = self._points, self._points.kept.copy()
         if self._is_watched:
-            made = self._decided_again(template, kept)
+            again, made = self._decided_again(template, kept)
             instead: dict[int, Any] = {
                 points.places[seq]: () if event is None else event
                 for seq, event in made.items()
                 if seq not in points.decided
             }
-            for seq, denied in denied_calls(self.run, made).items():
+            for seq, denied in ({} if again is None else again.denials(made)).items():
                 place = points.places[seq]
                 instead[place] = denied, points.run.events[place]
-            into = _with_events(points.run, instead)
+            into = _with_events(points.run, points.run.events, instead)
         elif template is None:
-            into = _with_events(points.run, {})
+            into = _with_events(points.run, points.run.events, {})
         else:
-            added = self._added(self._reading(template), points)
-            into = _with_events(added.run, added.under(template))
+            fed, added = self._added(self._reading(template), points)
+            into = _with_events(points.run, fed, added.under(template))
         if template is None and self._changes["rules"] is None:
             into.made_with(self.run._config)
             if self.run._config is None:
@@ -191,12 +194,12 @@ class RegulatorReadings:
 
     def _decided_again(
         self, template: RegulatorTemplate | None, kept: Kept
-    ) -> dict[int, RegulatorDecided | SteeringDecided | None]:
+    ) -> tuple[DecisionsAgain | None, dict[int, RunEvent | None]]:
         if template is not None:
             reading = self._reading(template)
             if reading.again is None:
-                reading.again = DecisionsAgain(self.run, self._tape(reading))
-            return reading.again.under(template, kept)
+                reading.again = DecisionsAgain(self.run.events, self._tape(reading))
+            return reading.again, reading.again.under(template, kept)
         try:
             again = self._as_recorded()[1]
         except NoeticConfigError as error:
@@ -205,13 +208,13 @@ class RegulatorReadings:
             for seq, event in enumerate(self.run.events):
                 if isinstance(event, RegulatorDecided):
                     kept.add("regulator", "its settings are not in the run", seq)
-            return {}
-        return again.under(None, kept)
+            return None, {}
+        return again, again.under(None, kept)
 
     def _as_recorded(self) -> tuple[DecisionTape, DecisionsAgain]:
         if self._recorded is None:
             tape = tape_of(self.run)
-            self._recorded = tape, DecisionsAgain(self.run, tape)
+            self._recorded = tape, DecisionsAgain(self.run.events, tape)
         return self._recorded
 
     def _reading(self, template: RegulatorTemplate) -> _SharedReading:
@@ -230,17 +233,13 @@ class RegulatorReadings:
                 reading.tape = _read(fed_events(tuple(self.run.events), reading.template), reading.template)
         return reading.tape
 
-    def _added(self, reading: _SharedReading, points: OpenPoints) -> DecisionsAdded:
+    def _added(self, reading: _SharedReading, points: OpenPoints) -> tuple[list[RunEvent], DecisionsAdded]:
         if reading.added is None:
             fed = fed_events(points.run.events, reading.template)
             if reading.tape is None:  # other rules or plans are nothing to a regulator
                 reading.tape = _read(fed, reading.template)
-            reading.added = DecisionsAdded(Run(points.run.run_id, meta=points.run.meta, events=fed), reading.tape)
+            reading.added = fed, DecisionsAdded(fed, reading.tape)
         return reading.added
-
-
-def _template(regulator: Any) -> RegulatorTemplate:
-    return regulator if isinstance(regulator, RegulatorTemplate) else RegulatorTemplate.of(regulator)
 
 
 def _read(fed: Iterable[RunEvent], template: RegulatorTemplate) -> DecisionTape:
@@ -248,3 +247,135 @@ def _read(fed: Iterable[RunEvent], template: RegulatorTemplate) -> DecisionTape:
     for event in fed:
         tape.append(event)
     return tape
+
+
+class StopPoint(NamedTuple):
+    """Where a run would have been stopped, and why."""
+
+    turn: int
+    """Number of the turn in its thread."""
+    position: int
+    """Place of the decision in the replayed run: ``run.events[position]``."""
+    decision: Mapping[str, Any]
+    """The circuit break in its plain form, with its ``reason``."""
+    suggestion: str
+    """The text the user would have got instead."""
+
+
+def _cut(into: Run, decided: RegulatorDecided, t_ms: float) -> None:
+    """Complete the turn as the harness would have: aborted, with the suggestion in place of a reply."""
+    thread_id = decided.where.thread_id
+    turn = next(turn for turn in reversed(into.turns) if turn.where.thread_id == thread_id)
+    into.append(
+        TurnCompleted(
+            turn.where,
+            t_ms,
+            turn.turn_id,
+            "aborted",
+            # The times of some recordings only count messages.
+            None if "t_ms" in (into.meta.get("estimated") or ()) else max(0.0, t_ms - turn.t_ms),
+            decided.suggestion or "",
+            turn.input_tokens,
+            turn.output_tokens,
+            turn.cost,
+            len(turn.model_calls),
+            len(turn.tool_calls),
+            stopped=decided.decision,
+        )
+    )
+
+
+def _settings(regulator: Regulator) -> dict[str, Any]:
+    try:
+        return {"regulator": {"settings": regulator.settings.to_dict()}}
+    except ValueError:  # a scorer of one's own without a name
+        return {}
+
+
+def replay_regulator(
+    run: Run,
+    regulator: Regulator,
+    *,
+    grader: Grader | None = None,
+    stop: bool = False,
+    layer_id: str = "regulation",
+) -> Run:
+    """Replay a recorded run through a regulator and record its decisions.
+
+    A turn's start, each tool call that ran, the final reply and each grade are decision points, as in a live harness.
+
+    Parameters
+    ----------
+    run : Run
+        Any run; it is not changed. What another regulator observed and decided in it is left out, except the user's
+        corrections, which are repeated.
+    regulator : Regulator
+        The template. Each thread has a fresh task with its settings, each resource a copy of what it has learned.
+    grader : callable, optional
+        From a reply (a `RecordedReply`, which is text) to its quality, 0 to 1, or None. Without it the recorded grades count;
+        with it only the grader's.
+    stop : bool
+        Cut a thread where its turn would have been stopped: the turn ends as ``"aborted"`` with the suggestion as its text, and
+        what was recorded later in that thread is left out. By default everything is kept and only marked.
+    layer_id : str
+        Recorded as the layer that regulates.
+
+    Returns
+    -------
+    Run
+        The recorded events with ``RegulatorSaw`` and ``RegulatorDecided`` where they would have been. ``stops`` is True where a
+        circuit break ends a turn; one that comes between turns (a late grade) stops the next.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_REGULATOR`` if it is not a `Regulator`, ``INVALID_GRADE`` if the grader returns anything else than a number.
+
+    Examples
+    --------
+    >>> from noetic_nb.lab import datasets
+    >>> replayed = replay_regulator(datasets.airline_run(26), Regulator.for_user("airline"))
+    >>> stop = first_stop(replayed)
+    >>> stop.turn, stop.decision["reason"]["tool_name"], stop.decision["reason"]["consecutive_count"]
+    (4, 'get_reservation_details', 5)
+    """
+    if not isinstance(regulator, Regulator):
+        raise NoeticConfigError(
+            "INVALID_REGULATOR", "A replay needs a regulator.", given=regulator, hint="Use Regulator.for_user(name)."
+        )
+    about = {"of": run.run_id, "stop": stop, "graded": grader is not None, "layer_id": layer_id}
+    meta = {**run.meta, "source": "replay", "replay": about, **_settings(regulator)}
+    into = Run(f"{run.run_id}-replay", meta=meta)
+    replaying = RegulatorFeed(regulator, grader, into, layer_id)
+    stopped: set[str] = set()
+    # A copy, because a run may still be recorded into.
+    for event in tuple(run.events):
+        if event.where.thread_id in stopped:
+            continue
+        for decided in replaying.take(event):
+            if stop and decided.stops:
+                _cut(into, decided, event.t_ms)
+                stopped.add(event.where.thread_id)
+                break
+    # Where nothing was planned, a regulator takes nothing from anybody.
+    unknown = (
+        OpenPoints(run).unknown(regulator=True)
+        if run.select(ViewAssembled)
+        else Unknown(is_given=True, scope="resource")
+    )
+    note_known(into, horizon(run, tuple(into.events), unknown))
+    return into
+
+
+def first_stop(run: Run) -> StopPoint | None:
+    """Return where a run is first stopped by a regulator; None if it never is.
+
+    Parameters
+    ----------
+    run : Run
+        A replayed run, or a live one with a regulation layer.
+    """
+    for position, event in enumerate(run.events):
+        if isinstance(event, RegulatorDecided) and event.stops:
+            return StopPoint(event.where.turn, position, event.decision, event.suggestion or "")
+    return None

@@ -10,7 +10,7 @@ from numbers import Real
 from typing import Any
 
 from noetic_nb.lab._replaying.regulator_readings import RegulatorReadings
-from noetic_nb.lab._replaying.regulator_template import RegulatorTemplate
+from noetic_nb.lab._replaying.regulator_replay import RegulatorTemplate
 from noetic_nb.lab._replaying.replays import replay
 from noetic_nb.lab._sweeping.ceiling import Ceiling
 from noetic_nb.lab._sweeping.space import Space, thresholds_in

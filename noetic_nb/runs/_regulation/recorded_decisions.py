@@ -116,10 +116,7 @@ class DecisionTape:
     def of_unwatched(cls, recorded: Iterable[RunEvent], regulator: Regulator) -> DecisionTape:
         """Return the moments at which a regulator would have decided in a run that had none."""
         tape = cls(regulator)
-        feed = RegulatorFeed(regulator, None, tape, LAYER_KIND)
-        for event in recorded:
-            for _ in feed.take(event):
-                pass
+        RegulatorFeed(regulator, None, tape, LAYER_KIND).read(recorded)
         return tape
 
     def __len__(self) -> int:

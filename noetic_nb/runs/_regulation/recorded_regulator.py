@@ -260,6 +260,12 @@ class RegulatorFeed:
             known = self.threads[where.thread_id] = _Thread(self.regulator, person, self.into, self.layer_id)
         return known
 
+    def read(self, events: Iterable[RunEvent]) -> None:
+        """Append events, with what the regulator observes and decides."""
+        for event in events:
+            for _ in self.take(event):
+                pass
+
     def take(self, event: RunEvent) -> Iterator[RegulatorDecided]:
         """Append an event and let the regulator observe it; yield each decision before the events that follow it are appended."""
         # A call is decided before it is appended, a reply before its turn is completed: as in a live harness, where the
