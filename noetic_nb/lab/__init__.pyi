@@ -9,10 +9,10 @@ from ._recall_quality.memory_benches import memory_bench as memory_bench
 from ._recall_quality.near_misses import near_misses as near_misses
 from ._replaying.comparison import Comparison as Comparison
 from ._replaying.comparison import compare as compare
-from ._replaying.forks import fork as fork
 from ._replaying.regulator_readings import RegulatorReadings as RegulatorReadings
 from ._replaying.regulator_readings import first_stop as first_stop
 from ._replaying.regulator_readings import replay_regulator as replay_regulator
+from ._replaying.replays import fork as fork
 from ._replaying.replays import replay as replay
 from ._rule_backtest import backtest as backtest
 from ._rule_lint import lint as lint

@@ -16,7 +16,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RequestPrepared, ToolCalled
 from noetic_nb.items import thaw
 from noetic_nb.lab import fork, replay
-from noetic_nb.lab._replaying.recorded_answers import offered_tools
+from noetic_nb.lab._replaying.recorded_parts import offered_tools
 from noetic_nb.layers import regulation, working_memory
 from noetic_nb.memory import MemoryHooks, MemoryLayer
 from noetic_nb.regulator import CallBudget, Regulator

@@ -38,7 +38,7 @@ from noetic_nb.steering._layer import LAYER_ID, RECALL_BUDGET, rulebook_of
 from noetic_nb.sync import run_sync
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-__all__ = ["OpenPoints", "layers_in"]
+__all__ = ["OpenPoints", "checked_run", "layers_in"]
 
 # What a layer may do beside recalling, storing and choosing of the history.
 _MORE: Final = frozenset({"on_item_append", "before_tool_call", "after_model_call"})
@@ -270,3 +270,44 @@ class _Routed:
                 hint=f"There are {', '.join(map(repr, self._clients))}.",
             )
         return await client.complete(request)
+
+
+def checked_run(run: Any) -> Run:
+    """Return a run that can be replayed.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_RUN`` for what is no run, ``RUN_INCOMPLETE`` where its oldest turns were dropped, ``RUN_NOT_ENDED`` while a
+        turn of it is being recorded.
+
+    Examples
+    --------
+    >>> checked_run(Run("short", meta={"dropped": [{"thread_id": "t1", "first": 1, "last": 3}]}))
+    Traceback (most recent call last):
+    ...
+    noetic_nb.errors.NoeticConfigError: [RUN_INCOMPLETE] The oldest turns of this run were dropped, so that nothing after \
+them can be worked out again. Given: {'t1': '1 to 3'}. Record with nn.record(harness, max_bytes=None).
+    """
+    if not isinstance(run, Run):
+        raise NoeticConfigError(
+            "INVALID_RUN", "A replay needs a run.", given=run, hint="Use nn.record(harness) or nn.load_run(path)."
+        )
+    dropped = run.meta.get("dropped")
+    if isinstance(dropped, list) and any(isinstance(part, dict) and "last" in part for part in dropped):
+        gone = {str(part.get("thread_id")): f"{part.get('first')} to {part['last']}" for part in dropped}
+        raise NoeticConfigError(
+            "RUN_INCOMPLETE",
+            "The oldest turns of this run were dropped, so that nothing after them can be worked out again.",
+            given=gone,
+            hint="Record with nn.record(harness, max_bytes=None).",
+        )
+    running = [turn.where for turn in run.turns if turn.outcome is None]
+    if running and run.is_recording:
+        raise NoeticConfigError(
+            "RUN_NOT_ENDED",
+            "A turn of this run is still being recorded.",
+            given={"thread_id": running[-1].thread_id, "turn": running[-1].turn},
+            hint="Wait for its reply, or replay run.copy().",
+        )
+    return run

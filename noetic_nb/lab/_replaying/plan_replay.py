@@ -1,8 +1,8 @@
 """The plans of a run, made again by the planner of the runtime, with what other layers offer over the recorded log.
 
-What recorded layers offered is held to their new allocation as recall does it; a layer that is left out offers nothing, and the
-others share what it leaves. A layer that was not there is begun with each turn, recalls where the agent did, stores at the end of
-each step of the model and completes with the turn; what it does to items as they are logged is not repeated.
+What recorded layers offered is held to their new allocation as recall does it; a layer that is left out offers nothing, and
+the others share what it leaves. A layer that was not there is begun with each turn, recalls where the agent did, stores at
+the end of each step of the model and completes with the turn; what it does to items as they are logged is not repeated.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from noetic_nb.events import (
 from noetic_nb.items import ItemLog
 from noetic_nb.items._build import content_tokens
 from noetic_nb.items._log import ItemView
-from noetic_nb.lab._replaying.recorded_answers import contents
-from noetic_nb.lab._replaying.replay_report import Kept
+from noetic_nb.lab._replaying.replay_report import Kept, contents
 from noetic_nb.memory import BudgetPlan, ExecutionContext, LayerStack, MemoryLayer, ProjectionPolicy
 from noetic_nb.memory._hooks.recall import RecallEntry
 from noetic_nb.memory._layer import budget_range
@@ -279,19 +278,8 @@ def unknown_requests(
     """Return the places of requests that are not known, and of those that are known to be others than they were.
 
     A layer that knows its allocation may offer something else under another, unless both are far more than it ever offers.
-
-    Parameters
-    ----------
-    plans : sequence of Planned
-        From `plan_again`.
-    changes : PlanChanges
-        What they were planned under.
-    joined : iterable of MemoryLayer
-        Layers of rules or a regulator that the run did not have: they take a share.
-    doubted : frozenset of str
-        Layers of which nobody knows what they would offer.
-    enforcing : frozenset of str
-        Layers of rules and of regulators, whose offers do not depend on their share.
+    `joined` are layers of rules or a regulator that the run did not have, and that take a share; of `doubted` nobody knows
+    what they would offer; `enforcing` are those of rules and regulators, whose offers do not depend on their share.
     """
     at: set[int] = set()
     after: set[int] = set()

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 from noetic_nb._core.cards import Card, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RegulatorDecided, RunEvent, TurnCompleted, ViewAssembled
-from noetic_nb.lab._replaying.open_replay import OpenPoints, layers_in
-from noetic_nb.lab._replaying.recorded_tape import checked_run
+from noetic_nb.lab._replaying.open_replay import OpenPoints, checked_run, layers_in
 from noetic_nb.lab._replaying.regulator_replay import DecisionsAdded, DecisionsAgain, RegulatorTemplate, fed_events
 from noetic_nb.lab._replaying.replay_report import Kept, Unknown, actions_of, horizon, kinds_of, note_known
 from noetic_nb.layers._regulator_layer import regulator_of

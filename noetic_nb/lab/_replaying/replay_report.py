@@ -1,7 +1,8 @@
 """The account of a replay: what stays as it was recorded, what differs, and how far it is known.
 
 A recording has the answers to what was sent. Where the model or a tool would have received something else, or a turn would
-have been stopped, its answers are to another question; so is all that follows in the thread, and in threads that share a memory.
+have been stopped, its answers are to another question; so is all that follows in the thread, and in threads that share a
+memory.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from noetic_nb.events import (
     ViewAssembled,
     WarningRaised,
 )
+from noetic_nb.items import Item, item_text
 from noetic_nb.runs import Run
 from noetic_nb.runs._known_until import KnownUntil, known_events, said_of
 from noetic_nb.runs._turns import TurnSummary
@@ -37,6 +39,7 @@ __all__ = [
     "Kept",
     "Unknown",
     "actions_of",
+    "contents",
     "costs_of",
     "drops_of",
     "horizon",
@@ -188,6 +191,15 @@ _NOTES: Final = (MemoryTraceSpan, LayerStateChanged, WarningRaised, ErrorRaised,
 _NOT_SHARED: Final = frozenset({"execution", "thread"})
 
 
+def contents(items: Iterable[Item | None], instructions: str | None) -> tuple[Any, ...]:
+    """Return the contents of a request without ids, which differ between two runs of one agent."""
+    said: list[Any] = [instructions or ""]
+    for item in items:
+        if item is not None:
+            said.append((item["type"], item.get("role"), item.get("name"), item.get("arguments"), item_text(item)))
+    return tuple(said)
+
+
 @dataclass(frozen=True)
 class Unknown:
     """The parts of a replay that are known to differ from the recording, or not known, by places in the recorded run.
@@ -213,14 +225,8 @@ class Unknown:
 def horizon(run: Run, events: Sequence[RunEvent], unknown: Unknown) -> dict[str, KnownUntil]:
     """Return, by thread, the first point that is not known of a run replayed over its recording.
 
-    Parameters
-    ----------
-    run : Run
-        What was recorded.
-    events : sequence of RunEvent
-        Those of the replay: the recorded ones in their order, with other decisions, plans and an earlier end.
-    unknown : Unknown
-        What is not to be seen in the events.
+    `events` are the recorded ones in their order, with other decisions, plans and an earlier end; `unknown` is not to be seen
+    there.
     """
     walk = _Walk(run, events, unknown)
     walk.go()
@@ -230,16 +236,10 @@ def horizon(run: Run, events: Sequence[RunEvent], unknown: Unknown) -> dict[str,
 
 
 def horizon_of_tape(run: Run, again: Run, *, stopped: str | None, approvals: Sequence[bool]) -> dict[str, KnownUntil]:
-    """Return, by thread, the first point that is not known of a run that was really run again on its tape.
+    """Return, by thread, the first point that is not known of a run that was really run `again` on its tape.
 
-    Parameters
-    ----------
-    run, again : Run
-        What was recorded, and what it became.
-    stopped : str, optional
-        Why it ended early.
-    approvals : sequence of bool
-        For each approval, whether somebody had been asked the same in the recorded run.
+    `stopped` is why it ended early; `approvals` tell of each approval whether somebody was asked the same in the recorded
+    run.
     """
     events = tuple(again.events)
     walk = _Walk(run, events, Unknown())

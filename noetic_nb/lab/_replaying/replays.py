@@ -1,24 +1,112 @@
-"""A recorded run under another configuration: rules, budgets, projection, layers, regulator.
-
-In the open form every recorded point is judged as it was: the past stands, whatever the decisions would have done to it.
-"""
+"""A recorded run under another configuration, or gone on with: one replay, whose parts are recorded, given or asked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.lab._replaying.open_replay import layers_in
-from noetic_nb.lab._replaying.recorded_tape import checked_run
+from noetic_nb.events import ModelCalled
+from noetic_nb.lab._replaying.open_replay import checked_run, layers_in
 from noetic_nb.lab._replaying.regulator_readings import RegulatorReadings
 from noetic_nb.models._client import ModelClient, check_clients
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
+from noetic_nb.runs._requests.recorded_requests import recorded_request
+from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.tokenizers._named import asked_tokenizer
 from noetic_nb.tokens import Tokenizer
 
-__all__ = ["replay"]
+__all__ = ["Replay", "fork", "replay"]
+
+Port: TypeAlias = Literal["recorded", "given", "asked"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """A recorded run and a port for each part that it needed: `replay` and `fork` are settings of it.
+
+    A port is *recorded* (the run answers), *given* (another part, evaluated) or *asked* (a live one). In the open form every
+    recorded point is judged as it was: the past stands, whatever the decisions would have done to it. In the closed form the
+    agent runs again and goes on from the first point that differs; with `at` it does so from that call on.
+
+    Examples
+    --------
+    >>> from noetic_nb.lab import datasets
+    >>> replay = Replay(run=datasets.airline_run(26), rules=[])
+    >>> [part for part, port in replay.ports.items() if port != "recorded"]
+    ['rules']
+    >>> replay.result().meta["replay"]["changed"]
+    ['rules']
+    """
+
+    run: Run
+    mode: Literal["open", "closed"] = "open"
+    rules: Any = None
+    budgets: Mapping[str, Any] | None = None
+    projection: Any = None
+    layers: Iterable[Any] | None = None
+    regulator: Regulator | None = None
+    model: ModelClient | Mapping[str, ModelClient] | None = None
+    tools: Iterable[Any] | None = None
+    tokenizer: str | Tokenizer | None = None
+    at: RecordedRequest | None = None
+    edit: Any = None
+    turns: int | Literal["all"] = 0
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("open", "closed"):
+            raise NoeticConfigError(
+                "INVALID_MODE", "A replay is open or closed.", given=self.mode, hint='Use mode="open" or mode="closed".'
+            )
+        checked_run(self.run)
+        check_clients(self.model)
+        counter = asked_tokenizer(self.tokenizer)
+        if self.regulator is not None and not isinstance(self.regulator, Regulator):
+            raise NoeticConfigError(
+                "INVALID_REGULATOR", "That is no regulator.", given=self.regulator, hint="Use Regulator.for_user(name)."
+            )
+        listed = None if self.layers is None else layers_in(self.layers)
+        if self.mode == "open" and self.tools is not None:
+            raise NoeticConfigError(
+                "INVALID_MODE", "An open replay runs no tool.", given=self.mode, hint='Use mode="closed".'
+            )
+        object.__setattr__(self, "tokenizer", counter)
+        object.__setattr__(self, "layers", listed)
+
+    @property
+    def ports(self) -> dict[str, Port]:
+        """Return, by part, where its answers come from; the clock shows the times of the run, and ids are drawn as in it."""
+        live: Port = "given" if self.mode == "open" else "asked"
+        layers = [part for part in (self.layers, self.budgets, self.projection) if part is not None]
+        given = {
+            "rules": self.rules,
+            "regulator": self.regulator,
+            "layers": layers or None,
+            "tokenizer": self.tokenizer,
+        }
+        ports: dict[str, Port] = {name: "recorded" if part is None else "given" for name, part in given.items()}
+        model: Port = "recorded" if self.model is None else live
+        tools: Port = "recorded" if self.tools is None else live
+        return {"model": model, "tools": tools, "clock": "recorded", "ids": "recorded", **ports}
+
+    def result(self) -> Run:
+        """Return the replayed run."""
+        changes: dict[str, Any] = {
+            "rules": self.rules,
+            "budgets": self.budgets,
+            "projection": self.projection,
+            "layers": self.layers,
+            "model": self.model,
+            "tokenizer": self.tokenizer,
+        }
+        if self.mode == "open":
+            return RegulatorReadings(self.run, **changes).replay(self.regulator)
+        from noetic_nb.lab._replaying.live_replay import run_again  # with the runtime, which most replays never need
+
+        more = {"tools": self.tools, "at": self.at, "edit": self.edit, "turns": self.turns}
+        return run_again(self.run, **changes, regulator=self.regulator, **more)
 
 
 def replay(
@@ -63,10 +151,10 @@ def replay(
     Returns
     -------
     Run
-        ``meta["replay"]`` has ``of``, ``mode``, ``changed``, ``kept`` (what could not be worked out and stays as it was recorded,
-        and why), ``stopped`` (why a closed replay ended early) and, before and after, ``decisions``, ``regulator``, ``calls``,
-        ``tokens``, ``drops`` and ``cost`` (US dollars). `Run.known_until` has by thread how far it is known to be what would have
-        happened; ``after_known`` counts up to there, and ``known`` says so in one sentence.
+        ``meta["replay"]`` has ``of``, ``mode``, ``changed``, ``kept`` (what could not be worked out and stays as it was
+        recorded, and why), ``stopped`` (why a closed replay ended early) and, before and after, ``decisions``, ``regulator``,
+        ``calls``, ``tokens``, ``drops`` and ``cost`` (US dollars). `Run.known_until` has by thread how far it is known to be
+        what would have happened; ``after_known`` counts up to there, and ``known`` says so in one sentence.
 
     Raises
     ------
@@ -86,43 +174,99 @@ def replay(
     >>> replay(run, rules=[rule]).meta["replay"]["decisions"]["after"]["deny"]
     6
     """
-    if mode not in ("open", "closed"):
-        raise NoeticConfigError(
-            "INVALID_MODE", "A replay is open or closed.", given=mode, hint='Use mode="open" or mode="closed".'
-        )
-    checked_run(run)
-    check_clients(model)
-    counter = asked_tokenizer(tokenizer)
-    if regulator is not None and not isinstance(regulator, Regulator):
-        raise NoeticConfigError(
-            "INVALID_REGULATOR", "That is no regulator.", given=regulator, hint="Use Regulator.for_user(name)."
-        )
-    listed = None if layers is None else layers_in(layers)
-    if mode == "closed":
-        from noetic_nb.lab._replaying.closed_replay import (
-            closed_replay,  # with the runtime, which most replays never need
-        )
-
-        return closed_replay(
-            run,
-            rules=rules,
-            budgets=budgets,
-            projection=projection,
-            layers=listed,
-            regulator=regulator,
-            model=model,
-            tools=tools,
-            tokenizer=counter,
-        )
-    if tools is not None:
-        raise NoeticConfigError("INVALID_MODE", "An open replay runs no tool.", given=mode, hint='Use mode="closed".')
-    readings = RegulatorReadings(
-        run,
+    return Replay(
+        run=run,
+        mode=mode,
         rules=rules,
         budgets=budgets,
         projection=projection,
-        layers=listed,
+        layers=layers,
+        regulator=regulator,
         model=model,
-        tokenizer=counter,
-    )
-    return readings.replay(regulator)
+        tools=tools,
+        tokenizer=tokenizer,
+    ).result()
+
+
+def fork(
+    run: Run,
+    *,
+    at: int | ModelCalled,
+    model: Any = None,
+    edit: str | Callable[[Sequence[Any]], Sequence[Any]] | None = None,
+    rules: Any = None,
+    layers: Iterable[Any] | None = None,
+    tools: Iterable[Any] | None = None,
+    thread_id: str | None = None,
+    turns: int | Literal["all"] = 0,
+    tokenizer: str | Tokenizer | None = None,
+) -> Run:
+    """Go on from a model call of a recorded run, with something else.
+
+    What was before the call is run again on the tape, so that layers, rules and regulator know of it. The fork ends with the
+    turn of the call, as what the user wrote later was written to another answer; `turns` lets it follow all the same.
+
+    Parameters
+    ----------
+    run : Run
+        A run of this runtime that has all of its turns; it is not changed.
+    at : int or ModelCalled
+        Place among the agent's model calls of the run, negative from the end, or the event.
+    model : ModelClient or mapping
+        Answers this call and all that follow.
+    edit : str or callable, optional
+        A text takes the place of the latest message of the user; a function gets the history as the call was sent it and
+        returns what is sent instead, from this call on.
+    rules : RuleBook or iterable of rules, optional
+        In force from this call on.
+    layers : iterable of str or MemoryLayer, optional
+        The agent's layers, from the beginning; a text names a recorded one that stays.
+    tools : iterable of tools, optional
+        What runs from this call on. Without, a call has its recorded result where the same call was recorded.
+    thread_id : str, optional
+        Count the calls of this thread only.
+    turns : int or "all"
+        How many of the user's later messages in this thread follow, as they were written. Grades and corrections do not: they
+        were about other answers.
+    tokenizer : str, TokenCalibration or callable, optional
+        What the run was counted with, where its name alone does not say so.
+
+    Returns
+    -------
+    Run
+        What was before and what follows, with ``meta["replay"]`` as of `replay`.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``UNKNOWN_CALL``, ``MODEL_NEEDED``, ``OPEN_LOOP_ONLY``, ``NO_AGENT``, ``INVALID_EDIT``, ``INVALID_COUNT``, and what
+        `replay` raises.
+
+    References
+    ----------
+    .. [1] docs/behaviour/lab.md, "Counterfactuals".
+
+    Examples
+    --------
+    >>> import noetic_nb as nn
+    >>> config = nn.AgentConfig(name="echo", step=nn.react(model="scripted"))
+    >>> harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Hello!"]))
+    >>> run = nn.record(harness)
+    >>> _ = nn.run_sync(harness.execute("Hi"))
+    >>> forked = fork(run, at=0, edit="Bonjour", model=nn.ScriptedModel(["Salut !"]))
+    >>> forked.turns[0].query, forked.turns[0].text
+    ('Bonjour', 'Salut !')
+    """
+    checked_run(run)
+    return Replay(
+        run=run,
+        mode="closed",
+        rules=rules,
+        layers=layers,
+        model=model,
+        tools=tools,
+        tokenizer=tokenizer,
+        at=recorded_request(run, at, thread_id=thread_id),
+        edit=edit,
+        turns=turns,
+    ).result()

@@ -1,157 +1,47 @@
-"""The agent of a run with some parts exchanged, run on its tape; made again from the run where it is not in this process.
-
-Code is not in a file. A tool needs none as long as the tape answers; a function or a layer of one's own does.
-"""
+"""A recorded run, really run again: its agent with some parts exchanged, on the tape as long as the run is the recorded one."""
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from noetic_nb._core.arguments import closest
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.events import ItemsAppended, ModelCalled, QualityGiven, RegulatorSaw, TurnStarted
+from noetic_nb.events import (
+    ItemsAppended,
+    ModelCalled,
+    QualityGiven,
+    RegulatorSaw,
+    RuleChanged,
+    TurnStarted,
+)
 from noetic_nb.ids import SYSTEM_IDS
 from noetic_nb.items import thaw
-from noetic_nb.lab._replaying.recorded_answers import Tape, offered_tools
-from noetic_nb.lab._replaying.recorded_tape import is_native
+from noetic_nb.lab._replaying.plan_replay import plan_changes
+from noetic_nb.lab._replaying.recorded_parts import Tape, agent_of
+from noetic_nb.lab._replaying.replay_report import Kept, horizon_of_tape, note_counts, note_known, summary
 from noetic_nb.lab._replaying.rules_replay import recorded_rules
 from noetic_nb.lab._rule_trial import as_snapshot
 from noetic_nb.layers import regulation
 from noetic_nb.layers._regulator_layer import regulator_of
-from noetic_nb.memory import MemoryLayer, ProjectionPolicy
+from noetic_nb.memory import MemoryHooks, MemoryLayer, ProjectionPolicy
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run, record
 from noetic_nb.runs._requests.recorded_counter import recorded_counter
-from noetic_nb.runtime import AgentConfig, AgentHarness, load_config
+from noetic_nb.runs._requests.sent_request import RecordedRequest
+from noetic_nb.runtime import AgentConfig, AgentHarness
 from noetic_nb.steering import RuleBook, steering
 from noetic_nb.steering._layer import policy_of, rulebook_of
-from noetic_nb.steps import LLMStep, Registry, Step, Tool, ToolStep
+from noetic_nb.steps import LLMStep, Step, Tool, ToolStep
 from noetic_nb.steps._function_tools import as_tools
 from noetic_nb.steps._traverse import rebuilt
-from noetic_nb.sync import awaited
+from noetic_nb.sync import awaited, run_sync
+from noetic_nb.tokens import Tokenizer
 
-__all__ = ["RecordedAgent", "agent_of", "rebuilt_agent", "tools_by_name"]
-
-_KINDS: Final[Mapping[str, str]] = {"fn": "function", "tool": "tool", "layer": "layer", "codec": "codec"}
-_MADE_WITH: Final = "Make its configuration and say run.made_with(config)."
-
-
-def rebuilt_agent(
-    run: Run, tools: Mapping[str, Tool], *, rules: Any = None, layers: Sequence[Any] | None = None
-) -> AgentConfig:
-    """Return the configuration of an agent that is not in this process.
-
-    Parameters
-    ----------
-    run : Run
-        With a bundle.
-    tools : mapping of str to Tool
-        Tools that are there, by name.
-    rules, layers
-        What takes the place of recorded ones, which are not needed then.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``NO_AGENT``, naming what cannot be made again.
-    """
-    bundle = run.bundle
-    config = None if bundle is None else bundle.get("config")
-    if not isinstance(config, Mapping):
-        raise NoeticConfigError(
-            "NO_AGENT",
-            "The agent of this run is not in this process, and not in the run, so that it cannot be run again.",
-            given=run.run_id,
-            hint=f"{_MADE_WITH} run.save(path, bundle=True) keeps it in the file.",
-        )
-    data = {**config, "memory": list(_needed(run, config, rules, layers))}
-    known = {**offered_tools(run), **tools}
-    registry = Registry(tools=known.values())
-    missing = [ref for ref in dict.fromkeys(_references(data)) if not _is_known(ref, registry)]
-    if missing:
-        named = ", ".join(f"{_KINDS[kind]} {name!r}" for kind, _, name in (ref.partition(":") for ref in missing))
-        also = " A tool may be given by tools=, rules by rules=, layers by layers=."
-        raise NoeticConfigError(
-            "NO_AGENT",
-            f"The agent of this run cannot be made again, as a file holds no code: {named}.",
-            given=run.run_id,
-            hint=_MADE_WITH + also,
-            missing=tuple(missing),
-        )
-    try:
-        return load_config(data, registry)
-    except (NoeticConfigError, TypeError, ValueError) as error:
-        raise NoeticConfigError(
-            "NO_AGENT",
-            f"The agent of this run cannot be made again from its bundle: {error}",
-            given=run.run_id,
-            hint=_MADE_WITH,
-        ) from error
-
-
-def _needed(run: Run, config: Mapping[str, Any], rules: Any, layers: Sequence[Any] | None) -> Iterator[Any]:
-    """Return the layers that are not replaced: a replaced rule or layer may refer to objects that are not available."""
-    entries = config.get("memory", ())
-    ids = _ids(run, len(entries))
-    wanted = None if layers is None or ids is None else {layer for layer in layers if isinstance(layer, str)}
-    for entry, layer_id in zip(entries, ids or (None,) * len(entries), strict=True):
-        kind = entry.get("kind") if isinstance(entry, Mapping) else None
-        if kind == "steering" and rules is not None:
-            options = {**entry.get("options", {}), "rulebook": []}
-            options.pop("rules", None)
-            yield {**entry, "options": options}
-        elif wanted is None or layer_id in wanted or kind in ("steering", "regulation"):
-            yield entry
-
-
-def _ids(run: Run, count: int) -> list[Any] | None:
-    match run.meta.get("config"):
-        case {"memory": list() | tuple() as described} if len(described) == count:
-            return [layer.get("id") for layer in described]
-    return None
-
-
-def _references(data: Any, key: str = "") -> Iterator[str]:
-    if isinstance(data, Mapping):
-        ref = data.get("$ref")
-        if isinstance(ref, str) and ref.partition(":")[0] in _KINDS:
-            yield ref
-        elif key != "params":  # data of the user's own
-            for name, inner in data.items():
-                yield from _references(inner, name)
-    elif isinstance(data, list | tuple):
-        for inner in data:
-            yield from _references(inner)
-
-
-def _is_known(ref: str, registry: Registry) -> bool:
-    kind, _, name = ref.partition(":")
-    names: Iterable[str] = registry.names(kind)
-    return name in names
-
-
-def agent_of(
-    run: Run, tools: Mapping[str, Tool], *, rules: Any = None, layers: Sequence[Any] | None = None
-) -> AgentConfig:
-    """Return the configuration of the agent that a run is of: as it is in this process, or made again from the run.
-
-    `rules` and `layers` take the place of recorded ones, which are not needed then.
-    """
-    if not is_native(run):
-        raise NoeticConfigError(
-            "OPEN_LOOP_ONLY",
-            "This run was made by another system: what it was sent, and why, is not in it, so that nobody can go on with it.",
-            given=run.meta.get("source"),
-            hint='Use mode="open".',
-        )
-    config = run._config
-    if isinstance(config, AgentConfig):
-        return config
-    return rebuilt_agent(run, tools, rules=rules, layers=layers)
+__all__ = ["run_again"]
 
 
 def tools_by_name(tools: Iterable[Any] | None) -> dict[str, Tool]:
@@ -179,6 +69,8 @@ class _Clock:
 
 # Where items come from that the runtime makes; an answer is also what a child handed back.
 _MADE_HERE: Final = frozenset({"tool", "guidance", "step", "model"})
+
+
 _COUNTED: Final = re.compile(r"(.*\D)([1-9]\d{0,8})")
 
 
@@ -452,3 +344,141 @@ class _Switching:
             for rule in rules:
                 agent.book.put(rule)
         return await agent.tape.complete(request)
+
+
+def run_again(
+    run: Run,
+    *,
+    rules: Any = None,
+    budgets: Mapping[str, Any] | None = None,
+    projection: Any = None,
+    layers: Sequence[Any] | None = None,
+    regulator: Regulator | None = None,
+    model: Any = None,
+    tools: Iterable[Any] | None = None,
+    tokenizer: Tokenizer | None = None,
+    at: RecordedRequest | None = None,
+    edit: Any = None,
+    turns: int | Literal["all"] = 0,
+) -> Run:
+    """Run a recorded run again, to its end or up to the turn of a call `at` which another model answers; see `Replay`."""
+    is_fork = at is not None
+    given_tools = tools_by_name(tools)
+    # The rules of a fork are others from its call on only.
+    first_rules = None if is_fork else rules
+    config = agent_of(run, given_tools, rules=first_rules, layers=layers)
+    if is_fork:
+        _check_fork(model, edit, turns)
+    tape = Tape(run, model, given_tools, at, tokenizer)
+    agent = RecordedAgent(run, config, tape)
+    agent.lay(layers, first_rules, regulator)
+    changes = plan_changes(run, budgets, projection, None)
+    agent.plan(changes.budgets, changes.policy)
+    if is_fork and rules is not None:
+        agent.switch_rules(rules)
+    edited: list[bool] = []
+    if callable(edit):
+        agent.memory.append(_edit_layer(tape, edit, edited))
+    events = tuple(run.events)
+    said: tuple[int, str] | None = None
+    if at is not None:
+        place = _turn_of(events, at.where, at.seq)
+        said = (place, edit) if isinstance(edit, str) else None
+        later = [
+            event
+            for event in events[place + 1 :]
+            if isinstance(event, TurnStarted) and event.where.thread_id == at.where.thread_id
+        ]
+        events = (*events[: place + 1], *(later if turns == "all" else later[:turns]))
+    again = run_sync(agent.live(events, said))
+    if at is not None and callable(edit) and not edited:
+        why = "The edit had no effect: this call repeats one whose history was chosen before."
+        raise NoeticConfigError("INVALID_EDIT", why, given=at.place, hint="Fork from the first call of its step.")
+    given = {"rules": rules, "budgets": budgets, "projection": projection, "layers": layers, "regulator": regulator}
+    if is_fork:
+        given = {"model": model, "edit": edit, "rules": rules, "layers": layers, "tools": tools, "turns": turns or None}
+    again.meta["replay"] = {
+        "of": run.run_id,
+        "mode": "fork" if is_fork else "closed",
+        **({"diverged": tape.diverged} if at is None else {"at": at.place}),
+        "changed": [name for name, value in given.items() if value is not None],
+        "kept": _kept(run, again, rules, is_fork=is_fork),
+        "stopped": tape.stopped,
+        **summary(run, again, views_changed=False),
+    }
+    # What the user wrote later is no part of a fork, so that it ends where it was to end.
+    recorded = again if is_fork else run
+    note_known(again, horizon_of_tape(recorded, again, stopped=tape.stopped, approvals=tape.approvals))
+    return again
+
+
+def _check_fork(model: Any, edit: Any, turns: Any) -> None:
+    if model is None:
+        raise NoeticConfigError(
+            "MODEL_NEEDED",
+            "From this call on somebody has to answer.",
+            given=model,
+            hint="Pass model=, such as nn.ScriptedModel([...]) or the client that was used.",
+        )
+    if edit is not None and not isinstance(edit, str) and not callable(edit):
+        raise NoeticConfigError(
+            "INVALID_EDIT",
+            "An edit is a text or a function of items.",
+            given=edit,
+            hint='Such as edit="Another message".',
+        )
+    if turns != "all" and (type(turns) is not int or turns < 0):
+        raise NoeticConfigError(
+            "INVALID_COUNT", "That is no number of turns.", given=turns, hint='Such as turns=2, or turns="all".'
+        )
+
+
+def _kept(run: Run, again: Run, rules: Any, *, is_fork: bool) -> list[dict[str, Any]]:
+    kept = Kept()
+    note_counts(run, again, kept)
+    for seq, event in enumerate(run.events):
+        if isinstance(event, RuleChanged) and rules is None and not is_fork:
+            known = isinstance(run._config, AgentConfig)  # a file has the rules of its end only
+            why = (
+                "edits made while the run went on are left out"
+                if known
+                else "the rules are those of the end of the run"
+            )
+            kept.add("rules", why, seq)
+    return kept.rows()
+
+
+def _turn_of(events: Sequence[Any], where: Any, seq: int) -> int:
+    for place in range(seq, -1, -1):
+        event = events[place]
+        if isinstance(event, TurnStarted) and (event.where.thread_id, event.where.turn) == (
+            where.thread_id,
+            where.turn,
+        ):
+            return place
+    raise NoeticConfigError(
+        "NOT_RECORDED",
+        "The turn of this call was not recorded from its beginning.",
+        given=where.turn,
+        hint="Fork another.",
+    )
+
+
+def _edit_layer(tape: Tape, edit: Callable[[Sequence[Any]], Sequence[Any]], edited: list[bool]) -> MemoryLayer:
+    """Return a layer that shows the model another history from the forked call on."""
+    shown: dict[str, tuple[int, list[Any]]] = {}
+
+    async def project_history(p: Any) -> Any:
+        if not tape.reaches(p.ctx.thread_id):
+            return None
+        if p.ctx.execution_id not in shown:
+            if edited:  # another execution, whose history is its own
+                return None
+            edited.append(True)
+            shown[p.ctx.execution_id] = len(p.items), list(await awaited(edit(tuple(p.items))))
+        count, items = shown[p.ctx.execution_id]
+        return {"items": [*items, *p.items[count:]]}
+
+    return MemoryLayer(
+        id="fork-edit", slot=10_000, scope="execution", budget=0, hooks=MemoryHooks(project_history=project_history)
+    )

@@ -1,8 +1,11 @@
-"""The recorded answers of models and results of tools, given again until the run differs from the recording."""
+"""The parts of a recorded agent: answers of models, results and schemas of tools, and its configuration, made again from the run.
+
+Code is not in a file. A tool needs none as long as the tape answers; a function or a layer of one's own does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time, timedelta
@@ -13,22 +16,24 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 
 from noetic_nb._core.worker_threads import ON_THE_SPOT, leaves_loop
-from noetic_nb.errors import NoeticError
-from noetic_nb.events import ModelCalled, OfferedTool, RequestPrepared, SteeringDecided, ToolCalled
-from noetic_nb.items import Item, item_text, thaw
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.events import ModelCalled, OfferedTool, RequestPrepared, SteeringDecided, ToolCalled, ViewAssembled
+from noetic_nb.items import thaw
 from noetic_nb.items._json_form import json_form
 from noetic_nb.items._json_text import compact_json
+from noetic_nb.lab._replaying.replay_report import contents
 from noetic_nb.models._client import ModelRequest, ModelResponse, TokenLogprob, ToolSpec, Usage
 from noetic_nb.runs import Run
 from noetic_nb.runs._requests.recorded_requests import RequestIndex
 from noetic_nb.runs._requests.sent_request import RecordedRequest
+from noetic_nb.runtime import AgentConfig, load_config
 from noetic_nb.runtime._execution.approval import RESPONSE
-from noetic_nb.steps import Tool
+from noetic_nb.steps import Registry, Tool
 from noetic_nb.steps._tools import spec_tokens, wire_name
 from noetic_nb.sync import awaited
 from noetic_nb.tokens import Tokenizer
 
-__all__ = ["Tape", "contents", "offered_tools"]
+__all__ = ["Tape", "agent_of", "offered_tools"]
 
 _PLAIN: Final[Mapping[str, Any]] = {"string": str, "integer": int, "number": float, "boolean": bool, "null": None}
 _FORMATS: Final[Mapping[str, Any]] = {
@@ -153,31 +158,12 @@ def _limited(kind: Any, schema: Mapping[str, Any]) -> Any:
 _RETURNED = frozenset({"ok", "error", "invalid_result"})
 
 
-def contents(items: Iterable[Item | None], instructions: str | None) -> tuple[Any, ...]:
-    """Return the contents of a request without ids, which differ between two runs of one agent."""
-    said: list[Any] = [instructions or ""]
-    for item in items:
-        if item is not None:
-            said.append((item["type"], item.get("role"), item.get("name"), item.get("arguments"), item_text(item)))
-    return tuple(said)
-
-
 @dataclass
 class Tape:
-    """Answers of a run, in their order.
+    """Answers of a run, in their order; `model` answers what the tape does not, `tools` run what it does not have.
 
-    Parameters
-    ----------
-    run : Run
-        What was recorded.
-    model : ModelClient or mapping, optional
-        Answers what the tape does not.
-    tools : mapping of str to Tool
-        Run what the tape does not have.
-    until : RecordedRequest, optional
-        A fork: up to this call the tape answers whatever is asked, from it on never.
-    tokenizer : callable, optional
-        What the run was counted with, where it was not the default.
+    `until` is the call of a fork: up to it the tape answers whatever is asked, from it on never. `tokenizer` is what the run
+    was counted with, where it was not the default.
     """
 
     run: Run
@@ -343,3 +329,101 @@ def _response(event: ModelCalled) -> ModelResponse:
         event.model,
         event.finish_reason,
     )
+
+
+_KINDS: Final[Mapping[str, str]] = {"fn": "function", "tool": "tool", "layer": "layer", "codec": "codec"}
+
+
+_MADE_WITH: Final = "Make its configuration and say run.made_with(config)."
+
+
+def agent_of(
+    run: Run, tools: Mapping[str, Tool], *, rules: Any = None, layers: Sequence[Any] | None = None
+) -> AgentConfig:
+    """Return the agent that a run is of: as it is in this process, or made again from the bundle and the `tools` there are.
+
+    `rules` and `layers` take the place of recorded ones, which are not needed then. Raises `NoeticConfigError`
+    ``OPEN_LOOP_ONLY`` and ``NO_AGENT``, naming what cannot be made again.
+    """
+    if run.meta.get("config") is None and not run.select(ViewAssembled):
+        raise NoeticConfigError(
+            "OPEN_LOOP_ONLY",
+            "This run was made by another system: what it was sent, and why, is not in it, so that nobody can go on with it.",
+            given=run.meta.get("source"),
+            hint='Use mode="open".',
+        )
+    if isinstance(run._config, AgentConfig):
+        return run._config
+    bundle = run.bundle
+    config = None if bundle is None else bundle.get("config")
+    if not isinstance(config, Mapping):
+        raise NoeticConfigError(
+            "NO_AGENT",
+            "The agent of this run is not in this process, and not in the run, so that it cannot be run again.",
+            given=run.run_id,
+            hint=f"{_MADE_WITH} run.save(path, bundle=True) keeps it in the file.",
+        )
+    data = {**config, "memory": list(_needed(run, config, rules, layers))}
+    known = {**offered_tools(run), **tools}
+    registry = Registry(tools=known.values())
+    missing = [ref for ref in dict.fromkeys(_references(data)) if not _is_known(ref, registry)]
+    if missing:
+        named = ", ".join(f"{_KINDS[kind]} {name!r}" for kind, _, name in (ref.partition(":") for ref in missing))
+        also = " A tool may be given by tools=, rules by rules=, layers by layers=."
+        raise NoeticConfigError(
+            "NO_AGENT",
+            f"The agent of this run cannot be made again, as a file holds no code: {named}.",
+            given=run.run_id,
+            hint=_MADE_WITH + also,
+            missing=tuple(missing),
+        )
+    try:
+        return load_config(data, registry)
+    except (NoeticConfigError, TypeError, ValueError) as error:
+        raise NoeticConfigError(
+            "NO_AGENT",
+            f"The agent of this run cannot be made again from its bundle: {error}",
+            given=run.run_id,
+            hint=_MADE_WITH,
+        ) from error
+
+
+def _needed(run: Run, config: Mapping[str, Any], rules: Any, layers: Sequence[Any] | None) -> Iterator[Any]:
+    """Return the layers that are not replaced: a replaced rule or layer may refer to objects that are not available."""
+    entries = config.get("memory", ())
+    ids = _ids(run, len(entries))
+    wanted = None if layers is None or ids is None else {layer for layer in layers if isinstance(layer, str)}
+    for entry, layer_id in zip(entries, ids or (None,) * len(entries), strict=True):
+        kind = entry.get("kind") if isinstance(entry, Mapping) else None
+        if kind == "steering" and rules is not None:
+            options = {**entry.get("options", {}), "rulebook": []}
+            options.pop("rules", None)
+            yield {**entry, "options": options}
+        elif wanted is None or layer_id in wanted or kind in ("steering", "regulation"):
+            yield entry
+
+
+def _ids(run: Run, count: int) -> list[Any] | None:
+    match run.meta.get("config"):
+        case {"memory": list() | tuple() as described} if len(described) == count:
+            return [layer.get("id") for layer in described]
+    return None
+
+
+def _references(data: Any, key: str = "") -> Iterator[str]:
+    if isinstance(data, Mapping):
+        ref = data.get("$ref")
+        if isinstance(ref, str) and ref.partition(":")[0] in _KINDS:
+            yield ref
+        elif key != "params":  # data of the user's own
+            for name, inner in data.items():
+                yield from _references(inner, name)
+    elif isinstance(data, list | tuple):
+        for inner in data:
+            yield from _references(inner)
+
+
+def _is_known(ref: str, registry: Registry) -> bool:
+    kind, _, name = ref.partition(":")
+    names: Iterable[str] = registry.names(kind)
+    return name in names
