@@ -21,7 +21,7 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.events import RegulatorDecided
+from noetic_nb.events import RegulatorDecided, ToolCalled
 from noetic_nb.lab import RegulatorReadings, datasets, first_stop, replay, replay_regulator, sweep
 from noetic_nb.lab._replaying import regulator_readings
 from noetic_nb.lab._statistics.intervals import interval
@@ -111,7 +111,7 @@ def test_a_grade_between_turns_stops_the_next_turn_as_alone() -> None:
 def test_a_row_is_the_mean_over_runs_with_the_interval_over_tasks() -> None:
     runs = _airline()
     frame = sweep(SPACE, runs, metrics={"stopped": stopped}, regulator=ANN, n_jobs=1, seed=3)
-    assert list(frame) == [*SPACE, "stopped", "low", "high", "n", "failed", "nan", "seed", "digest"]
+    assert list(frame) == [*SPACE, "stopped", "low", "high", "n", "failed", "nan", "seed", "digest", "stopped_known"]
     assert list(frame[[*SPACE]].itertuples(index=False, name=None)) == [(c, t) for c in (5, 10, 20) for t in (300, 900)]
     for row in frame.to_dict("records"):
         numbers = {
@@ -131,6 +131,33 @@ def test_a_row_is_the_mean_over_runs_with_the_interval_over_tasks() -> None:
 def test_several_metrics_have_columns_of_their_own() -> None:
     frame = sweep({"call_budget.total": [5]}, _airline(), metrics={"a": stopped, "b": decided}, regulator=ANN, n_jobs=1)
     assert list(frame)[1:9] == ["a", "a_low", "a_high", "b", "b_low", "b_high", "a_n", "b_n"]
+
+
+def later_calls(run: Run) -> int:
+    return len(run.select(ToolCalled))
+
+
+def test_the_mean_over_the_known_parts_stands_beside_the_mean() -> None:
+    runs = _airline()
+    metrics = {"stops": decided, "calls": later_calls}
+    frame = sweep({"call_budget.total": [5, 10_000]}, runs, metrics=metrics, regulator=ANN, n_jobs=1)
+    few, many = frame.to_dict("records")
+    assert few["stops_known"] <= 1 < few["stops"]
+    assert few["calls_known"] <= 6 < few["calls"]
+    assert few["calls"] == many["calls"]
+    replayed = [replay(run, regulator=_with(ANN, {"call_budget": {"total": 5}})) for run in runs]
+    calls = [
+        sum(
+            isinstance(event, ToolCalled) and seq < run.known_until.get(event.where.thread_id, (0, len(run.events)))[1]
+            for seq, event in enumerate(run.events)
+        )
+        for run in replayed
+    ]
+    assert few["calls_known"] == sum(calls) / len(calls)
+    assert frame.attrs["known"].startswith(f"{sum(bool(run.known_until) for run in replayed)} of ")
+    whole = sweep({"projection": [None]}, runs[:1], metrics=metrics, n_jobs=1)
+    assert not [name for name in whole if name.endswith("_known")]
+    assert whole.attrs["known"] == "Every run is known to its end."
 
 
 def test_what_is_missing_is_counted_and_never_made_up() -> None:
@@ -392,7 +419,9 @@ def test_an_interrupted_sweep_keeps_its_rows_and_goes_on(tmp_path: Path) -> None
     asked: list[str] = []
 
     def once(run: Run) -> float:
-        asked.append(run.run_id)
+        # A metric is also asked of the known part of a run, which says nothing of an end of that part.
+        if run.known_until or run.meta["replay"]["known"] == "Known to its end.":
+            asked.append(run.run_id)
         return stopped(run)
 
     def interrupt(done: int, of: int) -> None:

@@ -15,11 +15,11 @@ from noetic_nb.events import SteeringDecided, ToolCalled, ViewAssembled, Where
 from noetic_nb.items import item_text, thaw
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.lab._replaying.paired_runs import PairedComparison, compare_evaluations, compare_paired
-from noetic_nb.lab._replaying.replay_report import drops_of, sent_tokens, tokens_of
+from noetic_nb.lab._replaying.replay_report import drops_of, known_part, sent_tokens, tokens_of
 from noetic_nb.lab._rule_scores.evaluation import Evaluation
 from noetic_nb.redact import Redaction, redact, redact_text
 from noetic_nb.runs import Run
-from noetic_nb.runs._known_until import known_events, said_of
+from noetic_nb.runs._known_until import said_of
 from noetic_nb.runs._plain_text import plain_line
 from noetic_nb.runs._requests.recorded_requests import RequestIndex
 from noetic_nb.runs._requests.sent_request import RecordedRequest
@@ -86,7 +86,7 @@ class Comparison:
     def _known(self, name: str) -> list[Any]:
         """Return the value of each row on one side as far as that run is known."""
         run = self.a if name == "a" else self.b
-        cut = Run(run.run_id, meta={**run.meta, "replay": None}, events=known_events(run.events, run.known_until))
+        cut = known_part(run)
         side = 2 if name == "a" else 3
         known: dict[tuple[int, str], list[Any]] = {}
         for row in _rows(*((cut, self.b) if name == "a" else (self.a, cut))):

@@ -33,6 +33,7 @@ from noetic_nb.events import (
 from noetic_nb.items import Item, item_text
 from noetic_nb.runs import Run
 from noetic_nb.runs._known_until import KnownUntil, known_events, said_of
+from noetic_nb.runs._run import run_of_settled
 from noetic_nb.runs._turns import TurnSummary
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "horizon",
     "horizon_of_tape",
     "kinds_of",
+    "known_part",
     "note_counts",
     "note_known",
     "sent_tokens",
@@ -148,6 +150,19 @@ def note_known(run: Run, points: Mapping[str, KnownUntil]) -> None:
     for name, count in _COUNTED.items():
         if name in about:
             about[name]["after_known"] = count(known) if points else about[name]["after"]
+
+
+def known_part(run: Run) -> Run:
+    """Return a replayed run up to where it is known, with the counts up to there; the run itself where that is its end."""
+    points = run.known_until
+    if not points:
+        return run
+    about = {
+        name: {**part, "after": part["after_known"]} if name in _COUNTED and "after_known" in part else part
+        for name, part in run.meta["replay"].items()
+    }
+    meta = {**run.meta, "replay": {**about, "known_until": {}}}
+    return run_of_settled(run.run_id, meta, list(known_events(run.events, points)))
 
 
 def actions_of(events: Iterable[RunEvent]) -> dict[str, int]:

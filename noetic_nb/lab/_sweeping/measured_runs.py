@@ -1,16 +1,25 @@
-"""Configurations measured on runs: the work of each worker, with runs that it reads once."""
+"""Configurations measured on runs: the work of each worker, with runs that it reads once, and the file of finished rows."""
 
 from __future__ import annotations
 
 import copy
+import json
 import math
+import os
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
 
+from noetic_nb._core.atomic_write import regular_file
+from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.lab._replaying.regulator_readings import RegulatorReadings
 from noetic_nb.lab._replaying.regulator_replay import RegulatorTemplate
+from noetic_nb.lab._replaying.replay_report import known_part
 from noetic_nb.lab._replaying.replays import replay
 from noetic_nb.lab._sweeping.ceiling import Ceiling
 from noetic_nb.lab._sweeping.space import Space, thresholds_in
@@ -19,7 +28,7 @@ from noetic_nb.regulator._settings import Settings
 from noetic_nb.runs import Run
 from noetic_nb.runs._regulation.recorded_decisions import with_thresholds
 
-__all__ = ["Job", "Measured", "Measurements"]
+__all__ = ["Job", "Measured", "Measurements", "ResumeFile"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +54,10 @@ class Measured:
     values: dict[str, list[float | None]]
     failures: list[tuple[int, str | None, str]] = field(default_factory=list)
     """Place of the run, metric (None where the run could not be made) and what went wrong."""
+    known: dict[str, list[float | None]] = field(default_factory=dict)
+    """The values of the runs as far as they are known, by metric; empty where all are known to their ends."""
+    partly: int = 0
+    """How many of the runs are known to some point only."""
     is_cut: bool = False
     """Whether the ceiling was reached before it was finished, so that it does not count."""
 
@@ -62,6 +75,8 @@ class Measurements:
         """Measure one configuration on every run; an exception on a run is kept as its failure."""
         job = self._job
         found = Measured(place, {name: [] for name in job.metrics})
+        # By metric and place of the run, the value of its known part.
+        known: dict[str, dict[int, float | None]] = {name: {} for name in job.metrics}
         for at in range(len(job.runs)):
             if job.ceiling is not None and job.ceiling.reached:
                 break
@@ -72,6 +87,8 @@ class Measurements:
                 for values in found.values.values():
                     values.append(None)
                 continue
+            part = known_part(run)
+            found.partly += part is not run
             for name, metric in job.metrics.items():
                 try:
                     value = _number(metric(run))
@@ -79,6 +96,11 @@ class Measurements:
                     found.failures.append((at, name, _words(exc)))
                     value = None
                 found.values[name].append(value)
+                if part is not run:
+                    known[name][at] = None if value is None else _known(metric, part)
+        if found.partly:
+            for name, values in found.values.items():
+                found.known[name] = [known[name].get(at, value) for at, value in enumerate(values)]
         found.is_cut = job.ceiling is not None and job.ceiling.reached
         return found
 
@@ -155,6 +177,13 @@ class _Templates:
         return known[1]
 
 
+def _known(metric: Callable[[Run], Any], part: Run) -> float | None:
+    try:
+        return _number(metric(part))
+    except Exception:  # it needs the end of a run, which is not known
+        return None
+
+
 def _number(value: Any) -> float | None:
     if value is None:
         return None
@@ -169,3 +198,119 @@ def _number(value: Any) -> float | None:
 def _words(exc: Exception) -> str:
     text = str(exc)
     return f"{type(exc).__name__}: {text}" if text else type(exc).__name__
+
+
+FORM: Final = "noetic_nb sweep 1"
+
+
+def _content(path: Path) -> bytes:
+    try:
+        with regular_file(path) as file:
+            return file.read()
+    except FileNotFoundError:
+        return b""
+
+
+class ResumeFile:
+    """A file of finished rows; a line that is not whole does not count, and is written over.
+
+    Parameters
+    ----------
+    path : str or path
+        A new file, or one of the same sweep.
+    digest : str
+        Of data, space, metrics and version.
+    runs : int
+        How many runs each row is of.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``OTHER_SWEEP`` where the file belongs to another sweep, or is no file of one.
+    NoeticError
+        ``storage_failed`` where it cannot be read or written.
+    """
+
+    def __init__(self, path: str | PathLike[str], digest: str, runs: int) -> None:
+        self.path = Path(path)
+        self._runs = runs
+        header = {"form": FORM, "digest": digest}
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            data = _content(self.path)
+            self.rows, whole = self._read(data, header)
+            self._file = open(self.path, "r+b" if data else "wb")  # noqa: SIM115
+            self._file.seek(whole)
+            self._file.truncate()
+            if not whole:
+                self._write(header)
+        except OSError as exc:
+            raise self._failed(exc) from exc
+
+    def _failed(self, exc: OSError) -> NoeticError:
+        hint = "Give a path that can be written: resume='sweep.jsonl'."
+        return NoeticError("storage_failed", f"The file of the sweep: {exc}", given=str(self.path), hint=hint)
+
+    def _read(self, data: bytes, header: dict[str, Any]) -> tuple[dict[int, Measured], int]:
+        rows: dict[int, Measured] = {}
+        lines = data.splitlines(keepends=True)
+        if not lines or (len(lines) == 1 and not data.endswith(b"\n") and _line(header).startswith(data)):
+            return rows, 0
+        found = _parsed(lines[0])
+        if found is None or found.get("form") != FORM or found != header:
+            raise NoeticConfigError(
+                "OTHER_SWEEP",
+                "The file is of another sweep: other runs, values, metrics, seed or version."
+                if found is not None and found.get("form") == FORM
+                else "This is no file of a sweep.",
+                given=str(self.path),
+                hint="Give another path, or remove the file.",
+            )
+        whole = len(lines[0])
+        for line in lines[1:]:
+            row = _parsed(line)
+            if row is None:
+                break
+            failures = [tuple(one) for one in row["failures"]]
+            known = row.get("known", {}), row.get("partly", 0)
+            rows[row["place"]] = Measured(row["place"], row["values"], failures, *known)
+            whole += len(line)
+        return rows, whole
+
+    def add(self, row: Measured) -> None:
+        """Keep a finished row."""
+        try:
+            known = {"known": row.known, "partly": row.partly} if row.partly else {}
+            self._write({"place": row.place, "values": row.values, "failures": row.failures, **known})
+        except OSError as exc:
+            raise self._failed(exc) from exc
+
+    def _write(self, data: dict[str, Any]) -> None:
+        self._file.write(_line(data))
+        self._file.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+
+def _line(data: dict[str, Any]) -> bytes:
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=True).encode()
+    return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    """Return the content of a line; None for one that was not written to its end."""
+    sum_, _, text = line.rstrip(b"\n").partition(b" ")
+    try:
+        if not line.endswith(b"\n") or int(sum_, 16) != zlib.crc32(text):
+            return None
+        data: dict[str, Any] = json.loads(text)
+    except ValueError:
+        return None
+    return data

@@ -6,15 +6,17 @@ import platform
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import closing
+from math import fsum, nan
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb._core.long_work import Progress, Work
 from noetic_nb._core.package_versions import version_of
 from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.lab._statistics.intervals import CONFIDENCE, resampled
 from noetic_nb.lab._statistics.labels import By, groups_of, runs_in
 from noetic_nb.lab._sweeping.ceiling import Ceiling, is_live
-from noetic_nb.lab._sweeping.measured_runs import Job, Measured
+from noetic_nb.lab._sweeping.measured_runs import Job, Measured, ResumeFile
 from noetic_nb.lab._sweeping.space import REPLAYED, configurations
 from noetic_nb.lab._sweeping.value_labels import code_of, data_digest, digest_of, label_of
 from noetic_nb.lab._sweeping.workers import Workers
@@ -24,132 +26,8 @@ from noetic_nb.runs import Run
 
 if TYPE_CHECKING:
     import pandas
-import json
-import math
-import os
-import zlib
-from math import fsum, nan
-from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
 
-from noetic_nb._core.atomic_write import regular_file
-from noetic_nb.lab._statistics.intervals import CONFIDENCE, resampled
-
-__all__ = ["SAMPLES", "ResumeFile", "columns_of", "sweep", "table"]
-
-FORM: Final = "noetic_nb sweep 1"
-
-
-def _content(path: Path) -> bytes:
-    try:
-        with regular_file(path) as file:
-            return file.read()
-    except FileNotFoundError:
-        return b""
-
-
-class ResumeFile:
-    """A file of finished rows; a line that is not whole does not count, and is written over.
-
-    Parameters
-    ----------
-    path : str or path
-        A new file, or one of the same sweep.
-    digest : str
-        Of data, space, metrics and version.
-    runs : int
-        How many runs each row is of.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``OTHER_SWEEP`` where the file belongs to another sweep, or is no file of one.
-    NoeticError
-        ``storage_failed`` where it cannot be read or written.
-    """
-
-    def __init__(self, path: str | PathLike[str], digest: str, runs: int) -> None:
-        self.path = Path(path)
-        self._runs = runs
-        header = {"form": FORM, "digest": digest}
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            data = _content(self.path)
-            self.rows, whole = self._read(data, header)
-            self._file = open(self.path, "r+b" if data else "wb")  # noqa: SIM115
-            self._file.seek(whole)
-            self._file.truncate()
-            if not whole:
-                self._write(header)
-        except OSError as exc:
-            raise self._failed(exc) from exc
-
-    def _failed(self, exc: OSError) -> NoeticError:
-        hint = "Give a path that can be written: resume='sweep.jsonl'."
-        return NoeticError("storage_failed", f"The file of the sweep: {exc}", given=str(self.path), hint=hint)
-
-    def _read(self, data: bytes, header: dict[str, Any]) -> tuple[dict[int, Measured], int]:
-        rows: dict[int, Measured] = {}
-        lines = data.splitlines(keepends=True)
-        if not lines or (len(lines) == 1 and not data.endswith(b"\n") and _line(header).startswith(data)):
-            return rows, 0
-        found = _parsed(lines[0])
-        if found is None or found.get("form") != FORM or found != header:
-            raise NoeticConfigError(
-                "OTHER_SWEEP",
-                "The file is of another sweep: other runs, values, metrics, seed or version."
-                if found is not None and found.get("form") == FORM
-                else "This is no file of a sweep.",
-                given=str(self.path),
-                hint="Give another path, or remove the file.",
-            )
-        whole = len(lines[0])
-        for line in lines[1:]:
-            row = _parsed(line)
-            if row is None:
-                break
-            rows[row["place"]] = Measured(row["place"], row["values"], [tuple(one) for one in row["failures"]])
-            whole += len(line)
-        return rows, whole
-
-    def add(self, row: Measured) -> None:
-        """Keep a finished row."""
-        try:
-            self._write({"place": row.place, "values": row.values, "failures": row.failures})
-        except OSError as exc:
-            raise self._failed(exc) from exc
-
-    def _write(self, data: dict[str, Any]) -> None:
-        self._file.write(_line(data))
-        self._file.flush()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        os.fsync(self._file.fileno())
-        self._file.close()
-
-
-def _line(data: dict[str, Any]) -> bytes:
-    text = json.dumps(data, separators=(",", ":"), ensure_ascii=True).encode()
-    return b"%08x %s\n" % (zlib.crc32(text), text)
-
-
-def _parsed(line: bytes) -> dict[str, Any] | None:
-    """Return the content of a line; None for one that was not written to its end."""
-    sum_, _, text = line.rstrip(b"\n").partition(b" ")
-    try:
-        if not line.endswith(b"\n") or int(sum_, 16) != zlib.crc32(text):
-            return None
-        data: dict[str, Any] = json.loads(text)
-    except ValueError:
-        return None
-    return data
-
+__all__ = ["SAMPLES", "columns_of", "sweep", "table"]
 
 SAMPLES: Final = 1_000
 """As many as `noetic_nb.lab._statistics.intervals.interval` draws."""
@@ -196,11 +74,13 @@ def table(job: Job, rows: Mapping[int, Measured], groups: Sequence[Hashable], se
 
     is_only = len(job.metrics) == 1
     intervals = _Intervals(groups, seed)
+    partly = any(row.partly for row in rows.values())
     names = [
         *job.space.names,
         *(column for metric in job.metrics for column in columns_of(metric, is_only=is_only)),
         *(f"{metric}_n" for metric in job.metrics if not is_only),
         *("n", "failed", "nan", "seed", "digest"),
+        *(f"{metric}_known" for metric in job.metrics if partly),
     ]
     found = []
     for place in sorted(rows):
@@ -217,16 +97,19 @@ def table(job: Job, rows: Mapping[int, Measured], groups: Sequence[Hashable], se
         cells += [] if is_only else counts
         missing = len(job.runs) - sum(whole) - len(failed)
         cells += [sum(whole), len(failed), missing, seed, digest_of(job.digest, labels)]
+        for metric in job.metrics if partly else ():
+            cells.append(_mean([value for value in row.known.get(metric, row.values[metric]) if value is not None]))
         found.append(cells)
     frame = pandas.DataFrame(found, columns=names)
-    for column in names[len(job.space.names) : -5 - (0 if is_only else len(job.metrics))]:
-        frame[column] = frame[column].astype(float)
+    for metric in job.metrics:
+        for column in (*columns_of(metric, is_only=is_only), *([f"{metric}_known"] if partly else [])):
+            frame[column] = frame[column].astype(float)
     return frame
 
 
 def _mean(values: Sequence[float]) -> float:
     # The exact sum, whatever the order.
-    return fsum(values) / len(values) if values else math.nan
+    return fsum(values) / len(values) if values else nan
 
 
 def sweep(
@@ -261,8 +144,8 @@ def sweep(
         Draw that many configurations, none of a grid twice. Then values may also be a distribution with ``rvs``, or a range
         ``{"low": 0.1, "high": 0.9}``.
     n_jobs : int
-        How many work at once, -1 for all processors. An active ``joblib.parallel_config`` says where: processes (the default),
-        threads, Dask or Ray.
+        How many work at once, -1 for all processors. An active ``joblib.parallel_config`` says where: processes (the
+        default), threads, Dask or Ray.
     seed : int
         Of the draws and of the intervals.
     resume : str or path, optional
@@ -272,8 +155,8 @@ def sweep(
     regulator : Regulator, optional
         Whose thresholds are varied, where the space has none; the recorded one by default.
     apply : callable, optional
-        Makes a run from a run and a configuration in place of `replay`: ``apply(run, **configuration)``, with ``model=`` where
-        one is given.
+        Makes a run from a run and a configuration in place of `replay`: ``apply(run, **configuration)``, with ``model=``
+        where one is given.
     model : ModelClient or mapping, optional
         Of `replay` or `apply`; a live one needs `max_cost`, and is asked by threads of this process.
     mode : {"open", "closed"}
@@ -281,17 +164,18 @@ def sweep(
     by : "task" or callable
         What runs are resampled by.
     progress : bool or callable
-        Called with how many configurations are finished, of how many; by default a line of text in a terminal or notebook if it
-        takes long. False shows nothing.
+        Called with how many configurations are finished, of how many; by default a line of text in a terminal or notebook if
+        it takes long. False shows nothing.
 
     Returns
     -------
     pandas.DataFrame
         One row a configuration: its values, for each metric the mean over runs and its 95 % interval (``low, high``; with
         several metrics ``<metric>_low, <metric>_high, <metric>_n``), ``n`` runs of which every metric is a number, ``failed``
-        runs, ``nan`` runs without a number, ``seed``, ``digest``. ``attrs`` has ``seed``, ``space``, ``configurations``,
-        ``versions``, ``data``, ``backend``, ``interval``, ``failures`` (the first) and ``stopped`` (why rows are missing, or
-        None).
+        runs, ``nan`` runs without a number, ``seed``, ``digest``. Where replays are known to some point only,
+        ``<metric>_known`` is the mean over the runs up to there, and ``attrs["known"]`` says of how many. ``attrs`` has
+        ``seed``, ``space``, ``configurations``, ``versions``, ``data``, ``backend``, ``interval``, ``failures`` (the first)
+        and ``stopped`` (why rows are missing, or None).
 
     Raises
     ------
@@ -363,8 +247,20 @@ def sweep(
         "interval": f"95 %, {SAMPLES} samples of {grouped}",
         "failures": _first_failures(job, failures),
         "stopped": stopped,
+        "known": _known(job, rows),
     }
     return frame
+
+
+def _known(job: Job, rows: Mapping[int, Measured]) -> str:
+    """Return one sentence about how far the runs of a sweep are known."""
+    partly, of = sum([row.partly for row in rows.values()]), len(rows) * len(job.runs)
+    if not partly:
+        return "Every run is known to its end."
+    return (
+        f"{partly} of {of} runs are known up to a first change only, where the agent goes another way; "
+        "columns that end in _known count up to there."
+    )
 
 
 def _check(metrics: Any, apply: Any, mode: Any) -> None:
