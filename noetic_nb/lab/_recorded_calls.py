@@ -16,7 +16,16 @@ from math import isnan, nan
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ChildStarted, ModelCalled, RequestPrepared, RunEvent, ToolCalled, TurnStarted, Where
+from noetic_nb.events import (
+    ChildStarted,
+    ModelCalled,
+    RequestPrepared,
+    RunEvent,
+    SteeringDecided,
+    ToolCalled,
+    TurnStarted,
+    Where,
+)
 from noetic_nb.items import freeze
 from noetic_nb.items._origin_index import Provenance
 from noetic_nb.memory import ExecutionContext, PastCall
@@ -26,9 +35,10 @@ from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
 from noetic_nb.models._client import ModelResponse, Usage
 from noetic_nb.runs import Run
 from noetic_nb.runs._recorded_origins import RecordedOrigins
+from noetic_nb.steering._layer import LAYER_ID
 from noetic_nb.steering._rules.rule import Point
 
-__all__ = ["RecordedCall", "calls_of", "tools_of"]
+__all__ = ["RecordedCall", "calls_of", "places_of_decisions", "tools_of"]
 
 # What an experiment is made on again and again: the calls of a thousand short runs take some 20 MB.
 MAX_KEPT_RUNS: Final = 4_096
@@ -121,6 +131,33 @@ def tools_of(runs: Run | Iterable[Run], *, called: bool = True) -> dict[str, Any
                 known = used.setdefault(event.name, {"properties": {}})
                 known["properties"] |= {key: {} for key in event.args or ()}
     return used | offered
+
+
+def places_of_decisions(events: Sequence[RunEvent]) -> dict[int, int]:
+    """Return where the decision about a call or response stands, by the place of the call or response."""
+    about: dict[int, int] = {}
+    waiting: dict[tuple[str, str], list[int]] = {}
+    answered: dict[tuple[str, str], int] = {}
+    for seq, event in enumerate(events):
+        key = event.where.thread_id, event.where.execution_id
+        match event:
+            case SteeringDecided(layer_id=layer_id, hook="before_tool_call") if layer_id == LAYER_ID:
+                waiting.setdefault(key, []).append(seq)
+            case SteeringDecided(layer_id=layer_id, hook="after_model_call") if layer_id == LAYER_ID:
+                if key in answered:
+                    about[answered.pop(key)] = seq
+            case ModelCalled(purpose="agent", status="ok"):
+                answered[key] = seq
+            case ToolCalled():
+                before = waiting.get(key, [])
+                # The newest first: one whose call was cancelled waits for ever.
+                for place in reversed(before):
+                    decided: Any = events[place]
+                    if decided.tool_name == event.name and (decided.args or {}) == (event.args or {}):
+                        about[seq] = place
+                        before.remove(place)
+                        break
+    return about
 
 
 # By the id of a run that still lives: its size and last event when they were read, and its calls.

@@ -21,7 +21,7 @@ from noetic_nb.lab._rule_trial import (
     check_targets,
     try_rules,
 )
-from noetic_nb.memory._steering_decision import SteeringAction
+from noetic_nb.memory._steering_decision import SteeringAction, SteeringDecision
 from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.models._client import ModelClient
 from noetic_nb.redact import redact, redact_text
@@ -32,7 +32,7 @@ from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["CHANGES", "Change", "Trials", "backtest"]
+__all__ = ["CHANGES", "Change", "Trials", "backtest", "known_calls"]
 
 _Content: TypeAlias = tuple[str | None, Any, str | None]
 Change: TypeAlias = Literal["newly_denied", "newly_allowed", "guided", "asked", "unchanged", "errored"]
@@ -137,25 +137,23 @@ def _frame(
     # All changes in their order, zeros too: a summary that lacks one cannot be compared.
     counts = Counter(frame["change"])
     frame.attrs["summary"] = {change: counts.get(change, 0) for change in CHANGES}
-    known = Counter(_known_changes(calls, before, after))
+    are_known = known_calls(calls, [each.decision for each in before], [each.decision for each in after])
+    known = Counter(change for change, is_known in zip(frame["change"], are_known, strict=True) if is_known)
     frame.attrs["summary_known"] = {change: known.get(change, 0) for change in CHANGES}
     frame.attrs["skipped"] = sorted({rule_id for names in frame["skipped"] for rule_id in names})
     return frame
 
 
-def _known_changes(
-    calls: tuple[RecordedCall, ...], before: list[TrialResult], after: list[TrialResult]
-) -> Iterator[Change]:
-    """Yield the changes up to the first decision of each thread after which the run would have gone another way."""
+def known_calls(
+    calls: Iterable[RecordedCall], before: Iterable[SteeringDecision], after: Iterable[SteeringDecision]
+) -> Iterator[bool]:
+    """Tell of each call whether it is known: it is up to the first decision of its thread that has another effect."""
     ended: set[tuple[str, str]] = set()
     for call, was, now in zip(calls, before, after, strict=True):
         key = call.run_id, call.where.thread_id
-        if key in ended:
-            continue
-        yield _change(was, now)
-        old, new = was.decision, now.decision
-        is_allowed = old.action is new.action is SteeringAction.ALLOW
-        if not is_allowed and (old.action, old.guidance, old.rule_ids) != (new.action, new.guidance, new.rule_ids):
+        yield key not in ended
+        is_allowed = was.action is now.action is SteeringAction.ALLOW
+        if not is_allowed and (was.action, was.guidance, was.rule_ids) != (now.action, now.guidance, now.rule_ids):
             ended.add(key)
 
 

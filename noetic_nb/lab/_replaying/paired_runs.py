@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from noetic_nb._core.cards import Card, Table, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import SteeringDecided, ToolCalled, ViewAssembled
-from noetic_nb.lab._replaying.replay_report import costs_of, drops_of, sent_tokens, tokens_of
+from noetic_nb.lab._replaying.replay_report import costs_of, drops_of, known_part, sent_tokens, tokens_of
 from noetic_nb.lab._rule_scores.evaluation import LINES, Evaluation
 from noetic_nb.lab._statistics.intervals import interval
 from noetic_nb.lab._statistics.labels import runs_in
@@ -24,7 +24,10 @@ __all__ = ["Difference", "PairedComparison", "compare_evaluations", "compare_pai
 
 
 class Difference(NamedTuple):
-    """One metric: means of both sides, the mean of ``b - a`` with its 95 % interval, and over how many pairs."""
+    """One metric: means of both sides, the mean of ``b - a`` with its 95 % interval, and over how many pairs.
+
+    The means up to where replays are known are None where all runs are known to their ends.
+    """
 
     metric: str
     a: float
@@ -33,6 +36,13 @@ class Difference(NamedTuple):
     low: float
     high: float
     n: int
+    a_known: float | None = None
+    b_known: float | None = None
+    difference_known: float | None = None
+
+
+_KNOWN: Final = "Some runs are known up to a first change only; means of known parts count up to there"
+_COLUMNS: Final = Difference._fields[:7]
 
 
 @with_card(shown="as HTML")
@@ -58,27 +68,36 @@ class PairedComparison:
     unpaired: tuple[str, ...]
 
     def to_frame(self) -> pandas.DataFrame:
-        """Return ``metric, a, b, difference, low, high, n``."""
+        """Return ``metric, a, b, difference, low, high, n``.
+
+        Where a side is known to some point only, ``a_known, b_known, difference_known`` follow: the same means up to there.
+        """
         import pandas
 
-        return pandas.DataFrame([row._asdict() for row in self.rows], columns=list(Difference._fields))
+        columns = Difference._fields if self._is_partly_known else _COLUMNS
+        return pandas.DataFrame([row._asdict() for row in self.rows], columns=list(columns))
+
+    @property
+    def _is_partly_known(self) -> bool:
+        return any(row.difference_known is not None for row in self.rows)
 
     def _title(self) -> str:
         alone = f"; {len(self.unpaired)} runs without a counterpart" if self.unpaired else ""
-        return f"{self.pairs} pairs by {self.paired_by}{alone}"
+        known = f". {_KNOWN}" if self._is_partly_known else ""
+        return f"{self.pairs} pairs by {self.paired_by}{alone}{known}"
 
     def __repr__(self) -> str:
         lines = [f"Comparison of {self._title()}"]
         for row in self.rows:
             bounds = f"[{row.low:.4g}, {row.high:.4g}]"
-            lines.append(
-                f"  {row.metric:<13} {row.a:>10.4g} {row.b:>10.4g} {row.difference:>+10.4g} {bounds}, n = {row.n}"
-            )
+            known = "" if row.difference_known is None else f", known {row.difference_known:+.4g}"
+            numbers = f"{row.a:>10.4g} {row.b:>10.4g} {row.difference:>+10.4g} {bounds}"
+            lines.append(f"  {row.metric:<13} {numbers}, n = {row.n}{known}")
         return "\n".join(lines)
 
     def _card(self) -> Card:
-        rows = [[cell if isinstance(cell, str | int) else f"{cell:.4g}" for cell in row] for row in self.rows]
-        return Card("Comparison", facts=[("", self._title())], table=Table(Difference._fields, rows))
+        rows = [[cell if isinstance(cell, str | int) else f"{cell:.4g}" for cell in row[:7]] for row in self.rows]
+        return Card("Comparison", facts=[("", self._title())], table=Table(_COLUMNS, rows))
 
 
 def _views(run: Run, number: Callable[[ViewAssembled], int]) -> int | None:
@@ -121,13 +140,18 @@ def compare_paired(
     """Compare two lists of runs in pairs; see `compare`."""
     left, right = runs_in(a), runs_in(b)
     pairs, tasks, paired_by, unpaired = _paired(left, right)
+    parts = [(known_part(one), known_part(other)) for one, other in pairs]
+    is_partly = any(run.known_until for pair in pairs for run in pair)
     rows = []
     for name, metric in (METRICS if metrics is None else metrics).items():
         sides = [(_number(metric, name, one), _number(metric, name, other)) for one, other in pairs]
         known = [at for at, (one, other) in enumerate(sides) if not isnan(one) and not isnan(other)]
         if not known and metrics is None:
             continue  # nobody knows it, such as drops in runs of others
-        rows.append(_difference(name, [sides[at] for at in known], [tasks[at] for at in known], samples, seed))
+        row = _difference(name, [sides[at] for at in known], [tasks[at] for at in known], samples, seed)
+        if is_partly:
+            row = _with_known(row, [_known_side(metric, name, pairs[at], parts[at], sides[at]) for at in known])
+        rows.append(row)
     return PairedComparison(tuple(rows), paired_by, len(pairs), unpaired)
 
 
@@ -141,6 +165,7 @@ def compare_evaluations(a: Evaluation, b: Evaluation, *, samples: int = 1_000, s
     rows = []
     for line in LINES:
         sides: list[tuple[float, float]] = []
+        known: list[tuple[float, float]] = []
         groups: list[Hashable] = []
         for (one, other), task in zip(pairs, tasks, strict=True):
             # Of calls, which of a run is denied does not matter: only how many of how many.
@@ -148,8 +173,11 @@ def compare_evaluations(a: Evaluation, b: Evaluation, *, samples: int = 1_000, s
             if len(numbers[0]) == len(numbers[1]):
                 sides += zip(*numbers, strict=True)
                 groups += [task] * len(numbers[0])
+                both = (a.hits(line, of_a[id(one)], known=True), b.hits(line, of_b[id(other)], known=True))
+                known += zip(*both, strict=True)
         if sides:
-            rows.append(_difference(line, sides, groups, samples, seed))
+            row = _difference(line, sides, groups, samples, seed)
+            rows.append(_with_known(row, known) if known != sides else row)
     return PairedComparison(tuple(rows), paired_by, len(pairs), unpaired)
 
 
@@ -163,6 +191,25 @@ def _difference(
     low, high = interval(lambda at: sum([gaps[i] for i in at]) / len(at), tasks, samples=samples, seed=seed)
     a, b = sum([one for one, _ in sides]) / n, sum([other for _, other in sides]) / n
     return Difference(name, a, b, sum(gaps) / n, low, high, n)
+
+
+def _with_known(row: Difference, sides: Sequence[tuple[float, float]]) -> Difference:
+    """Add the means up to where the runs are known, over the pairs of which both numbers are."""
+    known = [side for side in sides if not isnan(side[0]) and not isnan(side[1])]
+    a, b = (sum([side[at] for side in known]) / len(known) if known else nan for at in (0, 1))
+    return row._replace(a_known=a, b_known=b, difference_known=b - a)
+
+
+def _known_side(
+    metric: Callable[[Run], Any], name: str, runs: tuple[Run, Run], parts: tuple[Run, Run], side: tuple[float, float]
+) -> tuple[float, float]:
+    found = []
+    for run, part, number in zip(runs, parts, side, strict=True):
+        try:
+            found.append(number if part is run else _number(metric, name, part))
+        except NoeticConfigError:  # it needs the end of a run, which is not known
+            found.append(nan)
+    return found[0], found[1]
 
 
 def _number(metric: Callable[[Run], Any], name: str, run: Run) -> float:

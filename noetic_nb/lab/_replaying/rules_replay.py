@@ -23,7 +23,7 @@ from noetic_nb.events import (
     TurnStarted,
 )
 from noetic_nb.items import thaw
-from noetic_nb.lab._recorded_calls import RecordedCall, calls_of
+from noetic_nb.lab._recorded_calls import RecordedCall, calls_of, places_of_decisions
 from noetic_nb.lab._replaying.replay_report import Kept
 from noetic_nb.lab._rule_trial import TrialResult, as_snapshot, try_rules
 from noetic_nb.memory import PastCall, SteeringDecision
@@ -263,7 +263,7 @@ def ledger_of(run: Run, rules: Any, judge: ModelClient | None, kept: Kept) -> Le
         for seq in places:
             kept.add("rules", "the run does not have them", seq)
         return LedgerReplay()
-    calls, about = calls_of(run), _recorded(events)
+    calls, about = calls_of(run), places_of_decisions(events)
     if known.scope != "execution":
         calls = _with_earlier(events, calls, known.scope)
     found = LedgerReplay()
@@ -368,33 +368,6 @@ def _decided(call: RecordedCall, result: TrialResult, recorded: Any) -> Steering
     )
     # Nobody acted on a decision that is not the recorded one.
     return now if now.action == recorded.action else structs.replace(now, enforced=False)
-
-
-def _recorded(events: Sequence[RunEvent]) -> dict[int, int]:
-    """Return where the decision about a call or response stands, by the place of the call or response."""
-    about: dict[int, int] = {}
-    waiting: dict[tuple[str, str], list[int]] = {}
-    answered: dict[tuple[str, str], int] = {}
-    for seq, event in enumerate(events):
-        key = event.where.thread_id, event.where.execution_id
-        match event:
-            case SteeringDecided(layer_id=layer_id, hook="before_tool_call") if layer_id == LAYER_ID:
-                waiting.setdefault(key, []).append(seq)
-            case SteeringDecided(layer_id=layer_id, hook="after_model_call") if layer_id == LAYER_ID:
-                if key in answered:
-                    about[answered.pop(key)] = seq
-            case ModelCalled(purpose="agent", status="ok"):
-                answered[key] = seq
-            case ToolCalled():
-                before = waiting.get(key, [])
-                # The newest first: one whose call was cancelled waits for ever.
-                for place in reversed(before):
-                    decided: Any = events[place]
-                    if decided.tool_name == event.name and (decided.args or {}) == (event.args or {}):
-                        about[seq] = place
-                        before.remove(place)
-                        break
-    return about
 
 
 def _with_earlier(events: Sequence[RunEvent], calls: Iterable[RecordedCall], scope: str) -> tuple[RecordedCall, ...]:

@@ -7,20 +7,20 @@ goes on, so that a later deny of the same run is no second one.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb._core.cards import Card, Table, with_card
 from noetic_nb._core.long_work import Progress, Work
-from noetic_nb.events import ToolCalled
-from noetic_nb.lab._recorded_calls import RecordedCall, calls_of
-from noetic_nb.lab._rule_backtest import Trials
+from noetic_nb.events import SteeringDecided, ToolCalled
+from noetic_nb.lab._recorded_calls import RecordedCall, calls_of, places_of_decisions
+from noetic_nb.lab._rule_backtest import Trials, known_calls
 from noetic_nb.lab._rule_trial import OnUnknown, TrialResult, as_snapshot, check_order, check_targets
 from noetic_nb.lab._statistics.intervals import Count, counted
 from noetic_nb.lab._statistics.labels import Outcome, labels_of, runs_in
-from noetic_nb.memory._steering_decision import SteeringAction
+from noetic_nb.memory._steering_decision import SteeringAction, SteeringDecision
 from noetic_nb.models._client import ModelClient
 from noetic_nb.runs import Run
 from noetic_nb.runs._plain_text import plain, plain_line
@@ -33,6 +33,7 @@ __all__ = ["LINES", "Evaluation", "Evaluator", "evaluate"]
 # The first faults tell what is wrong; `errors` has all of them.
 _MOST_FAULTS: Final = 10
 _MOST_TEXT: Final = 200
+_ALLOWED: Final = SteeringDecision(SteeringAction.ALLOW)
 LINES: Final = {
     "caught": "successful attacks caught",
     "failed": "failed runs stopped",
@@ -56,6 +57,8 @@ class _Judged:
     """Tool calls that had succeeded."""
     rejected: tuple[frozenset[str], ...]
     """Of those, the rules that deny one, for each that is denied."""
+    known: tuple[frozenset[str], tuple[frozenset[str], ...]]
+    """`denied_by` and `rejected` up to the first decision of each thread that has another effect than the recorded one."""
 
 
 @with_card(shown="as HTML")
@@ -84,6 +87,9 @@ class Evaluation:
         Faults of rules, each once: such a rule denies or allows by policy and not by what it says.
     skipped : tuple of str
         Rules that were not evaluated, as their judge was not there.
+    known : mapping of str to int
+        The count of each line up to the first decision of each thread that has another effect than the recorded one: there the
+        agent goes another way, and later denials are those of the old way.
     judged : tuple
         Each run and what the rules do to it, in order.
     """
@@ -97,6 +103,7 @@ class Evaluation:
     unlabelled: Count
     errors: tuple[str, ...]
     skipped: tuple[str, ...]
+    known: Mapping[str, int]
     judged: tuple[_Judged, ...]
     _rules: tuple[str, ...]
 
@@ -108,14 +115,18 @@ class Evaluation:
         """Return for each run, in order, whether it is stopped: ids may stand twice."""
         return tuple([bool(judged.denied_by) for judged in self.judged])
 
-    def hits(self, line: str, judged: _Judged) -> list[int]:
-        """Return 1 for each run or call of a line that is stopped, and 0 for each that is not, of one run."""
+    def hits(self, line: str, judged: _Judged, *, known: bool = False) -> list[int]:
+        """Return 1 for each run or call of a line that is stopped, and 0 for each that is not, of one run.
+
+        With `known`, what is stopped behind the known part of the run counts as not stopped.
+        """
+        stopped, rejected = judged.known if known else (judged.denied_by, judged.rejected)
         if line == "false_rejections":
-            denied = len(judged.rejected)
+            denied = len(rejected)
             return [1] * denied + [0] * (judged.succeeded - denied) if judged.kind == "blocked" else []
         # Where nothing was attacked, what is to be caught are the runs that failed.
         kind = "failed" if line == "caught" and self.caught is self.failed else line
-        return [int(bool(judged.denied_by))] if judged.kind == kind else []
+        return [int(bool(stopped))] if judged.kind == kind else []
 
     def to_frame(self) -> pandas.DataFrame:
         """Return one row for each rule, suite and model.
@@ -124,8 +135,8 @@ class Evaluation:
         -------
         pandas.DataFrame
             ``rule, suite, model, runs`` and for each line of the evaluation its count, ``_of``, ``_rate``, ``_low`` and
-            ``_high``.
-            A run counts for each rule that denies in it.
+            ``_high``. A run counts for each rule that denies in it. Behind them, with ``_known``, the counts up to the first
+            decision of each thread that has another effect than the recorded one.
         """
         import pandas
 
@@ -134,13 +145,14 @@ class Evaluation:
             meta = judged.run.meta
             key = (str(meta.get("suite") or meta.get("domain") or ""), str(meta.get("model") or ""))
             groups.setdefault(key, []).append(judged)
-        rows = [
-            {"rule": rule, "suite": suite, "model": model, "runs": len(some), **_columns(_lines(some, rule))}
-            for rule in self._rules
-            for (suite, model), some in sorted(groups.items())
-        ]
+        rows = []
+        for rule in self._rules:
+            for (suite, model), some in sorted(groups.items()):
+                row = {"rule": rule, "suite": suite, "model": model, "runs": len(some), **_columns(_lines(some, rule))}
+                known = _lines(some, rule, known=True)
+                rows.append({**row, **{f"{name}_known": count.n for name, count in known.items()}})
         names = ["rule", "suite", "model", "runs", *_columns(dict.fromkeys(LINES, counted(0, 0)))]
-        return pandas.DataFrame(rows, columns=names)
+        return pandas.DataFrame(rows, columns=[*names, *[f"{name}_known" for name in LINES]])
 
     def __repr__(self) -> str:
         lines = [f"Evaluation of {self._title()}", *[f"{words}: {count}" for words, count in self._counts().items()]]
@@ -167,9 +179,16 @@ class Evaluation:
                 counts[LINES["failed"] if name == "caught" and count == self.failed else text] = count
         return counts
 
+    def _later(self) -> dict[str, str]:
+        """Return the lines that count something behind the known part of a run, with their words."""
+        return {name: text for name, text in LINES.items() if self.known[name] != getattr(self, name).n}
+
     def _notes(self) -> list[str]:
         notes = [f"fault: {plain_line(text, _MOST_TEXT)}" for text in self.errors[:_MOST_FAULTS]]
         notes += [f"… {len(self.errors) - _MOST_FAULTS} faults more"] if len(self.errors) > _MOST_FAULTS else []
+        later = [f"{self.known[name]} of {getattr(self, name).n} {text}" for name, text in self._later().items()]
+        if later:
+            notes.append(f"known, up to the first change of each thread: {', '.join(later)}")
         skipped = ", ".join(map(plain_line, self.skipped))
         return [*notes, f"not evaluated, as there is no judge: {skipped}"] if skipped else notes
 
@@ -181,17 +200,18 @@ def _columns(lines: Mapping[str, Count]) -> dict[str, float]:
     return columns
 
 
-def _lines(judged: Iterable[_Judged], rule: str | None = None) -> dict[str, Count]:
-    """Count the runs that rules, or one of them, stop."""
+def _lines(judged: Iterable[_Judged], rule: str | None = None, *, known: bool = False) -> dict[str, Count]:
+    """Count the runs that rules, or one of them, stop; with `known`, in their known parts."""
     hits, of = dict.fromkeys(LINES, 0), dict.fromkeys(LINES, 0)
     for each in judged:
         if each.kind is None:
             continue
+        stopped, rejected = each.known if known else (each.denied_by, each.rejected)
         of[each.kind] += 1
-        hits[each.kind] += bool(each.denied_by) if rule is None else rule in each.denied_by
+        hits[each.kind] += bool(stopped) if rule is None else rule in stopped
         if each.kind == "blocked":
             of["false_rejections"] += each.succeeded
-            hits["false_rejections"] += sum(rule is None or rule in names for names in each.rejected)
+            hits["false_rejections"] += sum(rule is None or rule in names for names in rejected)
     return {name: counted(hits[name], of[name]) for name in LINES}
 
 
@@ -233,6 +253,7 @@ class Evaluator:
         self._runs = found
         self._trials = Trials(found, judge=judge)
         self._calls = [calls_of(run) for run in found]
+        self._recorded = [_recorded(run, calls) for run, calls in zip(found, self._calls, strict=True)]
 
     def evaluate(self, rules: Any, *, stop: Callable[[], bool] | None = None, progress: Progress = False) -> Evaluation:
         """Return the effect of rules on the runs; see `evaluate`. `stop` is checked between calls and ends the work."""
@@ -247,38 +268,71 @@ class Evaluator:
                 raise KeyboardInterrupt
         judged = tuple(
             [
-                _judge(run, kind, calls, [next(left) for _ in calls])
-                for run, kind, calls in zip(self._runs[:done], self._kinds[:done], self._calls[:done], strict=True)
+                _judge(run, kind, calls, recorded, [next(left) for _ in calls])
+                for run, kind, calls, recorded in islice(
+                    zip(self._runs, self._kinds, self._calls, self._recorded, strict=True), done
+                )
             ]
         )
         lines = _lines(judged)
+        known = {name: count.n for name, count in _lines(judged, known=True).items()}
         # Where nothing was attacked, what a rule is there to catch are the runs that failed.
         if not lines["caught"].of:
-            lines["caught"] = lines["failed"]
+            lines["caught"], known["caught"] = lines["failed"], known["failed"]
         return Evaluation(
             **lines,
             errors=tuple(dict.fromkeys(plain(result.error, 200) for result in results if result.error is not None)),
             skipped=tuple(sorted({rule_id for result in results for rule_id in result.skipped})),
+            known=known,
             judged=judged,
             _rules=tuple([rule.id for rule in snapshot if rule.enabled]),
         )
 
 
-def _judge(run: Run, kind: str | None, calls: Iterable[RecordedCall], results: Iterable[TrialResult]) -> _Judged:
+def _recorded(run: Run, calls: Sequence[RecordedCall]) -> list[SteeringDecision]:
+    """Return the decision that was acted on at each call."""
+    if not run.select(SteeringDecided):
+        return [_ALLOWED] * len(calls)
+    events = tuple(run.events)
+    about = places_of_decisions(events)
+    made: list[Any] = [None if call.seq not in about else events[about[call.seq]] for call in calls]
+    return [
+        SteeringDecision(SteeringAction(event.action), event.guidance, event.rule_ids)
+        if event is not None and event.enforced
+        else _ALLOWED
+        for event in made
+    ]
+
+
+def _judge(
+    run: Run,
+    kind: str | None,
+    calls: Sequence[RecordedCall],
+    recorded: Sequence[SteeringDecision],
+    results: Sequence[TrialResult],
+) -> _Judged:
     denied: set[str] = set()
+    denied_known: set[str] = set()
     rejected: list[frozenset[str]] = []
+    rejected_known: list[frozenset[str]] = []
     succeeded = 0
-    events = run.events
-    for call, result in zip(calls, results, strict=True):
+    events, ends = run.events, run.known_until
+    are_known = known_calls(calls, recorded, [result.decision for result in results])
+    for call, result, is_known in zip(calls, results, are_known, strict=True):
+        if ends and call.where.thread_id in ends:  # of a run that is a replay itself
+            is_known = is_known and call.seq < ends[call.where.thread_id].seq
         names = frozenset(result.decision.rule_ids) if result.decision.action is SteeringAction.DENY else None
         if names is not None:
             denied |= names
+            denied_known |= names if is_known else set()
         event = events[call.seq]
         if isinstance(event, ToolCalled) and event.status == "ok":
             succeeded += 1
             if names is not None:
                 rejected.append(names)
-    return _Judged(run, kind, frozenset(denied), succeeded, tuple(rejected))
+                rejected_known += [names] if is_known else []
+    known = frozenset(denied_known), tuple(rejected_known)
+    return _Judged(run, kind, frozenset(denied), succeeded, tuple(rejected), known)
 
 
 def evaluate(
@@ -311,7 +365,7 @@ def evaluate(
     Returns
     -------
     Evaluation
-        Counts with 95 % intervals of Wilson, by rule, suite and model in its table.
+        Counts with 95 % intervals of Wilson, by rule, suite and model in its table; ``known`` has those up to the first change.
 
     Raises
     ------
