@@ -26,7 +26,7 @@ from noetic_nb.events import (
 )
 from noetic_nb.ids import SYSTEM_IDS
 from noetic_nb.items import item_text
-from noetic_nb.lab import RegulatorReadings, backtest, datasets, fork, replay, replay_regulator
+from noetic_nb.lab import RegulatorReadings, backtest, datasets, economics, fork, replay, replay_regulator
 from noetic_nb.layers import regulation
 from noetic_nb.memory import MemoryHooks, MemoryLayer, ProjectionPolicy
 from noetic_nb.regulator import CallBudget, Regulator
@@ -367,3 +367,51 @@ def test_a_backtest_counts_changes_up_to_the_first() -> None:
     table = backtest([], talked(replies=REPLIES), candidate=LARGE)
     assert (table.attrs["summary"]["newly_denied"], table.attrs["summary_known"]["newly_denied"]) == (2, 1)
     assert table.attrs["summary"]["unchanged"] > table.attrs["summary_known"]["unchanged"]
+
+
+def test_lists_of_runs_are_compared_up_to_the_change_too() -> None:
+    run = talked(replies=REPLIES)
+    replayed = replay(run, rules=[LARGE])
+    found = nn.compare([run, run], [replayed, run])
+    frame = found.to_frame().set_index("metric")
+    assert list(frame.columns[-3:]) == ["a_known", "b_known", "difference_known"]
+    assert (frame.b["denied"], frame.b_known["denied"]) == (1.0, 0.5)
+    assert (frame.b["tool calls"], frame.b_known["tool calls"]) == (3.0, 2.0)
+    assert frame.a["tool calls"] == frame.a_known["tool calls"] == 3.0
+    assert "Some runs are known up to a first change only" in repr(found)
+    assert "difference_known" not in nn.compare([run], [run]).to_frame()
+
+    def replies(each: Run) -> float:
+        return float(len(each.turns[0].text) / len(each.turns[0].text))
+
+    # A metric that needs the end of a run has no number for a known part.
+    (row,) = nn.compare([run, run], [replayed, run], metrics={"replied": replies}).rows
+    assert (row.n, row.a_known, row.b_known) == (2, 1.0, 1.0)
+
+
+def test_what_stopping_saves_in_replays_is_counted_up_to_the_change() -> None:
+    runs = []
+    for task, outcome in ((1, False), (2, True)):
+        run = talked(replies=REPLIES)
+        replayed = replay(run, rules=[LARGE])
+        replayed.meta.update(task_id=task, outcome=outcome)
+        runs.append(replayed)
+    frame = economics(CallBudget(), runs, samples=20)
+    row = frame[(frame.policy == "detector") & (frame.domain == "all") & (frame.threshold == 1)].iloc[0]
+    assert (row.failed_stopped, row.failed_stopped_known) == (1.0, 1.0)
+    spent = [call.input_tokens + call.output_tokens for call in runs[0].select(ModelCalled)]
+    # The first call of a tool comes after the first call of the model; the denied one, and its thread's end, after the second.
+    assert row.tokens_saved == sum(spent[1:])
+    assert row.tokens_saved_known == spent[1] + spent[-1]
+    late = frame[(frame.policy == "detector") & (frame.domain == "all") & (frame.threshold == 3)].iloc[0]
+    assert (late.good_lost, late.good_lost_known) == (1.0, 0.0)
+    assert frame.attrs["known"].startswith("2 of 2 runs are replays")
+    recorded = talked(replies=REPLIES)
+    recorded.meta.update(task_id=1, outcome=False)
+    other = economics(CallBudget(), [recorded, runs[1]], samples=20)
+    assert other.attrs["known"].startswith("1 of 2 runs")
+    good = talked(replies=REPLIES)
+    good.meta.update(task_id=2, outcome=True)
+    alone = economics(CallBudget(), [recorded, good], samples=20)
+    assert alone.attrs["known"] == "Every run is known to its end."
+    assert "tokens_saved_known" not in alone

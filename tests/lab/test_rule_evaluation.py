@@ -39,6 +39,12 @@ def conversation(*calls: tuple[str, dict[str, Any]], outcome: bool | None = None
     return Run.from_messages([*messages, {"role": "assistant", "content": "done"}], outcome=outcome, meta=meta)
 
 
+@nn.tool
+def pay(amount: float) -> str:
+    """Pay."""
+    return f"paid {amount:g}"
+
+
 PAID, SMALL, SENT = ("pay", {"amount": 500}), ("pay", {"amount": 5}), ("send", {"to": "a"})
 
 
@@ -98,6 +104,44 @@ def test_the_table_has_a_row_for_each_rule_suite_and_model() -> None:
     assert table.loc[("mail", "b"), "false_rejections"] == 2
     # An empty book still has the columns.
     assert list(evaluate(nn.RuleBook(), runs).to_frame().columns) == ["rule", "suite", *table.columns]
+
+
+def test_denials_behind_the_first_change_of_a_run_are_counted_apart() -> None:
+    run = conversation(SMALL, PAID, SENT, PAID, outcome=True)
+    found = evaluate(book(), [run])
+    assert (found.false_rejections.n, found.known["false_rejections"]) == (3, 1)
+    assert (found.blocked.n, found.known["blocked"]) == (1, 1)
+    table = found.to_frame().set_index("rule")
+    assert table.false_rejections.to_dict() == {"large": 2, "mail": 1}
+    assert table.false_rejections_known.to_dict() == {"large": 1, "mail": 0}
+    assert table.blocked_known.to_dict() == {"large": 1, "mail": 0}
+    assert "known, up to the first change of each thread: 1 of 3 calls denied" in repr(found)
+    assert "known" not in repr(evaluate(book(), [conversation(SMALL, PAID, outcome=True)], on_unknown="warn"))
+
+
+def test_a_denial_that_was_recorded_changes_nothing() -> None:
+    config = nn.AgentConfig(name="desk", step=nn.react(model="scripted", tools=[pay]), memory=[nn.steering(book())])
+    replies = [nn.CallTool("pay", amount=500), nn.CallTool("pay", amount=700), nn.CallTool("pay", amount=5), "Done."]
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(replies))
+    run = nn.record(harness)
+    nn.run_sync(harness.execute("Pay."))
+    run.meta["outcome"] = True
+
+    again = evaluate(book(), [run], on_unknown="warn")
+    assert (again.blocked.n, again.known["blocked"], again.known["false_rejections"]) == (1, 1, 0)
+    every = nn.RuleBook()
+    every.when("true", id="every", on="before_tool_call", guidance="no")
+    other = evaluate(every, [run])
+    assert (other.false_rejections.n, other.known["false_rejections"]) == (1, 0)
+
+
+def test_two_evaluations_are_compared_up_to_the_first_change_too() -> None:
+    runs = [conversation(PAID, SENT, PAID, outcome=True, task_id=task, trial=0) for task in range(3)]
+    large = nn.RuleBook([rule for rule in book() if rule.id == "large"])
+    frame = nn.compare(evaluate(large, runs), evaluate(book(), runs)).to_frame().set_index("metric")
+    row = frame.loc["false_rejections"]
+    assert (row.a, row.b, row.difference) == pytest.approx((2 / 3, 1.0, 1 / 3))
+    assert (row.a_known, row.b_known, row.difference_known) == pytest.approx((1 / 3, 1 / 3, 0.0))
 
 
 def test_a_call_that_had_failed_is_no_false_rejection() -> None:

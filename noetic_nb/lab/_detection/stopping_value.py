@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, ToolCalled, TurnCompleted
 from noetic_nb.lab._detection.calibration import Failure
-from noetic_nb.lab._detection.detectors import Detector, Reached, Unscored, detectors_of
+from noetic_nb.lab._detection.detectors import Detecting, Detector, Reached, Unscored, detectors_of
 from noetic_nb.lab._detection.labelled_runs import check_samples, domain_of, labelled
+from noetic_nb.lab._replaying.replay_report import known_part
 from noetic_nb.lab._statistics.labels import By, Outcome, groups_of
 from noetic_nb.models import Usage
 from noetic_nb.models._pricing import Price, check_price, cost_of
@@ -216,8 +217,8 @@ def economics(
 ) -> pandas.DataFrame:
     """Return the savings and losses of stopping, at every threshold, beside a plain cap on steps.
 
-    A run is stopped at the event at which its score first reaches the threshold; what failed runs spent after that is saved, and
-    a good run that is stopped is lost.
+    A run is stopped at the event at which its score first reaches the threshold; what failed runs spent after that is saved,
+    and a good run that is stopped is lost.
 
     Parameters
     ----------
@@ -226,8 +227,8 @@ def economics(
     runs : Run or iterable of Run
         What was recorded. Runs without a label are left out and counted.
     price : tuple of float, callable or str, optional
-        US dollars per million (input, output) tokens, a function of the model's name and the usage, or a model whose price is in
-        the list of the extra ``prices``. By default what was recorded.
+        US dollars per million (input, output) tokens, a function of the model's name and the usage, or a model whose price is
+        in the list of the extra ``prices``. By default what was recorded.
     outcome : str or callable
         A key of ``run.meta`` or a function of a run: True good, False failed, None unknown.
     by : str or callable
@@ -238,13 +239,14 @@ def economics(
     Returns
     -------
     pandas.DataFrame
-        One row for each ``policy`` (``"detector"``, ``"cap on steps"``), ``domain`` (``"all"`` and each) and ``threshold``: the
-        score from which a run is stopped, or the most calls of a model that it may make. With their ``_low`` and ``_high``:
-        ``tokens_saved``, ``cost_saved`` (US dollars) and ``time_saved_s`` of failed runs, and the shares of runs ``good_lost``
-        and ``failed_stopped``; ``good`` and ``failed`` are the numbers of runs. What a failed run of a domain does not know is
-        missing in all of its rows. ``attrs`` says the ``units``, of how many runs, by domain, tokens, cost or time are
-        ``unknown`` or ``estimated``, which runs the detector could not score (``failures``, left out), and how many are
-        ``unlabelled``.
+        One row for each ``policy`` (``"detector"``, ``"cap on steps"``), ``domain`` (``"all"`` and each) and ``threshold``:
+        the score from which a run is stopped, or the most calls of a model that it may make. With their ``_low`` and
+        ``_high``: ``tokens_saved``, ``cost_saved`` (US dollars) and ``time_saved_s`` of failed runs, and the shares of runs
+        ``good_lost`` and ``failed_stopped``; ``good`` and ``failed`` are the numbers of runs. What a failed run of a domain
+        does not know is missing in all of its rows. Where runs are replays that are known to some point only,
+        ``tokens_saved_known`` and so on count up to there, and ``attrs["known"]`` says of how many. ``attrs`` says the
+        ``units``, of how many runs, by domain, tokens, cost or time are ``unknown`` or ``estimated``, which runs the detector
+        could not score (``failures``, left out), and how many are ``unlabelled``.
 
     Raises
     ------
@@ -297,15 +299,24 @@ def economics(
         )
     spent = [_spent(run, price) for run in kept]
     domains = [domain_of(run) for run in kept]
+    heights, caps = _thresholds(traces), _capped(kept)
+    about = labels, groups_of(kept, by), domains
     frame = table_of(
-        {DETECTOR: (_thresholds(traces), traces), CAP: _capped(kept)},
-        [each.left for each in spent],
-        labels,
-        groups_of(kept, by),
-        domains,
-        samples=samples,
-        seed=seed,
+        {DETECTOR: (heights, traces), CAP: caps}, [each.left for each in spent], *about, samples=samples, seed=seed
     )
+    parts = [known_part(run) for run in kept]
+    partly = sum([part is not run for part, run in zip(parts, kept, strict=True)])
+    if partly:
+        # Of the runs that are replays, a stop behind the known part and what is spent there are those of the old way.
+        cut = [
+            trace if part is run else _known_trace(detecting[0], part)
+            for trace, part, run in zip(traces, parts, kept, strict=True)
+        ]
+        steps = [_steps(part) for part in parts]
+        left = [_spent(part, price).left for part in parts]
+        known = table_of({DETECTOR: (heights, cut), CAP: (caps[0], steps)}, left, *about, samples=1, seed=seed)
+        for name in (*_SAVED, "good_lost", "failed_stopped"):
+            frame[f"{name}_known"] = known[name]
     frame.attrs = {
         "detector": detecting[0].name,
         "units": dict(UNITS),
@@ -322,11 +333,25 @@ def economics(
         },
         "failures": [tuple(failure) for failure in failures],
         "unlabelled": unlabelled,
+        "known": _said(partly, len(kept)),
         "intervals": _ABOUT,
         "samples": samples,
         "seed": seed,
     }
     return frame
+
+
+def _known_trace(detecting: Detecting, part: Run) -> list[Reached]:
+    try:
+        return detecting.trace(part)
+    except Unscored:  # it needs what is not known
+        return []
+
+
+def _said(partly: int, of: int) -> str:
+    if not partly:
+        return "Every run is known to its end."
+    return f"{partly} of {of} runs are replays known up to a first change only; columns that end in _known count up to there."
 
 
 def _count(domains: Sequence[str], are: Sequence[bool]) -> dict[str, int]:
