@@ -1,5 +1,7 @@
 from . import datasets as datasets
 from ._caching_changes import what_if_cached as what_if_cached
+from ._comparing.comparison import Comparison as Comparison
+from ._comparing.comparison import compare as compare
 from ._detection.calibration import Calibration as Calibration
 from ._detection.stopping_value import economics as economics
 from ._detection.threshold_search import calibrate as calibrate
@@ -7,8 +9,6 @@ from ._recall_quality.losses import Losses as Losses
 from ._recall_quality.losses import lost as lost
 from ._recall_quality.memory_benches import memory_bench as memory_bench
 from ._recall_quality.near_misses import near_misses as near_misses
-from ._replaying.comparison import Comparison as Comparison
-from ._replaying.comparison import compare as compare
 from ._replaying.regulator_readings import RegulatorReadings as RegulatorReadings
 from ._replaying.regulator_readings import first_stop as first_stop
 from ._replaying.regulator_readings import replay_regulator as replay_regulator

@@ -13,7 +13,7 @@ from noetic_nb import lab
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab import _recorded_calls as recorded_calls
 from noetic_nb.lab import datasets
-from noetic_nb.lab._replaying.paired_runs import PairedComparison
+from noetic_nb.lab._comparing.paired_runs import PairedComparison
 from noetic_nb.lab._rule_scores.evaluation import Evaluator, evaluate
 from noetic_nb.runs import Run
 

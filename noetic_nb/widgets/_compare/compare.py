@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent, TurnCompleted
-from noetic_nb.lab._replaying.comparison import Comparison
-from noetic_nb.lab._replaying.paired_runs import PairedComparison, compare_paired
+from noetic_nb.lab._comparing.comparison import Comparison
+from noetic_nb.lab._comparing.paired_runs import PairedComparison, compare_paired
 from noetic_nb.lab._statistics.intervals import CONFIDENCE
 from noetic_nb.markup import escape
 from noetic_nb.runs import Run

@@ -13,7 +13,7 @@ from noetic_nb.events import (
     ViewAssembled,
     Where,
 )
-from noetic_nb.lab._replaying.comparison import turn_pairs, turn_rows
+from noetic_nb.lab._comparing.comparison import turn_pairs, turn_rows
 from noetic_nb.markup import escape
 from noetic_nb.runs._plain_text import plain
 from noetic_nb.runs._requests.recorded_requests import RequestIndex

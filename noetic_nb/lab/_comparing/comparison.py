@@ -14,7 +14,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import SteeringDecided, ToolCalled, ViewAssembled, Where
 from noetic_nb.items import item_text, thaw
 from noetic_nb.items._json_text import compact_json
-from noetic_nb.lab._replaying.paired_runs import PairedComparison, compare_evaluations, compare_paired
+from noetic_nb.lab._comparing.paired_runs import PairedComparison, compare_evaluations, compare_paired
 from noetic_nb.lab._replaying.replay_report import drops_of, known_part, sent_tokens, tokens_of
 from noetic_nb.lab._rule_scores.evaluation import Evaluation
 from noetic_nb.redact import Redaction, redact, redact_text

@@ -1,0 +1,1 @@
+"""Runs, lists of runs and evaluations side by side."""
