@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from noetic_nb._core.arguments import closest
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ViewAssembled
 from noetic_nb.items import item_tokens
 from noetic_nb.items._log import ItemView
 from noetic_nb.items._shared_prefix import sent_text
@@ -114,7 +113,7 @@ def _requests(
     reader, found = CacheReader(), {}
     for seq, event in enumerate(events):
         at = reader.index.take(event)
-        if at is not None and isinstance(event, ViewAssembled):
+        if at is not None and reader.index.requests[at].view is event:
             request = replace(reader.index.requests[at], tokenizer=tokenizer)
             parts = parts_of(request)
             if is_whole(request, parts):

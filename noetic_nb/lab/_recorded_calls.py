@@ -12,7 +12,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from math import isnan, nan
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
@@ -26,41 +25,22 @@ from noetic_nb.events import (
     TurnStarted,
     Where,
 )
-from noetic_nb.items import freeze
-from noetic_nb.items._origin_index import Provenance
-from noetic_nb.memory import ExecutionContext, PastCall
+from noetic_nb.memory import PastCall
 from noetic_nb.memory._enforcement.call_history import PENDING
-from noetic_nb.memory._steering_decision import ALLOW
+from noetic_nb.memory._steering_decision import SteeringAction, SteeringDecision, allow
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
-from noetic_nb.models._client import ModelResponse, Usage
 from noetic_nb.runs import Run
+from noetic_nb.runs._call_params import CallParams
 from noetic_nb.runs._recorded_origins import RecordedOrigins
 from noetic_nb.steering._layer import LAYER_ID
 from noetic_nb.steering._rules.rule import Point
 
-__all__ = ["RecordedCall", "calls_of", "places_of_decisions", "tools_of"]
+__all__ = ["RecordedCall", "calls_of", "decisions_acted_on", "places_of_decisions", "tools_of"]
 
 # What an experiment is made on again and again: the calls of a thousand short runs take some 20 MB.
 MAX_KEPT_RUNS: Final = 4_096
 # Calls that never reached the rules: nobody knows the tool, or the arguments did not fit it.
 _NOT_EVALUATED: Final = frozenset({"unknown", "invalid_args"})
-# What rules read of a layer's state is empty: the recorded ledger is that of the rules in force then.
-_STATE: Final = {"ledger": (), "pendingAsync": ()}
-
-
-@dataclass(frozen=True, slots=True)
-class _RecordedClock:
-    """The clock as it stood at a recorded call."""
-
-    t_ms: float
-
-    def now_ms(self) -> float:
-        """Milliseconds of the run's clock."""
-        return self.t_ms
-
-    def monotonic_ms(self) -> float:
-        """Return the same: no time passes."""
-        return self.t_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +53,8 @@ class RecordedCall:
     where: Where
     point: Point
     params: BeforeToolCallParams | AfterModelCallParams
-
-
-@dataclass(slots=True)
-class _Execution:
-    """The calls of one execution so far."""
-
-    resource_id: str | None
-    usage: Usage = field(default_factory=lambda: Usage(0, 0))
-    cost: float = 0.0
-    step: int = 0
+    succeeded: bool = False
+    """Whether it is a call of a tool that succeeded."""
 
 
 def calls_of(runs: Run | Iterable[Run]) -> tuple[RecordedCall, ...]:
@@ -158,6 +130,21 @@ def places_of_decisions(events: Sequence[RunEvent]) -> dict[int, int]:
                         before.remove(place)
                         break
     return about
+
+
+def decisions_acted_on(run: Run) -> list[SteeringDecision]:
+    """Return the decision that was acted on at each call of a run, which is to allow it where none was recorded."""
+    calls, events = _kept_calls(run), tuple(run.events)
+    if not run.select(SteeringDecided):
+        return [allow()] * len(calls)
+    about = places_of_decisions(events)
+    found = []
+    for call in calls:
+        event: Any = events[about[call.seq]] if call.seq in about else None
+        is_acted_on = event is not None and event.enforced
+        action = SteeringAction(event.action) if is_acted_on else None
+        found.append(SteeringDecision(action, event.guidance, event.rule_ids) if action is not None else allow())
+    return found
 
 
 # By the id of a run that still lives: its size and last event when they were read, and its calls.
@@ -270,71 +257,23 @@ def _trees(events: Sequence[RunEvent]) -> Callable[[Where], _Tree]:
 
 
 def _of_run(run: Run) -> Iterator[RecordedCall]:
-    executions: dict[tuple[str, str], _Execution] = {}
-    resources: dict[tuple[str, int], str | None] = {}
     # A copy: a run may grow while it is read.
     events = tuple(run.events)
     tree_of = _trees(events)
     origins = RecordedOrigins(events, run.meta)
-    ran_here = run.meta.get("config") is not None
+    # In a harness rules get the sum of the known prices, so they get that again.
+    params = CallParams(is_priced=run.meta.get("config") is not None)
     for seq, event in enumerate(events):
-        if isinstance(event, TurnStarted):
-            resources[event.where.thread_id, event.where.turn] = event.resource_id
-        if not isinstance(event, ToolCalled | ModelCalled):
-            continue
         where = event.where
-        key = (where.thread_id, where.execution_id)
-        before = executions.get(key)
-        if before is None:
-            before = executions[key] = _Execution(resources.get((where.thread_id, where.turn)))
-        if isinstance(event, ToolCalled):
+        if isinstance(event, TurnStarted):
+            params.begin(event)
+        elif isinstance(event, ToolCalled):
             if event.status not in _NOT_EVALUATED:
-                params = _call(
-                    event, before, tree_of(where).before(seq, event), partial(origins.at, where, seq, event.name)
-                )
-                yield RecordedCall(run.run_id, seq, event.t_ms, where, "before_tool_call", params)
-            continue
-        # Before the response is judged: live, its own cost is counted as well.
-        before.usage = before.usage + Usage(event.input_tokens, event.output_tokens, event.cached_tokens)
-        if event.cost is not None:
-            before.cost = event.cost + (0.0 if isnan(before.cost) else before.cost)
-        elif event.status == "ok" and not before.cost and not ran_here:
-            # Not a number: a rule that compares it with a limit holds neither way, and does not fail. In a harness rules
-            # get the sum of the known prices, so they get that again.
-            before.cost = nan
-        before.step = event.step
-        if event.purpose == "agent" and event.status == "ok":
-            answer = _response(event, before, tree_of(where).at(seq, event.t_ms))
-            yield RecordedCall(run.run_id, seq, event.t_ms, where, "after_model_call", answer)
-
-
-def _context(where: Where, t_ms: float, before: _Execution) -> ExecutionContext:
-    return ExecutionContext(
-        execution_id=where.execution_id,
-        thread_id=where.thread_id,
-        resource_id=before.resource_id,
-        depth=where.depth,
-        step_number=before.step,
-        token_usage=before.usage,
-        cost=before.cost,
-        turn=where.turn,
-        clock=_RecordedClock(t_ms),
-    )
-
-
-def _call(
-    event: ToolCalled, before: _Execution, history: tuple[PastCall, ...], provenance: Callable[[], Provenance]
-) -> BeforeToolCallParams:
-    args: Any = freeze({}) if event.args is None else event.args
-    ctx = _context(event.where, event.t_ms, before)
-    depth = event.where.depth
-    return BeforeToolCallParams(
-        event.name, args, ctx, _STATE, event.call_id, history, depth, ALLOW, event.raw_args, provenance, None
-    )
-
-
-def _response(event: ModelCalled, before: _Execution, history: tuple[PastCall, ...]) -> AfterModelCallParams:
-    usage = Usage(event.input_tokens, event.output_tokens, event.cached_tokens)
-    ctx = _context(event.where, event.t_ms, before)
-    response = ModelResponse(event.items, usage, event.cost, finish_reason=event.finish_reason)
-    return AfterModelCallParams(response, ctx, _STATE, history)
+                provenance = partial(origins.at, where, seq, event.name)
+                call = params.of_tool(event, tree_of(where).before(seq, event), provenance)
+                yield RecordedCall(run.run_id, seq, event.t_ms, where, "before_tool_call", call, event.status == "ok")
+        elif isinstance(event, ModelCalled):
+            params.count(event)
+            if event.purpose == "agent" and event.status == "ok":
+                answer = params.of_response(event, tree_of(where).at(seq, event.t_ms))
+                yield RecordedCall(run.run_id, seq, event.t_ms, where, "after_model_call", answer)

@@ -6,9 +6,8 @@ import asyncio
 import inspect
 import time
 from collections.abc import Coroutine, Iterable
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from msgspec import structs
 
@@ -25,16 +24,14 @@ from noetic_nb.events import (
     TurnCompleted,
     Where,
 )
-from noetic_nb.items import freeze
 from noetic_nb.memory._enforcement.decision_records import shown_matches
 from noetic_nb.memory._enforcement.enforcement import FAILED_GUIDANCE
-from noetic_nb.memory._execution_context import ExecutionContext
-from noetic_nb.memory._steering_decision import ALLOW, SteeringAction, SteeringDecision
-from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, PastCall
-from noetic_nb.models._client import ModelResponse, Usage
+from noetic_nb.memory._steering_decision import SteeringAction, SteeringDecision
+from noetic_nb.memory.params import BeforeToolCallParams, PastCall
 from noetic_nb.redact import redact_text
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
+from noetic_nb.runs._call_params import CallParams
 from noetic_nb.runs._recorded_origins import RecordedOrigins
 from noetic_nb.runs._regulation.recorded_regulator import RegulatorFeed
 from noetic_nb.steering._evaluation.evaluate import Evaluation, Params, Policy, RuleFault, evaluate
@@ -42,32 +39,6 @@ from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering._layer import LAYER_ID
 from noetic_nb.steering._rulebook.rulebook import RuleBook
 from noetic_nb.steering._rules.rule import Point, SteeringRule
-
-_STATE: Final = {"ledger": (), "pendingAsync": ()}
-
-
-@dataclass(frozen=True, slots=True)
-class _Clock:
-    """The clock as it stood at a call."""
-
-    t_ms: float
-
-    def now_ms(self) -> float:
-        """Milliseconds of the run's clock."""
-        return self.t_ms
-
-    def monotonic_ms(self) -> float:
-        """Return the same: no time passes."""
-        return self.t_ms
-
-
-@dataclass(slots=True)
-class _Execution:
-    """The calls of one execution so far."""
-
-    usage: Usage = field(default_factory=lambda: Usage(0, 0))
-    cost: float = 0.0
-    step: int = 0
 
 
 class Judging:
@@ -88,7 +59,7 @@ class Judging:
         self._skipped: set[str] = set()
         self._feed = None if regulator is None else RegulatorFeed(regulator, None, _Unenforced(run), "regulation")
         self._origins = RecordedOrigins(run.events, run.meta)
-        self._executions: dict[tuple[str, str], _Execution] = {}
+        self._params = CallParams(is_priced=True)
         self._parents: dict[str, str] = {}
         self._past: dict[tuple[str, str], list[PastCall]] = {}
 
@@ -113,8 +84,8 @@ class Judging:
             self._model_called(event)
         elif isinstance(event, TurnCompleted | ChildEnded):  # nothing of it is asked for again
             key = event.where.thread_id, event.where.execution_id
-            for known in (self._past, self._executions):
-                known.pop(key, None)
+            self._past.pop(key, None)
+            self._params.forget(event.where)
             self._parents.pop(key[1], None)
 
     def _past_of(self, where: Where) -> list[PastCall]:
@@ -123,43 +94,19 @@ class Judging:
             root = parent
         return self._past.setdefault((where.thread_id, root), [])
 
-    def _context(self, where: Where, t_ms: float) -> ExecutionContext:
-        known = self._executions.setdefault((where.thread_id, where.execution_id), _Execution())
-        return ExecutionContext(
-            execution_id=where.execution_id,
-            thread_id=where.thread_id,
-            depth=where.depth,
-            step_number=known.step,
-            token_usage=known.usage,
-            cost=known.cost,
-            turn=where.turn,
-            clock=_Clock(t_ms),
-        )
-
     def _tool_called(self, event: ToolCalled) -> None:
         where, past = event.where, self._past_of(event.where)
-        args: Any = freeze({}) if event.args is None else freeze(event.args)
         provenance = partial(self._origins.at, where, len(self._run.events), event.name)
-        ctx = self._context(where, event.t_ms)
-        call_id, raw_args = event.call_id, event.raw_args
-        params = BeforeToolCallParams(
-            event.name, args, ctx, _STATE, call_id, tuple(past), where.depth, ALLOW, raw_args, provenance, None
-        )
+        params = self._params.of_tool(event, tuple(past), provenance)
         self._judge("before_tool_call", params, event)
-        past.append(PastCall(event.name, args, event.call_id, event.status, event.output, where.execution_id))
+        made = (event.name, params.tool_args, event.call_id, event.status, event.output, where.execution_id)
+        past.append(PastCall(*made))
 
     def _model_called(self, event: ModelCalled) -> None:
-        where = event.where
-        known = self._executions.setdefault((where.thread_id, where.execution_id), _Execution())
-        known.usage = known.usage + Usage(event.input_tokens, event.output_tokens, event.cached_tokens)
-        known.cost += event.cost or 0.0
-        known.step = event.step
-        if event.status != "ok":
-            return
-        usage = Usage(event.input_tokens, event.output_tokens, event.cached_tokens)
-        response = ModelResponse(event.items, usage, event.cost, finish_reason=event.finish_reason)
-        ctx = self._context(where, event.t_ms)
-        self._judge("after_model_call", AfterModelCallParams(response, ctx, _STATE, tuple(self._past_of(where))), event)
+        self._params.count(event)
+        if event.status == "ok":
+            params = self._params.of_response(event, tuple(self._past_of(event.where)))
+            self._judge("after_model_call", params, event)
 
     def _judge(self, point: Point, params: Params, event: ToolCalled | ModelCalled) -> None:
         """Evaluate the rules on one call and record their decisions; a rule that fails denies, as in a harness."""

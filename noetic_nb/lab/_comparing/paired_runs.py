@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from noetic_nb._core.cards import Card, Table, with_card
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import SteeringDecided, ToolCalled, ViewAssembled
 from noetic_nb.lab._replaying.replay_report import costs_of, drops_of, known_part, sent_tokens, tokens_of
 from noetic_nb.lab._rule_scores.evaluation import LINES, Evaluation
 from noetic_nb.lab._statistics.intervals import interval
@@ -100,8 +99,8 @@ class PairedComparison:
         return Card("Comparison", facts=[("", self._title())], table=Table(_COLUMNS, rows))
 
 
-def _views(run: Run, number: Callable[[ViewAssembled], int]) -> int | None:
-    views = run.select(ViewAssembled)
+def _views(run: Run, number: Callable[[Any], int]) -> int | None:
+    views = [view for turn in run.turns for view in turn.views]
     return sum([number(view) for view in views]) if views else None
 
 
@@ -119,12 +118,12 @@ METRICS: Final[Mapping[str, Callable[[Run], Any]]] = {
     "outcome": _good,
     "turns": lambda run: len(run.turns),
     "model calls": lambda run: sum([len(turn.model_calls) for turn in run.turns]),
-    "tool calls": lambda run: len(run.select(ToolCalled)),
+    "tool calls": lambda run: sum([len(turn.tool_calls) for turn in run.turns]),
     "tokens": _tokens,
     "sent tokens": lambda run: _views(run, sent_tokens),
     "drops": lambda run: _views(run, drops_of),
     "cost": lambda run: costs_of(run.events),
-    "denied": lambda run: sum([event.action == "deny" for event in run.select(SteeringDecided)]),
+    "denied": lambda run: sum([event.action == "deny" for turn in run.turns for event in turn.steering]),
 }
 """What is compared where nothing else is named."""
 

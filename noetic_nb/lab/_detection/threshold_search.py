@@ -12,7 +12,7 @@ import numpy as np
 from noetic_nb._core.long_work import Progress, Work
 from noetic_nb._core.package_versions import version_of
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ItemsAppended, ToolCalled
+from noetic_nb.events import ItemsAppended
 from noetic_nb.items import item_tokens
 from noetic_nb.items._build import item_text
 from noetic_nb.lab._detection.calibration import Calibration, Failure, is_judged
@@ -62,7 +62,7 @@ def _items(run: Run) -> list[Any]:
 
 
 def _calls(run: Run) -> float:
-    return len(run.select(ToolCalled))
+    return sum([len(turn.tool_calls) for turn in run.turns])
 
 
 def _messages(run: Run) -> float:
@@ -70,7 +70,7 @@ def _messages(run: Run) -> float:
 
 
 def _changes(run: Run) -> float:
-    return sum(changes_state(call.name) for call in run.select(ToolCalled))
+    return sum(changes_state(call.name) for turn in run.turns for call in turn.tool_calls)
 
 
 def _tokens(run: Run) -> float:

@@ -1,1 +1,1 @@
-"""Recorded runs asked again: replays under another configuration, forks from a call, comparisons of two runs."""
+"""Recorded runs asked again: replays under another configuration."""

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb._core.cards import Card, Table, with_card
 from noetic_nb._core.long_work import Progress, Work
-from noetic_nb.events import SteeringDecided, ToolCalled
-from noetic_nb.lab._recorded_calls import RecordedCall, calls_of, places_of_decisions
+from noetic_nb.lab._recorded_calls import RecordedCall, calls_of, decisions_acted_on
 from noetic_nb.lab._rule_backtest import Trials, known_calls
 from noetic_nb.lab._rule_trial import OnUnknown, TrialResult, as_snapshot, check_order, check_targets
 from noetic_nb.lab._statistics.intervals import Count, counted
@@ -33,7 +32,6 @@ __all__ = ["LINES", "Evaluation", "Evaluator", "evaluate"]
 # The first faults tell what is wrong; `errors` has all of them.
 _MOST_FAULTS: Final = 10
 _MOST_TEXT: Final = 200
-_ALLOWED: Final = SteeringDecision(SteeringAction.ALLOW)
 LINES: Final = {
     "caught": "successful attacks caught",
     "failed": "failed runs stopped",
@@ -253,7 +251,7 @@ class Evaluator:
         self._runs = found
         self._trials = Trials(found, judge=judge)
         self._calls = [calls_of(run) for run in found]
-        self._recorded = [_recorded(run, calls) for run, calls in zip(found, self._calls, strict=True)]
+        self._recorded = [decisions_acted_on(run) for run in found]
 
     def evaluate(self, rules: Any, *, stop: Callable[[], bool] | None = None, progress: Progress = False) -> Evaluation:
         """Return the effect of rules on the runs; see `evaluate`. `stop` is checked between calls and ends the work."""
@@ -289,21 +287,6 @@ class Evaluator:
         )
 
 
-def _recorded(run: Run, calls: Sequence[RecordedCall]) -> list[SteeringDecision]:
-    """Return the decision that was acted on at each call."""
-    if not run.select(SteeringDecided):
-        return [_ALLOWED] * len(calls)
-    events = tuple(run.events)
-    about = places_of_decisions(events)
-    made: list[Any] = [None if call.seq not in about else events[about[call.seq]] for call in calls]
-    return [
-        SteeringDecision(SteeringAction(event.action), event.guidance, event.rule_ids)
-        if event is not None and event.enforced
-        else _ALLOWED
-        for event in made
-    ]
-
-
 def _judge(
     run: Run,
     kind: str | None,
@@ -316,7 +299,7 @@ def _judge(
     rejected: list[frozenset[str]] = []
     rejected_known: list[frozenset[str]] = []
     succeeded = 0
-    events, ends = run.events, run.known_until
+    ends = run.known_until
     are_known = known_calls(calls, recorded, [result.decision for result in results])
     for call, result, is_known in zip(calls, results, are_known, strict=True):
         if ends and call.where.thread_id in ends:  # of a run that is a replay itself
@@ -325,8 +308,7 @@ def _judge(
         if names is not None:
             denied |= names
             denied_known |= names if is_known else set()
-        event = events[call.seq]
-        if isinstance(event, ToolCalled) and event.status == "ok":
+        if call.succeeded:
             succeeded += 1
             if names is not None:
                 rejected.append(names)

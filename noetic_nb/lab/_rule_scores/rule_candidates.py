@@ -15,7 +15,6 @@ from functools import partial
 from math import isfinite
 from typing import Any, Final, NamedTuple, TypeGuard
 
-from noetic_nb.events import ToolCalled
 from noetic_nb.items import thaw
 from noetic_nb.items._origins import Origin
 from noetic_nb.lab._recorded_calls import calls_of
@@ -62,13 +61,11 @@ def tried_calls(runs: Sequence[Run]) -> list[TriedCall]:
     """Return the tool calls of some runs at which rules are evaluated, in order."""
     found = []
     for place, run in enumerate(runs):
-        events = run.events
         for call in calls_of(run):
             params = call.params
             if not isinstance(params, BeforeToolCallParams):
                 continue
             history = params.history
-            event = events[call.seq]
             found.append(
                 TriedCall(
                     place,
@@ -77,7 +74,7 @@ def tried_calls(runs: Sequence[Run]) -> list[TriedCall]:
                     Counter([past.name for past in history if past.status not in _NOT_MADE]),
                     frozenset([past.name for past in history if past.status == "ok"]),
                     history[-1].name if history else None,
-                    isinstance(event, ToolCalled) and event.status == "ok",
+                    call.succeeded,
                 )
             )
     return found
