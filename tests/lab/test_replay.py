@@ -21,6 +21,7 @@ from noetic_nb.events import (
 from noetic_nb.items import freeze, item_text
 from noetic_nb.lab import RegulatorReadings, datasets, replay, replay_regulator
 from noetic_nb.lab._replaying import regulator_readings
+from noetic_nb.lab._replaying.replays import Replay
 from noetic_nb.layers import regulation
 from noetic_nb.memory import MemoryHooks, MemoryLayer
 from noetic_nb.regulator import CallBudget, Regulator, ToolLoop, decisions
@@ -411,3 +412,18 @@ async def test_another_layer_chooses_of_the_history_where_none_did() -> None:
 
 def offered(view: ViewAssembled) -> list[tuple[str, str]]:
     return [(layer_id, item_text(item)) for layer_id, item in view.layer_items]
+
+
+def test_each_port_of_a_replay_is_recorded_given_or_asked() -> None:
+    run = datasets.airline_run(26)
+    recorded = dict.fromkeys(
+        ("model", "tools", "clock", "ids", "rules", "regulator", "layers", "tokenizer"), "recorded"
+    )
+    assert Replay(run=run).ports == recorded
+    judge = nn.ScriptedModel(["allow"])
+    given = Replay(run=run, rules=[], regulator=Regulator.for_user("ann"), model=judge, budgets={}).ports
+    assert given == {**recorded, "rules": "given", "regulator": "given", "model": "given", "layers": "given"}
+    asked = Replay(run=run, mode="closed", model=judge, tools=[], layers=[], tokenizer="o200k_base").ports
+    assert asked == {**recorded, "model": "asked", "tools": "asked", "layers": "given", "tokenizer": "given"}
+    changed = Replay(run=run, rules=[]).result()
+    assert changed.events[:] == replay(run, rules=[]).events[:]

@@ -69,8 +69,6 @@ class _Clock:
 
 # Where items come from that the runtime makes; an answer is also what a child handed back.
 _MADE_HERE: Final = frozenset({"tool", "guidance", "step", "model"})
-
-
 _COUNTED: Final = re.compile(r"(.*\D)([1-9]\d{0,8})")
 
 

@@ -23,7 +23,7 @@ from noetic_nb.events import (
     TurnCompleted,
     ViewAssembled,
 )
-from noetic_nb.lab._replaying.plan_replay import PlanChanges, plan_again, plan_changes, unknown_requests
+from noetic_nb.lab._replaying.plan_replay import PlanChanges, offers_of, plan_again, plan_changes, unknown_requests
 from noetic_nb.lab._replaying.replay_report import Kept, Unknown, summary
 from noetic_nb.lab._replaying.rules_replay import (
     ledger_of,
@@ -42,32 +42,16 @@ __all__ = ["OpenPoints", "checked_run", "layers_in"]
 
 # What a layer may do beside recalling, storing and choosing of the history.
 _MORE: Final = frozenset({"on_item_append", "before_tool_call", "after_model_call"})
-
-
 _OF_REGULATOR: Final = (RegulatorSaw, RegulatorDecided, MemoryTraceSpan, LayerStateChanged)
-
-
 # As much of the layers of rules and of a regulator as it takes to share out tokens.
 _RULES: Final = MemoryLayer(id=LAYER_ID, slot=0, scope="execution", budget=RECALL_BUDGET)
-
-
 _REGULATOR: Final = MemoryLayer(id=REGULATION_ID, slot=0, scope="resource", budget=BUDGET)
 
 
 class OpenPoints:
     """The points of a run under other rules, budgets, projection or layers; a regulator changes nothing about them.
 
-    Parameters
-    ----------
-    run : Run
-        One that can be replayed.
-    rules, budgets, projection, layers, model, tokenizer
-        As in `replay`; `layers` checked by `layers_in`.
-
-    Raises
-    ------
-    NoeticConfigError
-        What `replay` raises for these.
+    The arguments are those of `replay`, and so are the errors; `layers` are checked by `layers_in`.
 
     Attributes
     ----------
@@ -102,8 +86,6 @@ class OpenPoints:
         if names is not None and names <= _always(run):
             changes = dataclasses.replace(changes, alone=True)
         if others:
-            from noetic_nb.lab._replaying.plan_replay import offers_of
-
             along = offers_of(run, others, self.kept, _judge(model), tokenizer or estimate_tokens, alone=changes.alone)
             offers, chosen = run_sync(along)
             changes = dataclasses.replace(changes, others=others, offers=offers, chosen=chosen)

@@ -332,8 +332,6 @@ def _response(event: ModelCalled) -> ModelResponse:
 
 
 _KINDS: Final[Mapping[str, str]] = {"fn": "function", "tool": "tool", "layer": "layer", "codec": "codec"}
-
-
 _MADE_WITH: Final = "Make its configuration and say run.made_with(config)."
 
 

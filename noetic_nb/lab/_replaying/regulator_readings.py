@@ -21,7 +21,7 @@ from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
 from noetic_nb.runs._events.event_json import settled
 from noetic_nb.runs._regulation.recorded_decisions import DecisionTape, Redecided, tape_of
-from noetic_nb.runs._regulation.recorded_regulator import Grader, RecordedReply, RegulatorFeed
+from noetic_nb.runs._regulation.recorded_regulator import Grader, RecordedReply, RegulatorFeed, checked_regulator
 from noetic_nb.runs._run import run_of_settled
 from noetic_nb.steering._layer import rulebook_of
 from noetic_nb.tokenizers._named import asked_tokenizer
@@ -338,10 +338,7 @@ def replay_regulator(
     >>> stop.turn, stop.decision["reason"]["tool_name"], stop.decision["reason"]["consecutive_count"]
     (4, 'get_reservation_details', 5)
     """
-    if not isinstance(regulator, Regulator):
-        raise NoeticConfigError(
-            "INVALID_REGULATOR", "A replay needs a regulator.", given=regulator, hint="Use Regulator.for_user(name)."
-        )
+    checked_regulator(regulator)
     about = {"of": run.run_id, "stop": stop, "graded": grader is not None, "layer_id": layer_id}
     meta = {**run.meta, "source": "replay", "replay": about, **_settings(regulator)}
     into = Run(f"{run.run_id}-replay", meta=meta)

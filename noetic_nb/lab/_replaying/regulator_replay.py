@@ -11,7 +11,6 @@ from typing import Any, Final, Self
 
 from msgspec import structs
 
-from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RegulatorDecided, RunEvent, SteeringDecided, ToolCalled, TurnCompleted, TurnStarted
 from noetic_nb.items import freeze
 from noetic_nb.lab._replaying.replay_report import Kept
@@ -19,7 +18,7 @@ from noetic_nb.regulator import Regulator, decisions
 from noetic_nb.regulator._person import Person
 from noetic_nb.regulator._settings import RELEASE_SETTINGS, Settings
 from noetic_nb.runs._regulation.recorded_decisions import DecisionTape, Redecided
-from noetic_nb.runs._regulation.recorded_regulator import LAYER_KIND, RegulatorFeed, as_recorded
+from noetic_nb.runs._regulation.recorded_regulator import LAYER_KIND, RegulatorFeed, as_recorded, checked_regulator
 
 __all__ = ["DecisionsAdded", "DecisionsAgain", "RegulatorTemplate", "fed_events"]
 
@@ -53,11 +52,7 @@ class RegulatorTemplate:
         """Return the template of a regulator, or a template itself; raises `NoeticConfigError` ``INVALID_REGULATOR``."""
         if isinstance(regulator, cls):
             return regulator
-        if not isinstance(regulator, Regulator):
-            raise NoeticConfigError(
-                "INVALID_REGULATOR", "That is no regulator.", given=regulator, hint="Use Regulator.for_user(name)."
-            )
-        person = regulator.person.copy()
+        person = checked_regulator(regulator).person.copy()
         # Of a copy, as a regulator lays its settings upon its person.
         learned = Regulator(person.copy(), RELEASE_SETTINGS).export_json("everything")
         return cls(person, regulator.settings, learned, freeze(regulator.thresholds), regulator.cost_cap_tokens())

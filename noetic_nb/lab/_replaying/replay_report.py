@@ -198,8 +198,6 @@ _COUNTED: Final[Mapping[str, Callable[[Sequence[RunEvent]], Any]]] = {
     "drops": lambda events: _sum(events, drops_of),
     "cost": costs_of,
 }
-
-
 _DECISIONS: Final = (SteeringDecided, RegulatorDecided, RegulatorSaw, QualityGiven)
 # They are about what happens, and are nothing that happens.
 _NOTES: Final = (MemoryTraceSpan, LayerStateChanged, WarningRaised, ErrorRaised, ToolProgress)

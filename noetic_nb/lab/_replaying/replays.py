@@ -13,6 +13,7 @@ from noetic_nb.lab._replaying.regulator_readings import RegulatorReadings
 from noetic_nb.models._client import ModelClient, check_clients
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
+from noetic_nb.runs._regulation.recorded_regulator import checked_regulator
 from noetic_nb.runs._requests.recorded_requests import recorded_request
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.tokenizers._named import asked_tokenizer
@@ -63,10 +64,8 @@ class Replay:
         checked_run(self.run)
         check_clients(self.model)
         counter = asked_tokenizer(self.tokenizer)
-        if self.regulator is not None and not isinstance(self.regulator, Regulator):
-            raise NoeticConfigError(
-                "INVALID_REGULATOR", "That is no regulator.", given=self.regulator, hint="Use Regulator.for_user(name)."
-            )
+        if self.regulator is not None:
+            checked_regulator(self.regulator)
         listed = None if self.layers is None else layers_in(self.layers)
         if self.mode == "open" and self.tools is not None:
             raise NoeticConfigError(

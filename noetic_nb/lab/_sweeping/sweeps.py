@@ -23,6 +23,7 @@ from noetic_nb.lab._sweeping.workers import Workers
 from noetic_nb.models._client import check_clients
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
+from noetic_nb.runs._regulation.recorded_regulator import checked_regulator
 
 if TYPE_CHECKING:
     import pandas
@@ -210,11 +211,7 @@ def sweep(
     check_clients(model)
     fixed: dict[str, Any] = {} if apply is not None else {"mode": mode}
     if regulator is not None:
-        if not isinstance(regulator, Regulator):
-            raise NoeticConfigError(
-                "INVALID_REGULATOR", "That is no regulator.", given=regulator, hint="Use Regulator.for_user(name)."
-            )
-        fixed["regulator"] = regulator
+        fixed["regulator"] = checked_regulator(regulator)
     points = configurations(space, n=n, seed=seed, regulator=regulator, free=apply is not None)
     live = is_live(model)
     ceiling = Ceiling(max_cost) if live or max_cost is not None else None

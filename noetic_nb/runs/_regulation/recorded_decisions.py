@@ -19,7 +19,13 @@ from noetic_nb.regulator._person import Person
 from noetic_nb.regulator._settings import Settings
 from noetic_nb.regulator.events import accepted_text
 from noetic_nb.regulator.predicates import Predicate
-from noetic_nb.runs._regulation.recorded_regulator import LAYER_KIND, RegulatorFeed, as_recorded, recorded_regulators
+from noetic_nb.runs._regulation.recorded_regulator import (
+    LAYER_KIND,
+    RegulatorFeed,
+    as_recorded,
+    checked_regulator,
+    recorded_regulators,
+)
 from noetic_nb.runs._regulation.regulator_signals import BETWEEN_TURNS
 
 __all__ = ["DecisionTape", "Redecided", "tape_of", "with_thresholds"]
@@ -342,10 +348,8 @@ def tape_of(
         ``NO_REGULATOR`` where the run had none, or does not say how it was set up, and none is given; ``INVALID_REGULATOR`` if
         it is none; ``INVALID_RECORDING`` where what the regulator saw is damaged.
     """
-    if regulator is not None and not isinstance(regulator, Regulator):
-        raise NoeticConfigError(
-            "INVALID_REGULATOR", "That is no regulator.", given=regulator, hint="Use Regulator.for_user(name)."
-        )
+    if regulator is not None:
+        checked_regulator(regulator)
     placed = tuple(enumerate(run.events) if recorded is None else recorded)
     was_watched = any(isinstance(event, RegulatorDecided) for _, event in placed)
     if regulator is not None and not was_watched:

@@ -37,10 +37,26 @@ from noetic_nb.regulator.events import accepted_text
 from noetic_nb.regulator.predicates import Predicate
 from noetic_nb.regulator.predicates.explanation import names_of
 
-__all__ = ["Grader", "RecordedReply", "RegulatorFeed", "as_recorded", "kept_regulator", "recorded_regulators"]
+__all__ = [
+    "Grader",
+    "RecordedReply",
+    "RegulatorFeed",
+    "as_recorded",
+    "checked_regulator",
+    "kept_regulator",
+    "recorded_regulators",
+]
 
 LAYER_KIND: Final = "regulation"
 PRESETS: Final = (RELEASE_SETTINGS, NEWER_SETTINGS, RECOMMENDED_SETTINGS)
+
+
+def checked_regulator(given: Any) -> Regulator:
+    """Return a regulator; raises `NoeticConfigError` ``INVALID_REGULATOR`` for anything else."""
+    if not isinstance(given, Regulator):
+        hint = "Use Regulator.for_user(name)."
+        raise NoeticConfigError("INVALID_REGULATOR", "That is no regulator.", given=given, hint=hint)
+    return given
 
 
 def recorded_regulators(run: Any) -> list[Regulator]:

@@ -19,7 +19,7 @@ from noetic_nb.regulator import Regulator
 from noetic_nb.runs._palette import DECISION_LOOKS, MEAN_COLOUR, OTHER_LOOK, QUALITY_COLOUR
 from noetic_nb.runs._plain_text import sendable
 from noetic_nb.runs._regulation.decision_words import KIND_NAMES
-from noetic_nb.runs._regulation.recorded_regulator import kept_regulator
+from noetic_nb.runs._regulation.recorded_regulator import checked_regulator, kept_regulator
 from noetic_nb.runs._regulation.regulator_signals import Signals, ThreadSignals, TurnSignals
 from noetic_nb.runs._run_source import run_of
 from noetic_nb.widgets._trends.trends_marks import MARK_SIZES
@@ -285,10 +285,8 @@ class RegulatorTrends(RunView):
         regulator: Regulator | None = None,
     ) -> None:
         moment = Moment(thread_id, turn, until)
-        if regulator is not None and not isinstance(regulator, Regulator):
-            raise NoeticConfigError(
-                "INVALID_REGULATOR", "That is no regulator.", given=regulator, hint="Use Regulator.for_user(name)."
-            )
+        if regulator is not None:
+            checked_regulator(regulator)
         self._trends = TrendsReading(moment, run_of(run), regulator)
         super().__init__(run, self._trends, moment=moment, selection=selection)
         self.observe(self._choose, "thread_at")

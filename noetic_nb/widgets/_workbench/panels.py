@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs._recording.recorder import record, recorded
+from noetic_nb.runs._regulation.recorded_regulator import checked_regulator
 from noetic_nb.runs._run_source import RunLike, run_of
 from noetic_nb.runtime._harness import AgentHarness
 from noetic_nb.steering import RuleBook
@@ -127,10 +128,8 @@ def subject_of(source: Any, rules: Any, regulator: Any) -> Subject:
     if rules is None and harness is not None:
         books = [rulebook_of(layer) for layer in harness.config.memory]
         rules = next((book for book in books if book is not None), None)
-    if regulator is not None and not isinstance(regulator, Regulator):
-        raise NoeticConfigError(
-            "INVALID_REGULATOR", "That is no regulator.", given=regulator, hint="Use Regulator.for_user(name)."
-        )
+    if regulator is not None:
+        checked_regulator(regulator)
     return Subject(run, harness, rules, regulator)
 
 
