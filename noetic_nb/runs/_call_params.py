@@ -19,6 +19,7 @@ __all__ = ["CallParams"]
 
 # What rules read of a layer's state is empty: the recorded ledger is that of the rules in force then.
 _STATE: Final = {"ledger": (), "pendingAsync": ()}
+_NO_ARGS: Final = freeze({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +87,8 @@ class CallParams:
     def of_tool(
         self, event: ToolCalled, history: tuple[PastCall, ...], provenance: Callable[[], Provenance]
     ) -> BeforeToolCallParams:
-        """Return the parameters of a call of a tool, with the calls before it."""
-        args: Mapping[str, Any] = freeze({} if event.args is None else event.args)
+        """Return the parameters of a call of a tool, whose arguments are frozen, with the calls before it."""
+        args: Mapping[str, Any] = _NO_ARGS if event.args is None else event.args
         ctx, depth = self._context(event.where, event.t_ms), event.where.depth
         return BeforeToolCallParams(
             event.name, args, ctx, _STATE, event.call_id, history, depth, ALLOW, event.raw_args, provenance, None

@@ -42,7 +42,9 @@ def known_events(events: Sequence[RunEvent], points: Mapping[str, KnownUntil]) -
     if not points:
         return events
     first = {thread_id: point.seq for thread_id, point in points.items()}
-    return [event for seq, event in enumerate(events) if seq < first.get(event.where.thread_id, len(events))]
+    begin, end = min(first.values()), len(events)
+    later = [event for seq, event in enumerate(events[begin:], begin) if seq < first.get(event.where.thread_id, end)]
+    return [*events[:begin], *later]
 
 
 def said_of(points: Mapping[str, KnownUntil]) -> str:

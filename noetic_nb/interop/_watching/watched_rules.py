@@ -24,6 +24,7 @@ from noetic_nb.events import (
     TurnCompleted,
     Where,
 )
+from noetic_nb.items import freeze
 from noetic_nb.memory._enforcement.decision_records import shown_matches
 from noetic_nb.memory._enforcement.enforcement import FAILED_GUIDANCE
 from noetic_nb.memory._steering_decision import SteeringAction, SteeringDecision
@@ -97,7 +98,8 @@ class Judging:
     def _tool_called(self, event: ToolCalled) -> None:
         where, past = event.where, self._past_of(event.where)
         provenance = partial(self._origins.at, where, len(self._run.events), event.name)
-        params = self._params.of_tool(event, tuple(past), provenance)
+        frozen = structs.replace(event, args=freeze(event.args))
+        params = self._params.of_tool(frozen, tuple(past), provenance)
         self._judge("before_tool_call", params, event)
         made = (event.name, params.tool_args, event.call_id, event.status, event.output, where.execution_id)
         past.append(PastCall(*made))
