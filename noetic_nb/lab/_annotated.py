@@ -20,8 +20,6 @@ from noetic_nb.runs._conversation import conversation_events
 from noetic_nb.runs._load import MAX_BYTES
 from noetic_nb.runs._run import run_of_settled
 
-__all__ = ["load_agentrewardbench", "load_locomo", "load_who_and_when"]
-
 _MARKS: Final = ("trajectory_success", "trajectory_side_effect", "trajectory_optimality", "trajectory_looping")
 _ACTION: Final = re.compile(r"\s*([A-Za-z_]\w{0,63})\(")
 _SESSION: Final = re.compile(r"session_(\d{1,6})")

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from noetic_nb.runs._requests.sent_request import RecordedRequest
     from noetic_nb.tokens import Tokenizer
 
-__all__ = ["what_if_cached"]
-
 
 def what_if_cached(
     run: Run,

@@ -14,8 +14,6 @@ from noetic_nb.items import Item, assistant_message, input_message
 from noetic_nb.runs import Run
 from noetic_nb.runs._load import MAX_BYTES
 
-__all__ = ["Dialogue", "Evidence", "Question", "as_dialogues", "load_longmemeval"]
-
 
 class Evidence(NamedTuple):
     """The text that must have been sent for a question to be answered."""
@@ -38,16 +36,9 @@ class Question(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Dialogue:
-    """A dialogue, session by session; a session is a thread of its own, and all belong to one resource.
+    """A dialogue: its sessions, a thread each, belong to one resource and hold messages, calls and outputs of tools, with ids.
 
-    Parameters
-    ----------
-    name : str
-        Dialogues are told apart by it.
-    sessions : sequence of sequences of Item
-        Messages, calls of tools and their outputs, with ids.
-    questions : sequence of Question
-        Asked in the last session, each for itself: none is logged.
+    Questions are asked in the last session, each for itself: none is logged. Dialogues are told apart by `name`.
     """
 
     name: str
@@ -58,11 +49,8 @@ class Dialogue:
 def as_dialogues(given: Iterable[Any]) -> tuple[Dialogue, ...]:
     """Return dialogues: as they are, or of runs with ``meta["qa"]`` as `load_locomo` reads them.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``NO_DIALOGUES`` for none; ``INVALID_DIALOGUE`` for something else, one without a message, or evidence that is nowhere;
-        ``NO_QUESTIONS`` where there is none in all of them.
+    Raises `NoeticConfigError` ``NO_DIALOGUES`` for none, ``INVALID_DIALOGUE`` for something else, one without a message, or
+    evidence that is nowhere, and ``NO_QUESTIONS`` where there is none in all of them.
     """
     if isinstance(given, Dialogue | Run | str | Mapping) or not isinstance(given, Iterable):
         raise _invalid("Dialogues are a list.", given)

@@ -32,8 +32,6 @@ from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["CHANGES", "Change", "Trials", "backtest", "known_calls"]
-
 _Content: TypeAlias = tuple[str | None, Any, str | None]
 Change: TypeAlias = Literal["newly_denied", "newly_allowed", "guided", "asked", "unchanged", "errored"]
 CHANGES: Final[tuple[Change, ...]] = ("newly_denied", "newly_allowed", "guided", "asked", "unchanged", "errored")
@@ -62,26 +60,9 @@ def _change(before: TrialResult, after: TrialResult) -> Change:
 
 
 class Trials:
-    """Recorded calls, ready for one candidate after another, such as the drafts of an editor.
+    """Recorded calls, ready for one candidate after another, such as the drafts of an editor; options are those of `steering`.
 
-    Parameters
-    ----------
-    runs : Run or iterable of Run
-        What was recorded.
-    on_error, on_unparseable, max_retries
-        As for `noetic_nb.steering.steering`.
-    judge : ModelClient, optional
-        Answers for judges, such as a `CassetteModel`; without it they are skipped.
-
-    Examples
-    --------
-    >>> from noetic_nb.lab import datasets
-    >>> from noetic_nb.steering import RuleBook
-    >>> trials = Trials(datasets.airline())
-    >>> rules = RuleBook()
-    >>> _ = rules.at_most(0, "transfer_to_human_agents", id="no_transfer")
-    >>> trials.diff((), rules).change.value_counts().to_dict()
-    {'unchanged': 474, 'newly_denied': 6}
+    Without a `judge`, such as a `CassetteModel`, judges are skipped.
     """
 
     def __init__(

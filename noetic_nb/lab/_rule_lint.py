@@ -25,8 +25,6 @@ from noetic_nb.steering._evaluation.rule_targets import KnownTools, unknown_targ
 from noetic_nb.steering._rules.rule import CelCondition
 from noetic_nb.steps._function_tools import make_tool
 
-__all__ = ["LintCode", "LintFinding", "lint"]
-
 # Fewer calls than these are an accident rather than a pattern.
 ENOUGH: Final = 5
 # A response takes seconds; what a rule adds to each call should not be felt. Mean over the data, milliseconds.
@@ -50,13 +48,7 @@ _OF_TEXT: Final = frozenset({"missing_guidance", "unknown_tool", "unknown_argume
 
 @dataclass(frozen=True, slots=True)
 class LintFinding:
-    """A rule, its problem, the reason, and the remedy.
-
-    Examples
-    --------
-    >>> print(LintFinding("large", "never_fires", "It denies no call.", "Look at its condition."))
-    large: never_fires: It denies no call. Look at its condition.
-    """
+    """A rule, its problem, the reason, and the remedy."""
 
     rule_id: str
     code: LintCode

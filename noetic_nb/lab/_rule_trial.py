@@ -24,8 +24,6 @@ from noetic_nb.steering._predicates.judge import call_judge
 from noetic_nb.steering._rules.rule import LLMEval, as_rule
 from noetic_nb.sync import run_sync
 
-__all__ = ["OnUnknown", "TrialResult", "as_snapshot", "candidate_snapshot", "check_targets", "try_rules"]
-
 OnUnknown: TypeAlias = Literal["error", "warn"]
 """What it means that a rule names a tool or an argument that no run has."""
 
@@ -77,10 +75,7 @@ def as_snapshot(rules: Any) -> RuleSnapshot:
 def check_targets(rules: Iterable[SteeringRule], runs: Iterable[Run], on_unknown: OnUnknown) -> None:
     """Refuse rules that name a tool or an argument that no run has, or warn of them: their figures would be those of no rule.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``UNKNOWN_TOOL``, ``UNKNOWN_ARGUMENT``, or ``INVALID_OPTION``.
+    Raises `NoeticConfigError` ``UNKNOWN_TOOL``, ``UNKNOWN_ARGUMENT``, or ``INVALID_OPTION``.
     """
     if on_unknown not in ("error", "warn"):
         raise NoeticConfigError(
@@ -100,13 +95,7 @@ def check_targets(rules: Iterable[SteeringRule], runs: Iterable[Run], on_unknown
 
 
 def check_order(function: str, rules: Any, runs: Any) -> None:
-    """Refuse rules and runs in each other's place.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``SWAPPED_ARGUMENTS``.
-    """
+    """Refuse rules and runs in each other's place; raises `NoeticConfigError` ``SWAPPED_ARGUMENTS``."""
     first = next(iter(rules), None) if isinstance(rules, list | tuple) else rules
     if isinstance(first, Run) or isinstance(runs, RuleBook | RuleSnapshot | SteeringRule):
         raise NoeticConfigError(

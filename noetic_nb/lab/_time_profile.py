@@ -12,8 +12,6 @@ from noetic_nb.runs._timeline.turn_parts import PARTS, parts_of_turns
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["profile"]
-
 _COLUMNS: Final = {
     "run_id": "object", "thread_id": "object", "turn": "int64", "part": "object", "name": "object", "ms": "float64",
     "share": "float64", "count": "int64",

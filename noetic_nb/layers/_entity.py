@@ -28,8 +28,6 @@ from noetic_nb.memory import (
 from noetic_nb.memory._built_in import built_in
 from noetic_nb.sync import awaited
 
-__all__ = ["Contradicts", "ExtractEntities", "entity_memory"]
-
 Told: TypeAlias = "str | tuple[str, str]"
 """A fact: a sentence, or what it is about and the sentence, ``("city", "lives in Rome")``."""
 
@@ -270,11 +268,6 @@ def strength(times: Sequence[float], now_ms: float, half_life_days: float) -> fl
     """Return the weight of a fact: the sum of ``0.5 ** (age / half-life)`` over the times at which it was stated.
 
     A time that is still to come, after a clock was set back, counts as now.
-
-    Examples
-    --------
-    >>> strength([0.0, 0.0], 30 * 86_400_000, 30)
-    1.0
     """
     return math.fsum([math.pow(0.5, max(0.0, now_ms - time) / (half_life_days * _DAY_MS)) for time in times])
 

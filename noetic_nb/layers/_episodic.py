@@ -34,8 +34,6 @@ from noetic_nb.memory import (
 from noetic_nb.memory._built_in import built_in
 from noetic_nb.sync import awaited
 
-__all__ = ["Retrieval", "Summarise", "episodic_memory"]
-
 Summarise = Callable[[Sequence[Item]], "str | Awaitable[str]"]
 """Reads the items of an execution and returns in a few sentences what became of it."""
 

@@ -18,8 +18,6 @@ from noetic_nb.layers.handles import SemanticHandle
 from noetic_nb.memory import BudgetConfig, ExecutionContext, MemoryLayer, MemoryScope, Slot
 from noetic_nb.memory._built_in import built_in
 
-__all__ = ["fused", "hybrid_recall"]
-
 T = TypeVar("T", bound=Hashable)
 
 # How little the very first ranks count above those behind them. Cormack et al. found 60 in a pilot study, and little
@@ -28,7 +26,7 @@ K: Final = 60
 
 
 def fused(rankings: Sequence[Sequence[T]]) -> list[T]:
-    """Return the members of several rankings, by the sum of ``1 / (60 + rank)``, rank from 1.
+    """Return the members of several rankings, by the sum of ``1 / (60 + rank)`` [1]_, rank from 1.
 
     Of two with the same sum, the one that a ranking names first stands first, and of the rankings the first.
 
@@ -36,11 +34,6 @@ def fused(rankings: Sequence[Sequence[T]]) -> list[T]:
     ----------
     .. [1] Cormack, G., Clarke, C. and Buettcher, S. (2009). Reciprocal Rank Fusion outperforms Condorcet and individual Rank
        Learning Methods. SIGIR 2009, 758-759.
-
-    Examples
-    --------
-    >>> fused([["a", "b", "c"], ["c", "a"]])
-    ['a', 'c', 'b']
     """
     sums: defaultdict[T, float] = defaultdict(float)
     for ranking in rankings:

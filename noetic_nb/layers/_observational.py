@@ -30,8 +30,6 @@ from noetic_nb.memory import (
 from noetic_nb.memory._built_in import built_in
 from noetic_nb.sync import awaited
 
-__all__ = ["Observer", "observational_memory"]
-
 Observer = Callable[[Sequence[str]], "Sequence[str] | Awaitable[Sequence[str]]"]
 """Reads texts of the conversation, oldest first, and returns what is worth keeping."""
 

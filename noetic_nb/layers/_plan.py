@@ -34,17 +34,6 @@ from noetic_nb.memory import (
 from noetic_nb.memory._built_in import built_in
 from noetic_nb.sync import awaited
 
-__all__ = [
-    "Approve",
-    "PlanProblem",
-    "cycle_in",
-    "plan_memory",
-    "read_document",
-    "references",
-    "slug_problem",
-    "summary_of",
-]
-
 # Parts that are deeper or longer belong into a named workflow, so that a plan stays readable in a prompt.
 MAX_DEPTH: Final = 5
 MAX_CHARS: Final = 20_000
@@ -57,13 +46,7 @@ class PlanProblem(ValueError):
 
 
 def slug_problem(name: str) -> str | None:
-    """Return the fault of the name of a workflow, None where there is none.
-
-    Examples
-    --------
-    >>> slug_problem("ship-it"), slug_problem("Ship it")
-    (None, "'Ship it' is no name: use lowercase letters and digits joined by hyphens, at most 64 characters.")
-    """
+    """Return the fault of the name of a workflow, None where there is none."""
     if len(name) <= _SLUG_CHARS and _SLUG.fullmatch(name):
         return None
     return f"{name!r} is no name: use lowercase letters and digits joined by hyphens, at most {_SLUG_CHARS} characters."
@@ -73,11 +56,6 @@ def read_document(document: Any, *, limit_chars: bool = True) -> dict[str, Any]:
     """Return a document, given as an object or as JSON text, checked.
 
     Raises `PlanProblem` where it is too long or too deep, or `load_workflow` would not take it whatever it refers to.
-
-    Examples
-    --------
-    >>> read_document('{"version": 1, "root": {"kind": "llm", "id": "ask", "instructions": "Ask."}}')["root"]["id"]
-    'ask'
     """
     if isinstance(document, str):
         try:
@@ -152,13 +130,7 @@ def cycle_in(
 
 
 def summary_of(name: str, document: Mapping[str, Any]) -> str:
-    """Return one line about a workflow: its name, how many nodes it has and of which kinds.
-
-    Examples
-    --------
-    >>> summary_of("ship-it", read_document({"kind": "llm", "id": "a", "instructions": "Go."}))
-    '- ship-it: 1 node (llm x1)'
-    """
+    """Return one line about a workflow: its name, how many nodes it has and of which kinds."""
     kinds = Counter(str(node["kind"]) for node in _nodes(document["root"]))
     count = kinds.total()
     counted = ", ".join(f"{kind} x{number}" for kind, number in sorted(kinds.items()))

@@ -25,8 +25,6 @@ from noetic_nb.memory import (
 )
 from noetic_nb.memory._built_in import built_in
 
-__all__ = ["procedural_memory"]
-
 DEFAULT_BUDGET: Final = {"min": 0, "max": 1500}
 TAG: Final = "procedures"
 # A longer procedure is several.

@@ -46,8 +46,6 @@ from noetic_nb.regulator._settings import Settings
 from noetic_nb.regulator.events import accepted_text
 from noetic_nb.sync import awaited
 
-__all__ = ["Grader", "RegulatedReply", "regulation", "regulator_of"]
-
 LAYER_ID: Final = "regulation"
 # Last at every hook: it must see only what all other layers let pass.
 SLOT: Final = 1_000
@@ -141,13 +139,7 @@ def regulation(
 
 
 def regulator_of(layer: MemoryLayer) -> Regulator | None:
-    """Return the template of a layer of `regulation`; None for any other layer.
-
-    Examples
-    --------
-    >>> regulator_of(regulation(Regulator.for_user("ann"))) is not None
-    True
-    """
+    """Return the template of a layer of `regulation`; None for any other layer."""
     owner = getattr(layer.hooks.recall, "__self__", None)
     return owner.template if isinstance(owner, _Regulation) else None
 

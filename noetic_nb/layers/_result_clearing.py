@@ -33,8 +33,6 @@ from noetic_nb.memory import (
 from noetic_nb.memory._built_in import built_in
 from noetic_nb.tokens import Tokenizer
 
-__all__ = ["tool_result_clearing"]
-
 # Before the history window, so that it counts what is in the log and not what a window leaves of it.
 SLOT: Final = 270
 DEFAULT_BUDGET: Final = {"min": 0, "max": 500}

@@ -40,8 +40,6 @@ from noetic_nb.memory import (
 from noetic_nb.memory._built_in import built_in
 from noetic_nb.storage import ScopedStorage
 
-__all__ = ["MessageIndex", "MessageRecall", "recalling", "semantic_recall"]
-
 DEFAULT_BUDGET: Final = {"min": 0, "max": 4000}
 TAG: Final = "semantic_recall"
 # Under this key in storage, followed by a number that keeps the order of the messages.

@@ -14,8 +14,6 @@ from noetic_nb.memory import BudgetConfig, InitParams, MemoryHooks, MemoryLayer,
 from noetic_nb.memory._built_in import built_in
 from noetic_nb.sync import awaited
 
-__all__ = ["static_content"]
-
 # Between working memory and durable task state.
 SLOT: Final = 105
 

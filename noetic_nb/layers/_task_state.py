@@ -27,8 +27,6 @@ from noetic_nb.memory import (
 from noetic_nb.memory._built_in import built_in
 from noetic_nb.tokens import Tokenizer
 
-__all__ = ["durable_task_state"]
-
 SLOT: Final = 110
 DEFAULT_BUDGET: Final = {"min": 100, "max": 800}
 MAX_CHECKPOINTS: Final = 50

@@ -27,8 +27,6 @@ from noetic_nb.memory import (
 from noetic_nb.memory._built_in import built_in
 from noetic_nb.sync import awaited
 
-__all__ = ["Extract", "SearchFacts", "temporal_memory"]
-
 Facts = Mapping[str, Sequence[str]]
 
 Extract = Callable[[Sequence[str], datetime], "Facts | Awaitable[Facts]"]

@@ -23,8 +23,6 @@ from noetic_nb.memory import (
 from noetic_nb.memory._built_in import built_in
 from noetic_nb.sync import awaited
 
-__all__ = ["tool_memory"]
-
 SLOT: Final = 110
 # What is stored of a state that was set to None: without it the next execution would begin with `initial` again.
 NOTHING: Final = {"__none__": True}

@@ -12,8 +12,6 @@ from noetic_nb.layers.handles import NothingProvided
 from noetic_nb.memory import BudgetConfig, MemoryHooks, MemoryLayer, ProjectHistoryParams
 from noetic_nb.memory._built_in import built_in
 
-__all__ = ["history_window", "window_of"]
-
 SLOT: Final = 275
 SMALLEST: Final = 2
 LARGEST: Final = 10_000
@@ -31,17 +29,6 @@ def window_of(items: Sequence[Item], max_items: int) -> list[Item]:
     """Return the newest items: enough for a whole exchange, without torn pairs, and the first system message.
 
     `max_items`, unless a user and an assistant message need more; at most four times as many.
-
-    References
-    ----------
-    .. [1] docs/behaviour/layers.md, "History window".
-
-    Examples
-    --------
-    >>> from noetic_nb.items import assistant_message, input_message
-    >>> talk = [input_message("a"), assistant_message("b"), input_message("c"), assistant_message("d")]
-    >>> [item.role for item in window_of(talk, 2)]
-    ['user', 'assistant']
     """
     size = len(items)
     if size <= max_items:

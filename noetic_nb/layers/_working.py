@@ -29,8 +29,6 @@ from noetic_nb.memory import (
 )
 from noetic_nb.memory._built_in import built_in
 
-__all__ = ["deep_merge", "working_memory"]
-
 DEFAULT_BUDGET: Final = {"min": 200, "max": 1500}
 MAX_MERGE_DEPTH: Final = 32
 # Where notes go that no longer fit the schema.
@@ -58,15 +56,6 @@ def deep_merge(old: Mapping[str, Any], new: Mapping[str, Any], *, depth: int = 0
     """Merge two records: objects merge, lists and scalars replace.
 
     Raises `NoeticError` ``tool_failed`` where objects are nested more than 32 deep.
-
-    References
-    ----------
-    .. [1] docs/behaviour/layers.md, "Working memory".
-
-    Examples
-    --------
-    >>> deep_merge({"a": {"c": 2}, "d": [1]}, {"a": {"b": 1}})
-    {'a': {'c': 2, 'b': 1}, 'd': [1]}
     """
     if depth > MAX_MERGE_DEPTH:
         raise NoeticError(

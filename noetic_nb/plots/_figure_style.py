@@ -141,29 +141,13 @@ _DASHES: Final[tuple[Any, ...]] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 1.5,
 
 
 def series(place: int) -> Series:
-    """Return how the line at a place is drawn, 0 for the first.
-
-    Examples
-    --------
-    >>> len({series(place) for place in range(60)})
-    60
-    """
+    """Return how the line at a place is drawn, 0 for the first; sixty of them differ."""
     return Series(_LINES[place % len(_LINES)], _MARKERS[place % len(_MARKERS)], _DASHES[place % len(_DASHES)])
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Inks and sizes of one figure.
-
-    Attributes
-    ----------
-    ground, ink, muted, faint : str
-        What is drawn on; text and axes; outlines; fills that say nothing, as ``#RRGGBB``.
-    text : float, points
-        Size of labels.
-    width : float, inches
-        Of the axes with their labels.
-    """
+    """Inks and sizes of one figure: `text` is in points, `width`, of the axes with their labels, in inches."""
 
     ground: str
     ink: str
@@ -192,21 +176,9 @@ class Look:
 
 
 def axes_for(ax: Any, theme: Theme | None, *, height: float = SIZE[1]) -> tuple[Axes, Look]:
-    """Return axes to draw on and how: those that are given, or those of a figure of their own.
+    """Return axes to draw on, those given or those of a new figure of some inches in height, and their look.
 
-    Parameters
-    ----------
-    ax : matplotlib Axes or None
-        Where to draw.
-    theme : {"light", "dark"}, optional
-        By default inks follow the ground of the figure.
-    height : float, inches
-        Of a figure of its own.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_AXES`` or ``INVALID_THEME``.
+    By default inks follow the ground of the figure. Raises `NoeticConfigError` ``INVALID_AXES`` or ``INVALID_THEME``.
     """
     if theme is not None and theme not in GROUNDS:
         raise NoeticConfigError("INVALID_THEME", "There is no such theme.", given=theme, hint='Use "light" or "dark".')
@@ -243,13 +215,7 @@ def style(axes: Axes, look: Look) -> None:
 
 
 def figure_of(axes: Axes) -> Figure:
-    """Return the outermost figure that axes are in.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_AXES`` where they are in none.
-    """
+    """Return the outermost figure of axes; raises `NoeticConfigError` ``INVALID_AXES`` where they are in none."""
     figure = axes.get_figure(root=True)
     if not isinstance(figure, Figure):
         raise NoeticConfigError("INVALID_AXES", "The axes belong to no figure.", given=axes, hint="Take fresh axes.")
@@ -283,40 +249,19 @@ def _look(axes: Axes, ground: str) -> Look:
 
 
 def named(value: object, length: int = NAME_LETTERS) -> str:
-    r"""Return a name that came from anywhere as one short line.
-
-    Examples
-    --------
-    >>> named("pay\nnow\u202e"), named(0.5), named(" ")
-    ('pay now[U+202E]', '0.5', '(blank)')
-    """
+    """Return a name that came from anywhere as one short line."""
     text = f"{value:g}" if isinstance(value, float) else str(value)
     return plain_line(text, length) or "(blank)"
 
 
 def axis_name(frame: Any, column: str) -> str:
-    """Return the name of a column and its unit, where the table says one in ``attrs["units"]``.
-
-    Examples
-    --------
-    >>> import pandas
-    >>> frame = pandas.DataFrame({"cost": [0.1], "recall": [0.5]})
-    >>> frame.attrs["units"] = {"cost": "US dollars"}
-    >>> axis_name(frame, "cost"), axis_name(frame, "recall")
-    ('cost (US dollars)', 'recall')
-    """
+    """Return the name of a column and its unit, where the table says one in ``attrs["units"]``."""
     unit = (frame.attrs.get("units") or {}).get(column)
     return named(column) if unit is None else f"{named(column)} ({named(unit)})"
 
 
 def needs_columns(frame: Any, *names: str) -> None:
-    """Refuse an object that is no table, or lacks a column.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_FRAME`` or ``UNKNOWN_COLUMN``.
-    """
+    """Refuse an object that is no table (``INVALID_FRAME``), or lacks a column (``UNKNOWN_COLUMN``)."""
     if not hasattr(frame, "columns") or not hasattr(frame, "attrs"):
         raise NoeticConfigError("INVALID_FRAME", "That is no table.", given=frame, hint="Pass a pandas.DataFrame.")
     for name in names:

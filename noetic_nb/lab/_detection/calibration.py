@@ -23,8 +23,6 @@ from noetic_nb.runs._plain_text import plain_line
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Calibration", "Failure", "is_judged"]
-
 OFF: Final = "off"
 # As much as anyone reads of it as text; `table` and `reasons` have all of it.
 _MOST_LINES: Final = 12

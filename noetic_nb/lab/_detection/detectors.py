@@ -33,8 +33,6 @@ from noetic_nb.runs import Run
 from noetic_nb.runs._plain_text import plain
 from noetic_nb.runs._regulation.recorded_regulator import RegulatorFeed
 
-__all__ = ["Detecting", "Detector", "Reached", "Unscored", "Varied", "detectors_of", "varied"]
-
 _CAPS: Final = {"tokens_out": U32_MAX, "tokens_in": U32_MAX, "usd": 1e12, "wallclock_ms": U64_MAX}
 WARNS: Final = (ScopeDrift, LowConfidence, ProceduralWarning)
 """They decide and stop nothing."""
@@ -42,22 +40,9 @@ WARNS: Final = (ScopeDrift, LowConfidence, ProceduralWarning)
 
 @dataclass(frozen=True, slots=True)
 class Varied:
-    """One predicate whose main threshold may be set to anything.
+    """One predicate whose main threshold may be set to anything legal: `field`, with which `condition` compares a value.
 
-    Attributes
-    ----------
-    predicate : Predicate
-        As it was given.
-    field : str
-        The threshold, as its field is called.
-    condition : str
-        The condition that compares a value with it.
-    least, most : float
-        The settings that are legal.
-    whole : bool
-        Whether it counts.
-    put : callable
-        From a setting to the predicate that has it.
+    `whole` settings are counts; ``put(setting)`` returns the predicate that has it.
     """
 
     predicate: Predicate
@@ -118,12 +103,6 @@ def varied(predicate: Predicate) -> Varied | None:
 
     Of several limits it is the first: the total of calls before those of single tools, the cap on output tokens before other
     currencies. The others stand as they are.
-
-    Examples
-    --------
-    >>> found = varied(CallBudget(total=20))
-    >>> found.field, found.at(13)
-    ('total', CallBudget(total=12, per_tool={}))
     """
 
     def of(field: str, condition: str, least: float, most: float, *, whole: bool) -> Varied:
@@ -189,15 +168,7 @@ class Reached(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Detecting:
-    """A detector with its name.
-
-    Attributes
-    ----------
-    name : str
-        As it stands in tables.
-    given : Detector
-        What it was made of.
-    """
+    """A detector with its name in tables."""
 
     name: str
     given: Any
@@ -208,27 +179,16 @@ class Detecting:
         return isinstance(self.given, Regulator) or _is_predicate(self.given)
 
     def score(self, run: Run) -> float:
-        """Return the score of a whole run; minus infinity where nothing could have stopped it.
-
-        Raises
-        ------
-        Unscored
-            If it has none.
-        """
+        """Return the score of a whole run, minus infinity where nothing could have stopped it; `Unscored` if there is none."""
         if not self.is_steering:
             return _called(self.given, run)
         reached = self.trace(run)
         return reached[-1].score if reached else -inf
 
     def trace(self, run: Run) -> list[Reached]:
-        """Return each new height of the score in the course of a run, with the place where it is reached.
+        """Return each new height of the score in the course of a run, with its place; raises `Unscored` if the run has no score.
 
         A function is asked at each call of the agent, and at the end, about the run so far.
-
-        Raises
-        ------
-        Unscored
-            If the run has no score.
         """
         if not self.is_steering:
             return _trace_of_function(self.given, run)
@@ -256,10 +216,7 @@ class Detecting:
     def regulator(self, score: float | None) -> Regulator:
         """Return a regulator that stops from a score on; None is one without this detector.
 
-        Raises
-        ------
-        NoeticConfigError
-            ``NOT_A_PREDICATE`` for a function.
+        Raises `NoeticConfigError` ``NOT_A_PREDICATE`` for a function.
         """
         if not self.is_steering:
             raise NoeticConfigError(
@@ -279,16 +236,7 @@ class Detecting:
 def detectors_of(given: Any) -> tuple[Detecting, ...]:
     """Return named detectors of one of them, or of a mapping of names to several.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_DETECTOR`` for what is none, and for a mapping without any.
-
-    Examples
-    --------
-    >>> from noetic_nb.regulator import ToolLoop
-    >>> [each.name for each in detectors_of(ToolLoop())]
-    ['tool_loop']
+    Raises `NoeticConfigError` ``INVALID_DETECTOR`` for any other object, and for a mapping without any.
     """
     named = given if isinstance(given, Mapping) else {_name_of(given): given}
     for name, each in named.items():

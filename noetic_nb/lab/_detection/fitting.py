@@ -23,8 +23,6 @@ from noetic_nb.lab._detection.resampling import (
     weights_of,
 )
 
-__all__ = ["ALL", "HELD_OUT", "IN_SAMPLE", "LEFT_OUT", "Fitting", "Scored", "curve_of", "fitted_threshold", "folds_of"]
-
 IN_SAMPLE: Final = "in sample"
 HELD_OUT: Final = "held out"
 LEFT_OUT: Final = "domain left out"
@@ -33,16 +31,9 @@ ALL: Final = "all"
 
 @dataclass(frozen=True)
 class Scored:
-    """A detector on some runs.
+    """A detector on some runs, or a baseline that the others are held against.
 
-    Attributes
-    ----------
-    name : str
-        As it stands in the table.
-    baseline : bool
-        Whether it is one that the others are held against.
-    scores : callable
-        From the runs that may be fitted on to the score of every run; not a number where there is none.
+    `scores` makes of the runs that may be fitted on the score of every run; not a number where there is none.
     """
 
     name: str
@@ -53,13 +44,7 @@ class Scored:
 def folds_of(
     groups: Sequence[Hashable], kinds: Sequence[Hashable], failed: Sequence[bool], folds: int, seed: int
 ) -> list[int]:
-    """Return the fold of each run; a group is never divided, and each fold has its part of every kind and of failures.
-
-    Examples
-    --------
-    >>> folds_of(["a", "a", "b", "c"], ["x"] * 4, [True, False, True, True], 2, seed=0)
-    [0, 0, 0, 1]
-    """
+    """Return the fold of each run; a group is never divided, and each fold has its part of every kind and of failures."""
     strata: defaultdict[tuple[Any, bool], list[Hashable]] = defaultdict(list)
     kind_of: dict[Hashable, Hashable] = {}
     fails: set[Hashable] = set()
@@ -83,11 +68,6 @@ def fitted_threshold(scores: Floats, failed: Booleans, max_stopped_good: float) 
     """Return the threshold that stops most failed runs and at most so many of the good ones; the highest of equals.
 
     None where none stops any failed run.
-
-    Examples
-    --------
-    >>> fitted_threshold(np.array([1.0, 2.0, 3.0, 2.0]), np.array([False, True, True, False]), 0.0)
-    3.0
     """
     candidates, hits, misses = _stopped(scores, failed)
     allowed = misses / max(int((~failed).sum()), 1) <= max_stopped_good
@@ -117,20 +97,9 @@ def curve_of(scores: Floats, failed: Booleans) -> dict[str, list[float]]:
 
 
 class Fitting:
-    """Runs with their labels, tasks and domains, on which detectors are fitted and reported.
+    """Runs with their labels, tasks (`groups`) and domains, on which detectors are fitted and reported.
 
-    Parameters
-    ----------
-    failed : array of bool
-        Labels.
-    groups : sequence
-        Tasks.
-    domains : sequence of str
-        Domains.
-    max_stopped_good : float
-        Most of the good runs that may be stopped, where a threshold is fitted.
-    samples, seed : int
-        How many samples of tasks; where chance begins.
+    A threshold may stop a share of `max_stopped_good` of the good runs; `samples` of tasks are drawn from `seed` on.
     """
 
     def __init__(

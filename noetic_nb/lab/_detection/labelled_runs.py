@@ -8,8 +8,6 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab._statistics.labels import Outcome, labels_of, runs_in
 from noetic_nb.runs import Run
 
-__all__ = ["check_samples", "domain_of", "labelled"]
-
 
 def domain_of(run: Run) -> str:
     """Return the domain of a run, the suite where it has none."""

@@ -20,17 +20,6 @@ from numpy.typing import NDArray
 
 from noetic_nb.lab._statistics.intervals import CONFIDENCE, counted, resampled
 
-__all__ = [
-    "Booleans",
-    "Floats",
-    "area",
-    "areas",
-    "lower_ends",
-    "percentiles",
-    "share",
-    "weights_of",
-]
-
 Floats: TypeAlias = NDArray[np.float64]
 Booleans: TypeAlias = NDArray[np.bool_]
 
@@ -66,13 +55,7 @@ def areas(scores: Floats, failed: Booleans, weights: Floats, strata: Sequence[Ha
 
 
 def area(scores: Floats, failed: Booleans, strata: Sequence[Hashable] | None = None) -> float:
-    """Return the area under the ROC curve.
-
-    Examples
-    --------
-    >>> area(np.array([3.0, 1.0, 2.0]), np.array([True, False, False]))
-    1.0
-    """
+    """Return the area under the ROC curve."""
     return float(areas(scores, failed, np.ones((1, len(scores))), strata)[0]) if len(scores) else nan
 
 
@@ -109,23 +92,11 @@ def share(hits: Booleans, among: Booleans, weights: Floats, groups: Sequence[Has
 
 
 def lower_ends(values: Floats, samples: Floats) -> Floats:
-    """Return the lower ends of intervals of several areas that hold together, from the same samples of all.
+    """Return the lower ends of intervals of several areas that hold together; `samples` has a row a sample, a column an area.
 
     In each sample the area that strays farthest counts; what that exceeds in 5 % of the samples is the margin of every area
     (single-step maxT [2]_, symmetric, so that an area near 1, whose samples hardly stray upwards, is not taken for sure). An end
-    is never above that of the area's own interval.
-
-    Parameters
-    ----------
-    values : array, shape (statistics,)
-        The areas.
-    samples : array, shape (samples, statistics)
-        Those of each sample.
-
-    Returns
-    -------
-    array, shape (statistics,)
-        Not a number for an area that more than half of the samples lack.
+    is never above that of the area's own interval, and not a number for an area that more than half of the samples lack.
     """
     usable = np.isnan(samples).mean(axis=0) < 0.5
     if not usable.any():

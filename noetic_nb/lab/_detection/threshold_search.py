@@ -22,8 +22,6 @@ from noetic_nb.lab._detection.resampling import Booleans, Floats
 from noetic_nb.lab._statistics.labels import By, Outcome, groups_of
 from noetic_nb.runs import Run
 
-__all__ = ["COUNTS", "FOLDS", "WORDS", "WordModel", "calibrate", "changes_state"]
-
 WORDS: Final = "TF-IDF of the words"
 FOLDS: Final = 5
 # The usual beginnings of tools that look something up, or that change nothing outside of the agent.
@@ -46,13 +44,7 @@ _WORD: Final = re.compile(r"[^\W_]+")
 
 
 def changes_state(name: str) -> bool:
-    """Tell by its name whether a tool changes anything: it does not where the first word says that it reads.
-
-    Examples
-    --------
-    >>> changes_state("get_order"), changes_state("cancel_order"), changes_state("searchFlights")
-    (False, True, False)
-    """
+    """Tell by its name whether a tool changes anything: it does not where the first word says that it reads."""
     words = _WORD.findall(re.sub(r"([a-z])([A-Z])", r"\1 \2", name).lower())
     return not words or words[0] not in _READS
 
@@ -107,21 +99,10 @@ def _study() -> tuple[Any, Any, Any]:
 
 
 class WordModel:
-    """A logistic regression on the words of runs, weighted by TF-IDF.
+    """A logistic regression on the words of runs, weighted by TF-IDF [1]_; a word counts once in a run.
 
-    Words are counted once. Which words are rare, and what they weigh, is learned on the runs that it is fitted on.
-
-    Parameters
-    ----------
-    runs : sequence of Run
-        What is scored, and fitted on.
-    failed : array of bool
-        Their labels.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``MISSING_PACKAGE`` without scikit-learn.
+    Which words are rare, and what they weigh, is learned on the runs that it is fitted on. Raises `NoeticConfigError`
+    ``MISSING_PACKAGE`` without scikit-learn.
 
     References
     ----------

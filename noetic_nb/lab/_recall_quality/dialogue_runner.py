@@ -25,8 +25,6 @@ from noetic_nb.runtime._planning.make_plan import plan_turn
 from noetic_nb.runtime._planning.turn_plan import TurnPlan
 from noetic_nb.tokens import Tokenizer
 
-__all__ = ["Played", "play"]
-
 # Dialogues begin at this moment, a minute passes with each turn and a second with each answer: what layers write of the
 # time is the same every time.
 BEGINS_MS: Final = 1_767_268_800_000.0  # 2026-01-01 12:00 UTC
@@ -277,13 +275,6 @@ def shared_tokens(before: Sequence[Item], items: Sequence[Item], tokenizer: Toke
 
     Ids are this library's own: items are alike where a provider reads the same in them. Of two that begin with the same text
     that text counts.
-
-    Examples
-    --------
-    >>> from noetic_nb.tokens import estimate_tokens
-    >>> one, two, three = [input_message(text) for text in ("hello", "hello", "hello there, how are you")]
-    >>> shared_tokens([one], [two, three], estimate_tokens) == item_tokens(two)
-    True
     """
     shared = 0
     for old, new in zip(before, items, strict=False):

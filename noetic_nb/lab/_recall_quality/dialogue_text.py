@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["LANGUAGES", "Language", "Subject"]
-
 
 class Subject(NamedTuple):
     """Something that can be known of a person."""

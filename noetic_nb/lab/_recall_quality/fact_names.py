@@ -22,8 +22,6 @@ from noetic_nb.lab._recall_quality.fact_words import (
 )
 from noetic_nb.lab._recall_quality.normal_forms import MONTHS, WEEKDAYS
 
-__all__ = ["NameReader"]
-
 _TOKEN: Final = re.compile(r"(?<!\w)[^\W\d_]+(?:['’\-.](?=[^\W\d_])[^\W\d_]+)*(?!\w)")
 _POSSESSIVE: Final = re.compile(r"['’]s?$")
 _ENDS: Final = frozenset('.!?;\n•…。！？"“„«»‹<*#>|')
@@ -44,15 +42,7 @@ class _Run(NamedTuple):
 
 
 class NameReader:
-    """Reads texts for names; a name learned from one text is found in all.
-
-    Examples
-    --------
-    >>> names = NameReader()
-    >>> read = [names.read(text) for text in ("Lena lives in Köln.", "Then we saw Lena. Shipping is free.")]
-    >>> [[name for _, name in names.found(runs)] for runs in read]
-    [['Lena', 'Köln'], ['Lena']]
-    """
+    """Reads texts for names; a name learned from one text is found in all."""
 
     def __init__(self) -> None:
         self._solid: set[str] = set()

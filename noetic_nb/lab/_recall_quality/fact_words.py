@@ -5,18 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = [
-    "DECIDED",
-    "GERMAN",
-    "GERMAN_ARTICLES",
-    "INTRODUCED",
-    "NOT_NAMES",
-    "PARTICLES",
-    "PERSON_WORDS",
-    "TITLES",
-    "is_common_noun",
-]
-
 # Words that begin sentences and are no names, in lower case.
 _NOT_NAMES_TEXT: Final = """
     a about above according actually added after afterwards again ah all almost alright already also although always

@@ -15,8 +15,6 @@ from noetic_nb.lab._recall_quality.fact_words import DECIDED, NOT_NAMES
 from noetic_nb.lab._recall_quality.folded_text import FoldedTexts, folded
 from noetic_nb.lab._recall_quality.normal_forms import MONTHS, WEEKDAYS, ascii_digits, date_keys, number_keys, time_keys
 
-__all__ = ["Fact", "FactKind", "KnownFacts", "facts_of"]
-
 FactKind: TypeAlias = Literal["name", "number", "date", "time", "id", "quote", "decision"]
 
 # Characters of one text that are read, and of one fact that are kept; more is a document.
@@ -87,27 +85,9 @@ class Fact(NamedTuple):
 
 
 def facts_of(texts: Sequence[str]) -> list[list[Fact]]:
-    """Return the facts of some texts that belong together, text by text, in order.
+    """Return the facts of the texts of one conversation, text by text, in order; a name in one of them is a name in all.
 
-    Parameters
-    ----------
-    texts : sequence of str
-        Of one conversation: what is a name in one of them is a name in all. JSON is read as data, field by field.
-
-    Returns
-    -------
-    list of list of Fact
-        One list a text.
-
-    References
-    ----------
-    .. [1] docs/behaviour/lab.md, "Facts".
-
-    Examples
-    --------
-    >>> [found] = facts_of(["Anna paid $1,200.00 for order A17-B on 12 March."])
-    >>> [(fact.kind, fact.text, fact.keys[0]) for fact in found]
-    [('name', 'Anna', 'anna'), ('number', '$1,200.00', '1200'), ('id', 'A17-B', 'a17b'), ('date', '12 March', '--03-12')]
+    JSON is read as data, field by field. The kinds of facts are those of docs/behaviour/lab.md, "Facts".
     """
     reader = _Reader()
     read = [list(reader.parts(text[:LONGEST_TEXT])) for text in texts]
@@ -253,16 +233,7 @@ def _in_order(part: _Part, offset: int, names: list[tuple[int, str]]) -> list[Fa
 
 
 class KnownFacts:
-    """The facts in some texts, for looking facts up.
-
-    Examples
-    --------
-    >>> known = KnownFacts(["It was 1.200,00 € on 2026-03-12; ask Zoe Muller."])
-    >>> [[fact] for fact in facts_of(["$1,200 for Zoë Müller on March 12."])[0] if fact not in known]
-    []
-    >>> [fact.text for fact in facts_of(["$1,300 for Zoë Meier."])[0] if fact not in known]
-    ['$1,300', 'Zoë Meier']
-    """
+    """The facts in some texts, for looking facts up."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = FoldedTexts(texts)

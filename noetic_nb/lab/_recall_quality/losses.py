@@ -21,8 +21,6 @@ import re
 from noetic_nb.lab._recall_quality.fact_words import NOT_NAMES
 from noetic_nb.lab._recall_quality.folded_text import FoldedTexts, folded
 
-__all__ = ["Loss", "Losses", "Question", "Retelling", "fact_text", "first_asked", "lost", "questions_of"]
-
 # Of the words of a question that say something, this share stands in the sentence of the fact.
 SHARE: Final = 0.5
 # "ordered" asks for an "order": words are compared by so many letters, in scripts with blanks.
@@ -109,20 +107,7 @@ def questions_of(turns: Iterable[tuple[int, str]]) -> tuple[Question, ...]:
 
 
 def first_asked(fact: Fact, questions: Sequence[Question]) -> int | None:
-    """Return the first turn that asks for a fact, or names it; None where none does.
-
-    References
-    ----------
-    .. [1] docs/behaviour/lab.md, "What was lost".
-
-    Examples
-    --------
-    >>> from noetic_nb.lab._recall_quality.facts import facts_of
-    >>> [[name, order]] = facts_of(["Lena's order is A17-B."])
-    >>> asked = questions_of([(3, "Thank you."), (4, "What was Lena's order number?")])
-    >>> first_asked(order, asked), first_asked(order, asked[:1])
-    (4, None)
-    """
+    """Return the first turn that asks for a fact, or names it; None where none does."""
     around: frozenset[str] | None = None
     for question in questions:
         if fact.kind != "decision" and question.texts.has(fact.text):

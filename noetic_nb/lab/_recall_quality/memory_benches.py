@@ -24,8 +24,6 @@ from noetic_nb.tokens import Tokenizer, estimate_tokens
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["memory_bench"]
-
 COLUMNS: Final = ("layers", "budget", "recall", "low", "high", "tokens", "cost_fresh", "cost_cached", "ms")
 UNITS: Final = {
     "budget": "tokens",

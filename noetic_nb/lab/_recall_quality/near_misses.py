@@ -24,8 +24,6 @@ from noetic_nb.tokens import Tokenizer, estimate_tokens
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["near_misses"]
-
 COLUMNS: Final = (
     "origin",
     "what",

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Final
 
-__all__ = ["MONTHS", "WEEKDAYS", "date_keys", "number_keys", "time_keys"]
-
 # English, German, French, Spanish, Italian, Portuguese and Russian (as in a date), with the usual short forms.
 _MONTH_NAMES: Final = (
     "january jan januar janvier enero gennaio janeiro января jänner",
@@ -47,13 +45,7 @@ _CENTURY_TURNS: Final = 69
 
 
 def ascii_digits(text: str) -> str:
-    """Return a text with the digits of all scripts as 0 to 9.
-
-    Examples
-    --------
-    >>> ascii_digits("١٢٣ ４２")
-    '123 42'
-    """
+    """Return a text with the digits of all scripts as 0 to 9."""
     if text.isascii():
         return text
     return "".join([str(unicodedata.decimal(one)) if one.isdecimal() else one for one in text]).replace("٫", ".")
@@ -63,11 +55,6 @@ def number_keys(text: str) -> tuple[str, ...]:
     """Return the values that a written number may have; several where it is a list without blanks.
 
     One mark before exactly three digits groups them; the last of two different marks is that of decimals.
-
-    Examples
-    --------
-    >>> [number_keys(one) for one in ("1,200", "$1,200.00", "1.200,00 €", "1 200", "0.50", "3,5", "1,2,3", "007")]
-    [('1200',), ('1200',), ('1200',), ('1200',), ('0.5',), ('3.5',), ('1', '2', '3'), ('7',)]
     """
     plain = _GROUPING.sub("", ascii_digits(text))
     found = re.search(r"\d[\d.,]*", plain)
@@ -96,13 +83,7 @@ def _value(whole: str, rest: str = "") -> str:
 
 
 def time_keys(text: str) -> tuple[str, ...]:
-    """Return a time of day on 24 hours.
-
-    Examples
-    --------
-    >>> time_keys("2:30 pm"), time_keys("14:30:00"), time_keys("9 a.m."), time_keys("14.30 Uhr")
-    (('14:30',), ('14:30',), ('09:00',), ('14:30',))
-    """
+    """Return a time of day on 24 hours."""
     numbers = [int(one) for one in _DIGITS.findall(ascii_digits(text))]
     hour, minute = numbers[0], numbers[1] if len(numbers) > 1 else 0
     half = re.search(r"([ap])\.?\s?m", text.casefold())
@@ -115,13 +96,7 @@ def time_keys(text: str) -> tuple[str, ...]:
 
 
 def date_keys(text: str) -> tuple[str, ...]:
-    """Return the days that a written date may mean, ``--MM-DD`` where there is no year.
-
-    Examples
-    --------
-    >>> [date_keys(one) for one in ("2026-03-12", "12 March 2026", "12. März", "3/12/2026", "2026年3月12日", "March 2026")]
-    [('2026-03-12',), ('2026-03-12',), ('--03-12',), ('2026-03-12', '2026-12-03'), ('2026-03-12',), ('2026-03',)]
-    """
+    """Return the days that a written date may mean, ``--MM-DD`` where there is no year."""
     return tuple(dict.fromkeys(_date_keys(ascii_digits(text).casefold())))
 
 

@@ -11,8 +11,6 @@ from noetic_nb.items import Item, assistant_message, function_call, function_cal
 from noetic_nb.lab._dialogues import Dialogue, Evidence, Question
 from noetic_nb.lab._recall_quality.dialogue_text import LANGUAGES, Language, Subject
 
-__all__ = ["made_dialogues"]
-
 # Of each dialogue: sessions, people, facts of each sort that are asked for, and small talk between them.
 SESSIONS: Final = 3
 PEOPLE: Final = 4
@@ -25,34 +23,11 @@ _LETTERS: Final = "BCDFGHKLMNPRSTVWXZ"
 
 
 def made_dialogues(count: int = 50, *, seed: int = 0, languages: Sequence[str] = ("en", "de")) -> tuple[Dialogue, ...]:
-    """Make dialogues between a person and an assistant about other people, the same ones for the same seed.
+    """Make dialogues between a person and an assistant about other people, the same ones for the same seed; languages take turns.
 
-    Parameters
-    ----------
-    count : int
-        How many; languages take turns.
-    seed : int
-        Of all of them.
-    languages : sequence of {"en", "de"}
-        In which they are held.
-
-    Returns
-    -------
-    tuple of Dialogue
-        Each of three sessions and four people. ``kind`` of a question is ``told`` (once), ``changed`` (the newest value counts),
-        ``disputed`` (both values count) or ``looked up`` (in the long result of a tool). Things of the same kind are told of
-        other people, and nobody asks for them.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_COUNT``, ``UNKNOWN_LANGUAGE``.
-
-    Examples
-    --------
-    >>> one = made_dialogues(1)[0]
-    >>> len(one.sessions), len(one.questions), made_dialogues(1)[0] == one
-    (3, 7, True)
+    Each has three sessions and four people. ``kind`` of a question is ``told`` (once), ``changed`` (the newest value counts),
+    ``disputed`` (both values count) or ``looked up`` (in the long result of a tool). Things of the same kind are told of other
+    people, and nobody asks for them. Raises `NoeticConfigError` ``INVALID_COUNT`` or ``UNKNOWN_LANGUAGE``.
     """
     if type(count) is not int or count < 1:
         raise NoeticConfigError("INVALID_COUNT", "At least one dialogue is made.", given=count, hint="Use 50.")

@@ -13,8 +13,6 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from math import isnan, nan, sqrt
 from typing import Final, NamedTuple
 
-__all__ = ["CONFIDENCE", "Count", "counted", "interval", "resampled"]
-
 CONFIDENCE: Final = 0.95
 """Every interval covers this share."""
 # The quantile of the normal distribution that belongs to it.
@@ -22,13 +20,7 @@ _Z: Final = 1.959963984540054
 
 
 class Count(NamedTuple):
-    """How many of how many, with the share and its 95 % interval of Wilson [1]_; not a number where there is none.
-
-    Examples
-    --------
-    >>> counted(3, 4)
-    3/4 (75.0 % [30.1, 95.4])
-    """
+    """How many of how many, with the share and its 95 % interval of Wilson [1]_; not a number where there is none."""
 
     n: int
     of: int
@@ -43,13 +35,7 @@ class Count(NamedTuple):
 
 
 def counted(n: int, of: int) -> Count:
-    """Return a count with the interval of Wilson.
-
-    Examples
-    --------
-    >>> counted(0, 0).rate
-    nan
-    """
+    """Return a count with the interval of Wilson."""
     if not of:
         return Count(n, of, nan, nan, nan)
     rate = n / of
@@ -64,11 +50,6 @@ def resampled(groups: Sequence[Hashable], samples: int, seed: int) -> Iterator[l
     """Draw groups with replacement; yields the places of the runs of each sample [2]_.
 
     Runs of one task resemble each other, so that whole tasks are drawn.
-
-    Examples
-    --------
-    >>> [sorted(sample) for sample in resampled(["a", "a", "b"], 2, seed=0)]
-    [[2, 2], [0, 0, 1, 1]]
     """
     members: dict[Hashable, list[int]] = {}
     for at, group in enumerate(groups):
@@ -85,12 +66,6 @@ def interval(
 
     `statistic` gets the places of a sample. Samples where it is not a number (one class only) are left out; where that is more
     than half of them, or there is but one group, the interval is not a number.
-
-    Examples
-    --------
-    >>> values = [1, 0, 1, 1]
-    >>> interval(lambda places: sum(values[at] for at in places) / len(places), "abcd", samples=200)
-    (0.25, 1.0)
     """
     if len(set(groups)) < 2:
         return nan, nan

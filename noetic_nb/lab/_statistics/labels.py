@@ -8,8 +8,6 @@ from typing import Any, TypeAlias
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.runs import Run
 
-__all__ = ["By", "Outcome", "groups_of", "labels_of", "runs_in"]
-
 Outcome: TypeAlias = str | Callable[[Run], bool | None]
 """The name of a key of ``run.meta``, or a function of a run: True good, False failed, None unknown."""
 
@@ -20,15 +18,7 @@ By: TypeAlias = str | Callable[[Run], Hashable]
 def runs_in(runs: Run | Iterable[Run]) -> tuple[Run, ...]:
     """Return some runs as a tuple.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_RUN`` for what is no run, ``NO_RUNS`` where there is none.
-
-    Examples
-    --------
-    >>> len(runs_in(Run("one")))
-    1
+    Raises `NoeticConfigError` ``INVALID_RUN`` for any other object among them, ``NO_RUNS`` where there is none.
     """
     found: tuple[Any, ...] = (runs,) if isinstance(runs, Run) else tuple(runs)
     for run in found:
@@ -43,28 +33,10 @@ def runs_in(runs: Run | Iterable[Run]) -> tuple[Run, ...]:
 
 
 def labels_of(runs: Sequence[Run], outcome: Outcome, *, both: bool = False) -> list[bool | None]:
-    """Return the label of each run, None where nobody knows it.
+    """Return the label of each run, None where nobody knows it; with `both` there must be good runs and failed ones.
 
-    Parameters
-    ----------
-    runs : sequence of Run
-        What was recorded.
-    outcome : str or callable
-        A key of ``run.meta``, or a function of a run.
-    both : bool
-        Whether there must be good runs and failed ones.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_OUTCOME`` for a label that is not True, False or None, or a function that raises; ``NO_LABELS`` where no
-        run has one; ``ONE_CLASS`` where all have the same and `both` is asked for.
-
-    Examples
-    --------
-    >>> runs = [Run("a", meta={"outcome": True}), Run("b", meta={"outcome": None})]
-    >>> labels_of(runs, "outcome")
-    [True, None]
+    Raises `NoeticConfigError` ``INVALID_OUTCOME`` for a label that is not True, False or None, or a function that raises;
+    ``NO_LABELS`` where no run has one; ``ONE_CLASS`` where all have the same and `both` is asked for.
     """
     labels = [_label(run, outcome) for run in runs]
     known = {label for label in labels if label is not None}
@@ -115,18 +87,9 @@ def _label(run: Run, outcome: Outcome) -> bool | None:
 def groups_of(runs: Sequence[Run], by: By = "task") -> list[Hashable]:
     """Return the group of each run; runs of one group are drawn together when intervals are computed.
 
-    A task is named by source, domain, suite and task id, as two domains may number theirs alike.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``NO_TASK`` for a run without a task id, ``INVALID_GROUP`` for a name other than ``"task"`` or a function that raises
-        or returns what cannot be hashed.
-
-    Examples
-    --------
-    >>> groups_of([Run("a", meta={"domain": "airline", "task_id": 3})])
-    [('recorded', 'airline', None, 3)]
+    A task is named by source, domain, suite and task id, as two domains may number theirs alike. Raises `NoeticConfigError`
+    ``NO_TASK`` for a run without a task id, ``INVALID_GROUP`` for a name other than ``"task"`` or a function that raises, or
+    whose result cannot be hashed.
     """
     if by == "task":
         return [_task(run) for run in runs]

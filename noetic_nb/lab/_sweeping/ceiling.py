@@ -12,17 +12,9 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.models import CassetteModel, ModelRequest, ModelResponse, ScriptedModel
 from noetic_nb.models._client import ModelClient
 
-__all__ = ["Ceiling", "is_live"]
-
 
 def is_live(model: Any) -> bool:
-    """Tell whether a model, or one of several, may cost something: all do that are neither a script nor a tape.
-
-    Examples
-    --------
-    >>> is_live(ScriptedModel(["yes"])), is_live(None)
-    (False, False)
-    """
+    """Tell whether a model, or one of several, may cost something: all do that are neither a script nor a tape."""
     if isinstance(model, Mapping):
         return any(is_live(one) for one in model.values())
     if model is None or isinstance(model, ScriptedModel):
@@ -31,17 +23,9 @@ def is_live(model: Any) -> bool:
 
 
 class Ceiling:
-    """A most of US dollars, of tokens, or of both.
+    """A most of US dollars, of tokens, or of both, as in ``{"usd": dollars, "tokens": tokens}``.
 
-    Parameters
-    ----------
-    max_cost : float or mapping
-        US dollars, or ``{"usd": dollars, "tokens": tokens}`` with one of them or both.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``COST_CEILING`` without one, or for what is none.
+    Raises `NoeticConfigError` ``COST_CEILING`` without one, or for any other object.
     """
 
     def __init__(self, max_cost: Any) -> None:

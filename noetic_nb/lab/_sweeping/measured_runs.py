@@ -28,8 +28,6 @@ from noetic_nb.regulator._settings import Settings
 from noetic_nb.runs import Run
 from noetic_nb.runs._regulation.recorded_decisions import with_thresholds
 
-__all__ = ["Job", "Measured", "Measurements", "ResumeFile"]
-
 
 @dataclass(frozen=True, slots=True)
 class Job:

@@ -11,8 +11,6 @@ from noetic_nb.errors import NoeticConfigError
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["pareto"]
-
 
 def pareto(
     frame: pandas.DataFrame, *, maximise: str | Iterable[str] = (), minimise: str | Iterable[str] = ()

@@ -16,8 +16,6 @@ from noetic_nb.regulator import Regulator
 from noetic_nb.runs._regulation.recorded_decisions import with_thresholds
 from noetic_nb.steering import RuleBook
 
-__all__ = ["REPLAYED", "Space", "configurations", "thresholds_in"]
-
 REPLAYED: Final = ("rules", "budgets", "projection", "layers", "regulator")
 """Names that are arguments of `replay`."""
 
@@ -48,31 +46,11 @@ def _wrong(what: str, given: Any, hint: str, code: str = "INVALID_SPACE") -> Noe
 def configurations(
     space: Any, *, n: int | None = None, seed: int = 0, regulator: Regulator | None = None, free: bool = False
 ) -> Space:
-    """Return the configurations of a space.
+    """Return the configurations of a space: all of a grid, or `n` that are drawn, without repeating one of a grid.
 
-    Parameters
-    ----------
-    space : mapping of str to values
-        Lists; with `n` also a distribution with ``rvs`` or a range ``{"low": number, "high": number}``, whole where both are.
-    n : int, optional
-        How many to draw, without repeating one of a grid; all of them by default.
-    seed : int
-        Of the draws.
-    regulator : Regulator, optional
-        Whose thresholds dotted names mean where the space has no regulator.
-    free : bool
-        Whether any name is allowed.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_SPACE``, ``UNKNOWN_NAME``, ``INVALID_N``, and for thresholds ``UNKNOWN_PREDICATE``, ``UNKNOWN_THRESHOLD`` or
-        ``INVALID_THRESHOLD``.
-
-    Examples
-    --------
-    >>> configurations({"cost_cap.tokens_out": [500, 900], "scope_drift.threshold": [0.5, 0.7]}).labels[1]
-    (500, 0.7)
+    With `n` a name may also have a distribution with ``rvs`` or a range ``{"low": number, "high": number}``, whole where both
+    are. Dotted names mean thresholds of `regulator` where the space has none; `free` allows any name. Raises `NoeticConfigError`
+    ``INVALID_SPACE``, ``UNKNOWN_NAME``, ``INVALID_N``, ``UNKNOWN_PREDICATE``, ``UNKNOWN_THRESHOLD`` or ``INVALID_THRESHOLD``.
     """
     hint = 'Such as {"cost_cap.tokens_out": [500, 1_000]}.'
     if not isinstance(space, Mapping):
@@ -238,13 +216,7 @@ def _check_thresholds(names: tuple[str, ...], rows: list[list[Any]], regulator: 
 
 
 def thresholds_in(configuration: Mapping[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """Return the thresholds of a configuration, by predicate, and the rest of it.
-
-    Examples
-    --------
-    >>> thresholds_in({"cost_cap.tokens_out": 500, "rules": []})
-    ({'cost_cap': {'tokens_out': 500}}, {'rules': []})
-    """
+    """Return the thresholds of a configuration, by predicate, and the rest of it."""
     found: dict[str, dict[str, Any]] = {}
     rest: dict[str, Any] = {}
     for name, value in configuration.items():

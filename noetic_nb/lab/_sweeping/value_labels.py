@@ -16,8 +16,6 @@ from noetic_nb.runs._events.event_json import dump_event
 from noetic_nb.steering import RuleBook, SteeringRule
 from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
 
-__all__ = ["code_of", "data_digest", "digest_of", "label_of", "labels_in"]
-
 # Letters of a digest in a table: 48 bits, so that one clash is expected among some ten million values.
 SHOWN: Final = 12
 # Words of a plain value before its digest stands for it.
@@ -25,13 +23,7 @@ LONGEST: Final = 60
 
 
 def digest_of(*parts: Any) -> str:
-    """Return a digest of JSON data.
-
-    Examples
-    --------
-    >>> digest_of("a", 1) == digest_of("a", 1), digest_of("a", 1) == digest_of("a", 2)
-    (True, False)
-    """
+    """Return a digest of JSON data."""
     text = json.dumps(parts, sort_keys=True, ensure_ascii=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:SHOWN]
 
@@ -54,13 +46,7 @@ def data_digest(runs: Iterable[Run]) -> str:
 
 
 def labels_in(values: Iterable[Any]) -> list[Any]:
-    """Return the labels of some values; two different ones never share theirs.
-
-    Examples
-    --------
-    >>> labels_in([1, 0.5, None, "low", {"facts": 200}])
-    [1, 0.5, None, 'low', '{"facts":200}']
-    """
+    """Return the labels of some values; two different ones never share theirs."""
     found: list[Any] = []
     for value in values:
         label = label_of(value)
@@ -112,13 +98,7 @@ def _of_rule(rule: SteeringRule) -> Any:
 
 
 def code_of(function: Any) -> Any:
-    """Return a function as data: its code and the values that it closes over.
-
-    Examples
-    --------
-    >>> code_of(lambda run: 1) == code_of(lambda run: 1), code_of(lambda run: 1) == code_of(lambda run: 2)
-    (True, False)
-    """
+    """Return a function as data: its code and the values that it closes over."""
     inner = getattr(function, "func", None)
     if inner is not None and hasattr(function, "keywords"):
         return [code_of(inner), *map(_plain, function.args), *map(_plain, sorted(function.keywords.items()))]

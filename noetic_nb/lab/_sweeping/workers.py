@@ -11,8 +11,6 @@ from typing import Any, Final
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.lab._sweeping.measured_runs import Job, Measured, Measurements
 
-__all__ = ["Workers"]
-
 # Chunks a worker: enough that none waits long for the last, and that an interrupt loses little.
 CHUNKS: Final = 4
 # A chunk is not longer than this, as finished work is kept chunk by chunk.
@@ -67,14 +65,9 @@ def _unpacked(payload: Any) -> Job:
 
 
 class Workers:
-    """The active backend of joblib, or processes.
+    """The active backend of joblib, or processes; `n_jobs` is that of joblib, and an active ``parallel_config`` counts before -1.
 
-    Parameters
-    ----------
-    n_jobs : int
-        As in joblib; an active ``joblib.parallel_config`` that says how many counts before -1.
-    in_threads : bool
-        Work in this process whatever is active, so that all share one count of what a model costs.
+    `in_threads` works in this process whatever is active, so that all share one count of what a model costs.
     """
 
     def __init__(self, n_jobs: int, *, in_threads: bool = False) -> None:
@@ -101,10 +94,7 @@ class Workers:
     def measured(self, job: Job, places: Sequence[int]) -> Generator[list[Measured], None, None]:
         """Yield the configurations at some places, chunk by chunk as they are finished.
 
-        Raises
-        ------
-        NoeticError
-            ``worker_died`` where workers die before one of them has finished a chunk.
+        Raises `NoeticError` ``worker_died`` where workers die before one of them has finished a chunk.
         """
         left = list(places)
         if not left:

@@ -9,29 +9,13 @@ from collections.abc import Sequence
 
 from noetic_nb.tokens import Tokenizer, most_that_fit
 
-__all__ = ["cut_block", "fitting_lines", "tagged"]
-
 
 def tagged(tag: str, body: str) -> str:
-    r"""Return a body between its tags.
-
-    Examples
-    --------
-    >>> tagged("notes", "one")
-    '<notes>\none\n</notes>'
-    """
     return f"<{tag}>\n{body}\n</{tag}>"
 
 
 def cut_block(tag: str, body: str, budget: float, tokenize: Tokenizer) -> str | None:
-    r"""Return the block, its body cut at the end where it must be; None where not even the tags fit.
-
-    Examples
-    --------
-    >>> from noetic_nb.tokens import estimate_tokens
-    >>> cut_block("a", "x" * 100, 5, estimate_tokens), cut_block("a", "x", 1, estimate_tokens)
-    ('<a>\nxxxxxxxxxx…\n</a>', None)
-    """
+    """Return the block, its body cut at the end where it must be; None where not even the tags fit."""
     whole = tagged(tag, body)
     if tokenize(whole) <= budget:
         return whole
@@ -46,13 +30,6 @@ def cut_block(tag: str, body: str, budget: float, tokenize: Tokenizer) -> str | 
 
 
 def fitting_lines(tag: str, lines: Sequence[str], budget: float, tokenize: Tokenizer) -> list[str]:
-    """Return the longest head of `lines` whose block fits a budget in tokens: pass the most important line first.
-
-    Examples
-    --------
-    >>> from noetic_nb.tokens import estimate_tokens
-    >>> fitting_lines("a", ["first", "second", "third"], 6, estimate_tokens)
-    ['first', 'second']
-    """
+    """Return the longest head of `lines` whose block fits a budget in tokens: pass the most important line first."""
     count = most_that_fit(len(lines), lambda n: tokenize(tagged(tag, "\n".join(lines[:n]))) <= budget)
     return list(lines[:count])

@@ -23,8 +23,6 @@ from noetic_nb.layers._helpers.embedding import Embedder, EmbedTexts
 from noetic_nb.storage import StorageAdapter
 from noetic_nb.storage._adapter import JsonValue, escape_segment, get_many, write_together
 
-__all__ = ["CachedEmbedder"]
-
 PREFIX: Final = "embeddings"
 # Texts sent at once: endpoints take from 96 to 2 048, and what was answered is kept batch by batch.
 BATCH_SIZE: Final = 64

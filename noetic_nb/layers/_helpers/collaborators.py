@@ -22,17 +22,6 @@ from noetic_nb.memory import ExecutionContext
 from noetic_nb.memory._execution_context import HookModelRequest, as_response
 from noetic_nb.sync import awaited
 
-__all__ = [
-    "Embed",
-    "as_embedder",
-    "check_function",
-    "check_model_name",
-    "check_whole",
-    "embed",
-    "embed_function",
-    "model_text",
-]
-
 
 async def model_text(
     ctx: ExecutionContext, model: str, items: Sequence[Item], *, purpose: str, instructions: str | None = None

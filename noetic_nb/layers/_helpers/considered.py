@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NamedTuple
 
-__all__ = ["Considered", "Hit", "consider", "considering", "plain_hits"]
-
 
 class Hit(NamedTuple):
     """One memory that might be recalled, with those that come along: keys and lines, as the layer writes them."""
@@ -41,16 +39,7 @@ _LISTENING: ContextVar[list[Considered] | None] = ContextVar("noetic_nb_consider
 
 @contextmanager
 def considering() -> Iterator[list[Considered]]:
-    """Gather the candidates of the layers that are recalled inside the block.
-
-    Examples
-    --------
-    >>> with considering() as found:
-    ...     consider("notes", "notes", lambda: plain_hits(["one", "two"]))
-    >>> consider("notes", "notes", lambda: plain_hits(["three"]))
-    >>> [[line for hit in one.hits for _, line in hit.lines] for one in found]
-    [['one', 'two']]
-    """
+    """Gather the candidates of the layers that are recalled inside the block."""
     found: list[Considered] = []
     before = _LISTENING.set(found)
     try:

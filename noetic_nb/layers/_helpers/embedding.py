@@ -18,8 +18,6 @@ from typing import Final, Protocol, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
 
-__all__ = ["EmbedTexts", "Embedder", "HashingEmbedder", "KeywordIndex", "Vector", "cosine", "words_of"]
-
 # How soon a word that is repeated stops to count more, and how much a long text is held against it: within the ranges that
 # Robertson and Zaragoza (2009) call reasonably good, 1.2 to 2 and 0.5 to 0.8, with little repetition in short messages.
 K1: Final = 1.2
@@ -32,13 +30,7 @@ _IS_UNSPACED: Final = re.compile(f"[{_UNSPACED}]")
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text that say something, pairs of characters where words are not set apart.
-
-    Examples
-    --------
-    >>> words_of("The order A17 is packed."), words_of("東京タワー")
-    (['order', 'a17', 'packed'], ['東京', '京タ', 'タワ', 'ワー'])
-    """
+    """Return the words of a text that say something, pairs of characters where words are not set apart."""
     found: list[str] = []
     for word in _WORDS.findall(text.casefold()):
         if _IS_UNSPACED.match(word):
@@ -49,20 +41,12 @@ def words_of(text: str) -> list[str]:
 
 
 class KeywordIndex:
-    """Texts by key, searched by BM25; a look takes as long as the query's words have texts.
+    """Texts by key, searched by BM25 [1]_; a look takes as long as the query's words have texts.
 
     References
     ----------
     .. [1] Robertson, S. and Zaragoza, H. (2009). The Probabilistic Relevance Framework: BM25 and Beyond. Foundations and
        Trends in Information Retrieval 3 (4), 333-389, section 3.
-
-    Examples
-    --------
-    >>> index = KeywordIndex()
-    >>> index.add("a", "The order A17 is packed.")
-    >>> index.add("b", "The order B2 is late.")
-    >>> list(index.scores("Where is A17?")), len(index)
-    (['a'], 2)
     """
 
     def __init__(self) -> None:
@@ -190,15 +174,7 @@ class HashingEmbedder:
 
 
 def cosine(one: Vector, two: Vector) -> float:
-    """Return the cosine of the angle between two vectors, 0 where one of them is nothing.
-
-    Raises `ValueError` if their lengths differ.
-
-    Examples
-    --------
-    >>> cosine([1.0, 0.0], [1.0, 1.0])
-    0.707...
-    """
+    """Return the cosine of the angle between two vectors, 0 where one is nothing; raises `ValueError` if their lengths differ."""
     dot = sum([a * b for a, b in zip(one, two, strict=True)])
     sizes = math.sqrt(sum([a * a for a in one]) * sum([b * b for b in two]))
     return dot / sizes if sizes else 0.0

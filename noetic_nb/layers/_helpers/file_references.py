@@ -41,16 +41,6 @@ from noetic_nb.memory import (
 from noetic_nb.memory._built_in import built_in
 from noetic_nb.tokens import Tokenizer, most_that_fit
 
-__all__ = [
-    "DEFAULT_EXTENSIONS",
-    "FileRead",
-    "anchor",
-    "file_reference",
-    "find_references",
-    "link_references",
-    "read_reference",
-]
-
 DEFAULT_EXTENSIONS: Final = frozenset(
     {
         ".c", ".cc", ".cfg", ".cpp", ".css", ".csv", ".go", ".h", ".hpp", ".html", ".ini", ".java", ".js", ".json", ".jsx",
@@ -76,45 +66,24 @@ class FileRead:
 
 
 def find_references(text: str) -> list[str]:
-    """Return the paths a text refers to, each once, in order.
-
-    Examples
-    --------
-    >>> find_references("see #src/main.py and #README.md, not #123, #tag or https://a.org/x#page.html")
-    ['src/main.py', 'README.md']
-    """
+    """Return the paths a text refers to, each once, in order."""
     return list(dict.fromkeys(match.group(1) for match in _REFERENCE.finditer(text)))
 
 
 def anchor(path: str) -> str:
-    """Return the anchor of a path: lowercase, with hyphens for everything but letters and digits.
-
-    Examples
-    --------
-    >>> anchor("src/Main.py")
-    'src-main-py'
-    """
+    """Return the anchor of a path: lowercase, with hyphens for everything but letters and digits."""
     return _NOT_ANCHOR.sub("-", path).strip("-").lower()
 
 
 def link_references(text: str) -> str:
-    """Return a text with every reference as a Markdown link.
-
-    Examples
-    --------
-    >>> link_references("see #a.py")
-    'see [#a.py](#a-py)'
-    """
+    """Return a text with every reference as a Markdown link."""
     return _REFERENCE.sub(lambda match: f"[#{match.group(1)}](#{anchor(match.group(1))})", text)
 
 
 def read_reference(
     fs: Any, folder: str, path: str, *, extensions: frozenset[str], max_bytes: int, follow_symlinks: bool
 ) -> FileRead:
-    """Read a file below a folder of a filesystem; a failure is part of the answer and never raises.
-
-    Two spellings of one file have one path in the answer.
-    """
+    """Read a file below a folder; a failure is part of the answer. Two spellings of one file have one path in it."""
     if path.startswith(("/", "~")):
         return FileRead(path, None, None, "absolute")
     # Refused before anything is looked up, so that not even the existence of a file outside shows.

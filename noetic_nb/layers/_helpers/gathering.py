@@ -16,8 +16,6 @@ from noetic_nb.items._build import input_texts
 from noetic_nb.layers._helpers.schemas import StoredState, copy_to_child, init_hook
 from noetic_nb.memory import ExecutionContext, MemoryHooks, OnItemAppendParams, RecallParams, StoreParams
 
-__all__ = ["GATHERING_TIMEOUTS_MS", "MAX_THRESHOLDS", "AddTexts", "BufferedState", "TextBuffer", "gathering_hooks"]
-
 AddTexts: TypeAlias = Callable[
     [Any, Sequence[str], ExecutionContext, str], Coroutine[Any, Any, "dict[str, Any] | None"]
 ]
@@ -37,11 +35,7 @@ def gathering_hooks(
     empty: Mapping[str, Any],
     layer_id: str,
 ) -> MemoryHooks:
-    """Return the hooks of a layer that reads every message.
-
-    `add` takes the texts of new input and of each answer, as soon as they are there. A stored state has the form
-    `shape`; the first one is `empty`.
-    """
+    """Return the hooks of a layer whose `add` gets the texts of new input and of each answer, as soon as they are there."""
 
     def store(p: StoreParams) -> Awaitable[dict[str, Any] | None]:
         return add(p.state, [assistant_text(p.new_items)], p.ctx, "store")
@@ -73,21 +67,10 @@ def emptied(state: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class TextBuffer:
-    """Texts wait in a layer's state until they are enough to be distilled.
+    """Texts wait in a layer's state, whose form is `BufferedState`, until there are `threshold` tokens to distil.
 
-    Parameters
-    ----------
-    layer_id : str
-        For diagnostics.
-    empty : mapping
-        The state to begin with; has the fields of `BufferedState`.
-    threshold : int, tokens
-        How much must have been gathered.
-    distil : callable
-        ``await distil(state, ctx)`` returns the fields that replace those of the state; the buffer is emptied then. Where it
-        raises, the texts stay and are tried again with the next ones.
-    give_up : callable
-        ``give_up(state, ctx)`` returns the state to go on with where `distil` failed on `MAX_THRESHOLDS` times the threshold.
+    ``await distil(state, ctx)`` returns the fields that replace those of the state, and the buffer is emptied. Where it raises,
+    the texts stay for the next try; at `MAX_THRESHOLDS` times the threshold ``give_up(state, ctx)`` returns the next state.
     """
 
     layer_id: str

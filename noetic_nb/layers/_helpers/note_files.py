@@ -26,8 +26,6 @@ from noetic_nb.memory import (
 )
 from noetic_nb.memory._built_in import built_in
 
-__all__ = ["file_memory"]
-
 SLOT: Final = 120
 DEFAULT_BUDGET: Final = {"min": 0, "max": 1000}
 TAG: Final = "notes"

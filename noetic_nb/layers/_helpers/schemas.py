@@ -14,8 +14,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.memory import InitParams, SpawnParams
 
-__all__ = ["Arguments", "StoredState", "copy_to_child", "init_hook", "load_state", "option_error"]
-
 
 class Arguments(BaseModel):
     """The arguments of a layer's function; field notes are the text for the model."""
@@ -34,8 +32,7 @@ class StoredState(BaseModel):
 async def load_state(p: InitParams, shape: type[StoredState], default: Any, *, layer_id: str) -> Any:
     """Return the stored state, a copy of `default` where nothing is stored.
 
-    Raises `NoeticError` ``storage_failed`` where what is stored does not fit `shape`; what happens then is the
-    layer's ``on_init_error``.
+    Raises `NoeticError` ``storage_failed`` where it does not fit `shape`; the layer's ``on_init_error`` decides then.
     """
     # Checked but returned as it is: validation must not add defaults to what was stored.
     stored = await p.storage.get("state")
