@@ -13,7 +13,7 @@ from noetic_nb.layers._helpers.blocks import fitting_lines, tagged
 from noetic_nb.layers._helpers.collaborators import check_function, check_whole
 from noetic_nb.layers._helpers.considered import consider, plain_hits
 from noetic_nb.layers._helpers.gathering import GATHERING_TIMEOUTS_MS, gathering_hooks
-from noetic_nb.layers._helpers.schemas import Arguments, StoredState, option_error
+from noetic_nb.layers._helpers.schemas import Arguments, StoredState, model_function, option_error
 from noetic_nb.layers.handles import EntityHandle
 from noetic_nb.memory import (
     BudgetConfig,
@@ -23,7 +23,6 @@ from noetic_nb.memory import (
     RecallParams,
     Slot,
     layer_data,
-    layer_fn,
 )
 from noetic_nb.memory._built_in import built_in
 from noetic_nb.sync import awaited
@@ -137,9 +136,6 @@ def entity_memory(
     if half_life_days is not None and not _is_positive(half_life_days):
         raise option_error("A half-life is a number of days above 0.", half_life_days, "Use 30, or leave it out.")
     check_whole(max_entities=max_entities, max_facts=max_facts)
-    if max_entities < 1 or max_facts < 1:
-        raise option_error("At least one entity and one fact are kept.", (max_entities, max_facts), "Raise it.")
-
     keep = _Keeping(contradicts, half_life_days is not None, max_entities, max_facts)
 
     async def add(state: Any, texts: Sequence[str], ctx: ExecutionContext, hook: str) -> dict[str, Any] | None:
@@ -172,18 +168,8 @@ def entity_memory(
         provides={
             "entities": layer_data(_facts_by_name),
             "superseded": layer_data(_past_by_name),
-            "remember": layer_fn(
-                description="Remember a fact about a person, place or thing.",
-                input=_Remember,
-                output=None,
-                execute=remember,
-            ),
-            "forget": layer_fn(
-                description="Forget all that is known of a person, place or thing.",
-                input=_Forget,
-                output=str,
-                execute=_forget,
-            ),
+            "remember": model_function("Remember a fact about a person, place or thing.", _Remember, remember, None),
+            "forget": model_function("Forget all that is known of a person, place or thing.", _Forget, _forget),
         },
     )
 

@@ -107,8 +107,6 @@ def episodic_memory(
     if retrieval not in get_args(Retrieval):
         raise option_error("There is no such retrieval.", retrieval, f"Use one of {', '.join(get_args(Retrieval))}.")
     check_whole(max_episodes=max_episodes)
-    if max_episodes < 1:
-        raise option_error("At least one episode is kept.", max_episodes, "Use 20.")
     check_function(summarise, "summarise", "the items of an execution")
     check_model_name(model)
     nearness = as_embedder(embedder)

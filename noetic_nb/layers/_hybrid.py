@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 from noetic_nb._core.arguments import explained
 from noetic_nb.errors import NoeticError
+from noetic_nb.layers._helpers.collaborators import as_embedder
 from noetic_nb.layers._helpers.considered import Hit, consider
 from noetic_nb.layers._helpers.embedding import Embedder, EmbedTexts
 from noetic_nb.layers._semantic import MessageIndex, MessageRecall, recalling
@@ -87,25 +88,12 @@ def hybrid_recall(
     >>> hybrid_recall(top_k=3).id
     'hybrid-recall'
     """
-    return recalling(
-        HybridRecall,
-        embedder,
-        tag=TAG,
-        id=id,
-        scope=scope,
-        top_k=top_k,
-        min_score=min_score,
-        neighbours=neighbours,
-        skip_recent=skip_recent,
-        max_entries=max_entries,
-        budget=budget,
-        slot=slot,
-    )
+    nearness = as_embedder(embedder)
+    layer = HybridRecall(id, TAG, scope, nearness, top_k, min_score, neighbours, skip_recent, max_entries)
+    return recalling(layer, budget, slot)
 
 
 class HybridRecall(MessageRecall):
-    """The hooks of one layer."""
-
     async def ranked(self, index: MessageIndex, query: str, hidden: set[str], ctx: ExecutionContext) -> list[int]:
         """Return the positions of messages that share words with a query or are near to it, best first."""
         try:

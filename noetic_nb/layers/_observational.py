@@ -17,7 +17,6 @@ from noetic_nb.layers._helpers.gathering import (
     emptied,
     gathering_hooks,
 )
-from noetic_nb.layers._helpers.schemas import option_error
 from noetic_nb.layers.handles import NothingProvided
 from noetic_nb.memory import (
     BudgetConfig,
@@ -94,12 +93,6 @@ def observational_memory(
     check_function(observer, "observer", "the texts of a conversation")
     check_model_name(model)
     check_whole(buffer_threshold=buffer_threshold, max_observations=max_observations)
-    if buffer_threshold < 1 or max_observations < 1:
-        raise option_error(
-            "A threshold and a number of observations are at least 1.",
-            (buffer_threshold, max_observations),
-            "Raise it.",
-        )
 
     def kept(state: dict[str, Any], found: Sequence[str]) -> dict[str, Any]:
         return {"observations": [*state["observations"], *found][-max_observations:]}

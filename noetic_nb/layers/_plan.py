@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 from noetic_nb._core.arguments import explained
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.layers._helpers.blocks import cut_block, tagged
-from noetic_nb.layers._helpers.schemas import Arguments, StoredState, copy_to_child, init_hook
+from noetic_nb.layers._helpers.schemas import Arguments, StoredState, copy_to_child, init_hook, model_function
 from noetic_nb.layers.handles import PlanHandle
 from noetic_nb.memory import (
     BeforeToolCallParams,
@@ -29,7 +29,6 @@ from noetic_nb.memory import (
     SteeringAction,
     SteeringDecision,
     layer_data,
-    layer_fn,
 )
 from noetic_nb.memory._built_in import built_in
 from noetic_nb.sync import awaited
@@ -253,9 +252,6 @@ def plan_memory(
     def exit_plan_mode(args: _Exit, state: Any, ctx: object) -> Awaitable[dict[str, Any]]:
         return _exit(args, state, approve)
 
-    def fn(description: str, input: Any, execute: Any) -> Any:
-        return layer_fn(description=description, input=input, output=str, execute=execute)
-
     return MemoryLayer(
         id=id,
         slot=slot,
@@ -270,13 +266,13 @@ def plan_memory(
         ),
         provides={
             "status": layer_data(_status),
-            "enter_plan_mode": fn("Begin to make a plan before acting.", _Enter, _enter),
-            "update_prd": fn("Write the requirements document of the plan.", _Prd, _update_prd),
-            "set_plan_tree": fn("Set the plan itself.", _Tree, _set_plan_tree),
-            "set_workflow": fn("Add or replace a named part of the plan.", _Workflow, _set_workflow),
-            "remove_workflow": fn("Remove a named part of the plan.", _Name, _remove_workflow),
-            "get_workflow": fn("Read a named part of the plan.", _Name, _get_workflow),
-            "exit_plan_mode": fn("Carry the plan out, or drop it.", _Exit, exit_plan_mode),
+            "enter_plan_mode": model_function("Begin to make a plan before acting.", _Enter, _enter),
+            "update_prd": model_function("Write the requirements document of the plan.", _Prd, _update_prd),
+            "set_plan_tree": model_function("Set the plan itself.", _Tree, _set_plan_tree),
+            "set_workflow": model_function("Add or replace a named part of the plan.", _Workflow, _set_workflow),
+            "remove_workflow": model_function("Remove a named part of the plan.", _Name, _remove_workflow),
+            "get_workflow": model_function("Read a named part of the plan.", _Name, _get_workflow),
+            "exit_plan_mode": model_function("Carry the plan out, or drop it.", _Exit, exit_plan_mode),
         },
     )
 

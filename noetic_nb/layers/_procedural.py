@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from noetic_nb._core.arguments import explained
 from noetic_nb.layers._helpers.blocks import fitting_lines, tagged
-from noetic_nb.layers._helpers.collaborators import as_embedder, check_whole, embed
+from noetic_nb.layers._helpers.collaborators import as_embedder, check_score, check_whole, embed
 from noetic_nb.layers._helpers.considered import Hit, consider
 from noetic_nb.layers._helpers.embedding import Embedder, EmbedTexts, cosine
-from noetic_nb.layers._helpers.schemas import Arguments, StoredState, copy_to_child, init_hook, option_error
+from noetic_nb.layers._helpers.schemas import Arguments, StoredState, copy_to_child, init_hook, model_function
 from noetic_nb.layers.handles import ProceduresHandle
 from noetic_nb.memory import (
     BudgetConfig,
@@ -21,7 +21,6 @@ from noetic_nb.memory import (
     RecallParams,
     Slot,
     layer_data,
-    layer_fn,
 )
 from noetic_nb.memory._built_in import built_in
 
@@ -96,12 +95,7 @@ def procedural_memory(
     ['learn', 'procedures', 'unlearn']
     """
     check_whole(top_k=top_k, max_procedures=max_procedures)
-    if top_k < 1 or max_procedures < 1 or not -1 <= min_score <= 1:
-        raise option_error(
-            "An option of procedural memory is out of range.",
-            (top_k, max_procedures, min_score),
-            "top_k and max_procedures are at least 1, min_score is from -1 to 1.",
-        )
+    check_score(min_score)
     nearness = as_embedder(embedder)
 
     async def recall(p: RecallParams) -> str | None:
@@ -135,18 +129,10 @@ def procedural_memory(
         hooks=MemoryHooks(init=init_hook(_State, _EMPTY, layer_id=id), recall=recall, on_spawn=copy_to_child),
         provides={
             "procedures": layer_data(lambda state: copy.deepcopy((state or _EMPTY)["procedures"])),
-            "learn": layer_fn(
-                description="Keep how something is done, for the next time the same kind of task comes up.",
-                input=_Learn,
-                output=str,
-                execute=learn,
+            "learn": model_function(
+                "Keep how something is done, for the next time the same kind of task comes up.", _Learn, learn
             ),
-            "unlearn": layer_fn(
-                description="Forget a procedure that turned out to be wrong.",
-                input=_Unlearn,
-                output=str,
-                execute=_unlearn,
-            ),
+            "unlearn": model_function("Forget a procedure that turned out to be wrong.", _Unlearn, _unlearn),
         },
     )
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from noetic_nb._core.arguments import explained
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import QualityGiven, RegulatorDecided, RegulatorSaw
-from noetic_nb.items import assistant_text, freeze
+from noetic_nb.items import assistant_text, freeze, input_message
 from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.layers._helpers.collaborators import check_function
@@ -205,19 +205,11 @@ class _Regulation:
             run.started, run.query = True, p.query
             self.feed(p.ctx, regulator, events.TurnStart(accepted_text(p.query)))
             stop = self.decide(p.ctx, regulator, "turn_start", held=self.latched.get(p.ctx.thread_id))
-        if run.id != p.ctx.execution_id:  # corrections are of the person, to whom a child does not speak
-            return None if stop is None else {"items": [], "stop": stop}
-        prelude = regulator.corrections_prelude()
+        # Corrections are of the person, to whom a child does not speak.
+        prelude = regulator.corrections_prelude() if run.id == p.ctx.execution_id else None
         if prelude is None:
             return None if stop is None else {"items": [], "stop": stop}
-        item = {
-            "id": p.ctx.ids.new("item"),
-            "status": "completed",
-            "type": "message",
-            "role": "developer",
-            "content": [{"type": "input_text", "text": prelude}],
-        }
-        return {"items": [item], "stop": stop}
+        return {"items": [input_message(prelude, "developer", ids=p.ctx.ids)], "stop": stop}
 
     def on_model_outcome(self, p: ModelOutcome) -> None:
         regulator = self.task(p.ctx)

@@ -18,7 +18,7 @@ from noetic_nb.items._build import content_tokens
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.layers._helpers.blocks import fitting_lines, tagged
 from noetic_nb.layers._helpers.collaborators import check_whole
-from noetic_nb.layers._helpers.schemas import Arguments, option_error
+from noetic_nb.layers._helpers.schemas import Arguments, model_function, option_error
 from noetic_nb.layers.handles import ResultsHandle
 from noetic_nb.memory import (
     BudgetConfig,
@@ -28,7 +28,6 @@ from noetic_nb.memory import (
     MemoryLayer,
     ProjectHistoryParams,
     RecallParams,
-    layer_fn,
 )
 from noetic_nb.memory._built_in import built_in
 from noetic_nb.tokens import Tokenizer
@@ -124,13 +123,7 @@ def tool_result_clearing(
     >>> tool_result_clearing(8_000, keep=2).hooks.names()
     ('recall', 'dispose', 'project_history')
     """
-    check_whole(threshold=threshold, clear_at_least=clear_at_least, keep=keep)
-    if threshold < 0 or clear_at_least < 0 or keep < 0:
-        raise option_error(
-            "An option of clearing is out of range.",
-            {"threshold": threshold, "clear_at_least": clear_at_least, "keep": keep},
-            "Each of them is at least 0.",
-        )
+    check_whole(0, threshold=threshold, clear_at_least=clear_at_least, keep=keep)
     names = (exclude,) if isinstance(exclude, str) else tuple(exclude)
     if not all(isinstance(name, str) for name in names):
         raise option_error("`exclude` holds names of tools.", names, "Such as exclude=['search'].")
@@ -142,11 +135,8 @@ def tool_result_clearing(
         budget=DEFAULT_BUDGET if budget is None else budget,
         hooks=MemoryHooks(recall=layer.recall, project_history=layer.project_history, dispose=layer.dispose),
         provides={
-            "read_result": layer_fn(
-                description="Read a tool result again that was cleared from the conversation.",
-                input=_Read,
-                output=str,
-                execute=layer.read_result,
+            "read_result": model_function(
+                "Read a tool result again that was cleared from the conversation.", _Read, layer.read_result
             )
         },
     )

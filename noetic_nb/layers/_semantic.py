@@ -18,10 +18,10 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.items import Item
 from noetic_nb.items._build import input_texts, output_texts
 from noetic_nb.layers._helpers.blocks import fitting_lines, tagged
-from noetic_nb.layers._helpers.collaborators import Embed, as_embedder, check_whole, embed
+from noetic_nb.layers._helpers.collaborators import Embed, as_embedder, check_score, check_whole, embed
 from noetic_nb.layers._helpers.considered import Hit, consider
 from noetic_nb.layers._helpers.embedding import Embedder, EmbedTexts, KeywordIndex
-from noetic_nb.layers._helpers.schemas import Arguments, StoredState, load_state, option_error
+from noetic_nb.layers._helpers.schemas import Arguments, StoredState, load_state, model_function
 from noetic_nb.layers.handles import SemanticHandle
 from noetic_nb.memory import (
     BudgetConfig,
@@ -35,7 +35,6 @@ from noetic_nb.memory import (
     Slot,
     StoreParams,
     layer_data,
-    layer_fn,
 )
 from noetic_nb.memory._built_in import built_in
 from noetic_nb.storage import ScopedStorage
@@ -72,8 +71,6 @@ class OtherVectors(Warning):
 
 @dataclass(slots=True)
 class _Message:
-    """One message, and its vector."""
-
     key: str
     id: str
     role: str
@@ -104,7 +101,6 @@ class MessageIndex:
     """How many of them could not be compared with the last query, as their vectors are of another length."""
 
     def lines(self, positions: Sequence[int]) -> list[str]:
-        """Return messages as they are shown."""
         return [f"{self.messages[n].role}: {self.messages[n].text}" for n in positions]
 
 
@@ -155,61 +151,27 @@ def semantic_recall(
     >>> semantic_recall(top_k=3).id
     'semantic-recall'
     """
-    return recalling(
-        MessageRecall,
-        embedder,
-        tag=TAG,
-        id=id,
-        scope=scope,
-        top_k=top_k,
-        min_score=min_score,
-        neighbours=neighbours,
-        skip_recent=skip_recent,
-        max_entries=max_entries,
-        budget=budget,
-        slot=slot,
-    )
-
-
-def recalling(
-    kind: type[MessageRecall],
-    embedder: Embedder | EmbedTexts | None,
-    *,
-    tag: str,
-    id: str,
-    scope: MemoryScope,
-    top_k: int,
-    min_score: float,
-    neighbours: int,
-    skip_recent: int,
-    max_entries: int,
-    budget: BudgetConfig,
-    slot: float,
-) -> MemoryLayer[SemanticHandle]:
-    """Make a layer that brings back messages, in the way of a class of hooks."""
-    check_whole(top_k=top_k, neighbours=neighbours, skip_recent=skip_recent, max_entries=max_entries)
-    if top_k < 1 or neighbours < 0 or skip_recent < 0 or max_entries < 1 or not -1 <= min_score <= 1:
-        raise option_error(
-            "An option of recall is out of range.",
-            {"top_k": top_k, "neighbours": neighbours, "skip_recent": skip_recent, "min_score": min_score},
-            "top_k and max_entries are at least 1, min_score is from -1 to 1, the others at least 0.",
-        )
     nearness = as_embedder(embedder)
-    layer = kind(id, tag, scope, nearness, top_k, min_score, neighbours, skip_recent, max_entries)
+    layer = MessageRecall(id, TAG, scope, nearness, top_k, min_score, neighbours, skip_recent, max_entries)
+    return recalling(layer, budget, slot)
+
+
+def recalling(layer: MessageRecall, budget: BudgetConfig, slot: float) -> MemoryLayer[SemanticHandle]:
+    """Make a layer of its hooks, once their options are checked."""
+    check_whole(top_k=layer.top_k, max_entries=layer.max_entries)
+    check_whole(0, neighbours=layer.neighbours, skip_recent=layer.skip_recent)
+    check_score(layer.min_score)
     return MemoryLayer(
-        id=id,
+        id=layer.layer_id,
         slot=slot,
         placement="suffix",  # it changes with every question, or with time
-        scope=scope,
+        scope=layer.scope,
         budget=DEFAULT_BUDGET if budget is None else budget,
         hooks=MemoryHooks(init=layer.init, recall=layer.recall, store=layer.store, dispose=layer.dispose),
         provides={
             "count": layer_data(lambda state: (state or {"count": 0})["count"]),
-            "search": layer_fn(
-                description="Search everything that was ever said for what is near to a query.",
-                input=_Search,
-                output=list[str],
-                execute=layer.search,
+            "search": model_function(
+                "Search everything that was ever said for what is near to a query.", _Search, layer.search, list[str]
             ),
         },
     )
@@ -283,12 +245,10 @@ class MessageRecall:
     known: OrderedDict[tuple[int, str], MessageIndex] = field(default_factory=OrderedDict)
 
     async def init(self, p: InitParams) -> dict[str, Any]:
-        """Load the stored state."""
         await load_state(p, _State, {"count": 0}, layer_id=self.layer_id)
         return {"state": {"count": await self.open(p)}}
 
     async def recall(self, p: RecallParams) -> str | None:
-        """Show the messages that answer the query best."""
         index = self.live.get(p.ctx.execution_id)
         if index is None or not p.query.strip() or not index.messages:
             return None
@@ -308,7 +268,6 @@ class MessageRecall:
         return tagged(self.tag, "\n".join(index.lines(chosen))) if chosen else None
 
     async def store(self, p: StoreParams) -> dict[str, Any] | None:
-        """Index the new messages."""
         index = self.live.get(p.ctx.execution_id)
         if index is None:
             return None
@@ -316,11 +275,9 @@ class MessageRecall:
         return {"state": {"count": len(index.messages)}} if added else None
 
     def dispose(self, p: DisposeParams) -> None:
-        """Forget the execution."""
         self.live.pop(p.ctx.execution_id, None)
 
     async def search(self, args: _Search, state: Any, ctx: Any) -> dict[str, Any]:
-        """Answer a call of the function ``search``."""
         index = self.live.get(ctx.execution_id)
         found = [] if index is None else index.lines(sorted(await self.nearest(index, args.query, set(), ctx)))
         return {"result": found}

@@ -10,7 +10,14 @@ from pydantic import Field
 
 from noetic_nb._core.arguments import explained
 from noetic_nb.layers._helpers.blocks import cut_block, tagged
-from noetic_nb.layers._helpers.schemas import Arguments, StoredState, copy_to_child, init_hook, option_error
+from noetic_nb.layers._helpers.schemas import (
+    Arguments,
+    StoredState,
+    copy_to_child,
+    init_hook,
+    model_function,
+    option_error,
+)
 from noetic_nb.layers.handles import TaskStateHandle
 from noetic_nb.memory import (
     BudgetConfig,
@@ -22,7 +29,6 @@ from noetic_nb.memory import (
     ReturnParams,
     StoreParams,
     layer_data,
-    layer_fn,
 )
 from noetic_nb.memory._built_in import built_in
 from noetic_nb.tokens import Tokenizer
@@ -118,18 +124,10 @@ def durable_task_state(
         provides={
             "files": layer_data(lambda state: tuple((state or _EMPTY)["files"])),
             "task_data": layer_data(lambda state: copy.deepcopy((state or _EMPTY)["data"])),
-            "record_artifact": layer_fn(
-                description="Note a file that this task made or changed.",
-                input=_Artifact,
-                output=str,
-                execute=_record_artifact,
+            "record_artifact": model_function(
+                "Note a file that this task made or changed.", _Artifact, _record_artifact
             ),
-            "set_task_data": layer_fn(
-                description="Keep a value for later steps of this task.",
-                input=_Entry,
-                output=str,
-                execute=_set_task_data,
-            ),
+            "set_task_data": model_function("Keep a value for later steps of this task.", _Entry, _set_task_data),
         },
     )
 

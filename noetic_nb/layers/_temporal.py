@@ -12,7 +12,7 @@ from noetic_nb.layers._helpers.blocks import fitting_lines, tagged
 from noetic_nb.layers._helpers.collaborators import check_function, check_whole
 from noetic_nb.layers._helpers.considered import consider, plain_hits
 from noetic_nb.layers._helpers.gathering import GATHERING_TIMEOUTS_MS, BufferedState, TextBuffer, gathering_hooks
-from noetic_nb.layers._helpers.schemas import Arguments, option_error
+from noetic_nb.layers._helpers.schemas import Arguments, model_function
 from noetic_nb.layers.handles import TemporalHandle
 from noetic_nb.memory import (
     BudgetConfig,
@@ -22,7 +22,6 @@ from noetic_nb.memory import (
     RecallParams,
     Slot,
     layer_data,
-    layer_fn,
 )
 from noetic_nb.memory._built_in import built_in
 from noetic_nb.sync import awaited
@@ -105,10 +104,6 @@ def temporal_memory(
     check_function(extract, "extract", "texts and a time", 2)
     check_function(search, "search", "a query and facts", 2)
     check_whole(buffer_threshold=buffer_threshold, max_facts=max_facts)
-    if buffer_threshold < 1 or max_facts < 1:
-        raise option_error(
-            "A threshold and a number of facts are at least 1.", (buffer_threshold, max_facts), "Raise it."
-        )
 
     def moment(ctx: ExecutionContext) -> datetime:
         return datetime.fromtimestamp(ctx.clock.now_ms() / 1000) if now is None else now()
@@ -144,11 +139,8 @@ def temporal_memory(
         hooks=gathering_hooks(add, recall=recall, shape=_State, empty=_EMPTY, layer_id=id),
         provides={
             "facts": layer_data(lambda state: copy.deepcopy((state or _EMPTY)["facts"])),
-            "search_memory": layer_fn(
-                description="Look for remembered facts and when they hold.",
-                input=_Query,
-                output=list[str],
-                execute=search_memory,
+            "search_memory": model_function(
+                "Look for remembered facts and when they hold.", _Query, search_memory, list[str]
             ),
         },
     )

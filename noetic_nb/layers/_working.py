@@ -13,6 +13,7 @@ from noetic_nb._core.arguments import explained
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items import Item
 from noetic_nb.layers._helpers.blocks import cut_block
+from noetic_nb.layers._helpers.schemas import model_function, option_error
 from noetic_nb.layers.handles import WorkingMemoryHandle
 from noetic_nb.memory import (
     BudgetConfig,
@@ -25,7 +26,6 @@ from noetic_nb.memory import (
     SpawnParams,
     StoreParams,
     layer_data,
-    layer_fn,
 )
 from noetic_nb.memory._built_in import built_in
 
@@ -114,12 +114,8 @@ def working_memory(
     'working-memory'
     """
     if isinstance(schema, Mapping):
-        raise NoeticConfigError(
-            "INVALID_LAYER_OPTION",
-            "`schema` is a type, not a JSON Schema.",
-            given=schema,
-            hint="Write class Notes(BaseModel): ..., and schema=Notes.",
-        )
+        hint = "Write class Notes(BaseModel): ..., and schema=Notes."
+        raise option_error("`schema` is a type, not a JSON Schema.", schema, hint)
     check = None if schema is None else _check_of(schema)
     first: Any = initial if initial is not None else ("" if check is None else {})
     if check is not None and isinstance(first, str):
@@ -155,13 +151,11 @@ def working_memory(
 
     provides: dict[str, Any] = {"snapshot": layer_data(copy.deepcopy)}
     if not read_only:
-        provides["update"] = layer_fn(
-            description=(
-                "Update the working memory. Pass only what changes: objects are merged, lists and values replaced."
-            ),
-            input=dict[str, Any],
-            output=None,
-            execute=update,
+        provides["update"] = model_function(
+            "Update the working memory. Pass only what changes: objects are merged, lists and values replaced.",
+            dict[str, Any],
+            update,
+            None,
         )
     return MemoryLayer(
         id=id,

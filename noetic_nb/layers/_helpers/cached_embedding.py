@@ -17,9 +17,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from noetic_nb._core.arguments import explained
-from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.errors import NoeticError
 from noetic_nb.layers._helpers.collaborators import check_whole, embed, embed_function
 from noetic_nb.layers._helpers.embedding import Embedder, EmbedTexts
+from noetic_nb.layers._helpers.schemas import option_error
 from noetic_nb.storage import StorageAdapter
 from noetic_nb.storage._adapter import JsonValue, escape_segment, get_many, write_together
 
@@ -86,17 +87,9 @@ class CachedEmbedder:
     ) -> None:
         self._embed = embed_function(embedder)
         if not isinstance(name, str) or not name.strip():
-            raise NoeticConfigError(
-                "INVALID_LAYER_OPTION",
-                "Vectors are kept under the name of their model.",
-                given=name,
-                hint='Such as name="text-embedding-3-small".',
-            )
+            hint = 'Such as name="text-embedding-3-small".'
+            raise option_error("Vectors are kept under the name of their model.", name, hint)
         check_whole(batch_size=batch_size)
-        if batch_size < 1:
-            raise NoeticConfigError(
-                "INVALID_LAYER_OPTION", "At least one text is embedded at once.", given=batch_size, hint="Use 64."
-            )
         self.name = name
         self.batch_size = batch_size
         self._file: Any = None

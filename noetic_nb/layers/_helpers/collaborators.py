@@ -62,11 +62,18 @@ def check_function(given: Any, option: str, takes: str, count: int = 1, *, code:
         raise option_error(f"`{option}` is called with {takes} only: {problem}.", given, hint, code=code)
 
 
-def check_whole(**options: Any) -> None:
-    """Check that options are whole numbers."""
+def check_whole(least: int = 1, /, **options: Any) -> None:
+    """Check that options are whole numbers, and not too small."""
     for option, given in options.items():
-        if isinstance(given, bool) or not isinstance(given, int):
-            raise option_error(f"`{option}` is a whole number.", given, f"Write {option}=3, without quotes.")
+        if isinstance(given, bool) or not isinstance(given, int) or given < least:
+            hint = f"Write {option}=3, without quotes."
+            raise option_error(f"`{option}` is a whole number, at least {least}.", given, hint)
+
+
+def check_score(given: Any) -> None:
+    """Check that `min_score` is a cosine."""
+    if isinstance(given, str) or not -1 <= given <= 1:
+        raise option_error("`min_score` is from -1 to 1.", given, "Write min_score=0.1.")
 
 
 def check_model_name(given: Any, option: str = "model") -> None:

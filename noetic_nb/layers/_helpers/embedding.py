@@ -59,7 +59,6 @@ class KeywordIndex:
 
     @property
     def keys(self) -> KeysView[str]:
-        """The keys of the texts."""
         return self._words.keys()
 
     def add(self, key: str, text: str) -> None:

@@ -57,8 +57,6 @@ Problem = Literal["absolute", "outside", "extension", "symlink", "missing", "siz
 
 @dataclass(frozen=True, slots=True)
 class FileRead:
-    """The result of reading one file."""
-
     path: str
     text: str | None
     digest: str | None
@@ -232,8 +230,6 @@ def file_reference(
     if not extensions or not all(isinstance(end, str) and end.startswith(".") for end in extensions):
         raise option_error("Extensions begin with a dot.", sorted(map(str, extensions)), "Such as {'.py', '.md'}.")
     check_whole(max_file_size=max_file_size)
-    if max_file_size < 1:
-        raise option_error("A file has at least one byte.", max_file_size, "Use 1_048_576.")
     layer = _FileReference(id, os.fspath(base_dir), extensions, max_file_size, follow_symlinks, scoring_model)
     return MemoryLayer(
         id=id,

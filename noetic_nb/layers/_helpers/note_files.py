@@ -13,7 +13,14 @@ from noetic_nb._core.arguments import explained
 from noetic_nb._core.filesystem import OutsideRoot, checked_path
 from noetic_nb.layers._helpers.blocks import fitting_lines, tagged
 from noetic_nb.layers._helpers.collaborators import check_whole
-from noetic_nb.layers._helpers.schemas import Arguments, StoredState, copy_to_child, init_hook, option_error
+from noetic_nb.layers._helpers.schemas import (
+    Arguments,
+    StoredState,
+    copy_to_child,
+    init_hook,
+    model_function,
+    option_error,
+)
 from noetic_nb.layers.handles import NotesHandle
 from noetic_nb.memory import (
     BudgetConfig,
@@ -22,7 +29,6 @@ from noetic_nb.memory import (
     MemoryScope,
     RecallParams,
     layer_data,
-    layer_fn,
 )
 from noetic_nb.memory._built_in import built_in
 
@@ -137,12 +143,6 @@ def file_memory(
     ['create', 'delete', 'files', 'insert', 'rename', 'replace', 'view']
     """
     check_whole(max_files=max_files, max_file_chars=max_file_chars, max_chars=max_chars)
-    if max_files < 1 or max_file_chars < 1 or max_chars < 1:
-        raise option_error(
-            "File memory holds at least one file of one character.",
-            {"max_files": max_files, "max_file_chars": max_file_chars, "max_chars": max_chars},
-            "Raise it.",
-        )
     notes = _Notes(max_files, max_file_chars, max_chars)
     first = dict(_EMPTY["files"])
     for path, text in dict(initial or {}).items():
@@ -181,10 +181,7 @@ def file_memory(
         ),
         provides={
             "files": layer_data(lambda state: dict((state or _EMPTY)["files"])),
-            **{
-                name: layer_fn(description=about, input=taken, output=str, execute=answering(do))
-                for name, taken, do, about in functions
-            },
+            **{name: model_function(about, taken, answering(do)) for name, taken, do, about in functions},
         },
     )
 

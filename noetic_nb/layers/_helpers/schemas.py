@@ -12,7 +12,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.memory import InitParams, SpawnParams
+from noetic_nb.memory import InitParams, SpawnParams, layer_fn
+from noetic_nb.memory._layer_functions import LayerFunction
 
 
 class Arguments(BaseModel):
@@ -70,6 +71,12 @@ def copy_to_child(p: SpawnParams) -> dict[str, Any]:
     return {"child_state": copy.deepcopy(p.parent_state)}
 
 
+def model_function(
+    description: str, takes: Any, execute: Callable[[Any, Any, Any], Any], returns: Any = str
+) -> LayerFunction:
+    """Return a function of a layer, which the model may call, too."""
+    return layer_fn(description=description, input=takes, output=returns, execute=execute)
+
+
 def option_error(what: str, given: object, hint: str, *, code: str = "INVALID_LAYER_OPTION") -> NoeticConfigError:
-    """Make the error for a layer's option that makes no sense."""
     return NoeticConfigError(code, what, given=given, hint=hint)
