@@ -20,6 +20,7 @@ from noetic_nb.plots._figure_style import (
     axes_for,
     named,
     put_legend,
+    put_title,
     say_empty,
 )
 from noetic_nb.runs._palette import CATEGORY, ink_on, layer_colour
@@ -87,8 +88,7 @@ def allocation(
             if known
             else "This run has no request of a model, as imported ones: their conversation is in `run.turns`.",
         )
-    axes, look = axes_for(ax, theme, height=HEIGHT + HEIGHT_A_LAYER * len(calls.order))
-    axes.set_xlabel("tokens")
+    axes, look = axes_for(ax, theme, "tokens", height=HEIGHT + HEIGHT_A_LAYER * len(calls.order))
     if calls.all:
         _draw(axes, look, calls.all[-1], calls.order)
     elif calls.lacks_plans:
@@ -122,8 +122,7 @@ def _draw(axes: Axes, look: Look, call: CallShare, order: dict[str, int]) -> Non
     if call.total is not None and call.total < scale:
         axes.axvline(call.total, color=look.ink, lw=look.line(2))
     room = look.letters(look.text)
-    title = f"{clip(call.title, room)}\n{fill(call.headline, room)}"
-    axes.set_title(title, loc="left", size=look.text, color=look.ink, parse_math=False)
+    put_title(axes, look, f"{clip(call.title, room)}\n{fill(call.headline, room)}")
     handles, names, weights = [], [], []
     for number, part in enumerate(sent, 1):
         given = next((layer for layer in call.layers if part.kind == "layer" and layer.name == part.label), None)

@@ -77,9 +77,7 @@ def economics(
             given=domain,
             hint=f"There are {', '.join(map(str, known))}.",
         )
-    axes, look = axes_for(ax, theme)
-    axes.set_xlabel("good runs lost")
-    axes.set_ylabel(SAVED.get(saved, named(saved)))
+    axes, look = axes_for(ax, theme, "good runs lost", SAVED.get(saved, named(saved)))
     # From the threshold that stops least: what is lost and what is saved grow together.
     rows = frame[frame["domain"] == domain].sort_values(["policy", "threshold"], ascending=False)
     if not rows[saved].notna().any():

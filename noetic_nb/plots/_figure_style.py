@@ -175,10 +175,11 @@ class Look:
         return points * (0.4 + 0.6 * self.scale)
 
 
-def axes_for(ax: Any, theme: Theme | None, *, height: float = SIZE[1]) -> tuple[Axes, Look]:
+def axes_for(ax: Any, theme: Theme | None, x: str = "", y: str = "", *, height: float = SIZE[1]) -> tuple[Axes, Look]:
     """Return axes to draw on, those given or those of a new figure of some inches in height, and their look.
 
-    By default inks follow the ground of the figure. Raises `NoeticConfigError` ``INVALID_AXES`` or ``INVALID_THEME``.
+    `x` and `y` name the axes; by default inks follow the ground of the figure. Raises `NoeticConfigError` ``INVALID_AXES`` or
+    ``INVALID_THEME``.
     """
     if theme is not None and theme not in GROUNDS:
         raise NoeticConfigError("INVALID_THEME", "There is no such theme.", given=theme, hint='Use "light" or "dark".')
@@ -196,7 +197,16 @@ def axes_for(ax: Any, theme: Theme | None, *, height: float = SIZE[1]) -> tuple[
         )
     look = _look(axes, ground)
     style(axes, look)
+    if x:
+        axes.set_xlabel(x)
+    if y:
+        axes.set_ylabel(y)
     return axes, look
+
+
+def put_title(axes: Axes, look: Look, text: str) -> None:
+    """Write a title, which is text and no formula, above the left end of axes."""
+    axes.set_title(text, loc="left", size=look.text, color=look.ink, parse_math=False)
 
 
 def style(axes: Axes, look: Look) -> None:

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import SteeringDecided
-from noetic_nb.plots._figure_style import Theme, as_figure, axes_for, named, put_legend, say_empty
+from noetic_nb.plots._figure_style import Theme, as_figure, axes_for, named, put_legend, put_title, say_empty
 from noetic_nb.runs._decision_faults import is_faulty
 from noetic_nb.runs._palette import ACTION_COLOURS, OTHER_LOOK
 from noetic_nb.runs._plain_text import count
@@ -66,9 +66,7 @@ def ledger(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, th
         raise NoeticConfigError(
             "UNKNOWN_THREAD", "Nothing was decided in such a thread.", given=thread_id, hint="Look at `run.threads`."
         )
-    axes, look = axes_for(ax, theme)
-    axes.set_xlabel("turn")
-    axes.set_ylabel("decisions")
+    axes, look = axes_for(ax, theme, "turn", "decisions")
     if not decided:
         say_empty(axes, look, "No decision yet:\nno rule was asked about a call or a response")
         return axes
@@ -118,9 +116,6 @@ def ledger(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, th
     axes.yaxis.set_major_formatter(lambda value, _: count(value))
     if span > 1:
         axes.set_xlabel(f"turn ({span} a bar)")
-    axes.set_title(
-        f"Decisions, thread {named(of_thread, max(8, look.letters(look.text) - 20))}",
-        loc="left", size=look.text, color=look.ink, parse_math=False,
-    )  # fmt: skip
+    put_title(axes, look, f"Decisions, thread {named(of_thread, max(8, look.letters(look.text) - 20))}")
     put_legend(axes, look, handles, names)
     return axes

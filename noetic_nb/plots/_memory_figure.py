@@ -57,9 +57,7 @@ def memory_bench(frame: Any, *, cost: str = "tokens", ax: Axes | None = None, th
     if cost not in COSTS:
         raise NoeticConfigError("INVALID_COST", "There is no such cost.", given=cost, hint=f"Use {', '.join(COSTS)}.")
     needs_columns(frame, "layers", "recall", "low", "high", cost)
-    axes, look = axes_for(ax, theme)
-    axes.set_xlabel(COSTS[cost])
-    axes.set_ylabel("evidence recalled")
+    axes, look = axes_for(ax, theme, COSTS[cost], "evidence recalled")
     known = frame[frame[cost].notna()].reset_index(drop=True)
     drawn = lines(axes, look, known, cost, "recall", ["layers"], ("low", "high"))
     if drawn:

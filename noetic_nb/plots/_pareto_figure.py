@@ -66,9 +66,7 @@ def pareto(
     """
     needs_columns(frame, x, y, *([] if label is None else [label]))
     front = rows_not_beaten(frame, minimise=x, maximise=y).sort_values([x, y])
-    axes, look = axes_for(ax, theme)
-    axes.set_xlabel(axis_name(frame, x))
-    axes.set_ylabel(axis_name(frame, y))
+    axes, look = axes_for(ax, theme, axis_name(frame, x), axis_name(frame, y))
     if not len(front):
         say_empty(axes, look, "No row has both numbers" if len(frame) else "The table has no rows")
         return axes

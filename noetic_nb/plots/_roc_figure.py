@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import PercentFormatter
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.plots._figure_style import Theme, as_figure, axes_for, named, put_legend, series
+from noetic_nb.plots._figure_style import Theme, as_figure, axes_for, named, put_legend, put_title, series
 
 # Taller than other figures: both axes are shares.
 HEIGHT: Final = 7.0
@@ -53,9 +53,7 @@ def roc(calibration: Any, *, ax: Axes | None = None, theme: Theme | None = None)
             given=calibration,
             hint="Pass what lab.calibrate returned.",
         )
-    axes, look = axes_for(ax, theme, height=HEIGHT)
-    axes.set_xlabel("good runs stopped")
-    axes.set_ylabel("failed runs stopped")
+    axes, look = axes_for(ax, theme, "good runs stopped", "failed runs stopped", height=HEIGHT)
     table = calibration.table
     baselines = set(table[table["baseline"]]["detector"])
     handles = axes.plot([0.0, 1.0], [0.0, 1.0], color=look.muted, lw=look.line(1.2), linestyle=":", label="chance")
@@ -83,8 +81,6 @@ def roc(calibration: Any, *, ax: Axes | None = None, theme: Theme | None = None)
     for axis, limits in ((axes.xaxis, axes.set_xlim), (axes.yaxis, axes.set_ylim)):
         limits(-0.02, 1.02)
         axis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
-    axes.set_title(
-        "Held-out tasks" if calibration.detector else "Held-out tasks: off", loc="left", size=look.text, color=look.ink
-    )
+    put_title(axes, look, "Held-out tasks" if calibration.detector else "Held-out tasks: off")
     put_legend(axes, look, handles, names)
     return axes

@@ -57,9 +57,7 @@ def sweep(frame: Any, x: str, y: str, ax: Axes | None = None, *, theme: Theme | 
     others = [name for name in frame.attrs.get("space", ()) if name != x and name in frame.columns]
     low, high = (f"{y}_low", f"{y}_high") if f"{y}_low" in frame.columns else ("low", "high")
     ends = (low, high) if low in frame.columns and high in frame.columns else None
-    axes, look = axes_for(ax, theme)
-    axes.set_xlabel(axis_name(frame, x))
-    axes.set_ylabel(axis_name(frame, y))
+    axes, look = axes_for(ax, theme, axis_name(frame, x), axis_name(frame, y))
     drawn = lines(axes, look, frame, x, y, others, ends)
     if others:
         put_legend(axes, look, list(drawn.values()), list(drawn))

@@ -17,6 +17,7 @@ from noetic_nb.plots._figure_style import (
     axes_for,
     named,
     put_legend,
+    put_title,
     say_empty,
 )
 from noetic_nb.runs._palette import SPAN_COLOURS, ink_on
@@ -90,8 +91,8 @@ def timeline(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, 
             "UNKNOWN_THREAD", "Nothing ran in such a thread.", given=thread_id, hint="Look at `run.threads`."
         )
     window = Windows(spans).window(bins=BINS, lanes=MOST_LANES)
-    axes, look = axes_for(ax, theme, height=HEIGHT + HEIGHT_A_LANE * len(window.lanes))
-    axes.set_xlabel("time" if spans.is_timed else "order of events")
+    name = "time" if spans.is_timed else "order of events"
+    axes, look = axes_for(ax, theme, name, height=HEIGHT + HEIGHT_A_LANE * len(window.lanes))
     if not spans.spans:
         say_empty(axes, look, "Nothing has run yet")
         return axes
@@ -114,7 +115,7 @@ def timeline(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, 
     axes.spines["left"].set_visible(False)
     rest = window.total - len(window.lanes)
     if rest:
-        axes.set_title(f"{count(rest)} more rows", loc="left", size=look.text, color=look.ink)
+        put_title(axes, look, f"{count(rest)} more rows")
     numbers = {kind: sum(span.kind == kind for span in spans.spans) for kind in KINDS}
     kinds = [kind for kind in KINDS if numbers[kind]]
     worst = sorted(severities - {0})

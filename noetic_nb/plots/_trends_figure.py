@@ -17,6 +17,7 @@ from noetic_nb.plots._figure_style import (
     axes_for,
     named,
     put_legend,
+    put_title,
     say_empty,
     style,
 )
@@ -90,10 +91,7 @@ def trends(run: Any, *, thread_id: str | None = None, ax: Any = None, theme: The
     for panel in (upper, lower):
         panel.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=12, min_n_ticks=1))
     # A panel that holds others has no axis of its own to draw a title above.
-    upper.set_title(
-        f"Quality and cost, thread {named(thread.thread, max(8, look.letters(look.text) - 26))}",
-        loc="left", size=look.text, color=look.ink, parse_math=False,
-    )  # fmt: skip
+    put_title(upper, look, f"Quality and cost, thread {named(thread.thread, max(8, look.letters(look.text) - 26))}")
     put_legend(lower if host is upper else host, look, *upper.get_legend_handles_labels())
     return host
 
