@@ -39,6 +39,19 @@ def _run(
     return run_of_settled(name, about, events)
 
 
+def documents_in(path: str | PathLike[str], max_bytes: int, *suffixes: str) -> Iterator[Document]:
+    """Yield the document of a file, or those of a folder whose names end so."""
+    source = Path(path)
+    if not source.is_dir():
+        yield read_document(source, max_bytes)
+        return
+    found = sorted([file for file in source.rglob("*.json*") if file.name.endswith(suffixes)])
+    if not found:
+        raise refused(Document(None, source), f"there is no {' or '.join(suffixes)} file in it")
+    for file in found:
+        yield read_document(file, max_bytes)
+
+
 def load_agentrewardbench(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> list[Run]:
     """Read the annotations of AgentRewardBench as runs, with their trajectories where those lie beside them.
 
@@ -156,11 +169,7 @@ def load_who_and_when(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) 
     ----------
     .. [1] Zhang et al., "Which Agent Causes Task Failures and When?", ICML 2025.
     """
-    source = Path(path)
-    files = [source] if not source.is_dir() else sorted(source.rglob("*.json"))
-    if not files:
-        raise refused(Document(None, source), "there is no .json file in it")
-    return [_log(read_document(file, max_bytes)) for file in files]
+    return [_log(document) for document in documents_in(path, max_bytes, ".json")]
 
 
 def _log(document: Document) -> Run:

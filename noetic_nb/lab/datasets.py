@@ -6,7 +6,7 @@ The runs are new at each call, so one may append to them; the data behind them i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from os import PathLike
 from pathlib import Path
@@ -16,8 +16,8 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.interop._formats import agentdojo as _agentdojo
 from noetic_nb.interop._formats import tau, tau2
 from noetic_nb.interop._formats.graded import AS_PUBLISHED
-from noetic_nb.interop._formats.sources import Document, read_document, refused
-from noetic_nb.lab._annotated import load_agentrewardbench, load_locomo, load_who_and_when
+from noetic_nb.interop._formats.sources import Document, read_document
+from noetic_nb.lab._annotated import documents_in, load_agentrewardbench, load_locomo, load_who_and_when
 from noetic_nb.lab._dialogues import load_longmemeval
 from noetic_nb.runs import Run
 from noetic_nb.runs._load import MAX_BYTES
@@ -138,7 +138,7 @@ def load_tau2(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> list[
     ----------
     .. [1] Barres et al., "tau2-bench: Evaluating Conversational Agents in a Dual-Control Environment", 2025.
     """
-    found = _read(path, max_bytes, ".json", ".json.gz")
+    found = documents_in(path, max_bytes, ".json", ".json.gz")
     return [read() for document in found for read in tau2.read(document, redaction=AS_PUBLISHED)]
 
 
@@ -170,21 +170,8 @@ def load_agentdojo(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> 
     .. [1] Debenedetti et al., "AgentDojo: A Dynamic Environment to Evaluate Prompt Injection Attacks and Defenses for LLM
        Agents", NeurIPS 2024.
     """
-    found = _read(path, max_bytes, ".json")
+    found = documents_in(path, max_bytes, ".json")
     return [read() for document in found for read in _agentdojo.read(document, redaction=AS_PUBLISHED)]
-
-
-def _read(path: str | PathLike[str], max_bytes: int, *suffixes: str) -> Iterator[Document]:
-    """Yield the document of a file, or those of a folder whose names end so."""
-    source = Path(path)
-    if not source.is_dir():
-        yield read_document(source, max_bytes)
-        return
-    found = sorted([file for file in source.rglob("*.json*") if file.name.endswith(suffixes)])
-    if not found:
-        raise refused(Document(None, source), f"there is no {' or '.join(suffixes)} file in it")
-    for file in found:
-        yield read_document(file, max_bytes)
 
 
 # The documents are shared and never changed; runs are made of them anew at each call.

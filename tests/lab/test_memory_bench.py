@@ -20,7 +20,7 @@ from noetic_nb import lab
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import assistant_message, input_message, item_text
 from noetic_nb.lab._dialogues import Dialogue, Evidence, Question
-from noetic_nb.lab._recall_quality.dialogue_runner import play, shared_tokens
+from noetic_nb.lab._recall_quality.dialogue_runner import Player, shared_tokens
 from noetic_nb.lab._recall_quality.folded_text import FoldedTexts
 from noetic_nb.lab._recall_quality.synthetic_dialogues import made_dialogues
 from noetic_nb.layers import (
@@ -138,7 +138,7 @@ def test_requests_are_those_of_a_harness(name: str) -> None:
     given = SETS[name]
     made = given() if callable(given) and not isinstance(given, nn.MemoryLayer) else given
     layers: list[Any] = [made] if isinstance(made, nn.MemoryLayer) else list(made)
-    [played] = asyncio.run(play(one, layers, [budget], estimate_tokens, None, Counter()))
+    [played] = asyncio.run(Player(one, layers, [budget], estimate_tokens, None, Counter()).play())
 
     policy = nn.ProjectionPolicy(token_budget=budget, response_reserve=0, overflow="truncate")
     config = nn.AgentConfig(name="d", step=nn.react(model="scripted"), memory=layers, projection=policy)
@@ -167,10 +167,8 @@ def _without_times(texts: Sequence[str]) -> list[str]:
 
 
 async def _texts_of(one: Dialogue, layers: Sequence[Any], budget: float) -> list[list[str]]:
-    from noetic_nb.lab._recall_quality import dialogue_runner as played_dialogues
-
     found: list[list[str]] = []
-    player = played_dialogues._Player(one, layers, [budget], estimate_tokens, None, Counter())
+    player = Player(one, layers, [budget], estimate_tokens, None, Counter())
     request = player._request
 
     async def watched(*args: Any) -> Any:

@@ -42,6 +42,16 @@ class Failure(NamedTuple):
     why: str
 
 
+def none_scored(first: Failure, **given: Any) -> NoeticConfigError:
+    """Return the error of runs of which a detector could score none."""
+    return NoeticConfigError(
+        "DETECTOR_FAILED",
+        f"{first.detector} could not score any run; the first, {first.run_id}: {first.why}",
+        given=given,
+        hint="Call it on that run, or pass runs that know what it looks at.",
+    )
+
+
 @with_card(shown="as HTML")
 @dataclass(frozen=True, repr=False)
 class Calibration:

@@ -55,7 +55,6 @@ def areas(scores: Floats, failed: Booleans, weights: Floats, strata: Sequence[Ha
 
 
 def area(scores: Floats, failed: Booleans, strata: Sequence[Hashable] | None = None) -> float:
-    """Return the area under the ROC curve."""
     return float(areas(scores, failed, np.ones((1, len(scores))), strata)[0]) if len(scores) else nan
 
 

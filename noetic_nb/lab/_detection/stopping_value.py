@@ -30,6 +30,8 @@ import numpy as np
 
 from noetic_nb.lab._detection.resampling import Booleans, Floats, percentiles, share, weights_of
 
+__all__ = ["CAP", "MOST_THRESHOLDS", "economics", "table_of"]
+
 Left: TypeAlias = Callable[[int], tuple[float, float, float]]
 """From a place in a run to the tokens, the cost and the seconds after it."""
 

@@ -15,7 +15,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ItemsAppended
 from noetic_nb.items import item_tokens
 from noetic_nb.items._build import item_text
-from noetic_nb.lab._detection.calibration import Calibration, Failure, is_judged
+from noetic_nb.lab._detection.calibration import Calibration, Failure, is_judged, none_scored
 from noetic_nb.lab._detection.detectors import Detecting, Detector, Unscored, detectors_of
 from noetic_nb.lab._detection.labelled_runs import check_samples, domain_of, labelled
 from noetic_nb.lab._detection.resampling import Booleans, Floats
@@ -26,20 +26,9 @@ WORDS: Final = "TF-IDF of the words"
 FOLDS: Final = 5
 # The usual beginnings of tools that look something up, or that change nothing outside of the agent.
 _LOOKS_UP: Final = (
-    "get",
-    "list",
-    "read",
-    "search",
-    "find",
-    "lookup",
-    "look",
-    "fetch",
-    "view",
-    "show",
-    "check",
-    "query",
+    "get list read search find lookup look fetch view show check query count describe browse open calculate think"
 )
-_READS: Final = frozenset([*_LOOKS_UP, "count", "describe", "browse", "open", "calculate", "think"])
+_READS: Final = frozenset(_LOOKS_UP.split())
 _WORD: Final = re.compile(r"[^\W_]+")
 
 
@@ -84,7 +73,6 @@ COUNTS: Final[dict[str, Callable[[Run], float]]] = {
 
 
 def _study() -> tuple[Any, Any, Any]:
-    """Return the parts of scikit-learn that are used."""
     try:
         from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
         from sklearn.linear_model import LogisticRegression
@@ -262,13 +250,7 @@ def calibrate(
         scores = np.asarray(column)
         detectors.append(Scored(each.name, each.name in COUNTS, lambda _, scores=scores: scores))  # type: ignore[misc]
     if len(failures) >= len(tried) * len(found):
-        first = failures[0]
-        raise NoeticConfigError(
-            "DETECTOR_FAILED",
-            f"{first.detector} could not score any run; the first, {first.run_id}: {first.why}",
-            given={"detectors": [each.name for each in tried], "runs": len(found)},
-            hint="Call it on that run, or pass runs that know what it looks at.",
-        )
+        raise none_scored(failures[0], detectors=[each.name for each in tried], runs=len(found))
     folds = folds_of(groups, domains, failed, FOLDS, seed)
     learned: dict[bytes, Any] = {}
 

@@ -72,41 +72,25 @@ class _Ids:
         return f"{kind}-{self._count:032}"
 
 
-async def play(
-    dialogue: Dialogue,
-    layers: Sequence[MemoryLayer],
-    budgets: Sequence[float],
-    tokenizer: Tokenizer,
-    clock: Clock | None,
-    problems: Counter[tuple[str, str, str]],
-) -> list[Played]:
-    """Play a dialogue; returns its result under each budget. Problems that hooks report are counted in `problems`."""
-    player = _Player(dialogue, layers, budgets, tokenizer, clock, problems)
-    await player.play()
-    return player.played
+@dataclass
+class Player:
+    """Plays a dialogue; problems that hooks report are counted in `problems`."""
 
+    dialogue: Dialogue
+    layers: Sequence[MemoryLayer]
+    budgets: Sequence[float]
+    tokenizer: Tokenizer
+    timer: Clock | None
+    problems: Counter[tuple[str, str, str]]
 
-class _Player:
-    def __init__(
-        self,
-        dialogue: Dialogue,
-        layers: Sequence[MemoryLayer],
-        budgets: Sequence[float],
-        tokenizer: Tokenizer,
-        clock: Clock | None,
-        problems: Counter[tuple[str, str, str]],
-    ) -> None:
-        self.dialogue, self.layers, self.budgets, self.tokenizer, self.timer = (
-            dialogue, layers, budgets, tokenizer, clock,
-        )  # fmt: skip
-        self.problems = problems
+    def __post_init__(self) -> None:
         self.clock, self.ids = _Clock(), _Ids()
         state = LayerStateStore(self._report)
         self.stack = LayerStack(
-            layers, state=state, clock=self.clock, ids=self.ids, registry=ANY_ITEMS, force_atomic_recall=True
+            self.layers, state=state, clock=self.clock, ids=self.ids, registry=ANY_ITEMS, force_atomic_recall=True
         )
-        self.played = [Played() for _ in budgets]
-        self.before: list[Sequence[Item]] = [() for _ in budgets]
+        self.played = [Played() for _ in self.budgets]
+        self.before: list[Sequence[Item]] = [() for _ in self.budgets]
         self.turn = 0
         self.values: dict[Evidence, set[str]] = {}
 
@@ -115,7 +99,8 @@ class _Player:
         if type(error).__name__ != "BudgetOverrun":
             self.problems[layer_id, hook, f"{type(error).__name__}: {error}"] += 1
 
-    async def play(self) -> None:
+    async def play(self) -> list[Played]:
+        """Return the result under each budget."""
         log = ItemLog(registry=ANY_ITEMS, tokenizer=self.tokenizer)
         for number, session in enumerate(self.dialogue.sessions):
             log = ItemLog(registry=ANY_ITEMS, tokenizer=self.tokenizer)
@@ -127,6 +112,7 @@ class _Player:
             # Each is asked as if no other had been.
             self.before = list(before)
             await self._ask(thread, log, question)
+        return self.played
 
     def _context(self, thread: str) -> ExecutionContext:
         self.turn += 1

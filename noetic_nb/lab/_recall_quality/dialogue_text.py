@@ -31,8 +31,12 @@ class Language(NamedTuple):
     looked_up: str
 
 
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
 _ENGLISH: Final = Language(
-    ("Mara", "Joel", "Edith", "Tarek", "Nina", "Oskar", "Wanda", "Pavel", "Greta", "Silas", "Yusuf", "Leona"),
+    _words("Mara Joel Edith Tarek Nina Oskar Wanda Pavel Greta Silas Yusuf Leona"),
     (
         Subject(
             "{who}'s locker has the code {value}.",
@@ -47,7 +51,7 @@ _ENGLISH: Final = Language(
             "Her brother says that {who} lives in {value}.",
             "Where does {who} live?",
             "word",
-            ("Lisbon", "Tartu", "Bergen", "Galway", "Porto", "Gdansk", "Verona", "Ghent", "Malmo", "Split"),
+            _words("Lisbon Tartu Bergen Galway Porto Gdansk Verona Ghent Malmo Split"),
         ),
         Subject(
             "We agreed on {value} for {who}'s old piano.",
@@ -69,18 +73,7 @@ _ENGLISH: Final = Language(
             "The menu says {who} asked to leave out {value}.",
             "What must not be in a dish for {who}?",
             "word",
-            (
-                "coriander",
-                "aniseed",
-                "capers",
-                "liquorice",
-                "turmeric",
-                "fennel",
-                "olives",
-                "marzipan",
-                "celery",
-                "dill",
-            ),
+            _words("coriander aniseed capers liquorice turmeric fennel olives marzipan celery dill"),
         ),
         Subject(
             "{who}'s parcel travels under {value}.",
@@ -106,40 +99,14 @@ _ENGLISH: Final = Language(
         "That sounds like a full day. Shall we go on?",
         "Noted. Tell me more whenever you like.",
     ),
-    (
-        "January",
-        "February",
-        "March",
-        "April",
-        "May",
-        "June",
-        "July",
-        "August",
-        "September",
-        "October",
-        "November",
-        "December",
-    ),
+    _words("January February March April May June July August September October November December"),
     "{day} {month}",
     "Could you check what the registry has on {who}?",
     "Registry of residents, page {page}. " + "No further remarks were entered by the office in this period. " * 12,
 )
 
 _GERMAN: Final = Language(
-    (
-        "Marlene",
-        "Jonas",
-        "Edda",
-        "Thorben",
-        "Nele",
-        "Konrad",
-        "Wiebke",
-        "Paul",
-        "Grete",
-        "Sören",
-        "Yasmin",
-        "Leonie",
-    ),
+    _words("Marlene Jonas Edda Thorben Nele Konrad Wiebke Paul Grete Sören Yasmin Leonie"),
     (
         Subject(
             "Der Spind von {who} hat die Nummer {value}.",
@@ -154,7 +121,7 @@ _GERMAN: Final = Language(
             "Der Bruder sagt, dass {who} in {value} wohnt.",
             "Wo wohnt {who}?",
             "word",
-            ("Lissabon", "Passau", "Bergen", "Galway", "Krakau", "Görlitz", "Verona", "Gent", "Rostock", "Linz"),
+            _words("Lissabon Passau Bergen Galway Krakau Görlitz Verona Gent Rostock Linz"),
         ),
         Subject(
             "Für das alte Klavier von {who} haben wir uns auf {value} geeinigt.",
@@ -176,7 +143,7 @@ _GERMAN: Final = Language(
             "In der Bestellung von {who} steht: ohne {value}.",
             "Was darf in einem Gericht für {who} nicht sein?",
             "word",
-            ("Koriander", "Anis", "Kapern", "Lakritz", "Kurkuma", "Fenchel", "Oliven", "Marzipan", "Sellerie", "Dill"),
+            _words("Koriander Anis Kapern Lakritz Kurkuma Fenchel Oliven Marzipan Sellerie Dill"),
         ),
         Subject(
             "Das Paket von {who} läuft unter {value}.",
@@ -202,20 +169,7 @@ _GERMAN: Final = Language(
         "Das klingt nach einem vollen Tag. Wollen wir weitermachen?",
         "Notiert. Erzähl gern mehr, wann immer du magst.",
     ),
-    (
-        "Januar",
-        "Februar",
-        "März",
-        "April",
-        "Mai",
-        "Juni",
-        "Juli",
-        "August",
-        "September",
-        "Oktober",
-        "November",
-        "Dezember",
-    ),
+    _words("Januar Februar März April Mai Juni Juli August September Oktober November Dezember"),
     "{day}. {month}",
     "Kannst du nachsehen, was im Register zu {who} steht?",
     "Melderegister, Seite {page}. " + "Weitere Vermerke hat das Amt in diesem Zeitraum nicht eingetragen. " * 12,

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, TurnStarted
 from noetic_nb.items import Item, item_text
+from noetic_nb.lab._recall_quality.fact_words import NOT_NAMES
 from noetic_nb.lab._recall_quality.facts import Fact, FactKind, KnownFacts, facts_of
+from noetic_nb.lab._recall_quality.folded_text import FoldedTexts, folded
 from noetic_nb.redact import redact_text
 from noetic_nb.runs import Run
 from noetic_nb.runs._requests.recorded_requests import recorded_request
@@ -16,10 +19,7 @@ from noetic_nb.runs._requests.sent_request import RecordedRequest, SentItem
 
 if TYPE_CHECKING:
     import pandas
-import re
 
-from noetic_nb.lab._recall_quality.fact_words import NOT_NAMES
-from noetic_nb.lab._recall_quality.folded_text import FoldedTexts, folded
 
 # Of the words of a question that say something, this share stands in the sentence of the fact.
 SHARE: Final = 0.5
@@ -40,47 +40,12 @@ _WANTED: Final = (
     (re.compile(r"\b(?:who|whose|wer|wen|wem|wessen|qui|quién|кто)\b", re.IGNORECASE), {"name", "quote", "id"}),
     (re.compile(r"\b(?:how (?:much|many)|wie ?viele?|combien|cuánt\w+|сколько)\b", re.IGNORECASE), {"number"}),
 )
+_EMPTY_TEXT: Final = """
+    number called tell remind exactly please said mention mentioned again gesagt bitte genau nochmal noch mal heißt quel
+    quelle quels quelles cuál cuáles qual quale quali welcher welches welchen welchem какои какая какое какие каков моеи мою
+    моего"""
 _EMPTY: Final = frozenset(folded(word) for word in NOT_NAMES) - {"order", "place", "name"} | frozenset(
-    [
-        "number",
-        "called",
-        "tell",
-        "remind",
-        "exactly",
-        "please",
-        "said",
-        "mention",
-        "mentioned",
-        "again",
-        "gesagt",
-        "bitte",
-        "genau",
-        "nochmal",
-        "noch",
-        "mal",
-        "heißt",
-        "quel",
-        "quelle",
-        "quels",
-        "quelles",
-        "cuál",
-        "cuáles",
-        "qual",
-        "quale",
-        "quali",
-        "welcher",
-        "welches",
-        "welchen",
-        "welchem",
-        "какои",
-        "какая",
-        "какое",
-        "какие",
-        "каков",
-        "моеи",
-        "мою",
-        "моего",
-    ]
+    _EMPTY_TEXT.split()
 )
 
 

@@ -14,7 +14,7 @@ from noetic_nb._core.long_work import Progress, Work
 from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab._dialogues import Dialogue, as_dialogues
-from noetic_nb.lab._recall_quality.dialogue_runner import Played, play
+from noetic_nb.lab._recall_quality.dialogue_runner import Played, Player
 from noetic_nb.lab._recall_quality.synthetic_dialogues import made_dialogues
 from noetic_nb.lab._statistics.intervals import interval
 from noetic_nb.memory import MemoryLayer
@@ -224,7 +224,8 @@ async def _played(
     problems: Mapping[str, Counter[tuple[str, str, str]]],
 ) -> dict[str, list[Played]]:
     return {
-        name: await play(dialogue, make(), budgets, tokenizer, clock, problems[name]) for name, make in sets.items()
+        name: await Player(dialogue, make(), budgets, tokenizer, clock, problems[name]).play()
+        for name, make in sets.items()
     }
 
 

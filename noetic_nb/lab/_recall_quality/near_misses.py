@@ -24,21 +24,6 @@ from noetic_nb.tokens import Tokenizer, estimate_tokens
 if TYPE_CHECKING:
     import pandas
 
-COLUMNS: Final = (
-    "origin",
-    "what",
-    "position",
-    "reason",
-    "rank",
-    "score",
-    "tokens",
-    "total",
-    "window",
-    "layer_tokens",
-    "top_k",
-    "min_score",
-    "text",
-)
 # Characters of a text that a row shows.
 SHOWN: Final = 200
 # A tokenizer may count a longer text shorter; so many tokens are tried beyond the sum.
@@ -123,7 +108,7 @@ def near_misses(
     rows = _items(request)
     found, not_asked = _memories(run, request, layers)
     rows += found
-    frame = pandas.DataFrame(rows, columns=COLUMNS)
+    frame = pandas.DataFrame(rows, columns=_Miss._fields)
     whole = ("position", "rank", "tokens", "total", "window", "layer_tokens", "top_k")
     frame = frame.astype(dict.fromkeys(whole, "Int64") | dict.fromkeys(("score", "min_score"), "float64"))
     frame.attrs["not_asked"] = not_asked

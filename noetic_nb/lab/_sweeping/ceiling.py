@@ -65,7 +65,6 @@ class Ceiling:
                 )
 
     def count(self, response: ModelResponse) -> None:
-        """Count an answer."""
         with self._lock:
             self.spent_tokens += response.usage.total_tokens
             if response.cost is not None:

@@ -35,7 +35,6 @@ class Space:
         return len(self.values)
 
     def at(self, place: int) -> dict[str, Any]:
-        """Return one configuration."""
         return dict(zip(self.names, self.values[place], strict=True))
 
 

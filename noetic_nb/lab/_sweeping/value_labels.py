@@ -23,7 +23,6 @@ LONGEST: Final = 60
 
 
 def digest_of(*parts: Any) -> str:
-    """Return a digest of JSON data."""
     text = json.dumps(parts, sort_keys=True, ensure_ascii=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:SHOWN]
 
