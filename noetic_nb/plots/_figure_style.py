@@ -282,6 +282,11 @@ def needs_columns(frame: Any, *names: str) -> None:
             )
 
 
+def filled(look: Look, colour: str, hatch: str | None) -> dict[str, Any]:
+    """Return how bars are drawn, with a thin gap between them."""
+    return {"facecolor": colour, "edgecolor": look.ground, "linewidth": look.line(0.5), "hatch": hatch}
+
+
 def say_empty(axes: Axes, look: Look, text: str) -> None:
     """Write the missing input in the place of a picture."""
     axes.set_xticks([])

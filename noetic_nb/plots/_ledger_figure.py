@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import SteeringDecided
-from noetic_nb.plots._figure_style import Theme, as_figure, axes_for, named, put_legend, put_title, say_empty
+from noetic_nb.plots._figure_style import Theme, as_figure, axes_for, filled, named, put_legend, put_title, say_empty
 from noetic_nb.runs._decision_faults import is_faulty
 from noetic_nb.runs._palette import ACTION_COLOURS, OTHER_LOOK
 from noetic_nb.runs._plain_text import count
@@ -84,12 +84,7 @@ def ledger(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, th
     names: list[str] = []
     foot = dict.fromkeys(bars, 0)
     for action in actions:
-        looks: dict[str, Any] = {
-            "facecolor": ACTION_COLOURS.get(action, OTHER_LOOK[0]),
-            "edgecolor": look.ground,
-            "linewidth": look.line(0.5),
-            "hatch": HATCHES.get(action),
-        }
+        looks = filled(look, ACTION_COLOURS.get(action, OTHER_LOOK[0]), HATCHES.get(action))
         xs = [bar for bar in bars if bars[bar][action]]
         if not xs:
             continue

@@ -15,6 +15,7 @@ from noetic_nb.plots._figure_style import (
     Theme,
     as_figure,
     axes_for,
+    filled,
     named,
     put_legend,
     put_title,
@@ -129,12 +130,7 @@ def timeline(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, 
 
 
 def _fill(look: Look, kind: str) -> dict[str, Any]:
-    return {
-        "facecolor": SPAN_COLOURS[kind],
-        "edgecolor": look.ground,
-        "linewidth": look.line(0.5),
-        "hatch": HATCHES.get(kind),
-    }
+    return filled(look, SPAN_COLOURS[kind], HATCHES.get(kind))
 
 
 def _draw(axes: Axes, look: Look, lane: Lane, row: int) -> set[int]:

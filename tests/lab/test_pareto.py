@@ -1,4 +1,4 @@
-"""Rows that no other row beats."""
+"""Rows of a sweep: those that no other row beats, and labels of their values."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab import pareto
+from noetic_nb.lab._sweeping.value_labels import code_of, digest_of, labels_in
 
 FRAME = pandas.DataFrame(
     {"cap": [1, 2, 3, 4], "gain": [1.0, 2.0, 2.0, nan], "loss": [0.1, 0.5, 0.6, 0.0], "word": list("abcd")}
@@ -53,3 +54,9 @@ def test_what_has_no_front_is_refused(frame: Any, options: dict[str, Any], code:
     with pytest.raises(NoeticConfigError) as refused:
         pareto(frame, **options)
     assert refused.value.code == code
+
+
+def test_values_that_differ_have_labels_and_digests_of_their_own() -> None:
+    assert labels_in([1, 0.5, None, "low", {"facts": 200}]) == [1, 0.5, None, "low", '{"facts":200}']
+    assert digest_of("a", 1) == digest_of("a", 1) != digest_of("a", 2)
+    assert code_of(lambda run: 1) == code_of(lambda run: 1) != code_of(lambda run: 2)

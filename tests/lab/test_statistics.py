@@ -37,6 +37,7 @@ def test_a_count_has_the_interval_of_scipy(of: int) -> None:
 def test_a_count_of_nothing_has_no_rate() -> None:
     assert isnan(counted(0, 0).rate)
     assert repr(counted(0, 0)) == "0/0"
+    assert repr(counted(3, 4)) == "3/4 (75.0 % [30.1, 95.4])"
 
 
 def test_whole_groups_are_drawn() -> None:

@@ -15,6 +15,7 @@ import noetic_nb as nn
 import noetic_nb.layers as layers
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import item_text
+from noetic_nb.layers._helpers.blocks import cut_block, fitting_lines
 from noetic_nb.memory import MemoryLayer
 from noetic_nb.storage import InMemoryStorage, SQLiteStorage
 from noetic_nb.tokens import estimate_tokens
@@ -229,3 +230,32 @@ async def test_what_is_shown_is_one_developer_message_per_layer() -> None:
         ("semantic-recall", 1, "developer"),
     ]
     assert all(item_text(entry.items[0]).startswith("<") for entry in entries)
+
+
+def test_a_block_is_cut_inside_its_tags_and_a_list_behind_a_line() -> None:
+    assert cut_block("a", "x" * 100, 5, estimate_tokens) == "<a>\nxxxxxxxxxx…\n</a>"
+    assert cut_block("a", "x", 1, estimate_tokens) is None
+    assert fitting_lines("a", ["first", "second", "third"], 6, estimate_tokens) == ["first", "second"]
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "given"),
+    [
+        ("entity_memory", "max_entities", 0),
+        ("episodic_memory", "max_episodes", 0),
+        ("file_memory", "max_chars", 0),
+        ("file_reference", "max_file_size", 0),
+        ("hybrid_recall", "skip_recent", -1),
+        ("observational_memory", "buffer_threshold", 0),
+        ("procedural_memory", "min_score", 1.1),
+        ("semantic_recall", "min_score", "0.5"),
+        ("semantic_recall", "top_k", 0),
+        ("temporal_memory", "max_facts", True),
+        ("tool_result_clearing", "keep", -1),
+    ],
+)
+def test_a_number_out_of_range_is_refused_by_its_name(name: str, option: str, given: Any) -> None:
+    with pytest.raises(NoeticConfigError, match=f"`{option}` is ") as caught:
+        made(name, **{option: given})
+
+    assert (caught.value.code, caught.value.given) == ("INVALID_LAYER_OPTION", given)

@@ -27,6 +27,7 @@ from matplotlib.image import imread
 
 from noetic_nb import lab, plots
 from noetic_nb.lab import datasets
+from noetic_nb.plots._figure_style import named, series
 from noetic_nb.regulator import CallBudget
 from noetic_nb.runs import Run
 from noetic_nb.runs._palette import ink_on
@@ -184,6 +185,11 @@ def test_an_empty_figure_says_what_is_missing(name: str) -> None:
     (text,) = axes.texts
     assert len(text.get_text().split()) >= 3
     assert drawn(axes).std() > 0
+
+
+def test_names_are_one_line_and_lines_differ_where_colours_are_used_up() -> None:
+    assert [named("pay\nnow\u202e"), named(0.5), named(" ")] == ["pay now[U+202E]", "0.5", "(blank)"]
+    assert len({series(place) for place in range(60)}) == 60
 
 
 @pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS)

@@ -6,6 +6,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from math import nan
 from typing import Any, Final
 
@@ -175,16 +176,15 @@ class Fitting:
         """Return the area over pairs of one domain, and that of each sample: the same samples for the same runs."""
         key = detector.name, fitted.tobytes(), known.tobytes()
         if key not in self._within:
-            groups = [group for group, is_here in zip(self.groups, known, strict=True) if is_here]
-            scores, failed = detector.scores(fitted)[known], self.failed[known]
-            strata = self.domains[known].tolist()
-            drawn = (
-                areas(scores, failed, self._weights_of(known, groups), strata)
-                if len(set(groups)) > 1
-                else np.full(self.samples, nan)
-            )
-            self._within[key] = area(scores, failed, strata), drawn
+            self._within[key] = self._areas(detector.scores(fitted)[known], known, self.domains[known].tolist())
         return self._within[key]
+
+    def _areas(self, scores: Floats, known: Booleans, strata: Sequence[str] | None = None) -> tuple[float, Floats]:
+        """Return the area of some runs, and that of each sample; not a number for those of runs of one task."""
+        failed, drawn = self.failed[known], np.full(self.samples, nan)
+        if len(set(compress(self.groups, known))) > 1:
+            drawn = areas(scores, failed, self._weights_of(known), strata)
+        return area(scores, failed, strata), drawn
 
     def _row(
         self, detector: Scored, fitted: Booleans, threshold: float | None, where: Booleans, domain: str, split: str
@@ -192,8 +192,7 @@ class Fitting:
         scores = detector.scores(fitted)
         known = where & ~np.isnan(scores)
         scores, failed = scores[known], self.failed[known]
-        groups = [group for group, is_here in zip(self.groups, known, strict=True) if is_here]
-        weights = self._weights_of(known, groups)
+        groups, weights = list(compress(self.groups, known)), self._weights_of(known)
         row: dict[str, Any] = {
             "detector": detector.name,
             "baseline": detector.baseline,
@@ -219,26 +218,24 @@ class Fitting:
         # In one domain each pair is within it.
         whole = within
         if len(set(self.domains[known].tolist())) > 1:
-            drawn = areas(scores, failed, weights) if len(set(groups)) > 1 else np.full(self.samples, nan)
-            whole = area(scores, failed), drawn
+            whole = self._areas(scores, known)
         for name, (value, drawn) in (("auc", whole), ("auc_within", within)):
             row[name] = value
             row[f"{name}_low"], row[f"{name}_high"] = percentiles(drawn)
         return row
 
-    def _weights_of(self, where: Booleans, groups: Sequence[Hashable]) -> Floats:
+    def _weights_of(self, where: Booleans) -> Floats:
         key = where.tobytes()
         if key not in self._weights:
-            self._weights[key] = weights_of(groups, self.samples, self.seed)
+            self._weights[key] = weights_of(list(compress(self.groups, where)), self.samples, self.seed)
         return self._weights[key]
 
     def _corrected(self, detectors: Sequence[Scored]) -> list[float]:
         """Return the lower ends of areas on held-out tasks that hold for all of the detectors that were tried."""
         where = ~self.fit
-        groups = [group for group, is_here in zip(self.groups, where, strict=True) if is_here]
-        if len(set(groups)) < 2:
+        if len(set(compress(self.groups, where))) < 2:
             return [nan] * len(detectors)
-        weights = self._weights_of(where, groups)
+        weights = self._weights_of(where)
         columns, values = [], []
         for detector in detectors:
             scores = detector.scores(self.fit)[where]

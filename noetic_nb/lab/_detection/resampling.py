@@ -12,6 +12,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from itertools import compress
 from math import nan
 from typing import TypeAlias
 
@@ -82,8 +83,8 @@ def share(hits: Booleans, among: Booleans, weights: Floats, groups: Sequence[Has
         return nan, nan, nan
     rate = float((hits & among).sum() / of)
     if rate in (0.0, 1.0):
-        groups_of_these = len({group for group, is_among in zip(groups, among, strict=True) if is_among})
-        end = counted(round(rate * groups_of_these), groups_of_these)
+        count = len(set(compress(groups, among)))
+        end = counted(round(rate * count), count)
         return rate, end.low, end.high
     with np.errstate(invalid="ignore", divide="ignore"):
         drawn = (weights @ (hits & among)) / (weights @ among)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from math import inf, isnan, nan
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -55,22 +56,20 @@ def table_of(
     here = np.asarray(domains)
     parts = [("all", np.ones(len(here), dtype=bool)), *[(name, here == name) for name in sorted(set(domains))]]
     labels = np.asarray(failed)
-    weights = {name: _weights(part, groups, samples, seed) for name, part in parts}
+    groups_in = {name: list(compress(groups, part)) for name, part in parts}
+    weights = {name: weights_of(some, samples, seed) for name, some in groups_in.items()}
     for policy, (thresholds, traces) in policies.items():
         stopped, saved = _stopped(thresholds, traces, left)
         for name, part in parts:
             # A sum of which one part may be unknown is unknown at every threshold: a row of zeros would look measured.
             wholes = np.asarray([after(-1) for after in left])[part & labels]
             known = (~np.isnan(wholes).any(axis=0)).tolist()
-            some = [group for group, is_here in zip(groups, part, strict=True) if is_here]
             for place, threshold in enumerate(thresholds):
-                row = _row(stopped[place][part], saved[place][part], labels[part], known, weights[name], some)
+                row = _row(
+                    stopped[place][part], saved[place][part], labels[part], known, weights[name], groups_in[name]
+                )
                 rows.append({"policy": policy, "domain": name, "threshold": float(threshold), **row})
     return pandas.DataFrame(rows)
-
-
-def _weights(part: Booleans, groups: Sequence[Hashable], samples: int, seed: int) -> Floats:
-    return weights_of([group for group, is_here in zip(groups, part, strict=True) if is_here], samples, seed)
 
 
 def _stopped(

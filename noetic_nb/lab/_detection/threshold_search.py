@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import compress
 from math import isnan, nan
 from typing import Any, Final
 
@@ -278,7 +279,7 @@ def calibrate(
             "runs": len(found),
             "failed": sum(failed),
             "tasks": len(set(groups)),
-            "tasks_fitted_on": len({group for group, is_fit in zip(groups, fitting.fit, strict=True) if is_fit}),
+            "tasks_fitted_on": len(set(compress(groups, fitting.fit))),
             "max_stopped_good": float(max_stopped_good),
             "samples": samples,
             "seed": seed,
