@@ -114,8 +114,9 @@ def working_memory(
     'working-memory'
     """
     if isinstance(schema, Mapping):
-        hint = "Write class Notes(BaseModel): ..., and schema=Notes."
-        raise option_error("`schema` is a type, not a JSON Schema.", schema, hint)
+        raise option_error(
+            "`schema` is a type, not a JSON Schema.", schema, "Write class Notes(BaseModel): ..., and schema=Notes."
+        )
     check = None if schema is None else _check_of(schema)
     first: Any = initial if initial is not None else ("" if check is None else {})
     if check is not None and isinstance(first, str):
