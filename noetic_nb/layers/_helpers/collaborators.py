@@ -211,23 +211,20 @@ async def embed(embedder: Embed, texts: Sequence[str]) -> list[list[float]]:
     """
     if not texts:
         return []
+
+    def failed(problem: str, hint: str) -> NoeticError:
+        name = getattr(embedder, "__qualname__", type(embedder).__name__)
+        return NoeticError("tool_failed", f"The embedder {problem}", given=name, hint=hint)
+
     try:
         found = await awaited(embedder(texts))
     except NoeticError:  # says what happened already
         raise
     except Exception as exc:
-        raise NoeticError(
-            "tool_failed",
-            f"The embedder failed for {len(texts)} texts: {type(exc).__name__}: {exc}",
-            given=getattr(embedder, "__qualname__", type(embedder).__name__),
-            hint="Nothing was embedded; what is not yet remembered is tried again with the next message.",
-        ) from exc
+        hint = "Nothing was embedded; what is not yet remembered is tried again with the next message."
+        raise failed(f"failed for {len(texts)} texts: {type(exc).__name__}: {exc}", hint) from exc
     try:
         return _vectors(found, len(texts))
     except TypeError as exc:
-        raise NoeticError(
-            "tool_failed",
-            f"The embedder was called with {len(texts)} texts: {exc}",
-            given=getattr(embedder, "__qualname__", type(embedder).__name__),
-            hint="Return one vector of finite numbers for each text.",
-        ) from exc
+        hint = "Return one vector of finite numbers for each text."
+        raise failed(f"was called with {len(texts)} texts: {exc}", hint) from exc
