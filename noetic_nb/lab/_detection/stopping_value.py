@@ -5,17 +5,20 @@ The past stands as it was: a run that is stopped ends there, and nobody knows wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from math import inf, isnan, nan
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, ToolCalled, TurnCompleted
-from noetic_nb.lab._detection.calibration import Failure
+from noetic_nb.lab._detection.calibration import Failure, none_scored
 from noetic_nb.lab._detection.detectors import Detecting, Detector, Reached, Unscored, detectors_of
 from noetic_nb.lab._detection.labelled_runs import check_samples, domain_of, labelled
+from noetic_nb.lab._detection.resampling import Booleans, Floats, percentiles, share, weights_of
 from noetic_nb.lab._replaying.replay_report import known_part
 from noetic_nb.lab._statistics.labels import By, Outcome, groups_of
 from noetic_nb.models import Usage
@@ -24,14 +27,6 @@ from noetic_nb.runs import Run
 
 if TYPE_CHECKING:
     import pandas
-from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-
-from noetic_nb.lab._detection.resampling import Booleans, Floats, percentiles, share, weights_of
-
-__all__ = ["CAP", "MOST_THRESHOLDS", "economics", "table_of"]
 
 Left: TypeAlias = Callable[[int], tuple[float, float, float]]
 """From a place in a run to the tokens, the cost and the seconds after it."""
@@ -290,12 +285,7 @@ def economics(
             kept.append(run)
             labels.append(has_failed)
     if not kept:
-        raise NoeticConfigError(
-            "DETECTOR_FAILED",
-            f"{detecting[0].name} could not score any run; the first, {failures[0].run_id}: {failures[0].why}",
-            given={"runs": len(found)},
-            hint="Call it on that run, or pass runs that know what it looks at.",
-        )
+        raise none_scored(failures[0], runs=len(found))
     spent = [_spent(run, price) for run in kept]
     domains = [domain_of(run) for run in kept]
     heights, caps = _thresholds(traces), _capped(kept)

@@ -212,26 +212,12 @@ def _content(path: Path) -> bytes:
 class ResumeFile:
     """A file of finished rows; a line that is not whole does not count, and is written over.
 
-    Parameters
-    ----------
-    path : str or path
-        A new file, or one of the same sweep.
-    digest : str
-        Of data, space, metrics and version.
-    runs : int
-        How many runs each row is of.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``OTHER_SWEEP`` where the file belongs to another sweep, or is no file of one.
-    NoeticError
-        ``storage_failed`` where it cannot be read or written.
+    `digest` is of data, space, metrics and version. Raises `NoeticConfigError` ``OTHER_SWEEP`` where the file belongs to another
+    sweep, or is no file of one, and `NoeticError` ``storage_failed`` where it cannot be read or written.
     """
 
-    def __init__(self, path: str | PathLike[str], digest: str, runs: int) -> None:
+    def __init__(self, path: str | PathLike[str], digest: str) -> None:
         self.path = Path(path)
-        self._runs = runs
         header = {"form": FORM, "digest": digest}
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -276,7 +262,6 @@ class ResumeFile:
         return rows, whole
 
     def add(self, row: Measured) -> None:
-        """Keep a finished row."""
         try:
             known = {"known": row.known, "partly": row.partly} if row.partly else {}
             self._write({"place": row.place, "values": row.values, "failures": row.failures, **known})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from math import fsum, nan
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final
 from noetic_nb._core.long_work import Progress, Work
 from noetic_nb._core.package_versions import version_of
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.lab._statistics.intervals import CONFIDENCE, resampled
 from noetic_nb.lab._statistics.labels import By, groups_of, runs_in
 from noetic_nb.lab._sweeping.ceiling import Ceiling, is_live
 from noetic_nb.lab._sweeping.measured_runs import Job, Measured, ResumeFile
@@ -28,8 +27,6 @@ from noetic_nb.runs._regulation.recorded_regulator import checked_regulator
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["SAMPLES", "columns_of", "sweep", "table"]
-
 SAMPLES: Final = 1_000
 """As many as `noetic_nb.lab._statistics.intervals.interval` draws."""
 
@@ -38,16 +35,16 @@ class _Intervals:
     """Percentile intervals of means: the same samples of groups for every configuration, so that rows compare."""
 
     def __init__(self, groups: Sequence[Hashable], seed: int) -> None:
-        import numpy
+        # Loaded here, as numpy is slow to load.
+        from noetic_nb.lab._detection.resampling import weights_of
 
         self._few = len(set(groups)) < 2
-        self._weights = numpy.zeros((SAMPLES, len(groups)))
-        if not self._few:
-            for row, sample in enumerate(resampled(groups, SAMPLES, seed)):
-                numpy.add.at(self._weights[row], sample, 1.0)
+        self._weights = weights_of(groups, SAMPLES, seed)
 
     def of(self, values: Sequence[float | None]) -> tuple[float, float]:
         import numpy
+
+        from noetic_nb.lab._detection.resampling import percentiles
 
         is_known = numpy.array([value is not None for value in values], dtype=float)
         if self._few or not is_known.any():
@@ -56,12 +53,8 @@ class _Intervals:
         # Not a matrix product: what adds in another order on another number of processors gives other last digits.
         total = numpy.einsum("ij,j->i", self._weights, numbers)
         count = numpy.einsum("ij,j->i", self._weights, is_known)
-        means = (total[count > 0]) / count[count > 0]
-        if len(means) <= SAMPLES / 2:
-            return nan, nan
-        tail = 100 * (1 - CONFIDENCE) / 2
-        low, high = numpy.percentile(means, [tail, 100 - tail])
-        return float(low), float(high)
+        with numpy.errstate(invalid="ignore"):
+            return percentiles(total / count)
 
 
 def columns_of(metric: str, *, is_only: bool) -> tuple[str, str, str]:
@@ -286,11 +279,8 @@ def _groups(runs: Sequence[Run], by: By) -> tuple[list[Hashable], str]:
 def _finished(
     job: Job, workers: Workers, resume: Any, ceiling: Ceiling | None, work: Work
 ) -> tuple[dict[int, Measured], str | None]:
-    rows: dict[int, Measured] = {}
-    if resume is None:
-        return rows, _fill(rows, job, workers, None, ceiling, work)
-    with ResumeFile(resume, job.digest, len(job.runs)) as file:
-        rows |= file.rows
+    with nullcontext() if resume is None else ResumeFile(resume, job.digest) as file:
+        rows: dict[int, Measured] = {} if file is None else {**file.rows}
         return rows, _fill(rows, job, workers, file, ceiling, work)
 
 
