@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, ParamSpec, TypeVar
 
-__all__ = ["MAKES_LAYERS", "BuiltIn", "built_in"]
-
 P = ParamSpec("P")
 L = TypeVar("L")
 
@@ -51,13 +49,6 @@ def built_in(make: Callable[P, L]) -> Callable[P, L]:
 
     A layer that is changed afterwards, by `dataclasses.replace` or `MemoryLayer.with_hooks`, is one of the user's
     own; one that is `MemoryLayer.placed` is not.
-
-    Examples
-    --------
-    >>> from noetic_nb.layers import working_memory
-    >>> layer = working_memory(scope="resource", read_only=False)
-    >>> layer.made_by.kind, layer.made_by.options, layer.with_hooks(recall=None).made_by
-    ('working_memory', {'scope': 'resource'}, None)
     """
 
     @functools.wraps(make)

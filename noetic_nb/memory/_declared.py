@@ -12,8 +12,6 @@ from noetic_nb._core.cards import Card, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory._layer import MemoryLayer
 
-__all__ = ["MemoryConfig", "TypedMemory", "check_layers", "id_of", "memory"]
-
 H = TypeVar("H")
 
 

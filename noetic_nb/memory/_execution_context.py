@@ -19,15 +19,6 @@ from noetic_nb.models._client import NO_USAGE, ModelResponse, Usage, finish_reas
 from noetic_nb.redact import safe_logger
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-__all__ = [
-    "CallModel",
-    "Diagnostic",
-    "ExecutionContext",
-    "HookModelRequest",
-    "as_response",
-    "log_diagnostic",
-]
-
 Diagnostic: TypeAlias = Callable[[str, str, BaseException], None]
 """Is called with an error that does not fail the run: ``diagnostic(layer_id, hook, error)``."""
 
@@ -190,15 +181,7 @@ class ExecutionContext:
 
 
 def as_response(value: Any) -> ModelResponse:
-    """Read a model's response given as a record or in its wire form, ``{"items": [...], "usage": {...}}``.
-
-    Raises `TypeError` if it has no items.
-
-    Examples
-    --------
-    >>> as_response({"items": [], "usage": {"inputTokens": 3, "outputTokens": 1}}).usage.input_tokens
-    3
-    """
+    """Read a model's response given as a record or in its wire form; raises `TypeError` if it has no items."""
     if isinstance(value, ModelResponse):
         return value
     if not isinstance(value, Mapping):

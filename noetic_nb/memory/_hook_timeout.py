@@ -10,19 +10,11 @@ from typing import Any, Final
 from noetic_nb.errors import NoeticError
 from noetic_nb.sync import LOOP_NEEDED, Begun, begun_anew, leave_hand
 
-__all__ = ["HookTimeout", "Unfinished", "begun", "call_apart", "call_hook", "cancellations", "is_cancelled"]
-
 _NO_LIMIT: Final = float("inf")
 
 
 def cancellations() -> int:
-    """Return how often the running task was told to end: more after an await than before it means that it is over.
-
-    Examples
-    --------
-    >>> cancellations()
-    0
-    """
+    """Return how often the running task was told to end: more after an await than before it means that it is over."""
     try:
         task = asyncio.current_task()
     except RuntimeError:  # no loop is running
@@ -31,24 +23,12 @@ def cancellations() -> int:
 
 
 def is_cancelled() -> bool:
-    """Tell whether the running task is to end: a `CancelledError` without that was raised by the code that was called.
-
-    Examples
-    --------
-    >>> is_cancelled()
-    False
-    """
+    """Tell whether the running task is to end: a `CancelledError` without that was raised by the code that was called."""
     return cancellations() > 0
 
 
 class HookTimeout(NoeticError, TimeoutError):
-    """A hook ran out of time; it was cancelled.
-
-    Examples
-    --------
-    >>> HookTimeout("notes", "recall", 20).kind
-    'hook_timeout'
-    """
+    """A hook ran out of time; it was cancelled."""
 
     def __init__(self, layer_id: str, hook: str, timeout_ms: float) -> None:
         super().__init__(
@@ -169,11 +149,6 @@ def begun(result: Any, timeout_ms: float) -> Any:
     """Run a hook, sync or async, as far as it goes without waiting: its result, or `Unfinished` where it waits.
 
     A hook that waits goes on in the task in which it was begun, as what it may have noted of that task is right only there.
-
-    Examples
-    --------
-    >>> begun(2, 10)
-    2
     """
     if not hasattr(result, "__await__"):
         return result
@@ -196,12 +171,6 @@ async def call_hook(hook: Callable[[Any], Any], params: Any, *, layer_id: str, n
     """Call a hook, sync or async, and wait for it at most `timeout_ms`; 0 or less is no limit. A sync hook cannot be limited.
 
     Raises `HookTimeout` when the limit was ours; a `TimeoutError` of the hook's own passes as it is.
-
-    Examples
-    --------
-    >>> import asyncio
-    >>> asyncio.run(call_hook(lambda p: p + 1, 1, layer_id="a", name="recall", timeout_ms=10))
-    2
     """
     result = begun(hook(params), timeout_ms)
     return await result.finish(layer_id, name, timeout_ms) if type(result) is Unfinished else result

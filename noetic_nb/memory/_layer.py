@@ -38,15 +38,6 @@ from noetic_nb.memory.params import (
 )
 from noetic_nb.memory.scope import SCOPES, MemoryScope, unknown_scope
 
-__all__ = [
-    "DEFAULT_TIMEOUTS_MS",
-    "BudgetConfig",
-    "MemoryHooks",
-    "MemoryLayer",
-    "Slot",
-    "budget_range",
-]
-
 Handle = TypeVar("Handle", covariant=True, default=Any)
 """What a layer provides, as code sees it: a protocol with its data as attributes and its functions as async methods."""
 
@@ -235,13 +226,7 @@ def _snake(name: str) -> str:
 def budget_range(budget: BudgetConfig, *, layer_id: str) -> tuple[float, float]:
     """Return the smallest and largest number of tokens a layer asks for.
 
-    Raises `NoeticConfigError` ``INVALID_BUDGET`` for a budget that is negative, inverted, not a number, or of another
-    shape.
-
-    Examples
-    --------
-    >>> budget_range({"min": 200, "max": 1500}, layer_id="notes"), budget_range("auto", layer_id="x")
-    ((200, 1500), (0.0, inf))
+    Raises `NoeticConfigError` ``INVALID_BUDGET`` for a budget that is negative, inverted, not a number, or of another shape.
     """
     if budget is None or budget == "auto":
         return 0.0, math.inf

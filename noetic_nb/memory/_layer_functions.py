@@ -12,8 +12,6 @@ from pydantic.errors import PydanticSchemaGenerationError
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items._json_form import without_json_form
 
-__all__ = ["LayerData", "LayerFunction", "LayerProvides", "checked_provides", "layer_data", "layer_fn"]
-
 
 @dataclass(frozen=True, slots=True)
 class LayerData:

@@ -48,8 +48,6 @@ from noetic_nb.sync import Steps, stepped
 if TYPE_CHECKING:
     from noetic_nb.items._origin_index import Provenance
 
-__all__ = ["LayerStack"]
-
 
 def _view(log: ItemLog | Iterable[Mapping[str, Any]]) -> Sequence[Item]:
     if isinstance(log, ItemLog):

@@ -10,21 +10,6 @@ from typing import Any, Final
 from noetic_nb._core.cards import with_card
 from noetic_nb.errors import NoeticError
 
-__all__ = [
-    "ALLOW",
-    "SteeringAction",
-    "SteeringDecision",
-    "Stop",
-    "allow",
-    "as_decision",
-    "ask",
-    "denied",
-    "deny",
-    "guide",
-    "most_restrictive",
-]
-
-
 # What a rule found in a response is shown to people: enough to find it there.
 MAX_MATCHED: Final = 200
 MAX_PARTS: Final = 8
@@ -149,15 +134,7 @@ def _texts(matched: str | Iterable[str]) -> tuple[str, ...]:
 def as_decision(value: object) -> SteeringDecision:
     """Read a decision given as a record or as a mapping.
 
-    Raises
-    ------
-    TypeError, ValueError
-        If it is neither, or names an action that does not exist: a decision is never guessed.
-
-    Examples
-    --------
-    >>> as_decision({"action": "guide", "guidance": "Use search."}).guidance
-    'Use search.'
+    Raises `TypeError` or `ValueError` if it is neither, or names an action that does not exist: a decision is never guessed.
     """
     if isinstance(value, SteeringDecision):
         return value

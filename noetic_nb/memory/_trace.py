@@ -12,8 +12,6 @@ from typing import Any, Final, TypeAlias
 
 from noetic_nb.redact import redact_text
 
-__all__ = ["CURRENT_NOTES", "TRACE", "HookNotes", "Trace", "TraceValue", "error_facts", "noted"]
-
 # A hook may fail at every step of a long run: the innermost frames and the end of the text are what people read.
 MAX_FRAMES: Final = 12
 MAX_STACK_CHARS: Final = 4_000
@@ -31,40 +29,19 @@ CURRENT_NOTES: Final[ContextVar[HookNotes | None]] = ContextVar("noetic_nb_hook_
 
 
 class Trace:
-    """The trace of the hook that runs now: ``ctx.trace``.
-
-    Examples
-    --------
-    >>> TRACE.set_attribute("hits", 3)  # outside of a hook: goes nowhere
-    >>> TRACE.add_event("miss", {"why": object()})
-    Traceback (most recent call last):
-    ...
-    TypeError: A trace holds text, numbers and booleans, not object under 'why'.
-    """
+    """The trace of the hook that runs now: ``ctx.trace``. Outside of a hook it goes nowhere."""
 
     __slots__ = ()
 
     def set_attribute(self, key: str, value: TraceValue) -> None:
-        """Note a fact about this call; the last value of a key stays.
-
-        Raises
-        ------
-        TypeError
-            For a value that is not text, a number or a boolean.
-        """
+        """Note a fact about this call; the last value of a key stays. Only text, numbers and booleans (`TypeError`)."""
         _check(key, value)
         notes = CURRENT_NOTES.get()
         if notes is not None:
             notes.append((key, value))
 
     def add_event(self, name: str, attributes: Mapping[str, TraceValue] | None = None) -> None:
-        """Note that something happened.
-
-        Raises
-        ------
-        TypeError
-            For an attribute that is not text, a number or a boolean.
-        """
+        """Note that something happened. Raises `TypeError` for an attribute that is not text, a number or a boolean."""
         given = dict(attributes or {})
         for key, value in given.items():
             _check(key, value)
@@ -88,13 +65,7 @@ def noted(notes: HookNotes) -> tuple[dict[str, TraceValue] | None, tuple[Mapping
 
 
 def error_facts(error: BaseException) -> tuple[str, str, str]:
-    """Return the type of an error, its message and where it was raised, without secrets.
-
-    Examples
-    --------
-    >>> error_facts(ValueError("no key=sk-proj-abcdefghijklmnopqrstuvwx"))[:2]
-    ('ValueError', 'no key=[redacted]')
-    """
+    """Return the type of an error, its message and where it was raised, without secrets."""
     stack = "".join(traceback.format_exception(error, limit=-MAX_FRAMES))
     # Cut twice: a secret that the first cut halves is not found any more, and falls to the second.
     stack = redact_text(stack[-2 * MAX_STACK_CHARS :])[-MAX_STACK_CHARS:]

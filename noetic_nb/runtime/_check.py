@@ -17,8 +17,6 @@ from noetic_nb.steps import SpawnStep, Step
 from noetic_nb.steps._tools import DESCRIBE, lacking
 from noetic_nb.steps._traverse import llm_steps, steps_within
 
-__all__ = ["SetupFinding", "find"]
-
 
 @dataclass(frozen=True, slots=True)
 class SetupFinding:

@@ -61,8 +61,6 @@ if TYPE_CHECKING:  # loaded when they are first wanted
     from noetic_nb.runtime._threads.turn_stream import Release, TurnStream
     from noetic_nb.tokenizers import TokenCalibration
 
-__all__ = ["AgentHarness"]
-
 
 @with_card(shown="in cells")
 class AgentHarness:

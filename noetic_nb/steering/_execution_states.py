@@ -32,30 +32,11 @@ from collections.abc import Callable
 
 from noetic_nb.errors import NoeticError
 
-__all__ = ["ExecutionStates", "checked_ledger"]
-
 
 def checked_ledger(stored: Any, key: str) -> list[LedgerEntry]:
     """Return the ledger of a stored state, all of which is looked through.
 
-    Parameters
-    ----------
-    stored : JSON data
-        What was read.
-    key : str
-        Where from, for the error.
-
-    Raises
-    ------
-    NoeticError
-        ``storage_failed``, with ``layer_id`` and ``key``, if it is not the state of a steering layer.
-
-    Examples
-    --------
-    >>> checked_ledger({"ledger": [{"timestamp": "noon"}]}, "layers/steering/t1/state")
-    Traceback (most recent call last):
-    ...
-    noetic_nb.errors.NoeticError: The stored state of layer 'steering' is damaged: ledger[0].timestamp is no finite number...
+    Raises `NoeticError` ``storage_failed``, with ``layer_id`` and ``key``, if it is not the state of a steering layer.
     """
     problem = _problem(stored)
     if problem is not None:

@@ -30,8 +30,6 @@ from noetic_nb.steering._rulebook.rulebook import RuleBook, RuleChange
 from noetic_nb.steering._rules.rule import Point
 from noetic_nb.steering._rules.rule_text import rule_text
 
-__all__ = ["SteeringHooks"]
-
 # Rules belong to the agent, not to one of its threads.
 OUTSIDE: Final = Where("", "", 0)
 

@@ -15,8 +15,6 @@ from noetic_nb.steering._hooks import SteeringHooks
 from noetic_nb.steering._rulebook.rulebook import RuleBook
 from noetic_nb.steering._rules.rule import SteeringRule
 
-__all__ = ["LAYER_ID", "policy_of", "rulebook_of", "steering"]
-
 # Recall only delivers late verdicts, so little is enough.
 RECALL_BUDGET: Final = {"min": 0, "max": 500}
 TIMEOUTS_MS: Final = {"before_tool_call": 5_000, "after_model_call": 10_000}
@@ -103,26 +101,13 @@ def steering(
 
 
 def rulebook_of(layer: MemoryLayer) -> RuleBook | None:
-    """Return the rule book that a layer evaluates; None for a layer that is not of `steering`.
-
-    Examples
-    --------
-    >>> book = RuleBook()
-    >>> rulebook_of(steering(book)) is book
-    True
-    """
+    """Return the rule book that a layer evaluates; None for a layer that is not of `steering`."""
     owner = getattr(layer.hooks.before_tool_call, "__self__", None)
     return owner.book if isinstance(owner, SteeringHooks) else None
 
 
 def policy_of(layer: MemoryLayer) -> Policy | None:
-    """Return the meaning of failures for a layer of `steering`; None for any other layer.
-
-    Examples
-    --------
-    >>> policy_of(steering(RuleBook(), on_error="allow")).on_error
-    'allow'
-    """
+    """Return the meaning of failures for a layer of `steering`; None for any other layer."""
     owner = getattr(layer.hooks.before_tool_call, "__self__", None)
     return owner.policy if isinstance(owner, SteeringHooks) else None
 

@@ -19,20 +19,6 @@ from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
 from noetic_nb.models._client import ModelResponse
 from noetic_nb.storage._in_memory import encode
 
-__all__ = [
-    "SLOW_MS",
-    "Entry",
-    "Ledger",
-    "LedgerEntry",
-    "State",
-    "change_entry",
-    "decision_entry",
-    "mark_late_fault",
-    "outcome_entry",
-    "target_entry",
-    "turn_entry",
-]
-
 LedgerEntry: TypeAlias = dict[str, Any]
 
 # Keys, and the calls of as many threads as take their turns at the same time.
@@ -68,16 +54,7 @@ def _changing(name: str) -> Any:
 class Entry(dict[str, Any]):
     """An entry that is encoded and frozen once, however often the ledger is saved and recorded that it is in.
 
-    What is in it does not change in place; its own keys may. A copy of it is a plain dictionary.
-
-    Examples
-    --------
-    >>> entry = Entry({"action": "allow"})
-    >>> entry.json_text(), entry.text
-    ('{"action":"allow"}', '{"action":"allow"}')
-    >>> mark_late_fault(entry, "fair", "error")
-    >>> entry.text is None
-    True
+    Its values do not change in place; its own keys may. A copy of it is a plain dictionary.
     """
 
     __slots__ = ("_frozen", "text")
@@ -119,11 +96,6 @@ class State(dict[str, Any]):
     """The state of a layer: its text is put together from those of its parts.
 
     Snapshots share the ledger's entries; a copy that somebody asks for is a plain dictionary.
-
-    Examples
-    --------
-    >>> State({"ledger": Ledger([Entry({"n": 1}), {"n": 2}]), "pendingAsync": []}).json_text()
-    '{"ledger":[{"n":1},{"n":2}],"pendingAsync":[]}'
     """
 
     __slots__ = ()
@@ -189,24 +161,9 @@ def decision_entry(
     faults: Sequence[tuple[str, str]] = (),
     blocked: bool = False,
 ) -> LedgerEntry:
-    """Return the entry of one evaluation.
+    """Return the entry of one evaluation; `faults` has the id of each rule that failed, and the reason.
 
-    Parameters
-    ----------
-    params : BeforeToolCallParams or AfterModelCallParams
-        What was judged.
-    decision : SteeringDecision
-        What came of it.
-    duration_ms : float, milliseconds
-        How long it took.
-    faults : sequence of tuple
-        The id of each rule that failed, and the reason.
-    blocked : bool
-        Whether nothing else could run meanwhile: if it took long, it is marked as slow.
-
-    References
-    ----------
-    .. [1] docs/behaviour/steering.md, "Ledger".
+    An entry whose evaluation kept everything else from running, `blocked`, is marked as slow where it took long.
     """
     now, action = params.ctx.clock.now_ms(), decision.action._value_
     entry: LedgerEntry
@@ -254,15 +211,7 @@ def outcome_entry(outcome: str, now_ms: float) -> LedgerEntry:
 
 
 def mark_late_fault(entry: LedgerEntry, rule_id: str, reason: str) -> None:
-    """Note in an entry that a judge failed after the decision; the decision stays as it is.
-
-    Examples
-    --------
-    >>> entry = {"action": "allow"}
-    >>> mark_late_fault(entry, "fair", "error")
-    >>> entry["action"], entry["fault"], entry["ruleIds"]
-    ('allow', 'error', ['fair'])
-    """
+    """Note in an entry that a judge failed after the decision; the decision stays as it is."""
     entry["fault"] = reason
     entry["faults"] = [*entry.get("faults", []), {"ruleId": rule_id, "reason": reason}]
     if rule_id not in entry.get("ruleIds", []):

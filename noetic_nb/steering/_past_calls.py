@@ -17,8 +17,6 @@ from noetic_nb.memory.params import PastCall
 from noetic_nb.steering._ledger import Ledger
 from noetic_nb.steering._predicates.bindings import MAX_HISTORY
 
-__all__ = ["ThreadHistory", "appended", "earlier_calls", "rows_of"]
-
 # A sequence rule over a thread looks this far back; of all but the latest `MAX_HISTORY` names and ends only, some 60 KB.
 MAX_CALLS: Final = 1_000
 # Characters of what a call of an earlier turn returned: enough to know it by.

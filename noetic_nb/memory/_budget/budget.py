@@ -14,8 +14,6 @@ from noetic_nb._core.cards import with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory._layer import MemoryLayer
 
-__all__ = ["BudgetPlan", "LayerAllocation", "allocate_budgets"]
-
 # Most of what is left goes to the layers, the rest to history; layers with a maximum may take half of that at most where
 # others have none, so that one wide range cannot starve them.
 LAYER_SHARE: Final = 0.6

@@ -22,8 +22,6 @@ from noetic_nb.items._build import unresolved_positions
 from noetic_nb.items._log import ItemView
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-__all__ = ["Order", "Overflow", "ProjectedHistory", "ProjectionPolicy", "assemble_view", "project_tail"]
-
 Overflow: TypeAlias = Literal["truncate", "sliding_window", "summarize"]
 Order: TypeAlias = Literal["slot", "cache"]
 
@@ -155,25 +153,11 @@ def latest_user(history: Sequence[Item]) -> int | None:
 def project_tail(
     history: Sequence[Item], budget: float, *, window: int | None = None, tokenizer: Tokenizer = estimate_tokens
 ) -> ProjectedHistory:
-    """Choose the newest stretch of a history that fits.
+    """Choose the newest stretch of a history, oldest item first, that fits a budget in tokens and a `window` of items.
 
-    Parameters
-    ----------
-    history : sequence of Item, length n
-        Oldest first; a view of an `ItemLog` is searched by its running sums, in O(log n).
-    budget : float
-        Tokens.
-    window : int, optional
-        At most so many of the newest items.
-    tokenizer : callable, optional
-        Counts items of a history that is no view.
-
-    Returns
-    -------
-    ProjectedHistory
-        A tail without calls or outputs that lost their other half. The latest user message is always kept: where it is
-        older than the tail it takes the place of the tail's oldest items, and stays even where it alone is too much
-        (fate ``forced``).
+    A view of an `ItemLog` is searched by its running sums, in O(log n). The result is a tail without calls or outputs that lost
+    their other half. The latest user message is always kept: where it is older than the tail it takes the place of the tail's
+    oldest items, and stays even where it alone is too much (fate ``forced``).
     """
     size = len(history)
     floor = max(0, size - window) if window else 0

@@ -12,8 +12,6 @@ from typing import Final
 
 from noetic_nb.memory.params import PastCall
 
-__all__ = ["PENDING", "CallHistory", "CallsSoFar", "Place"]
-
 PENDING: Final = "pending"
 """The status of a call that is being decided on, or runs."""
 
@@ -21,21 +19,7 @@ _number: Final = attrgetter("number")
 
 
 class Place:
-    """One call and where it stands.
-
-    Attributes
-    ----------
-    number : int
-        Grows with every call of the tree.
-    call : PastCall
-        What is known of it by now.
-    started : bool
-        Whether it was let through.
-    behind : tuple of int
-        The numbers of the calls before it that had not ended when its decision began.
-    resumes : Place, optional
-        The call of a process that has ended which this one makes once more: for a rule it is the same call.
-    """
+    """One call and where it stands; its number grows with every call of the tree."""
 
     __slots__ = ("behind", "call", "number", "resumes", "started")
 
@@ -43,8 +27,11 @@ class Place:
         self.number = number
         self.call = call
         self.started = started
+        """Whether it was let through."""
         self.behind = behind
+        """The numbers of the calls before it that had not ended when its decision began."""
         self.resumes: Place | None = None
+        """The call of a process that has ended which this one makes once more: for a rule it is the same call."""
 
 
 class CallsSoFar(tuple[PastCall, ...]):
@@ -60,19 +47,7 @@ class CallsSoFar(tuple[PastCall, ...]):
 
 
 class CallHistory:
-    """The calls of one execution tree.
-
-    Examples
-    --------
-    >>> calls = CallHistory()
-    >>> first = calls.reserve(PastCall("pay", {}, "c1", PENDING))
-    >>> second = calls.reserve(PastCall("pay", {}, "c2", PENDING))
-    >>> [call.call_id for call in calls.so_far(first)], [call.call_id for call in calls.so_far(second)]
-    ([], ['c1'])
-    >>> calls.settle(first, "ok", "paid")
-    >>> calls.so_far(second)[0].status
-    'ok'
-    """
+    """The calls of one execution tree."""
 
     __slots__ = ("_open", "_places", "version")
 

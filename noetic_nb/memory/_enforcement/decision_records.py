@@ -14,8 +14,6 @@ from noetic_nb.memory._steering_decision import ALLOW, SteeringAction, SteeringD
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
 from noetic_nb.redact import REDACTED, redact_head, redact_text
 
-__all__ = ["NO_TIMES", "Faults", "RuleTimes", "fault_text", "read_decision", "record_decision", "shown_matches"]
-
 _FIELDS: Final = ("decision", "stop", "state", "outcome", "faults", "rules_ms")
 Faults: TypeAlias = tuple[tuple[str, str], ...]
 """Rules that failed, each with what went wrong."""
@@ -72,26 +70,14 @@ MAX_FAULT: Final = 300
 
 
 def shown_matches(matched: Sequence[str], text: str) -> tuple[str, ...]:
-    """Return the parts of a response as they are recorded: one that is or holds a secret there is hidden.
-
-    Examples
-    --------
-    >>> shown_matches(["refund", "hunter22"], "No refund. password: hunter22")
-    ('refund', '[redacted]')
-    """
+    """Return the parts of a response as they are recorded: one that is or holds a secret there is hidden."""
     clean = redact_text(text)
     # By itself a password is a word like any other.
     return tuple([part if part in clean else REDACTED if part in text else redact_text(part) for part in matched])
 
 
 def fault_text(error: BaseException, point: str) -> str:
-    """Return why a rule could not be evaluated, for readers of the ledger.
-
-    Examples
-    --------
-    >>> fault_text(KeyError("amount"), "before_tool_call"), fault_text(ValueError("it said 'x'"), "after_model_call")
-    ("KeyError: 'amount'", 'ValueError')
-    """
+    """Return why a rule could not be evaluated, for readers of the ledger."""
     name = type(error).__name__
     if point == "after_model_call":
         return name  # its message may quote an answer that is rejected because of it

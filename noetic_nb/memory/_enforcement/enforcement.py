@@ -31,8 +31,6 @@ from noetic_nb.models._client import ModelResponse
 if TYPE_CHECKING:
     from noetic_nb.items._origin_index import Provenance
 
-__all__ = ["FAILED_GUIDANCE", "OnSteeringError", "decide"]
-
 OnSteeringError: TypeAlias = Literal["deny", "allow", "raise"]
 
 FAILED_GUIDANCE: Final = (
@@ -61,17 +59,8 @@ async def decide(
 ) -> SteeringDecision:
     """Call every layer that enforces at this point; the first deny, or the first stop, ends the round.
 
-    Returns
-    -------
-    SteeringDecision
-        The most restrictive decision.
-
-    Raises
-    ------
-    NoeticConfigError
-        When a layer's set-up is wrong, such as ``MISSING_CALL_MODEL``: whatever the policy, such a hole is not hidden.
-    NoeticError
-        What a hook raised, where the policy is ``"raise"``.
+    Returns the most restrictive decision. Raises `NoeticConfigError` when a layer's set-up is wrong, such as
+    ``MISSING_CALL_MODEL``: whatever the policy, such a hole is not hidden; and under the policy ``"raise"`` the error of a hook.
     """
     decisions: list[SteeringDecision] = []
     so_far, states, execution_id = ALLOW, runner.state, ctx.execution_id

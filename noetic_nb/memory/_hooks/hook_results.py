@@ -10,8 +10,6 @@ from noetic_nb.items._frozen import MAPPINGS
 from noetic_nb.memory._layer import MemoryLayer
 from noetic_nb.memory._steering_decision import SteeringDecision
 
-__all__ = ["UNSET", "MisnamedResult", "RerenderRequest", "field_of", "misnamed", "rerender_request"]
-
 
 class _Unset:
     """The absence of a field, which differs from a field that is None."""
@@ -74,15 +72,7 @@ _SCOPES: Final = ("self", "slot-after", "all")
 
 
 def field_of(result: Any, name: str, *, hook: str) -> Any:
-    """Return a field of a hook's result, or `UNSET` where it has none.
-
-    Raises `TypeError` if the result cannot have fields at all.
-
-    Examples
-    --------
-    >>> field_of({"tokenCount": 3}, "token_count", hook="recall"), field_of(None, "state", hook="store")
-    (3, UNSET)
-    """
+    """Return a field of a hook's result, or `UNSET` where it has none; raises `TypeError` if it cannot have fields at all."""
     if result is None:
         return UNSET
     if isinstance(result, MAPPINGS):
@@ -107,12 +97,6 @@ def misnamed(result: Any, hook: str, source: str) -> MisnamedResult | None:
     """Return a warning about keys of a result that are no field of it, None where it has no such names.
 
     `hook` is one of `FIELDS`, `source` says whose result it is. Of a record only that it has no field at all can be a mistake.
-
-    Examples
-    --------
-    >>> print(misnamed({"stat": 1}, "store", "`store` of layer 'notes'"))
-    `store` of layer 'notes' returned 'stat', which is not read. Did you mean 'state'? Its fields are 'state' and 'stop'.
-    >>> misnamed({"state": 1}, "store", "`store` of layer 'notes'")
     """
     spellings = _SPELLINGS.get(hook)
     if spellings is None or result is None or isinstance(result, (str, SteeringDecision)):

@@ -23,8 +23,6 @@ from noetic_nb.memory._state.state_store import LayerStateStore
 from noetic_nb.memory._steering_decision import Stop
 from noetic_nb.memory._trace import CURRENT_NOTES, HookNotes, error_facts, noted
 
-__all__ = ["ENFORCING", "NO_SOURCES", "HookRunner", "HookTraces", "LayerOrder", "Outcome"]
-
 
 class HookTraces:
     """The reports of hooks to a sink; nothing without one."""
@@ -108,12 +106,8 @@ _IN_ARRAY_ORDER: Final = frozenset({"init", "store", "on_complete", "dispose"})
 class LayerOrder:
     """The layers of one agent, in the orders their hooks need.
 
-    Orders: ascending slot, ties by position; ``init``, ``store`` and ``on_complete`` by
-    position, ``dispose`` in reverse; layers that enforce come first at the two enforcement points.
-
-    References
-    ----------
-    .. [1] docs/behaviour/memory.md, "Hooks".
+    Ascending slot, ties by position; ``init``, ``store`` and ``on_complete`` by position, ``dispose`` in reverse; layers that
+    enforce come first at the two enforcement points.
     """
 
     def __init__(
@@ -200,12 +194,7 @@ class Outcome:
 
 
 class HookRunner:
-    """The one way to call a hook of the layers of an agent.
-
-    References
-    ----------
-    .. [1] docs/behaviour/memory.md, "Hooks".
-    """
+    """The one way to call a hook of the layers of an agent."""
 
     def __init__(
         self,

@@ -14,8 +14,6 @@ from noetic_nb.memory._layer import MemoryLayer
 from noetic_nb.memory.params import OnItemAppendParams, ProjectHistoryParams
 from noetic_nb.redact import safe_logger
 
-__all__ = ["MAX_RERENDER_DEPTH", "AppendResult", "append_items", "project_items", "rerender"]
-
 # A re-render that causes a re-render ... ends here; three is deep enough for any layer that was seen to need it.
 MAX_RERENDER_DEPTH: Final = 3
 

@@ -30,18 +30,6 @@ from noetic_nb.memory.scope import resolve_scope_key
 from noetic_nb.storage import ScopedStorage, StorageAdapter
 from noetic_nb.sync import Steps
 
-__all__ = [
-    "ChildState",
-    "completing",
-    "disposing",
-    "forget",
-    "init_layers",
-    "merge_state",
-    "notify_outcome",
-    "run_feedback_hooks",
-    "spawn_state",
-]
-
 ChildState: TypeAlias = tuple[str, Any, tuple[Item, ...]]
 """Layer id, the child's state, and items for the child's log."""
 
@@ -59,12 +47,8 @@ class LayerIdle(Warning):
 async def init_layers(runner: HookRunner, storage: StorageAdapter, ctx: ExecutionContext) -> None:
     """Begin every layer in the order of the layers, then register where later writes are mirrored to.
 
-    A layer begins with the state its ``init`` returns; without an ``init``, or where it returns none, with what is stored.
-
-    Raises
-    ------
-    Exception
-        What an ``init`` or the storage raised, unless the layer is to be disabled then.
+    A layer begins with the state its ``init`` returns; without an ``init``, or where it returns none, with the stored one. An
+    error of an ``init`` or the storage is raised, unless the layer is to be disabled then.
     """
     targets: dict[str, Target] = {}
     for layer in runner.order.layers:
@@ -170,10 +154,7 @@ async def spawn_state(
 ) -> tuple[ChildState, ...]:
     """Call every ``on_spawn`` in slot order; a layer that fails or returns None gives the child no state.
 
-    Parameters
-    ----------
-    sources : mapping of str to str
-        By the id of a layer in the child, its id in the parent, where the two differ.
+    `sources` has, by the id of a layer in the child, its id in the parent, where the two differ.
     """
     spawned: list[ChildState] = []
     for layer in runner.order.active("on_spawn", parent_ctx, sources):

@@ -26,8 +26,6 @@ from noetic_nb.memory.params import RecallParams
 from noetic_nb.memory.scope import resolve_scope_key
 from noetic_nb.tokens import Tokenizer, most_that_fit
 
-__all__ = ["EventualRecalls", "RecallEntry", "RecallMode", "Recaller"]
-
 # Values kept for eventual layers; beyond it the one that was served longest ago goes, and is recalled anew when it is needed.
 CACHE_ENTRIES: Final = 1024
 
@@ -175,13 +173,7 @@ class RecallEntry(NamedTuple):
 
 
 def places_that_fit(counts: Iterable[int], budget: float) -> list[int]:
-    """Return which of several items a layer may offer: one behind another that does not fit may still fit.
-
-    Examples
-    --------
-    >>> places_that_fit([5, 9, 5], 10)
-    [0, 2]
-    """
+    """Return which of several items a layer may offer: one behind another that does not fit may still fit."""
     # Items are not cut: half a call or half an image is worth nothing.
     places: list[int] = []
     used = 0
@@ -193,14 +185,7 @@ def places_that_fit(counts: Iterable[int], budget: float) -> list[int]:
 
 
 def text_that_fits(text: str, budget: float, tokenize: Tokenizer) -> str:
-    """Return as much of a text as a layer may offer.
-
-    Examples
-    --------
-    >>> from noetic_nb.tokens import estimate_tokens
-    >>> text_that_fits("Blue is her colour.", 2, estimate_tokens)
-    'Blue is '
-    """
+    """Return as much of a text as a layer may offer."""
     if tokenize(text) <= budget:
         return text
     return text[: most_that_fit(len(text), lambda size: tokenize(text[:size]) <= budget)]

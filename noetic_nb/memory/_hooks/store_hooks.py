@@ -17,8 +17,6 @@ from noetic_nb.memory._state.state_copy import StateNotCopied, deep_copy
 from noetic_nb.memory.params import StoreParams
 from noetic_nb.sync import Begun
 
-__all__ = ["side_by_side", "store_response"]
-
 A = TypeVar("A")
 T = TypeVar("T")
 
@@ -28,14 +26,6 @@ async def side_by_side(call: Callable[[A], Coroutine[Any, Any, T]], given: Seque
 
     The calls are begun one after the other. The first that waits goes on in the task of the caller, where it has begun, since
     what it may have noted of its task (a time limit, a task group) is right only there; those behind it become tasks.
-
-    Examples
-    --------
-    >>> async def double(n):
-    ...     await asyncio.sleep(0)
-    ...     return 2 * n
-    >>> asyncio.run(side_by_side(double, [1, 2, 3]))
-    [2, 4, 6]
     """
     outer = copy_context()
     results: list[T] = []

@@ -13,15 +13,6 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.items._json_copy import frozen_data
 
-__all__ = [
-    "StateNotCopied",
-    "can_be_copied",
-    "deep_copy",
-    "frozen_state",
-    "is_same",
-    "snapshot_of",
-]
-
 T = TypeVar("T")
 
 # In a memo: JSON text would not give back what was copied.
@@ -36,18 +27,7 @@ _Memo: TypeAlias = dict[Any, Any]
 
 
 def deep_copy(state: T) -> T:
-    """Return a copy of a state, all the way down.
-
-    Raises whatever `copy.deepcopy` does for something that cannot be copied, such as a lock.
-
-    Examples
-    --------
-    >>> state = {"notes": [{"text": "a"}]}
-    >>> mine = deep_copy(state)
-    >>> mine["notes"][0]["text"] = "b"
-    >>> state
-    {'notes': [{'text': 'a'}]}
-    """
+    """Return a copy of a state, all the way down; raises as `copy.deepcopy` for a part that cannot be copied, such as a lock."""
     made: T = _copied(state, {})
     return made
 
@@ -64,16 +44,7 @@ def can_be_copied(value: Any) -> bool:
 class StateNotCopied(NoeticError):
     """A layer has a state that cannot be copied, as storage, the history of changes, runs and `store` need it.
 
-    Parameters
-    ----------
-    hook : str
-        The hook or function that returned the state, or that was to have a copy of it.
-
-    Examples
-    --------
-    >>> error = StateNotCopied("notes", "store", {"seen": [compile]}, TypeError("cannot pickle it"))
-    >>> error.kind, error.layer_id, error.hook
-    ('layer_failed', 'notes', 'store')
+    `hook` is the hook or function that returned the state, or that was to have a copy of it.
     """
 
     def __init__(self, layer_id: str, hook: str, state: Any, cause: BaseException) -> None:
@@ -113,13 +84,7 @@ def _uncopied(value: Any, place: str = "", depth: int = 0) -> tuple[str, str]:
 
 
 def is_same(state: Any, other: Any) -> bool:
-    """Tell whether two states are equal; values that cannot be compared, such as arrays, are taken to differ.
-
-    Examples
-    --------
-    >>> is_same({"n": 1}, {"n": 1.0})
-    True
-    """
+    """Tell whether two states are equal; values that cannot be compared, such as arrays, are taken to differ."""
     try:
         return bool(state == other)
     except Exception:
@@ -129,13 +94,7 @@ def is_same(state: Any, other: Any) -> bool:
 def snapshot_of(state: Any) -> tuple[Any, bool]:
     """Return a copy of a state for all readers, which nobody changes; and whether its JSON text would be read as it is.
 
-    A class with a method ``snapshot()`` copies itself: parts that never
-    change in place may be shared then. Raises whatever the copying raises.
-
-    Examples
-    --------
-    >>> snapshot_of({"notes": ["a"]}), snapshot_of({"notes": ("a",)})
-    (({'notes': ['a']}, True), ({'notes': ('a',)}, False))
+    A class with a method ``snapshot()`` copies itself: parts that never change in place may be shared then.
     """
     kind = type(state)
     if kind is not dict and (own := getattr(kind, "snapshot", None)) is not None:
@@ -146,13 +105,7 @@ def snapshot_of(state: Any) -> tuple[Any, bool]:
 
 
 def frozen_state(state: Any) -> Any:
-    """Return a state for a run, as JSON data that cannot change; a class with a method ``frozen()`` makes it itself.
-
-    Examples
-    --------
-    >>> frozen_state({"notes": ["a"]})
-    {'notes': ('a',)}
-    """
+    """Return a state for a run, as JSON data that cannot change; a class with a method ``frozen()`` makes it itself."""
     own = None if type(state) is dict else getattr(type(state), "frozen", None)
     return frozen_data(state) if own is None else own(state)
 

@@ -15,23 +15,12 @@ from noetic_nb.memory._state.state_copy import StateNotCopied, deep_copy, snapsh
 from noetic_nb.memory._state.write_behind import Mirror, Target
 from noetic_nb.storage import ScopedStorage
 
-__all__ = ["LayerStateStore", "StateListener", "StorageTime"]
-
 _Turn: TypeAlias = tuple[str, int]
 """A thread and the number of its turn: that of the children of an execution, too."""
 
 
 class StorageTime:
-    """Milliseconds by turn, kept until the turn is over.
-
-    Examples
-    --------
-    >>> spent = StorageTime()
-    >>> spent.add(("t1", 1), 2.5)
-    >>> spent.add(("t1", 1), 0.5)
-    >>> spent.take(("t1", 1)), spent.take(("t1", 1))
-    (3.0, 0.0)
-    """
+    """Milliseconds by turn, kept until the turn is over."""
 
     __slots__ = ("_spent",)
 

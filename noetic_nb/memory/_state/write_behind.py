@@ -17,8 +17,6 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.memory._hook_timeout import HookTimeout
 from noetic_nb.storage import InMemoryStorage, ScopedStorage
 
-__all__ = ["STATE_KEY", "Mirror", "Target", "counts_of"]
-
 STATE_KEY: Final = "state"
 """The user key under which a layer's state is kept."""
 

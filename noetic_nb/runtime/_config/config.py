@@ -29,8 +29,6 @@ from noetic_nb.steps._schema import OutputSchema, as_schema
 if TYPE_CHECKING:
     from noetic_nb.steps import Registry
 
-__all__ = ["AgentConfig", "as_item_schemas", "dump_config", "item_registry", "load_config"]
-
 # Keys of a configuration in JSON that hold data and schemas: what looks like a step or a reference there is none.
 _PLAIN_KEYS: Final = frozenset({"params", "itemSchemas", "item_schemas"})
 
@@ -216,14 +214,8 @@ def _invalid_params(what: str, given: object, field: str = "params") -> NoeticCo
 def as_item_schemas(value: object) -> FrozenDict:
     """Return schemas by category, types and JSON Schemas as `OutputSchema`.
 
-    A function may stand in place of a schema; it returns False or raises `ValueError` for what it refuses.
-
-    Raises `NoeticConfigError` ``INVALID_AGENT_CONFIG``, ``UNKNOWN_ITEM_CATEGORY`` or ``INVALID_SCHEMA``.
-
-    Examples
-    --------
-    >>> as_item_schemas({"developer_messages": [{"type": "object"}]})
-    {'developerMessages': (OutputSchema({'type': 'object'}),)}
+    A function may stand in place of a schema; it returns False or raises `ValueError` to refuse an item. Raises
+    `NoeticConfigError` ``INVALID_AGENT_CONFIG``, ``UNKNOWN_ITEM_CATEGORY`` or ``INVALID_SCHEMA``.
     """
     if not isinstance(value, Mapping) or not all(isinstance(schemas, list | tuple) for schemas in value.values()):
         raise NoeticConfigError(
@@ -256,14 +248,6 @@ def _gate(schema: Any) -> Callable[[Any], object]:
 
 
 def item_registry(schemas: Mapping[str, Any], *, strict: bool) -> ItemRegistry:
-    """Return the registry that these schemas make.
-
-    Examples
-    --------
-    >>> registry = item_registry(as_item_schemas({"items": [{"required": ["size"]}]}), strict=True)
-    >>> registry.parse({"type": "my:thing", "size": 3}).size
-    3
-    """
     if strict and not schemas:
         return DEFAULT_REGISTRY
     return ItemRegistry({name: [_gate(schema) for schema in found] for name, found in schemas.items()}, strict=strict)

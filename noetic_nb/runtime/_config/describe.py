@@ -12,8 +12,6 @@ from noetic_nb.runtime._config.config import AgentConfig
 from noetic_nb.steps import LLMStep, LoopStep, Step, ToolStep
 from noetic_nb.steps._traverse import inner_steps
 
-__all__ = ["describe"]
-
 
 def _number(value: float) -> float | str:
     return value if math.isfinite(value) else str(value)

@@ -15,8 +15,6 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.runtime._config.config import AgentConfig
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-__all__ = ["HINTS", "check_arguments", "counter_of", "filesystem_of", "unknown_name"]
-
 _STORE: Final = ("get", "set", "delete", "list")
 _CLOCK: Final = ("now_ms", "monotonic_ms")
 _SAMPLE: Final = "eight ch"

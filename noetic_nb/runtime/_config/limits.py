@@ -9,8 +9,6 @@ from pydantic import Field, FiniteFloat
 from noetic_nb.errors import NoeticError
 from noetic_nb.steps._base import Frozen
 
-__all__ = ["Limits", "exceeded"]
-
 
 class Limits(Frozen):
     """Limits of a turn, or of an execution held open; None means no limit.
@@ -51,13 +49,7 @@ class Limits(Frozen):
 
 
 def exceeded(field: Literal["cost", "tokens", "steps", "duration"], limit: float, actual: float) -> NoeticError:
-    """Return the error for spending more than a limit.
-
-    Examples
-    --------
-    >>> exceeded("steps", 3, 4).field
-    'steps'
-    """
+    """Return the error for spending more than a limit."""
     return NoeticError(
         "budget_exceeded",
         f"The execution went beyond its limit of {field}: {actual:g} of {limit:g}",

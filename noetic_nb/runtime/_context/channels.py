@@ -15,8 +15,6 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.redact import safe_logger
 from noetic_nb.steps._channel_type import EMPTY, Channel
 
-__all__ = ["ChannelHandle", "Channels"]
-
 _log: Final = safe_logger("noetic_nb")
 # Milliseconds: a topic keeps nothing, so a reader without a limit could wait for ever.
 MAX_TOPIC_WAIT_MS: Final = 300_000.0
@@ -180,13 +178,7 @@ class Channels:
 
 
 class ChannelHandle:
-    """A channel of a running execution, from outside.
-
-    Attributes
-    ----------
-    channel : Channel
-        What it leads to.
-    """
+    """A channel of a running execution, from outside."""
 
     __slots__ = ("_channels", "channel")
 
@@ -197,10 +189,7 @@ class ChannelHandle:
     def send(self, value: Any) -> None:
         """Put a message in, at once; a full queue loses its oldest, with a warning.
 
-        Raises
-        ------
-        NoeticError
-            ``channel_closed`` when the execution has ended, ``step_failed`` for a message that does not fit.
+        Raises `NoeticError` ``channel_closed`` when the execution has ended, ``step_failed`` for a message that does not fit.
         """
         self._channels.put(self.channel, value)
 
@@ -208,10 +197,7 @@ class ChannelHandle:
     def open(cls, channels: Channels | None, channel: Channel) -> ChannelHandle:
         """Return a channel of an execution for use from outside; a closed one where the execution has ended.
 
-        Raises
-        ------
-        NoeticConfigError
-            ``INVALID_CHANNEL`` for a channel that is not declared external.
+        Raises `NoeticConfigError` ``INVALID_CHANNEL`` for a channel that is not declared external.
         """
         if not channel.external:
             raise NoeticConfigError(

@@ -8,8 +8,6 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.models._client import ModelClient, ModelDelta, ModelRequest, ModelResponse, StreamingModelClient
 from noetic_nb.models._stream_timeout import IdleTimeout
 
-__all__ = ["is_unknown_model", "not_async", "streamed"]
-
 
 def not_async(client: ModelClient, request: ModelRequest) -> NoeticConfigError:
     """Return the error for a client whose `complete` blocks."""

@@ -20,8 +20,6 @@ from noetic_nb.steps import Channel, Step
 from noetic_nb.steps._channel_type import DEFAULT_TIMEOUT_MS as WAIT_MS
 from noetic_nb.steps._loops.loop_snapshot import StepMeta
 
-__all__ = ["ABORTED", "Context", "Runner"]
-
 ABORTED: Final = "context aborted"
 """The reason of an abort that was given none."""
 

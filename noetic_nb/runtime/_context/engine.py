@@ -39,8 +39,6 @@ from noetic_nb.steps import LLMStep, Tool
 from noetic_nb.steps._tools import ToolSet
 from noetic_nb.tokens import Tokenizer
 
-__all__ = ["Approve", "Engine"]
-
 T = TypeVar("T")
 _FINISH_REASONS: Final = frozenset({None, *get_args(FinishReason)})
 # The answer is Any, as it may be awaitable; the arguments are those of any tool.
@@ -153,12 +151,7 @@ class Engine:
     def with_layers(self, step: object, layers: tuple[MemoryLayer, ...] | None, drop: tuple[str, ...] = ()) -> Engine:
         """Return this engine as children of a step have it, the same one for the same step.
 
-        Parameters
-        ----------
-        layers : tuple of MemoryLayer or None
-            Instead of those there are, except that guards stay; None for all there are.
-        drop : tuple of str
-            Layers that do not stay, guards too.
+        `layers` stand instead of those there are, except that guards stay; None is all there are. Those in `drop` go, guards too.
         """
         if layers is None and not drop:
             return self

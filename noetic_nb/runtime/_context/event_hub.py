@@ -15,8 +15,6 @@ from msgspec.structs import asdict
 from noetic_nb.events import EventSink, ModelCalled, RunEvent, StepEnded, StepStarted, ToolCalled, ToolProgress
 from noetic_nb.steps import LLMStep
 
-__all__ = ["HIDEABLE_EVENTS", "EventHub", "StepEvents", "is_shown"]
-
 HIDEABLE_EVENTS: Final = frozenset(
     event.kind for event in (StepStarted, StepEnded, ModelCalled, ToolCalled, ToolProgress)
 )

@@ -13,35 +13,24 @@ from noetic_nb.models._client import Usage
 from noetic_nb.runtime._context.protocols import StepValue, TurnRecorder
 from noetic_nb.steps import LoopStep, Step
 
-__all__ = ["BegunCall", "ChildState", "ExecutionRecorder"]
-
 C = TypeVar("C", contravariant=True)
 S = TypeVar("S")
 
 
 @dataclass(slots=True, eq=False)
 class BegunCall:
-    """A tool call that may have had its effect before its end is in storage.
-
-    Attributes
-    ----------
-    key : str
-        Where it is written.
-    path : str
-        The step that makes it.
-    number : int or None
-        Which call of this step it is, as its idempotency key says; None where the tool does not know that key.
-    place : Place
-        Where it stands in the history of the tree.
-    is_left : bool
-        Whether a process that has ended began it, and it was not made once more since.
-    """
+    """A tool call that may have had its effect before its end is in storage."""
 
     key: str
+    """Where it is written."""
     path: str
+    """The step that makes it."""
     number: int | None
+    """Which call of this step it is, as its idempotency key says; None where the tool does not know that key."""
     place: Place
+    """Where it stands in the history of the tree."""
     is_left: bool = False
+    """Whether a process that has ended began it, and it was not made once more since."""
 
 
 class ChildState(Protocol[C]):

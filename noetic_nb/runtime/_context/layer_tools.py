@@ -19,8 +19,6 @@ from noetic_nb.steps import Tool
 from noetic_nb.steps._tools import spec_tokens
 from noetic_nb.sync import awaited
 
-__all__ = ["function_tool", "provided_tools"]
-
 HookContextOf: TypeAlias = Callable[[Execution], ExecutionContext]
 
 # By what checks the arguments, which is made once for a function and never changes; kept as long as that. To work a schema out

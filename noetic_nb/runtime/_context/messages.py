@@ -19,17 +19,6 @@ from noetic_nb.runtime._context.protocols import StepValue
 from noetic_nb.runtime._context.reply import AgentReply
 from noetic_nb.runtime._context.running_execution import RunningExecution
 
-__all__ = [
-    "Announce",
-    "ItemOrigin",
-    "TurnInput",
-    "append_input",
-    "as_input_items",
-    "log_items",
-    "query_of",
-    "warn_if_redacted",
-]
-
 ItemOrigin: TypeAlias = Literal["user", "model", "tool", "guidance", "layer", "seed", "step"]
 """Where a logged item comes from."""
 
@@ -129,14 +118,9 @@ def as_input_items(
     """Return the items an input stands for: a user message for text, items once checked, nothing for None and ''.
 
     With `serialise`, other JSON data becomes a user message of its text, and another agent's reply one of its text:
-    the model can read what a tool step or a function hands on. Without, a mapping with a role is a chat message.
-
-    Raises
-    ------
-    ItemValidationError
-        For an item of a known type that is not as its type must be.
-    NoeticError
-        ``step_failed`` for anything else: an input is never dropped silently.
+    the model can read the output of a tool step or a function. Without, a mapping with a role is a chat message. Raises
+    `ItemValidationError` for an item that is not as its known type must be, and `NoeticError` ``step_failed`` for anything else:
+    an input is never dropped silently.
     """
     if value is None or (isinstance(value, str) and not value):
         return []
@@ -190,13 +174,7 @@ class TurnInput(str):
 
 
 def query_of(items: Iterable[Mapping[str, Any]]) -> str:
-    """Return the text of the last user message among items, empty where there is none.
-
-    Examples
-    --------
-    >>> query_of([input_message("hello"), input_message("be brief", "developer")])
-    'hello'
-    """
+    """Return the text of the last user message among items, empty where there is none."""
     text = ""
     for item in items:
         if item.get("type") == "message" and item.get("role") == "user":

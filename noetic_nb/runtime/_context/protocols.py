@@ -15,19 +15,6 @@ from noetic_nb.memory._enforcement.call_history import CallHistory
 from noetic_nb.models._client import ModelDelta, ModelResponse, Usage
 from noetic_nb.runtime._config.limits import Limits
 
-__all__ = [
-    "Enforcing",
-    "Execution",
-    "FollowedAnswer",
-    "Inbox",
-    "Incoming",
-    "SteeredExecution",
-    "StepHandle",
-    "StepValue",
-    "TurnRecorder",
-    "TurnTree",
-]
-
 T = TypeVar("T")
 
 StepValue: TypeAlias = Any

@@ -14,8 +14,6 @@ from noetic_nb.models._client import FinishReason, Usage
 from noetic_nb.redact import redact_text
 from noetic_nb.runtime._context.step_errors import error_text
 
-__all__ = ["MAX_WARNINGS", "WARNING_CODES", "AgentReply", "ReplyWarning", "problem_code", "problem_text"]
-
 WARNING_CODES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "answer_cut": "The answer ended before the model had finished.",
@@ -73,13 +71,7 @@ _BY_HOOK: Final = {
 
 
 def problem_code(hook: str, error: BaseException) -> str:
-    """Return the code for the arguments of a diagnostic.
-
-    Examples
-    --------
-    >>> problem_code("recall", KeyError("embed")), problem_code("store", KeyError("embed"))
-    ('recall_failed', 'layer_failed')
-    """
+    """Return the code for the arguments of a diagnostic."""
     code = getattr(type(error), "warning_code", None)
     if code is not None:
         return str(code)

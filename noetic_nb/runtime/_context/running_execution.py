@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from noetic_nb.items._origin_index import Provenance
     from noetic_nb.runtime._context.sent_history import SentTexts
 
-__all__ = ["RUNNING", "RunningExecution", "StepRunner"]
-
 T = TypeVar("T")
 
 _NOTHING: Final[frozenset[Any]] = frozenset()
@@ -268,13 +266,7 @@ class RunningExecution(Context):
         return self.cost if self.priced or not self.model_calls else None
 
     def check_limits(self) -> None:
-        """Raise where the tree has spent more than it may.
-
-        Raises
-        ------
-        NoeticError
-            ``budget_exceeded``.
-        """
+        """Raise `NoeticError` ``budget_exceeded`` where the tree has spent more than it may."""
         limits = self.tree.limits
         if limits is None:
             return
@@ -286,13 +278,7 @@ class RunningExecution(Context):
         self.tree.missing = error
 
     def check_judges(self) -> None:
-        """Raise where a judge that nobody waited for turned out to have no model.
-
-        Raises
-        ------
-        NoeticConfigError
-            ``MISSING_CALL_MODEL``.
-        """
+        """Raise `NoeticConfigError` ``MISSING_CALL_MODEL`` where a judge that nobody waited for turned out to have no model."""
         error, self.tree.missing = self.tree.missing, None
         if error is not None:
             self.engine.unanswered.discard(str(error.given))  # the next turn asks again
@@ -324,13 +310,7 @@ class RunningExecution(Context):
             child._mark(reason, error, tasks)
 
     def check_abort(self) -> None:
-        """Raise where the execution was aborted.
-
-        Raises
-        ------
-        NoeticError
-            ``cancelled``.
-        """
+        """Raise `NoeticError` ``cancelled`` where the execution was aborted."""
         if self.aborted:
             raise self.stopped()
 
@@ -341,13 +321,7 @@ class RunningExecution(Context):
         return NoeticError("cancelled", f"The execution was cancelled: {self.abort_reason}", reason=self.abort_reason)
 
     async def until_aborted(self, awaitable: Awaitable[T]) -> T:
-        """Await something; an abort cuts it short.
-
-        Raises
-        ------
-        NoeticError
-            ``cancelled``, where the execution was aborted meanwhile.
-        """
+        """Await something; an abort cuts it short and raises `NoeticError` ``cancelled``."""
         if self.aborted:
             if isinstance(awaitable, Coroutine):
                 awaitable.close()

@@ -17,8 +17,6 @@ from noetic_nb.items._origins import MODEL, Origin
 from noetic_nb.memory import PastCall
 from noetic_nb.memory._enforcement.call_history import PENDING, Place
 
-__all__ = ["SUMMARY_ORIGIN", "SentTexts"]
-
 SUMMARY_ORIGIN: Final = "summary"
 
 # How a call ends that returned something: what the rules answered is not the tool's.
@@ -62,16 +60,8 @@ class SentTexts:
     ) -> Provenance:
         """Return where values come from, as things stand now.
 
-        Parameters
-        ----------
-        log : ItemLog
-            The execution's, of which it began at `first`.
-        calls : sequence of Place
-            All that it made, and those of children that have ended.
-        execution_id : str
-            Whose calls are its own.
-        above : Provenance, optional
-            The parent's.
+        The execution began at `first` of its log; `calls` are all that it made, and those of children that have ended; `above` is
+        the parent's.
         """
         with self._lock:
             index = log.origin_index(first, is_child=above is not None)

@@ -10,8 +10,6 @@ from noetic_nb.items._json_text import plain_text
 from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.storage._in_memory import json_text
 
-__all__ = ["LIMIT_BYTES", "LargeState", "Measured", "is_small", "warn_if_large"]
-
 # 10 MiB as JSON: what is copied for every child, or written after every step, is felt from about here on.
 LIMIT_BYTES: Final = 10 * 1024 * 1024
 
@@ -25,15 +23,7 @@ _WHAT: Final = {
 
 
 class LargeState(UserWarning):
-    """Something that is copied or written again and again has grown beyond 10 MiB.
-
-    Attributes
-    ----------
-    step_id : str
-        Where it was noticed.
-    size : int
-        Bytes, as JSON.
-    """
+    """Something that is copied or written again and again has grown beyond 10 MiB; `size` is its bytes as JSON."""
 
     def __init__(self, step_id: str, what: Literal["state", "checkpoint"], size: int) -> None:
         subject, hint = _WHAT[what]

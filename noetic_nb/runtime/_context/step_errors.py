@@ -8,18 +8,6 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.memory import Stop
 from noetic_nb.redact import redact_text
 
-__all__ = [
-    "TurnStopped",
-    "ends_turn",
-    "error_text",
-    "layers_not_saved",
-    "not_saved",
-    "note_saved",
-    "step_failed",
-    "typed_text",
-    "unsaved_text",
-]
-
 
 class TurnStopped(Exception):
     """A hook wants the turn to stop. Caught by the turn; never reaches a caller."""
@@ -44,13 +32,7 @@ def ends_turn(error: BaseException) -> bool:
 
 
 def error_text(error: BaseException) -> str:
-    """Return the message of an error; where its `__str__` raises, a text that says so instead of that second error.
-
-    Examples
-    --------
-    >>> error_text(ValueError("too small"))
-    'too small'
-    """
+    """Return the message of an error; where its `__str__` raises, a text that says so instead of that second error."""
     try:
         return str(error)
     except Exception as exc:
@@ -58,25 +40,13 @@ def error_text(error: BaseException) -> str:
 
 
 def typed_text(error: BaseException) -> str:
-    """Return the message of an error with its type, without which that of a `KeyError` is only a key.
-
-    Examples
-    --------
-    >>> typed_text(KeyError("A17")), typed_text(TimeoutError())
-    ("'A17' (KeyError)", 'TimeoutError')
-    """
+    """Return the message of an error with its type, without which that of a `KeyError` is only a key."""
     name, text = type(error).__name__, error_text(error)
     return f"{text} ({name})" if text.strip() else name
 
 
 def unsaved_text(problem: BaseException) -> str:
-    """Return in one sentence why a turn is not in storage.
-
-    Examples
-    --------
-    >>> unsaved_text(OSError(28, "No space left on device"))
-    'The turn is not saved: OSError: [Errno 28] No space left on device'
-    """
+    """Return in one sentence why a turn is not in storage."""
     text = redact_text(error_text(problem))
     return f"The turn is not saved: {text if isinstance(problem, NoeticError) else f'{type(problem).__name__}: {text}'}"
 

@@ -13,8 +13,6 @@ from noetic_nb.steps._tools import ToolSet
 from noetic_nb.steps._traverse import listed_tools, llm_steps, steps_within
 from noetic_nb.tokens import Tokenizer, system_tokens
 
-__all__ = ["MAX_SETUPS", "StepSetup", "StepSetups"]
-
 # Instructions that change at every step, and steps that are made anew each time, would fill the tables for ever.
 MAX_SETUPS: Final = 256
 _NO_TOOLS: Final = ToolSet(())

@@ -15,8 +15,6 @@ from noetic_nb.runtime._context.channels import Channels
 from noetic_nb.runtime._context.protocols import FollowedAnswer, Inbox
 from noetic_nb.runtime._context.reply import ReplyWarning
 
-__all__ = ["Tree"]
-
 
 class Tree:
     """The state that a root execution shares with all its descendants."""

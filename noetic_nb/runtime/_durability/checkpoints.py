@@ -40,8 +40,6 @@ from noetic_nb.storage import JsonValue
 from noetic_nb.storage._adapter import get_many, write_together
 from noetic_nb.sync import protected
 
-__all__ = ["Checkpoints", "OnError", "TurnRecord", "as_checkpoints", "load_states"]
-
 
 @dataclass(slots=True, eq=False, repr=False)
 class TurnRecord(TurnState[ExecutionRecord]):

@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
 
-__all__ = ["amount", "count", "is_damage", "mapping", "noticing", "text_or_none", "unreadable"]
-
 # Beyond it a JSON number is no longer the same in every program; nothing here counts as far.
 MAX_COUNT: Final = 2**53
 # All that is raised by reading values that may be anything: 10^400 is no float, and lists may be nested without end.
@@ -52,17 +50,7 @@ def is_damage(error: Exception) -> bool:
 
 
 def count(value: Any, name: str, least: int = 0) -> int:
-    """Return a whole number; raises `ValueError` for any other value, or an absurd number.
-
-    Examples
-    --------
-    >>> count(3, "turn")
-    3
-    >>> count(10**400, "turn")
-    Traceback (most recent call last):
-    ...
-    ValueError: 'turn' is no whole number from 0 to 2**53
-    """
+    """Return a whole number; raises `ValueError` for any other value, or an absurd number."""
     if type(value) is not int or not least <= value <= MAX_COUNT:
         raise ValueError(f"{name!r} is no whole number from {least} to 2**53")
     return value

@@ -45,8 +45,6 @@ from noetic_nb.steps import Step
 from noetic_nb.storage import JsonValue
 from noetic_nb.storage._adapter import write_together
 
-__all__ = ["ExecutionRecord", "timed"]
-
 _log: Final = safe_logger("noetic_nb")
 T = TypeVar("T")
 
@@ -67,50 +65,34 @@ async def _timed(ctx: RunningExecution, storing: Awaitable[T]) -> T:
 
 @dataclass(slots=True, eq=False, repr=False)
 class ExecutionRecord:
-    """The record of one execution of a turn: its own, or a child's.
-
-    Attributes
-    ----------
-    turn : TurnState[ExecutionRecord]
-        What all executions of the turn share.
-    start : StepRecord
-        Where in the tree it begins; the root for the turn's own.
-    parent : ExecutionRecord or None
-        The execution that began it.
-    is_beside : bool
-        Whether its parent continues meanwhile.
-    key : str or None
-        Where it is written; None before it has begun, and once a step around it has ended.
-    inherited : int
-        How many items of its log are its parent's.
-    snapshot, spent : ChildSnapshot, Spent or None
-        Where a process that has ended left it, and the most that is known of its spending.
-    returned : dict of StepRecord to dict
-        What came of its children whose result was merged, by where they began.
-    held : list of StepRecord
-        Steps of it that will be run again and have logged or changed something.
-    replayed : tuple of Usage, float, float, or None
-        Tokens, dollars and milliseconds of the turn at the last step that was not run again; None once one was run.
-    unwritten, settled
-        Ends of steps whose write failed, by key, and records of children inside them: both go with the next write.
-    put_off : list of tuple
-        Steps that have ended, each inside the next, with their outputs: not written yet.
-    """
+    """The record of one execution of a turn: its own, or a child's."""
 
     turn: TurnState[ExecutionRecord]
     start: StepRecord
+    """Where in the tree it begins; the root for the turn's own."""
     parent: ExecutionRecord | None = None
     is_beside: bool = False
+    """Whether its parent continues meanwhile."""
     key: str | None = None
+    """Where it is written; None before it has begun, and once a step around it has ended."""
     inherited: int = 0
+    """How many items of its log are its parent's."""
     snapshot: ChildSnapshot | None = None
+    """Where a process that has ended left it."""
     spent: Spent | None = None
+    """The most that is known of its spending, then."""
     returned: dict[StepRecord, dict[str, Any]] = field(default_factory=dict, init=False)
+    """The results of its children that were merged, by where they began."""
     held: list[StepRecord] = field(default_factory=list, init=False)
+    """Steps of it that will be run again and have logged or changed something."""
     replayed: tuple[Usage, float, float] | None = None
+    """Tokens, dollars and milliseconds of the turn at the last step that was not run again; None once one was run."""
     unwritten: dict[str, dict[str, Any]] = field(default_factory=dict, init=False)
+    """Ends of steps whose write failed, by key: they go with the next write."""
     settled: list[ExecutionRecord] = field(default_factory=list, init=False)
+    """Records of children inside these."""
     put_off: list[tuple[StepRecord, Step, Any]] = field(default_factory=list, init=False)
+    """Steps that have ended, each inside the next, with their outputs: not written yet."""
     ctx: RunningExecution = field(init=False)
     _lock: asyncio.Lock | None = None
 

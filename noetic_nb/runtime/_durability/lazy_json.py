@@ -8,8 +8,6 @@ from typing import Any, Final, Protocol
 from noetic_nb.items import Item, dump_item
 from noetic_nb.items._json_text import plain_text
 
-__all__ = ["LateText", "RecordHead"]
-
 
 class RecordHead(Protocol):
     """The fields of a record beside its items: texts and numbers that never change."""
@@ -19,14 +17,7 @@ class RecordHead(Protocol):
 
 
 class LateText:
-    """A record for a store that keeps JSON text.
-
-    Examples
-    --------
-    >>> from noetic_nb.runtime._durability.thread_log import PartHead
-    >>> LateText(PartHead("t1", 0, 0, 1, None, {}, {}, 5.0), ()).json_text()
-    '{"version":1,"threadId":"t1","part":0,"first":0,"turn":1,"resourceId":null,"items":[],"states":{},"writtenAt":5.0}'
-    """
+    """A record for a store that keeps JSON text."""
 
     __slots__ = ("_head", "_items")
 

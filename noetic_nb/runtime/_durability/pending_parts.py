@@ -10,8 +10,6 @@ from noetic_nb.runtime._durability.snapshot import Snapshot, noticing_checkpoint
 from noetic_nb.runtime._durability.thread_log import Part, ThreadStore
 from noetic_nb.runtime._durability.thread_writer import ThreadWriter, snapshot_key
 
-__all__ = ["cut_off", "joined", "mark", "newer", "unsaved"]
-
 
 async def newer(
     store: ThreadStore, writer: ThreadWriter, live: Container[str], *, is_cut_off: bool = True

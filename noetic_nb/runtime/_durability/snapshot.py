@@ -18,17 +18,6 @@ from noetic_nb.runtime._durability.corruption import MAX_COUNT, amount, count, m
 from noetic_nb.runtime._durability.thread_log import read_origins
 from noetic_nb.storage import JsonValue
 
-__all__ = [
-    "USAGE_FIELDS",
-    "VERSION",
-    "ChildSnapshot",
-    "Snapshot",
-    "Spent",
-    "noticing_checkpoint",
-    "past_call",
-    "place_of",
-]
-
 # Version 1 held the whole conversation, version 2 nothing of children, what tools had been called, or limits.
 VERSION: Final = 3
 USAGE_FIELDS: Final = ("input_tokens", "output_tokens", "cached_tokens")

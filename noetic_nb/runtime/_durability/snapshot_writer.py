@@ -17,8 +17,6 @@ from noetic_nb.runtime._durability.thread_log import TEXT_OR_NONE, origins_data
 from noetic_nb.runtime._durability.thread_writer import ThreadWriter
 from noetic_nb.tokens import UNITS_PER_TOKEN
 
-__all__ = ["Moment", "child_place", "late_snapshot", "moment_of", "turn_place"]
-
 # A control character in JSON text is the longest: \\u0007.
 _LONGEST_ESCAPE: Final = 6
 # Names, ids and numbers, which take less than a thousand.
@@ -90,18 +88,8 @@ def moment_of(
 ) -> Moment:
     """Return where an execution is whose own items begin at `start` in its log.
 
-    Parameters
-    ----------
-    place : dict
-        From `turn_place` or `child_place`.
-    sequence : int
-        How many ends of steps have been written.
-    loops, returned : mapping
-        By place what had been spent when each loop began, and what came of children that have given back.
-    ended : int
-        1 where a step has just ended and is still counted as running.
-    again : tuple of int
-        How many steps have ended that will be run again, of this execution and of all.
+    `sequence` ends of steps have been written; `loops` and `returned` are by place; `ended` is 1 where a step has just ended and
+    is still counted as running; `again` counts ended steps that will be run again, of this execution and of all.
     """
     engine = ctx.engine
     stack, root = engine.stack, ctx if ctx.parent is None else ctx.root

@@ -23,8 +23,6 @@ from noetic_nb.steps._loops.loop_snapshot import StepMeta
 from noetic_nb.steps._output_codec import parse_output
 from noetic_nb.storage import JsonValue
 
-__all__ = ["check_entry", "entry_data", "is_plain", "output_of", "restore_meta", "spent_by"]
-
 # What runs inside the same execution can leave another last model call behind.
 _WITH_META: Final = ("llm", "loop", "branch", "run")
 

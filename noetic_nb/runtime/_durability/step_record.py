@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-__all__ = ["StepRecord"]
-
 _NONE: Final[Mapping[int, Mapping[str, Any]]] = {}
 
 

@@ -20,8 +20,6 @@ from noetic_nb.runtime._durability.corruption import count, is_damage, mapping, 
 from noetic_nb.storage import InMemoryStorage, JsonValue, StorageAdapter
 from noetic_nb.storage._adapter import get_many
 
-__all__ = ["TEXT_OR_NONE", "OpenHead", "Part", "PartHead", "ThreadStore", "open_key", "part_key", "states_key"]
-
 VERSION: Final = 1
 # Parts that are parsed before others are read: what was read of them goes, and whoever waits for the loop gets on.
 _AT_ONCE: Final = 250
@@ -32,46 +30,21 @@ TEXT_OR_NONE: Final = frozenset([str, type(None)])
 
 @lru_cache(maxsize=64)
 def thread_prefix(thread_id: str) -> str:
-    """Return the prefix of all keys of a thread; ``~`` and ``:`` are escaped, so that no id reaches into another's.
-
-    Examples
-    --------
-    >>> thread_prefix("tenant:ann~1")
-    'thread:tenant~1ann~01:'
-    """
+    """Return the prefix of all keys of a thread; ``~`` and ``:`` are escaped, so that no id reaches into another's."""
     return f"{PREFIX}{thread_id.replace('~', '~0').replace(':', '~1')}:"
 
 
 def part_key(thread_id: str, number: int) -> str:
-    """Return the key of a part.
-
-    Examples
-    --------
-    >>> part_key("t1", 3)
-    'thread:t1:part:00000003'
-    """
     return f"{thread_prefix(thread_id)}part:{number:08d}"
 
 
 def states_key(thread_id: str, number: int) -> str:
-    """Return the key of the layers' states that were written with a part.
-
-    Examples
-    --------
-    >>> states_key("t1", 3)
-    'thread:t1:states:00000003'
-    """
+    """Return the key of the layers' states that were written with a part."""
     return f"{thread_prefix(thread_id)}states:{number:08d}"
 
 
 def open_key(thread_id: str) -> str:
-    """Return the key that names the execution under way.
-
-    Examples
-    --------
-    >>> open_key("t1")
-    'thread:t1:open'
-    """
+    """Return the key that names the execution under way."""
     return f"{thread_prefix(thread_id)}open"
 
 
@@ -91,19 +64,7 @@ class Part:
 
 
 class ThreadStore:
-    """The saved threads of a storage.
-
-    Attributes
-    ----------
-    memory : InMemoryStorage or None
-        The storage where it is the memory of this process.
-    is_immediate : bool
-        Whether nobody else runs while something is read or written: there is nothing to wait for, as in memory.
-    is_prompt : bool
-        Whether what is read or written is most often done without waiting, and may be begun in one task and end in another.
-    keeps_text : bool
-        Whether nothing is asked of what is written but its ``json_text()``.
-    """
+    """The saved threads of a storage."""
 
     __slots__ = ("_lacks", "is_immediate", "is_prompt", "keeps_text", "memory", "registry", "storage")
 
@@ -113,9 +74,13 @@ class ThreadStore:
         # Of the very class: another that is derived from it may do what it likes.
         its_own = vars(type(storage))
         self.memory = storage if type(storage) is InMemoryStorage else None
+        """The storage where it is the memory of this process."""
         self.is_immediate = self.memory is not None
+        """Whether nobody else runs while something is read or written: there is nothing to wait for, as in memory."""
         self.is_prompt = "is_prompt" in its_own
+        """Whether reads and writes are most often done without waiting, and may be begun in one task and end in another."""
         self.keeps_text = "keeps_text" in its_own
+        """Whether nothing is asked of written records but their ``json_text()``."""
         self._lacks: Any = storage.lacks if "lacks" in its_own else None  # type: ignore[attr-defined]
 
     def lacks(self, keys: Sequence[str]) -> bool:

@@ -31,18 +31,6 @@ from noetic_nb.runtime._durability.thread_log import (
 from noetic_nb.storage._adapter import write_together
 from noetic_nb.sync import Begun, leave_hand
 
-__all__ = [
-    "KeptStates",
-    "NewStates",
-    "ThreadWriter",
-    "attempt",
-    "begun_prefix",
-    "execution_prefix",
-    "ledger_prefix",
-    "snapshot_key",
-    "write_failed",
-]
-
 # Parts one can go back to; docs/behaviour/durability.md, "Constants".
 MAX_PARTS: Final = 1_000
 

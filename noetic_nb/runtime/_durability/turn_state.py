@@ -11,8 +11,6 @@ from noetic_nb.runtime._durability.step_record import StepRecord
 from noetic_nb.runtime._durability.thread_writer import ThreadWriter
 from noetic_nb.storage import StorageAdapter
 
-__all__ = ["TurnState"]
-
 E = TypeVar("E")
 """The record of an execution."""
 
@@ -21,36 +19,7 @@ E = TypeVar("E")
 class TurnState(ABC, Generic[E]):
     """The state that all executions of a turn share while they are recorded.
 
-    An execution that is held open has no step to resume: what it adds to the log is written after each of its steps, and
-    nothing else is.
-
-    Attributes
-    ----------
-    sequence : int
-        How many ends of steps have been given a number. Numbers of writes that failed are not used again, so that no
-        record seems to know of what came later.
-    first : int
-        Where the turn begins in the log.
-    is_turn, is_open, is_over : bool
-        Whether it is a turn; whether storage names it; whether it has ended.
-    replays : bool
-        Whether a process that has ended recorded ends of steps.
-    written, child_keys : list of str
-        All keys of ends of steps, and of children, that there may be.
-    children : dict of StepRecord to E
-        The child executions, by where they began.
-    loops : dict of StepRecord to list of float
-        What had been spent when each loop that is under way began: tokens, dollars, milliseconds of the turn.
-    begun : list of BegunCall
-        Calls that were begun and whose end is not written.
-    again : set of StepRecord
-        Steps that have ended and will be run again.
-    problem : Exception or None
-        Why what it did is not in storage: None until it has ended, but for layers whose states could not be written.
-    raises : bool
-        Whether that is an error.
-    root : E
-        The record of the turn's own execution.
+    An execution that is held open has no step to resume: only its additions to the log are written, after each of its steps.
     """
 
     storage: StorageAdapter
@@ -59,22 +28,35 @@ class TurnState(ABC, Generic[E]):
     max_entry_bytes: int
     max_entries: int
     sequence: int = 0
+    """Ends of steps with a number. Those of failed writes are not used again: no record is to know of what came later."""
     first: int = 0
+    """Where the turn begins in the log."""
     is_turn: bool = False
     is_open: bool = False
+    """Whether storage names it."""
     is_over: bool = False
     replays: bool = False
+    """Whether a process that has ended recorded ends of steps."""
     written: list[str] = field(default_factory=list, init=False)
+    """All keys of ends of steps that there may be."""
     child_keys: list[str] = field(default_factory=list, init=False)
+    """All keys of children that there may be."""
     next_child: int = 0
     begun: list[BegunCall] = field(default_factory=list, init=False)
+    """Calls that were begun and whose end is not written."""
     next_call: int = 0
     children: dict[StepRecord, E] = field(default_factory=dict, init=False)
+    """By where they began."""
     loops: dict[StepRecord, list[float]] = field(default_factory=dict, init=False)
+    """What had been spent when each loop that is under way began: tokens, dollars, milliseconds of the turn."""
     again: set[StepRecord] = field(default_factory=set, init=False)
+    """Steps that have ended and will be run again."""
     problem: Exception | None = None
+    """The reason why its work is not in storage: None until it has ended, but for layers whose states could not be written."""
     raises: bool = True
+    """Whether that is an error."""
     root: E = field(init=False)
+    """The record of the turn's own execution."""
 
     @abstractmethod
     async def begin(self, first: int) -> None:

@@ -15,8 +15,6 @@ from noetic_nb.memory import SteeringAction, SteeringDecision
 from noetic_nb.runtime._context.protocols import Enforcing, SteeredExecution
 from noetic_nb.sync import awaited
 
-__all__ = ["NO_APPROVAL", "RESPONSE", "approval"]
-
 Outcome: TypeAlias = Literal["approved", "refused", "nobody", "error"]
 
 RESPONSE: Final = "response"

@@ -27,8 +27,6 @@ from noetic_nb.runtime._execution.handle import end_handles
 from noetic_nb.steps._loops.loop_snapshot import output_text
 from noetic_nb.sync import protected
 
-__all__ = ["Child", "Outcome", "copied_state", "outcome_of"]
-
 # No layer has this id, so no layer's own lock is meant.
 _MERGING: Final = ""
 

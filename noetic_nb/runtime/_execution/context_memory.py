@@ -22,17 +22,9 @@ from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.step_errors import TurnStopped
 from noetic_nb.runtime._execution.tool_call import call_tool
 
-__all__ = ["ContextMemory", "LayerHandle"]
-
 
 class LayerHandle:
-    """One layer within one execution. Data is an attribute, a function is an async method.
-
-    Raises
-    ------
-    AttributeError
-        For a name the layer does not provide.
-    """
+    """One layer within one execution. Data is an attribute, a function is an async method; others raise `AttributeError`."""
 
     __slots__ = ("_ctx", "_engine", "_layer")
 
@@ -54,10 +46,7 @@ class LayerHandle:
         async def call(value: Any = None, /, **args: Any) -> Any:
             """Call the layer's function with one value or with named arguments.
 
-            Raises
-            ------
-            NoeticError
-                ``steering_denied``, or ``tool_failed`` for arguments or results that do not fit and for what it raised.
+            Raises `NoeticError` ``steering_denied``, or ``tool_failed`` also where arguments or results do not fit.
             """
             end = await call_tool(
                 engine,

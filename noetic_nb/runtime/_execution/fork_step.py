@@ -23,8 +23,6 @@ from noetic_nb.steps._records import as_step
 from noetic_nb.steps._traverse import suffixed
 from noetic_nb.sync import awaited
 
-__all__ = ["run_fork"]
-
 
 @dataclass(slots=True, eq=False)
 class _Path:
@@ -173,10 +171,6 @@ async def run_fork(
 
     Raises `NoeticError` ``fork_partial`` where a path of ``all`` failed, or every path of a race; ``cancelled`` where
     the fork itself was.
-
-    References
-    ----------
-    .. [1] docs/behaviour/runtime.md, "Fork".
     """
     fork = _Fork(engine, step, ctx, run, await _paths(step, value, ctx))
     await fork.run_paths()

@@ -18,8 +18,6 @@ from noetic_nb.runtime._context.protocols import StepValue
 from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.step_errors import step_failed
 
-__all__ = ["GRACE_PERIOD_MS", "Handle", "Started", "end_handles", "started_by"]
-
 # Milliseconds: enough to close files and connections, too short to be felt as a hang.
 GRACE_PERIOD_MS: Final = 500
 

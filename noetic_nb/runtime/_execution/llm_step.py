@@ -21,8 +21,6 @@ from noetic_nb.steps._output_codec import CodecOutput, parse_output
 from noetic_nb.steps._schema import OutputSchema
 from noetic_nb.steps._traverse import listed_tools
 
-__all__ = ["run_llm"]
-
 # After the last round of tools the model is sent "continue" so often, which is not logged.
 GRACE_ROUNDS: Final = 3
 
@@ -61,14 +59,7 @@ async def _begin(engine: Engine, step: LLMStep, ctx: RunningExecution) -> LLMSte
 async def run_llm(engine: Engine, step: LLMStep, value: StepValue, ctx: RunningExecution) -> StepValue:
     """Run an llm step; returns the text of the last assistant message it produced, or the value it stands for.
 
-    Raises
-    ------
-    NoeticError
-        ``llm_parse_error`` where the text cannot be read as the step's `output`, after it was logged and stored.
-
-    References
-    ----------
-    .. [1] docs/behaviour/runtime.md, "Llm step".
+    Raises `NoeticError` ``llm_parse_error`` where the text cannot be read as the step's `output`, after it was logged and stored.
     """
     if step.emit is not True:
         engine = engine.showing(step)

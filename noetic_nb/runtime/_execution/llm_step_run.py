@@ -49,8 +49,6 @@ from noetic_nb.tokens import estimate_tokens, known_error, tokenizer_name
 if TYPE_CHECKING:
     from noetic_nb.tokenizers._factors import Tally
 
-__all__ = ["Billed", "LLMStepRun", "reconcile"]
-
 # Of so many conversations the last call is kept.
 MAX_BILLED: Final = 256
 _WORDS: Final = {
@@ -163,10 +161,7 @@ class LLMStepRun(PlannedStep):
     async def respond(self) -> ModelResponse:
         """Call the model until a response stands.
 
-        Raises
-        ------
-        NoeticError
-            ``steering_denied``, ``llm_refused``, ``llm_failed``, or what the client raises.
+        Raises `NoeticError` ``steering_denied``, ``llm_refused``, ``llm_failed``, or an error of the client.
         """
         guided = empty = 0
         begun: ModelResponse | None = None  # an answer that was cut off and is being continued

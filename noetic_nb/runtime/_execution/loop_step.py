@@ -18,20 +18,14 @@ from noetic_nb.steps._channel_type import EMPTY
 from noetic_nb.steps._loops.loop_snapshot import flowing_text, output_text
 from noetic_nb.sync import awaited
 
-__all__ = ["run_loop"]
-
 
 async def run_loop(
     engine: Engine, step: LoopStep, value: StepValue, ctx: RunningExecution, run: StepRunner
 ) -> StepValue:
     """Run a loop; returns the output of its last successful iteration.
 
-    Raises `NoeticError`: what its body raises, unless `on_error` deals with it; ``step_failed`` where it does not
-    stop in time, or stops with nothing to show that must have something.
-
-    References
-    ----------
-    .. [1] docs/behaviour/runtime.md, "Loop".
+    Raises `NoeticError`: that of its body, unless `on_error` deals with it; ``step_failed`` where it does not stop in time, or
+    stops with nothing to show that must have something.
     """
     check = step.until.start()
     recorder = ctx.record

@@ -24,8 +24,6 @@ from noetic_nb.steps import LLMStep
 from noetic_nb.steps._tools import ToolSet
 from noetic_nb.tokens import Tokenizer, known_error, tokenizer_name
 
-__all__ = ["PlannedStep", "emit_prepared"]
-
 
 def emit_prepared(
     engine: Engine,

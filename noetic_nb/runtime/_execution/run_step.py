@@ -24,8 +24,6 @@ from noetic_nb.steps._loops.loop_snapshot import output_text
 from noetic_nb.steps._records import as_step
 from noetic_nb.sync import awaited
 
-__all__ = ["MAX_DEPTH", "MAX_NESTING", "run_step"]
-
 StepStatus: TypeAlias = Literal["ok", "error", "cancelled", "stopped", "replayed"]
 
 # Deeper nesting of executions is a runaway recursion.
@@ -39,16 +37,8 @@ MAX_RUNNING: Final = 10_000
 async def run_step(engine: Engine, step: Step, value: StepValue, ctx: RunningExecution) -> StepValue:
     """Run one step and return its output.
 
-    Raises
-    ------
-    NoeticError
-        ``step_failed``, ``cancelled``, ``budget_exceeded``, or what the step's kind raises.
-    NoeticConfigError
-        Where something is set up in a way that cannot work.
-
-    References
-    ----------
-    .. [1] docs/behaviour/runtime.md, "Steps".
+    Raises `NoeticError` ``step_failed``, ``cancelled``, ``budget_exceeded`` or that of the step's kind, and `NoeticConfigError`
+    where something is set up in a way that cannot work.
     """
     if ctx.depth >= MAX_DEPTH:
         raise step_failed(

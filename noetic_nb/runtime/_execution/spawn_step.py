@@ -20,20 +20,14 @@ from noetic_nb.steps._records import CustomContext, InheritContext, SchemaResult
 from noetic_nb.steps._traverse import llm_steps
 from noetic_nb.sync import awaited
 
-__all__ = ["run_spawn"]
-
 
 async def run_spawn(
     engine: Engine, step: SpawnStep, value: StepValue, ctx: RunningExecution, run: StepRunner
 ) -> StepValue:
     """Run a spawn; returns its child's output, in the form its parent wants.
 
-    Raises `NoeticError`: what the child raised, ``step_failed`` where it ran out of time, ``llm_parse_error`` or
+    Raises `NoeticError`: that of the child, ``step_failed`` where it ran out of time, ``llm_parse_error`` or
     ``spawn_summary_failed`` where its output could not be handed on.
-
-    References
-    ----------
-    .. [1] docs/behaviour/runtime.md, "Spawn and children".
     """
     inner = engine.with_layers(step, step.memory, step.drop)
     inherit = isinstance(step.context_in, InheritContext)

@@ -15,8 +15,6 @@ from noetic_nb.runtime._execution.child import Child, Outcome, outcome_of
 from noetic_nb.runtime._execution.handle import Handle, Started, started_by
 from noetic_nb.steps import Step
 
-__all__ = ["start_step"]
-
 
 def start_step(
     engine: Engine, step: Step, value: StepValue, ctx: RunningExecution, run: StepRunner, drop: Iterable[str] = ()

@@ -40,8 +40,6 @@ from noetic_nb.steps._tools import drained
 if TYPE_CHECKING:
     from noetic_nb.items._origin_index import Provenance
 
-__all__ = ["CallEnd", "call_tool", "denial_text", "own_context", "record_call", "steer_call"]
-
 _LOG: Final = safe_logger("noetic_nb.tools")
 _NOT_THE_AUTHORS: Final = (os.path.dirname(noetic_nb.__file__), "site-packages", os.path.dirname(os.__file__))
 
@@ -80,12 +78,8 @@ class CallEnd(NamedTuple):
 class ToolCallContext:
     """The execution as a tool sees it: everything of the `Context`, to read and to set, and which call this is.
 
-    Attributes
-    ----------
-    call_id : str
-        As the model named it.
-    idempotency_key : str
-        The same when the call is made again after a crash: pass it on to whatever must not happen twice.
+    `call_id` is the model's. `idempotency_key` is the same when the call is made again after a crash: pass it on with any effect
+    that must not happen twice.
     """
 
     __slots__ = ("_ctx", "call_id", "idempotency_key")
@@ -133,13 +127,7 @@ def _numbered(ctx: RunningExecution, again: BegunCall | None) -> int | None:
 
 
 def denial_text(decision: SteeringDecision) -> str:
-    """Return the text for the model about a decision against its call: a structured error.
-
-    Examples
-    --------
-    >>> denial_text(SteeringDecision("deny", "Ask first.", ("ask",)))
-    '{"error":{"kind":"steering_denied","action":"deny","guidance":"Ask first.","ruleId":"ask"}}'
-    """
+    """Return the text for the model about a decision against its call: a structured error."""
     error: dict[str, Any] = {
         "kind": "steering_denied",
         "action": str(decision.action),
@@ -160,19 +148,9 @@ async def call_tool(
     arguments: str | Mapping[str, Any],
     call_id: str,
 ) -> CallEnd:
-    """Carry out one call, or say why not.
+    """Carry out one call, or say why not; `hook_ctx` is made here where it is not given and a layer has a hook.
 
-    Parameters
-    ----------
-    hook_ctx : ExecutionContext, optional
-        The execution as hooks see it; made here where it is not given and a layer has a hook.
-
-    Raises
-    ------
-    TurnStopped
-        Where a layer ends the turn; the call was not made.
-    NoeticConfigError
-        Where a rule cannot work as it is set up.
+    Raises `TurnStopped` where a layer ends the turn, before the call is made, and `NoeticConfigError` where a rule cannot work.
     """
     ctx.tool_calls += 1
     if tool is None:
@@ -284,19 +262,10 @@ async def steer_call(
     needs_approval: bool,
     provenance: Callable[[], Provenance] | None = None,
 ) -> CallEnd | None:
-    """Return how the call ended if it must not be made, None where it may.
+    """Return how the call ended if it must not be made, None where it may; raises `TurnStopped` where a layer ends the turn.
 
-    Parameters
-    ----------
-    values : mapping
-        What the tool will get, as Python values.
-    now : callable, optional
-        Returns the JSON data that these are by the time the call is made; None where nobody can change them meanwhile.
-
-    Raises
-    ------
-    TurnStopped
-        Where a layer ends the turn.
+    `values` are the Python values for the tool; `now` returns the JSON data that these are by the time the call is made, and is
+    None where nobody can change them meanwhile.
     """
     decision, name = None, place.call.name
     if hook_ctx is not None and "before_tool_call" in engine.stack.hooks:

@@ -16,20 +16,6 @@ from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.messages import log_items
 from noetic_nb.runtime._context.running_execution import RunningExecution
 
-__all__ = [
-    "MAX_EMPTY_RETRIES",
-    "asking_for_rest",
-    "cut_error",
-    "empty_error",
-    "is_asked_again",
-    "joined",
-    "may_continue",
-    "raise_refusal",
-    "refuse_calls",
-    "unreadable",
-    "warn_cut",
-]
-
 # An empty response is tried again at most so often in a row.
 MAX_EMPTY_RETRIES: Final = 3
 # With incomplete="continue", an answer that was cut off is continued at most so often; longer ones are runaways.

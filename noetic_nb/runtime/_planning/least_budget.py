@@ -19,8 +19,6 @@ from noetic_nb.runtime._planning.make_plan import split_history
 from noetic_nb.runtime._planning.plan_inputs import PlanInputs, all_items
 from noetic_nb.runtime._planning.turn_plan import TurnPlan
 
-__all__ = ["AbsentItem", "LeastBudget", "absent_items", "least_budget"]
-
 # So many budgets are tried one by one, at about 0.1 ms each; beyond, by halves.
 MOST_TRIED: Final = 2_048
 
@@ -69,15 +67,7 @@ class LeastBudget(NamedTuple):
 
 
 def absent_items(inputs: PlanInputs, plan: TurnPlan) -> tuple[AbsentItem, ...]:
-    """Return the items that a plan leaves out: offers of layers, then history in its order.
-
-    Parameters
-    ----------
-    inputs : PlanInputs
-        What the call is planned from.
-    plan : TurnPlan
-        A plan of it.
-    """
+    """Return the items that a plan of a call leaves out: offers of layers, then history in its order."""
     tokenizer = inputs.tokenizer
     offered = [
         AbsentItem(
@@ -115,22 +105,8 @@ def _is_forced(fate: ItemFate) -> bool:
 def least_budget(inputs: PlanInputs, absent: AbsentItem) -> LeastBudget | None:
     """Return the smallest budget that would have admitted an item, None where none would.
 
-    Parameters
-    ----------
-    inputs : PlanInputs
-        What the call was planned from.
-    absent : AbsentItem
-        One of `absent_items`.
-
-    Returns
-    -------
-    LeastBudget or None
-        Of history the total, and the window where that was what kept it out; of a layer's offer the layer's own maximum,
-        or else the total. None for what a layer hides, and for a call without its output.
-
-    References
-    ----------
-    .. [1] docs/behaviour/runtime.md, "The smallest budget".
+    Of history it is the total, and the window where that kept the item out; of a layer's offer the layer's own maximum, or else
+    the total. None is also for an item that a layer hides, and for a call without its output.
     """
     if absent.origin == "history":
         return _Search(inputs, _HistoryItem(inputs, absent.position)).of_history()

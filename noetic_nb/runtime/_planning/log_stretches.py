@@ -8,20 +8,9 @@ from noetic_nb.events import LogStretch
 from noetic_nb.items import Item
 from noetic_nb.items._log import ItemView
 
-__all__ = ["log_stretches", "of_stretches"]
-
 
 def log_stretches(items: Sequence[Item], log: ItemView) -> tuple[LogStretch, ...]:
-    """Return how items are made of a log: which of them are its own, by identity, and which are not.
-
-    Examples
-    --------
-    >>> from noetic_nb.items import ItemLog, input_message
-    >>> log = ItemLog([input_message(text, item_id=text) for text in "abcd"]).items
-    >>> note = input_message("note", item_id="n")
-    >>> [(part.start, part.stop, len(part.written)) for part in log_stretches([log[0], note, log[2], log[3]], log)]
-    [(0, 1, 0), (0, 0, 1), (2, 4, 0)]
-    """
+    """Return how items are made of a log: which of them are its own, by identity, and which are not."""
     parts: list[LogStretch] = []
     start = stop = -1
     written: list[Item] = []

@@ -22,8 +22,6 @@ from noetic_nb.runtime._planning.turn_plan import SentItems, TurnPlan
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 from noetic_nb.tokens import system_tokens as tokens_of_system
 
-__all__ = ["arranged", "plan_turn", "split_history"]
-
 # Neighbours that layers left out are named one by one up to here, as views show them; beyond, a turn of a long
 # conversation would write down most of it again.
 MAX_FATES: Final = 100
@@ -165,14 +163,8 @@ def arranged(
 ) -> Sequence[Item]:
     """Return items in the order that keeps most of a request's beginning from one call to the next.
 
-    What the layers named in `last` offer stands before the latest user message instead of before the history: a model call
+    The offers of the layers named in `last` stand before the latest user message instead of before the history: a model call
     within the same turn still begins with all of it, and one of the next turn with all of the history before it.
-
-    Examples
-    --------
-    >>> a, b, note = input_message("a"), input_message("b"), input_message("note", "developer")
-    >>> [item["content"][0]["text"] for item in arranged((), [("notes", note)], [a, b], ["notes"])]
-    ['a', 'note', 'b']
     """
     late = frozenset(last)
     front = (*head, *[item for layer_id, item in offered if layer_id not in late])

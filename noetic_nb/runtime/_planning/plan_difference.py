@@ -10,8 +10,6 @@ from noetic_nb.items._build import content_tokens
 from noetic_nb.runtime._planning.plan_inputs import PlanInputs
 from noetic_nb.runtime._planning.turn_plan import TurnPlan
 
-__all__ = ["ItemChange", "PlanDifference", "plan_difference"]
-
 
 class ItemChange(NamedTuple):
     """An item that only one of two plans sends, or of a text the part that only one of them sends.
@@ -35,15 +33,7 @@ class PlanDifference(NamedTuple):
 
 
 def plan_difference(inputs: PlanInputs, before: TurnPlan, after: TurnPlan) -> PlanDifference:
-    """Return the changes from one plan of a call to another.
-
-    Parameters
-    ----------
-    inputs : PlanInputs
-        What both were planned from.
-    before, after : TurnPlan
-        The plans.
-    """
+    """Return the changes from one plan of a call to another."""
     return PlanDifference(_only(inputs, after, before), _only(inputs, before, after))
 
 

@@ -26,8 +26,6 @@ from noetic_nb.runtime._planning.make_plan import plan_turn
 from noetic_nb.runtime._planning.turn_plan import TurnPlan, leaves_out
 from noetic_nb.tokens import Tokenizer
 
-__all__ = ["PlanInputs", "all_items", "plan_inputs"]
-
 
 class _Recorded:
     """Stands for a number that stays as it was recorded; None would be one for a window."""
@@ -263,16 +261,8 @@ def _with_text(item: Item, text: str) -> Item:
 def plan_inputs(view: ViewAssembled, prepared: RequestPrepared, log: ItemView, tokenizer: Tokenizer) -> PlanInputs:
     """Return the inputs of the plan of a recorded call.
 
-    Parameters
-    ----------
-    view : ViewAssembled
-        The request.
-    prepared : RequestPrepared
-        The last of its execution before it.
-    log : ItemView
-        The log of its execution at that moment.
-    tokenizer : callable
-        What counted its tokens.
+    `prepared` is the last event of that kind of its execution before the view, `log` its log at that moment, `tokenizer` the one
+    that counted its tokens.
     """
     layers = {layer_id for layer_id, _, _ in prepared.limits}
     offers = _recorded_offers(view)

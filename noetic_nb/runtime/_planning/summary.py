@@ -21,8 +21,6 @@ from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.sent_history import SUMMARY_ORIGIN
 from noetic_nb.runtime._planning.turn_plan import TurnPlan
 
-__all__ = ["SUMMARY_ORIGIN", "summarised"]
-
 _REQUEST: Final = (
     "Summarise the conversation above for an assistant that will go on with it and no longer sees it. Keep names, "
     "numbers, decisions and open questions. Answer with the summary only."

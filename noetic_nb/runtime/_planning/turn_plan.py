@@ -26,19 +26,9 @@ from noetic_nb.items._log import ItemSequence, ItemView
 from noetic_nb.memory import BudgetPlan, ProjectionPolicy
 from noetic_nb.tokens import Tokenizer, estimate_tokens, known_error, tokenizer_name
 
-__all__ = ["SentItems", "TurnPlan", "budgets_event", "leaves_out"]
-
 
 class SentItems(ItemSequence):
-    """The items of one request: stretches of the log and items between them. Nothing is copied of a long history.
-
-    Examples
-    --------
-    >>> from noetic_nb.items import ItemLog, input_message
-    >>> sent = SentItems((input_message("a note", "developer"),), ItemLog([input_message("hi")]).items)
-    >>> len(sent), [item.role for item in sent], sent[-1].role
-    (2, ['developer', 'user'], 'user')
-    """
+    """The items of one request: stretches of the log and items between them. Nothing is copied of a long history."""
 
     __slots__ = ("_parts",)
 

@@ -32,8 +32,6 @@ from noetic_nb.runtime._threads.threads import Threads
 from noetic_nb.runtime._threads.turn import Resumed, turn_input
 from noetic_nb.storage._adapter import write_together
 
-__all__ = ["DurableThreads", "durable_threads"]
-
 _log: Final = safe_logger("noetic_nb")
 
 

@@ -27,8 +27,6 @@ from noetic_nb.runtime._threads.state_history import StateChange, StateHistory, 
 from noetic_nb.storage import InMemoryStorage, ScopedStorage
 from noetic_nb.tokens import estimate_tokens
 
-__all__ = ["LayerMemory", "MemoryView"]
-
 OpenThread = Callable[[str, ItemLog, int, str | None], None]
 """Opens a thread: ``open_thread(thread_id, log, turn, resource_id)``."""
 

@@ -11,8 +11,6 @@ from noetic_nb._core.arguments import ArgumentError
 from noetic_nb.runtime._context.reply import AgentReply
 from noetic_nb.sync import shortened
 
-__all__ = ["PendingReply"]
-
 _HINT: Final = (
     "write `reply = await harness.{name}(...)` in a notebook, or `nn.run_sync(harness.{name}(...))` in a script"
 )

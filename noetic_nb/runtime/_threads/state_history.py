@@ -16,8 +16,6 @@ from noetic_nb.events import EventSink, LayerStateChanged, Where
 from noetic_nb.memory import MemoryLayer, resolve_scope_key
 from noetic_nb.memory._state.state_copy import deep_copy, frozen_state, is_same
 
-__all__ = ["LiveHistory", "ScopeIds", "StateChange", "StateHistory", "TurnEnd", "size_of", "state_changed"]
-
 # What is looked at of one state: the size of a larger one is that of its first values, so many times as there are more.
 _MOST_VALUES: Final = 10_000
 _CONTAINERS: Final = (dict, list, tuple)
@@ -31,13 +29,8 @@ _NUMBER: Final = getsizeof(1)
 def size_of(state: Any) -> int:
     """Estimate the bytes that a state takes: of mappings, lists and tuples with all they hold, of other objects by themselves.
 
-    What is there twice counts once. Of a state of more than 10 000 values the rest is taken to be like these. A class with
-    a method ``bytes_held(size_of)`` says it itself.
-
-    Examples
-    --------
-    >>> size_of({"text": "x" * 1_000}) > 1_000
-    True
+    An object that is there twice counts once. Of a state of more than 10 000 values the rest is taken to be like these. A class
+    with a method ``bytes_held(size_of)`` says it itself.
     """
     own = None if type(state) is dict else getattr(type(state), "bytes_held", None)
     if own is not None:

@@ -19,8 +19,6 @@ from noetic_nb.runtime._context.running_execution import RunningExecution
 if TYPE_CHECKING:
     from noetic_nb.runtime._durability.thread_writer import ThreadWriter
 
-__all__ = ["Delivery", "Message", "Thread", "ThreadStatus"]
-
 Delivery: TypeAlias = Literal["next_turn", "between_rounds", "interrupt"]
 """When a message that arrives during a turn is taken in: by the next one, before its next model call, or instead of it."""
 
@@ -77,36 +75,29 @@ RunMessages: TypeAlias = Callable[["Thread", Sequence[Message]], Awaitable[Agent
 
 @dataclass(slots=True, eq=False)
 class Thread:
-    """One conversation in this process.
-
-    Attributes
-    ----------
-    ctx, last : RunningExecution or None
-        The execution that is open, and the one before it.
-    busy : bool
-        Whether a turn runs or is about to; everything that changes the thread waits until it is False.
-    waiting : list of Message
-        For the next turn, in order.
-    between, offered : list of Message
-        Not yet taken in by the turn that runs, and all that it was offered: what it does not take waits for the next.
-    writer : ThreadWriter or None
-        How much of the log is in storage; None without checkpoints, and before the thread was read.
-    """
+    """One conversation in this process."""
 
     thread_id: str
     log: ItemLog
     turn: int = 0
     resource_id: str | None = None
     ctx: RunningExecution | None = None
+    """The execution that is open."""
     last: RunningExecution | None = None
+    """The execution before it."""
     busy: bool = False
+    """Whether a turn runs or is about to; everything that changes the thread waits until it is False."""
     waiting: list[Message] = field(default_factory=list)
+    """For the next turn, in order."""
     between: list[Message] = field(default_factory=list)
+    """Not yet taken in by the turn that runs."""
     offered: list[Message] = field(default_factory=list)
+    """All that this turn was offered: messages that it does not take wait for the next."""
     answered: Sequence[Message] = ()
     """Those that the turn of the queue answers, while it runs."""
     draining: asyncio.Task[None] | None = None
     writer: ThreadWriter | None = None
+    """How much of the log is in storage; None without checkpoints, and before the thread was read."""
     reading: asyncio.Future[None] | None = None
     """Done when the thread has been read, while somebody reads it."""
     is_opening: bool = False

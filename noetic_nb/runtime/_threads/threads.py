@@ -31,8 +31,6 @@ from noetic_nb.sync import interruptible
 if TYPE_CHECKING:
     from noetic_nb.runtime._threads.memory_view import MemoryView
 
-__all__ = ["AddedItems", "Conversations", "Threads"]
-
 _log: Final = safe_logger("noetic_nb")
 _DELIVERIES: Final = get_args(Delivery)
 _SUCH_AS: Final = {"limits": "{'max_steps': 5}", "state": "{'cart': []}"}

@@ -25,9 +25,6 @@ from noetic_nb.runtime._execution.run_step import run_step
 from noetic_nb.steps._loops.loop_snapshot import output_text
 from noetic_nb.sync import protected, stepped
 
-__all__ = ["ExecutionEnd", "Resumed", "arm_deadline", "close_execution", "new_context", "run_turn", "turn_input"]
-
-
 ExecutionEnd = Literal["success", "failure", "aborted"]
 
 

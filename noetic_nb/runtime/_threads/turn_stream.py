@@ -38,8 +38,6 @@ from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._threads.thread import Message
 from noetic_nb.sync import shortened
 
-__all__ = ["Release", "TurnStream"]
-
 Release: TypeAlias = Literal["judged", "live"]
 """When an answer that rules review is handed out: when it stands, or while it is written."""
 

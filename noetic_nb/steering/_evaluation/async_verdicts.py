@@ -16,19 +16,12 @@ from noetic_nb.items._build import content_tokens
 from noetic_nb.memory._execution_context import ExecutionContext
 from noetic_nb.tokens import Tokenizer
 
-__all__ = ["LateVerdicts", "Queue", "QueuedVerdict", "feedback_message"]
-
 QueuedVerdict: TypeAlias = dict[str, str]
 """``{"ruleId": ..., "guidance": ...}``, as it stands in the layer's state."""
 
 
 def feedback_message(entries: list[QueuedVerdict], ctx: ExecutionContext) -> Item:
-    """Return the developer message that delivers verdicts, one line each.
-
-    References
-    ----------
-    .. [1] docs/behaviour/steering.md, "Late verdicts".
-    """
+    """Return the developer message that delivers verdicts, one line each."""
     lines = [f"[{entry['ruleId']}] {entry['guidance']}" for entry in entries]
     return input_message("\n".join(["<steering_feedback>", *lines, "</steering_feedback>"]), "developer", ids=ctx.ids)
 

@@ -29,8 +29,6 @@ from noetic_nb.steering._predicates.guidance_template import capped
 from noetic_nb.steering._rules.rule import LLMEval, Point, SteeringRule
 from noetic_nb.sync import awaited, begun_anew
 
-__all__ = ["Evaluation", "OnError", "OnUnparseable", "Params", "Policy", "RuleFault", "evaluate"]
-
 OnError: TypeAlias = Literal["deny", "allow", "raise"]
 OnUnparseable: TypeAlias = Literal["allow", "deny"]
 # The last argument is the evaluation itself, as the caller gave it.
@@ -95,14 +93,8 @@ async def evaluate(
     ``judge_now(rule, judge, params, result)`` waits for a synchronous judge, and returns None where no verdict could be read;
     ``judge_later`` starts an asynchronous one in the background. `result` is filled in step by step, so that a caller that
     cancels the evaluation knows how far it came. `history` returns the calls so far as they stand, which rules read after
-    one of them has awaited something.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``MISSING_CALL_MODEL`` where a judge has to be consulted and there is no model, whatever the policy.
-    Exception
-        What a rule raised, under the policy ``"raise"``.
+    one of them has awaited something. Raises `NoeticConfigError` ``MISSING_CALL_MODEL`` where a judge has to be consulted and
+    there is no model, whatever the policy, and under the policy ``"raise"`` the error of a rule.
     """
     result = Evaluation() if result is None else result
     decisions: list[SteeringDecision] = []

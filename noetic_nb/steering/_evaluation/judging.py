@@ -22,8 +22,6 @@ from noetic_nb.steering._predicates.judge import call_judge, request_verdict
 from noetic_nb.steering._rules.rule import LLMEval, Point, SteeringRule
 from noetic_nb.sync import begun_anew
 
-__all__ = ["LAYER_ID", "Judging", "Row"]
-
 LAYER_ID: Final = "steering"
 
 

@@ -17,8 +17,6 @@ from typing import Any, Final
 from noetic_nb.steering._predicates.cel_names import cel_tokens
 from noetic_nb.steering._rules.rule import CelCondition, PythonPredicate, SequenceRule, SteeringRule
 
-__all__ = ["StaticFacts", "read_rule"]
-
 # What returns something else at another time, or acts on the world.
 _IMPURE_MODULES: Final = frozenset(
     {
@@ -58,15 +56,7 @@ class StaticFacts:
 
 
 def read_rule(rule: SteeringRule) -> StaticFacts:
-    """Return what can be read from a rule.
-
-    Examples
-    --------
-    >>> rule = SteeringRule(id="r", applies_to="before_tool_call", when="tool.name == 'pay' && tool.args.amount > 3")
-    >>> found = read_rule(rule)
-    >>> found.tools, found.arguments, found.silent
-    ({'pay'}, {'amount'}, True)
-    """
+    """Return the names, arguments and faults that can be read from a rule."""
     found = StaticFacts(arguments=set(_PLACE.findall(rule.guidance or "")))
     match rule.decider:
         case CelCondition(text):

@@ -18,8 +18,6 @@ from noetic_nb.steering._predicates.in_thread import in_thread
 from noetic_nb.steering._predicates.sequence_rules import check_sequence
 from noetic_nb.steering._rules.rule import CelCondition, LLMEval, Point, PythonPredicate, SequenceRule, SteeringRule
 
-__all__ = ["PreparedRule", "RuleSnapshot"]
-
 _Key: TypeAlias = tuple[Point, str | None]
 
 # Tool names come from models: names that mean nothing must not fill memory.
@@ -47,13 +45,7 @@ class PreparedRules(NamedTuple):
 
 
 def prepare(rules: Iterable[SteeringRule]) -> PreparedRules:
-    """Return rules ready for evaluation.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``RULE_DOES_NOT_COMPILE`` or ``MISSING_PACKAGE``.
-    """
+    """Return rules ready for evaluation; raises `NoeticConfigError` ``RULE_DOES_NOT_COMPILE`` or ``MISSING_PACKAGE``."""
     prepared: list[PreparedRule] = []
     needs: set[str] = set()
     for rule in rules:

@@ -9,8 +9,6 @@ from noetic_nb._core.names import nearest, skeleton
 from noetic_nb.steering._evaluation.rule_reading import StaticFacts, read_rule
 from noetic_nb.steering._rules.rule import SteeringRule
 
-__all__ = ["KnownTools", "UnknownTarget", "unknown_targets"]
-
 KnownTools: TypeAlias = Mapping[str, Mapping[str, Any] | None]
 """The JSON Schema of the arguments of each tool; None where it is not known."""
 
@@ -21,16 +19,7 @@ MOST_NAMES: Final = 12
 class UnknownTarget(UserWarning):
     """A rule names a tool or an argument that no tool has: it may guard nothing.
 
-    Attributes
-    ----------
-    rule_id : str
-        Which rule.
-    code : {"unknown_tool", "unknown_argument"}
-        Of what there is none.
-    name : str
-        What the rule names.
-    why, fix : str
-        The same in a sentence, and what to do about it.
+    `code` is ``unknown_tool`` or ``unknown_argument``, `name` stands in the rule; `why` and `fix` are the same in sentences.
     """
 
     warning_code: ClassVar[str] = "unknown_rule_target"
@@ -49,25 +38,10 @@ class UnknownTarget(UserWarning):
 def unknown_targets(
     rules: Iterable[SteeringRule], tools: KnownTools, *, guesses: bool = False
 ) -> tuple[UnknownTarget, ...]:
-    """Return what enabled rules name and no tool has, in the order of the rules.
+    """Return the names in enabled rules that no tool has, in the order of the rules.
 
-    Parameters
-    ----------
-    rules : iterable of SteeringRule
-        The rules.
-    tools : mapping of str to JSON Schema
-        All the tools that there are.
-    guesses : bool
-        Take every text that is compared with a ``name`` for the name of a tool, and look at arguments without which a function
-        raises.
-
-    Examples
-    --------
-    >>> from noetic_nb.steering import RuleBook
-    >>> rules = RuleBook()
-    >>> _ = rules.only_from_user("send_money", "recipent")
-    >>> [target.name for target in unknown_targets(rules, {"send_money": {"properties": {"recipient": {}}}})]
-    ['recipent']
+    `guesses` takes every text that is compared with a ``name`` for the name of a tool, and looks at arguments without which a
+    function raises.
     """
     found: list[UnknownTarget] = []
     for rule in rules:
@@ -119,14 +93,7 @@ def _there_are(names: Iterable[str], nothing: str) -> str:
 
 
 def has_argument(schema: Mapping[str, Any], path: str) -> bool:
-    """Tell whether arguments of a schema may have a value at a path, as rules read it; True where the schema does not say.
-
-    Examples
-    --------
-    >>> schema = {"properties": {"guests": {"type": "array", "items": {"properties": {"email": {}}}}}}
-    >>> has_argument(schema, "guests.email"), has_argument(schema, "guests.emial")
-    (True, False)
-    """
+    """Tell whether arguments of a schema may have a value at a path, as rules read it; True where the schema does not say."""
     return _may_have(schema, path, schema.get("$defs") or {}, 0)
 
 

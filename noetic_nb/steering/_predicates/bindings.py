@@ -9,8 +9,6 @@ from noetic_nb.items import thaw
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, PastCall
 from noetic_nb.steering._predicates.cel_names import ORIGIN
 
-__all__ = ["MAX_AT_ONCE", "MAX_ONCE_THROUGH", "Bindings", "origins_of", "values_of", "weight", "work_of"]
-
 # The last so many calls, and the head of what each returned: a condition sees enough, and costs the same in a long run.
 MAX_HISTORY: Final = 200
 MAX_OUTPUT: Final = 2_000
@@ -63,18 +61,7 @@ def _response(name: str, params: AfterModelCallParams) -> Any:
 
 
 def weight(value: Any) -> int:
-    """Return how much work a value is, in characters.
-
-    Raises
-    ------
-    ValueError
-        Where it is too much.
-
-    Examples
-    --------
-    >>> weight({"to": ["ann", 3]})
-    205
-    """
+    """Return how much work a value is, in characters; raises `ValueError` where it is too much."""
     found, waiting = 0, [value]
     while waiting:
         part = waiting.pop()
@@ -100,19 +87,9 @@ def work_of(params: Params) -> int:
 
 
 def values_of(params: Params, needs: Collection[str]) -> dict[str, Any]:
-    """Return the values for the evaluation of a condition.
+    """Return the values for the evaluation of a condition, by variable; of the history the last 200 calls.
 
-    Parameters
-    ----------
-    params : BeforeToolCallParams or AfterModelCallParams
-        What is judged.
-    needs : collection of str
-        Names such as ``tool.args`` or ``history.status``.
-
-    Returns
-    -------
-    dict
-        By variable; of the history the last 200 calls.
+    `needs` are names such as ``tool.args`` or ``history.status``.
     """
     found: dict[str, Any] = {}
     fields: list[tuple[str, Callable[[PastCall], Any]]] = []

@@ -13,8 +13,6 @@ from typing import Any, Final, TypeAlias
 from noetic_nb._core.names import nearest
 from noetic_nb.errors import NoeticConfigError
 
-__all__ = ["FUNCTIONS", "ORIGIN", "VARIABLES", "Analysis", "analyse", "cel_tokens", "does_not_compile"]
-
 VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "tool": ("name", "args"),
     "response": ("text", "answer", "items", "usage"),
@@ -135,13 +133,7 @@ Place: TypeAlias = tuple[int, int]
 
 
 def cel_tokens(text: str) -> Iterator[tuple[str, str, Place]]:
-    r"""Yield the words of an expression: kind, text and place.
-
-    Examples
-    --------
-    >>> list(cel_tokens("a &&\n  b"))
-    [('ident', 'a', (1, 1)), ('mark', '&&', (1, 3)), ('ident', 'b', (2, 3))]
-    """
+    """Yield the words of an expression: kind, text and place."""
     line, begin = 1, 0
     for match in _TOKEN.finditer(text):
         kind, value = str(match.lastgroup), match.group()
@@ -267,18 +259,6 @@ class _Reader:
 def analyse(rule_id: str, text: str) -> Analysis:
     """Return the names in an expression.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``RULE_DOES_NOT_COMPILE`` with the `line` of a name that does not exist.
-
-    Examples
-    --------
-    >>> sorted(analyse("r", "tool.name == 'pay' && history.exists(h, h.status == 'ok')").needs)
-    ['history', 'history.status', 'tool.name']
-    >>> analyse("r", "tool.nme == 'pay'")
-    Traceback (most recent call last):
-    ...
-    noetic_nb.errors.NoeticConfigError: ... 'nme' is no field of tool in line 1. Did you mean 'name'?
+    Raises `NoeticConfigError` ``RULE_DOES_NOT_COMPILE`` with the `line` of a name that does not exist.
     """
     return _Reader(rule_id, text).read()

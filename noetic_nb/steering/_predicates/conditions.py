@@ -38,8 +38,6 @@ from noetic_nb.steering._predicates.guidance_template import Guidance
 from noetic_nb.steering._predicates.in_thread import in_thread
 from noetic_nb.steering._rules.rule import SteeringRule
 
-__all__ = ["MAX_CHARACTERS", "CelProcess", "Condition", "compiled", "matched_text"]
-
 _WORKER: Final = Path(__file__).with_name("cel_worker.py")
 # A syntax error is found in milliseconds; what takes longer than this to compile is refused.
 COMPILE_MS: Final = 5_000.0
@@ -58,13 +56,7 @@ def _end(process: subprocess.Popen[str]) -> None:
 
 
 class CelProcess:
-    """Evaluates one expression elsewhere.
-
-    Parameters
-    ----------
-    text : str
-        The expression.
-    """
+    """Evaluates one expression elsewhere."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -146,12 +138,7 @@ class CelProcess:
     async def evaluate(self, values: Mapping[str, Any], origins: Sequence[Any] = ()) -> Any:
         """Return the value of the expression for these values; `origins` are the results of its functions of that name.
 
-        Raises
-        ------
-        NoeticError
-            ``step_failed`` with the library's error.
-        asyncio.CancelledError
-            When the caller cancels; the process is ended.
+        Raises `NoeticError` ``step_failed`` with the library's error. Where the caller cancels, the process is ended.
         """
         try:
             reply = await in_thread(partial(self._evaluate, origins=origins), thaw(values), name="condition")
@@ -173,14 +160,7 @@ MAX_SEARCHED: Final = 200_000
 
 
 def matched_text(condition: str, compile_cel: Callable[[str], Any]) -> Callable[[str], tuple[str, ...]] | None:
-    """Return a function that finds the text that a condition tests for in a response; None where it tests no text.
-
-    Examples
-    --------
-    >>> find = matched_text("response.text.contains('refund') || response.text.startsWith('No')", compile_cel=None)
-    >>> find("We refund everything.")
-    ('refund',)
-    """
+    """Return a function that finds the text that a condition tests for in a response; None where it tests no text."""
     finders = tuple(_finders(condition, compile_cel))
     if not finders:
         return None
@@ -371,12 +351,8 @@ _DECIDING: Final = ("id", "when", "applies_to", "action", "guidance", "isolate")
 def compiled(rule: SteeringRule) -> Condition:
     """Compile the condition of a rule, and make the checks that need no evaluation.
 
-    Versions of a rule that differ in other things (whether it is enabled, its tools) share the compiled form.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``RULE_DOES_NOT_COMPILE`` with the `line` where it is known; ``MISSING_PACKAGE`` without the extra ``rules``.
+    Versions of a rule that differ in other things (whether it is enabled, its tools) share the compiled form. Raises
+    `NoeticConfigError` ``RULE_DOES_NOT_COMPILE`` with the `line` where it is known, and ``MISSING_PACKAGE``.
     """
     key = tuple([getattr(rule, name) for name in _DECIDING])
     found = _conditions.get(key)

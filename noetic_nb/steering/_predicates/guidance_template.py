@@ -13,8 +13,6 @@ from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
 from noetic_nb.steering._predicates.bindings import values_of
 from noetic_nb.steering._predicates.cel_names import VARIABLES, does_not_compile
 
-__all__ = ["MAX_GUIDANCE", "Guidance", "capped"]
-
 # Guidance is read by the model at every refusal and kept in the ledger: about 2 000 tokens are a page.
 MAX_GUIDANCE: Final = 8_000
 # What is filled in comes from a model: enough to recognise it, too little to talk the reader over.
@@ -24,13 +22,7 @@ _PLACE: Final = re.compile(r"\{([a-z]+(?:\.[A-Za-z0-9_]+)+)\}")
 
 
 def capped(text: str) -> str:
-    """Return a guidance of a length that can be used.
-
-    Examples
-    --------
-    >>> len(capped("x" * 100_000)) <= MAX_GUIDANCE + 40
-    True
-    """
+    """Return a guidance of a length that can be used."""
     if len(text) <= MAX_GUIDANCE:
         return text
     return f"{text[:MAX_GUIDANCE]}… ({len(text) - MAX_GUIDANCE} characters left out)"

@@ -19,8 +19,6 @@ from noetic_nb._core.nested_loop import running_loop
 from noetic_nb._core.worker_threads import Worker, has_threads
 from noetic_nb.sync import LOOP_NEEDED
 
-__all__ = ["in_thread"]
-
 T = TypeVar("T")
 
 MAX_THREADS: Final = 16
@@ -48,13 +46,7 @@ class _Places:
         self._queue: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
 
     async def take(self) -> None:
-        """Take a place, or wait for one that will be given back.
-
-        Raises
-        ------
-        TooManyThreads
-            Where none will be.
-        """
+        """Take a place, or wait for one that will be given back; raises `TooManyThreads` where none will be."""
         with self._lock:
             self._check()
             if self._free:
@@ -120,19 +112,8 @@ async def in_thread(function: Callable[..., T], *args: Any, name: str = "rule") 
     """Call a function in a daemon thread and wait for it; on the spot where there are no threads.
 
     Unlike `asyncio.to_thread` it takes no place in the loop's pool: functions that hang there would, one by one, keep
-    everything else that needs the pool from running, and the program from ending.
-
-    Raises
-    ------
-    TooManyThreads
-        At once, where as many threads as there may be were left behind.
-    Exception
-        What the function raises.
-
-    Examples
-    --------
-    >>> asyncio.run(in_thread(pow, 2, 5))
-    32
+    everything else that needs the pool from running, and the program from ending. Raises `TooManyThreads` at once, where as many
+    threads as there may be were left behind.
     """
     context = contextvars.copy_context()  # which does not follow into a thread by itself
     lock, is_over, is_left = threading.Lock(), False, False

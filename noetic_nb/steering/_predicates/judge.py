@@ -16,8 +16,6 @@ from noetic_nb.memory._steering_decision import SteeringAction, SteeringDecision
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
 from noetic_nb.steering._rules.rule import LLMEval
 
-__all__ = ["call_judge", "judge_prompt", "parse_verdict", "request_verdict"]
-
 # White space as ECMAScript trims it (ECMA-262, WhiteSpace and LineTerminator).
 _SPACE: Final = "\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 _TRIM: Final = re.compile(f"^[{_SPACE}]+|[{_SPACE}]+$")
@@ -103,10 +101,7 @@ def _one_line(text: str) -> str:
 def request_verdict(judge: LLMEval, params: BeforeToolCallParams | AfterModelCallParams) -> Any:
     """Call a judge once; returns the model client's return value, to be awaited where that can be awaited.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``MISSING_CALL_MODEL`` where no model answers the judge's name.
+    Raises `NoeticConfigError` ``MISSING_CALL_MODEL`` where no model answers the judge's name.
     """
     call_model: Any = params.ctx.call_model
     prompt = input_message(judge_prompt(judge, params), ids=params.ctx.ids)
@@ -120,30 +115,9 @@ async def call_judge(
     max_retries: int,
     first: Any = None,
 ) -> tuple[SteeringDecision | None, int]:
-    """Call a judge until its answer can be read.
+    """Call a judge until its answer can be read; returns the decision, None without one, and the number of calls.
 
-    Parameters
-    ----------
-    judge : LLMEval
-        The judge.
-    params : BeforeToolCallParams or AfterModelCallParams
-        What it judges; its context must be able to call a model.
-    max_retries : int
-        How often the identical request is repeated after an answer that cannot be read.
-    first : object, optional
-        The first answer where it was requested already.
-
-    Returns
-    -------
-    decision : SteeringDecision or None
-        None where no answer could be read.
-    calls : int
-        How often the model was called.
-
-    Raises
-    ------
-    Exception
-        What the model client raises.
+    The identical request is repeated `max_retries` times at most; `first` is the first answer where it was requested already.
     """
     for call in range(1, max_retries + 2):
         answer = first if call == 1 and first is not None else request_verdict(judge, params)

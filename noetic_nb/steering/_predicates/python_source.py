@@ -18,8 +18,6 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory._steering_decision import allow, as_decision, ask, deny, guide
 from noetic_nb.steering._rules.rule import PythonPredicate, SteeringRule
 
-__all__ = ["check_on_samples", "check_parameter", "compile_predicate"]
-
 # What the text of a rule may use without importing it.
 NAMES: Final[Mapping[str, Any]] = {"allow": allow, "ask": ask, "deny": deny, "guide": guide}
 
@@ -52,32 +50,10 @@ def _not_replaced(rule_id: str, what: str, line: int | None, hint: str, column: 
 
 
 def compile_predicate(rule_id: str, text: str, namespace: Mapping[str, Any]) -> Callable[..., Any]:
-    r"""Compile the text of a rule: one function, whose decorators are left aside.
+    """Compile the text of a rule: one function at its top level, whose decorators are left aside.
 
-    Parameters
-    ----------
-    rule_id : str
-        For messages and tracebacks.
-    text : str
-        Python source with exactly one function at its top level; imports and constants may stand beside it.
-    namespace : mapping
-        Names the function may use, beside `allow`, `deny` and `guide`.
-
-    Returns
-    -------
-    callable
-        The function.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``RULE_DOES_NOT_COMPILE`` with the `line`, and the `column` of a syntax error, where they are known.
-
-    Examples
-    --------
-    >>> rule = compile_predicate("short", "def short(call):\n    return deny('No.')", {})
-    >>> rule(None).guidance
-    'No.'
+    It may use the names in `namespace`, and `allow`, `deny` and `guide`; imports and constants may stand beside it. Raises
+    `NoeticConfigError` ``RULE_DOES_NOT_COMPILE`` with the `line`, and the `column` of a syntax error, where they are known.
     """
     file_name = _file_name(rule_id)
     try:
@@ -110,13 +86,7 @@ def compile_predicate(rule_id: str, text: str, namespace: Mapping[str, Any]) -> 
 
 
 def check_parameter(rule_id: str, function: Callable[..., Any]) -> None:
-    """Refuse a function that cannot be called with the call, or the response, that it decides on.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_RULE``.
-    """
+    """Refuse a function that cannot be called with the call, or the response, that it decides on (``INVALID_RULE``)."""
     try:
         inspect.signature(function).bind(None)
     except TypeError as exc:
@@ -139,10 +109,7 @@ def _line_of(error: BaseException, file_name: str) -> int | None:
 def check_on_samples(rule: SteeringRule, samples: Iterable[Any]) -> None:
     """Call a synchronous predicate on calls it would have seen, and check its return values.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``RULE_FAILS_ON_SAMPLE`` with the `line` of the text that failed, where it is known.
+    Raises `NoeticConfigError` ``RULE_FAILS_ON_SAMPLE`` with the `line` of the text that failed, where it is known.
     """
     if not isinstance(rule.decider, PythonPredicate):
         return

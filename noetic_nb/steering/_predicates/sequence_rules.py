@@ -19,8 +19,6 @@ from noetic_nb.steering._predicates.guidance_template import Guidance
 from noetic_nb.steering._predicates.in_thread import in_thread
 from noetic_nb.steering._rules.rule import SequenceRule, SteeringRule
 
-__all__ = ["check_sequence", "describe_sequence", "sequence_rule"]
-
 # How a call ends that was never made.
 _NOT_MADE: Final = frozenset({"denied", "guided", "invalid_args", "unknown"})
 
@@ -35,14 +33,7 @@ def _listed(names: Iterable[str], word: str) -> str:
 
 
 def describe_sequence(rule: SteeringRule, sequence: SequenceRule) -> str:
-    """Return a sequence rule in words.
-
-    Examples
-    --------
-    >>> rule = sequence_rule("never_after", "send_email", others="read_secrets")
-    >>> describe_sequence(rule, rule.sequence)
-    'send_email must not be called after read_secrets.'
-    """
+    """Return a sequence rule in words."""
     tools = _listed(rule.tools or ("any tool",), "or")
     match sequence.kind:
         case "never_after":
@@ -71,13 +62,7 @@ def sequence_rule(
     action: str | None = None,
     guidance: str | None = None,
 ) -> SteeringRule:
-    """Return a rule about the calls so far, named after its tools.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_RULE``.
-    """
+    """Return a rule about the calls so far, named after its tools; raises `NoeticConfigError` ``INVALID_RULE``."""
     names, before, values = _names(tools), _names(others), _names(args)
     title = {"never_after": "never", "only_after": "only", "at_most": f"at-most-{count}"}.get(kind, kind)
     if kind == "only_from_user":
@@ -96,18 +81,9 @@ def sequence_rule(
 def check_sequence(
     rule: SteeringRule, sequence: SequenceRule, params: Params
 ) -> SteeringDecision | Awaitable[SteeringDecision | None] | None:
-    """Return the decision on a call that violates a sequence rule, None on one that does not.
+    """Return the decision on a call that violates a sequence rule, None on one that does not; the whole history is read.
 
     Many values, or long texts, are compared in a thread: the decision has to be awaited then, and the loop goes on.
-
-    Parameters
-    ----------
-    rule : SteeringRule
-        The rule, for its tools, action and guidance.
-    sequence : SequenceRule
-        What it allows.
-    params : BeforeToolCallParams
-        The call; its `history` is read whole, however long it is.
     """
     if sequence.kind == "only_from_user":
         if work_of(params) > MAX_AT_ONCE:

@@ -15,8 +15,6 @@ from noetic_nb.steering._predicates.python_source import check_parameter
 from noetic_nb.steering._predicates.sequence_rules import sequence_rule
 from noetic_nb.steering._rules.rule import DEFAULT_JUDGE_MODEL, Point, SteeringRule
 
-__all__ = ["RuleMethods"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -18,8 +18,6 @@ from noetic_nb.steering._rules.file_schema import JudgeData, RuleData, RuleFile
 from noetic_nb.steering._rules.rule import SteeringRule
 from noetic_nb.steering._rules.yaml_text import dump_yaml, parse_yaml
 
-__all__ = ["FileMark", "Functions", "dump_rules", "is_unchanged", "parsed_rules", "read_rules", "write_rules"]
-
 # A thousand rules of a kilobyte each.
 MAX_BYTES: Final = 1_000_000
 

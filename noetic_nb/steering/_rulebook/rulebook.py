@@ -28,8 +28,6 @@ from noetic_nb.steering._rulebook.rule_decorators import RuleMethods
 from noetic_nb.steering._rulebook.rule_files import FileMark, Functions, parsed_rules, read_rules, write_rules
 from noetic_nb.steering._rules.rule import CelCondition, PythonPredicate, SequenceRule, SteeringRule, as_rule
 
-__all__ = ["RuleBook", "RuleChange", "load_rules", "parse_rules", "save_rules", "unused_books"]
-
 _LOG: Final = safe_logger("noetic_nb.steering")
 
 ChangeKind: TypeAlias = Literal["add", "replace", "remove", "enable", "disable", "move", "undo"]

@@ -12,8 +12,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from noetic_nb.steering._rules.rule import DEFAULT_JUDGE_MODEL, Point, SteeringRule
 from noetic_nb.steering._rules.rule_text import rule_data
 
-__all__ = ["RuleFile", "rule_file_schema"]
-
 SCHEMA_ID: Final = "urn:noetic-nb:rules:1"
 
 # Of these a rule has one at most; the last four are the kinds of a sequence rule.

@@ -18,19 +18,6 @@ from noetic_nb._core.names import nearest
 from noetic_nb._core.record_type import RecordType
 from noetic_nb.errors import NoeticConfigError
 
-__all__ = [
-    "DEFAULT_JUDGE_MODEL",
-    "CelCondition",
-    "Decider",
-    "LLMEval",
-    "Point",
-    "PythonPredicate",
-    "RuleForm",
-    "SequenceRule",
-    "SteeringRule",
-    "as_rule",
-]
-
 Point: TypeAlias = Literal["before_tool_call", "after_model_call"]
 """The two enforcement points."""
 
@@ -285,13 +272,7 @@ class SteeringRule(_Frozen):
 
 
 def as_rule(value: SteeringRule | Mapping[str, Any]) -> SteeringRule:
-    """Return a rule given as a record or as a mapping.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_RULE``.
-    """
+    """Return a rule given as a record or as a mapping; raises `NoeticConfigError` ``INVALID_RULE``."""
     given: object = value  # what was really passed may be anything
     if isinstance(given, SteeringRule):
         return given

@@ -7,17 +7,9 @@ from typing import Any
 
 from noetic_nb.steering._rules.rule import PythonPredicate, SequenceRule, SteeringRule
 
-__all__ = ["rule_data", "rule_text"]
-
 
 def rule_data(rule: SteeringRule) -> dict[str, Any]:
-    """Return a rule as plain data, in the keys of a rule file; a predicate is only named.
-
-    Examples
-    --------
-    >>> rule_data(SteeringRule(id="large", applies_to="before_tool_call", when="tool.args.n > 3", tools="pay"))
-    {'id': 'large', 'on': ['before_tool_call'], 'tools': ['pay'], 'when': 'tool.args.n > 3'}
-    """
+    """Return a rule as plain data, in the keys of a rule file; a predicate is only named."""
     data: dict[str, Any] = {"id": rule.id}
     if rule.name is not None:
         data["name"] = rule.name
@@ -48,19 +40,7 @@ def rule_data(rule: SteeringRule) -> dict[str, Any]:
 
 
 def rule_text(rule: SteeringRule) -> str:
-    """Return the text of a rule.
-
-    Examples
-    --------
-    >>> print(rule_text(SteeringRule(id="kind", applies_to="after_model_call", when="response.text == ''")))
-    {
-      "id": "kind",
-      "on": [
-        "after_model_call"
-      ],
-      "when": "response.text == ''"
-    }
-    """
+    """Return the text of a rule."""
     # A predicate without its text (typed at a prompt) is shown as data, by its name.
     if rule.source is not None:
         return rule.source

@@ -8,8 +8,6 @@ from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
 
-__all__ = ["dump_yaml", "parse_yaml"]
-
 # Rule files are four deep; what is much deeper is hostile.
 MAX_DEPTH: Final = 32
 
@@ -94,18 +92,7 @@ def _loader(yaml: Any) -> Any:
 
 
 def parse_yaml(text: str) -> Any:
-    """Return the data of a YAML text.
-
-    Raises
-    ------
-    ValueError
-        With the line, for anything that is not plain data.
-
-    Examples
-    --------
-    >>> parse_yaml("on: [no]")
-    {'on': ['no']}
-    """
+    """Return the data of a YAML text; raises `ValueError`, with the line, for anything that is not plain data."""
     yaml = _yaml()
     loader: Any = None
     try:
@@ -122,17 +109,7 @@ def parse_yaml(text: str) -> Any:
 
 
 def dump_yaml(data: Any) -> str:
-    r"""Return data as YAML, longer texts as blocks.
-
-    Examples
-    --------
-    >>> print(dump_yaml({"on": ["x"], "when": "a\nb"}), end="")
-    on:
-    - x
-    when: |-
-      a
-      b
-    """
+    """Return data as YAML, longer texts as blocks."""
     yaml = _yaml()
 
     base: Any = yaml.SafeDumper
