@@ -32,7 +32,7 @@ from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
 from noetic_nb.runs import Run
 from noetic_nb.runs._call_params import CallParams
 from noetic_nb.runs._recorded_origins import RecordedOrigins
-from noetic_nb.steering._layer import LAYER_ID
+from noetic_nb.steering._evaluation.judging import LAYER_ID
 from noetic_nb.steering._rules.rule import Point
 
 __all__ = ["RecordedCall", "calls_of", "decisions_acted_on", "places_of_decisions", "tools_of"]

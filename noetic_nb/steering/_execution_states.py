@@ -10,7 +10,6 @@ from noetic_nb.memory._execution_context import ExecutionContext
 from noetic_nb.memory.params import CompleteParams, InitParams, SpawnParams, ToolOutcome
 from noetic_nb.memory.scope import MemoryScope, resolve_scope_key
 from noetic_nb.steering._evaluation.async_verdicts import LateVerdicts, QueuedVerdict
-from noetic_nb.steering._evaluation.evaluate import Params
 from noetic_nb.steering._evaluation.judging import LAYER_ID, Row
 from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering._ledger import (
@@ -23,6 +22,7 @@ from noetic_nb.steering._ledger import (
     target_entry,
 )
 from noetic_nb.steering._past_calls import appended, earlier_calls, rows_of
+from noetic_nb.steering._predicates.bindings import Params
 from noetic_nb.steering._rulebook.rulebook import RuleBook
 
 if TYPE_CHECKING:

@@ -20,12 +20,13 @@ from noetic_nb.memory.params import (
     RecallParams,
 )
 from noetic_nb.memory.scope import MemoryScope
-from noetic_nb.steering._evaluation.evaluate import Params, Policy, evaluate
+from noetic_nb.steering._evaluation.evaluate import Policy, evaluate
 from noetic_nb.steering._evaluation.judging import LAYER_ID, Judging, Row
 from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering._execution_states import ExecutionStates
 from noetic_nb.steering._ledger import State, decision_entry
 from noetic_nb.steering._past_calls import ThreadHistory, earlier_calls
+from noetic_nb.steering._predicates.bindings import Params
 from noetic_nb.steering._rulebook.rulebook import RuleBook, RuleChange
 from noetic_nb.steering._rules.rule import Point
 from noetic_nb.steering._rules.rule_text import rule_text

@@ -35,9 +35,10 @@ from noetic_nb.runs import Run
 from noetic_nb.runs._call_params import CallParams
 from noetic_nb.runs._recorded_origins import RecordedOrigins
 from noetic_nb.runs._regulation.recorded_regulator import RegulatorFeed
-from noetic_nb.steering._evaluation.evaluate import Evaluation, Params, Policy, RuleFault, evaluate
+from noetic_nb.steering._evaluation.evaluate import Evaluation, Policy, RuleFault, evaluate
+from noetic_nb.steering._evaluation.judging import LAYER_ID
 from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
-from noetic_nb.steering._layer import LAYER_ID
+from noetic_nb.steering._predicates.bindings import Params
 from noetic_nb.steering._rulebook.rulebook import RuleBook
 from noetic_nb.steering._rules.rule import Point, SteeringRule
 

@@ -34,7 +34,8 @@ from noetic_nb.memory import MemoryLayer
 from noetic_nb.memory.scope import SCOPES
 from noetic_nb.models._client import ModelClient
 from noetic_nb.runs import Run
-from noetic_nb.steering._layer import LAYER_ID, RECALL_BUDGET, rulebook_of
+from noetic_nb.steering._evaluation.judging import LAYER_ID
+from noetic_nb.steering._layer import RECALL_BUDGET, rulebook_of
 from noetic_nb.sync import run_sync
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 

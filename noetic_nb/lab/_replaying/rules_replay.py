@@ -32,8 +32,9 @@ from noetic_nb.models._client import CUT_OFF, ModelClient
 from noetic_nb.runs import Run
 from noetic_nb.steering import RuleBook, parse_rules
 from noetic_nb.steering._evaluation.evaluate import Policy
+from noetic_nb.steering._evaluation.judging import LAYER_ID
 from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
-from noetic_nb.steering._layer import LAYER_ID, policy_of, rulebook_of
+from noetic_nb.steering._layer import policy_of, rulebook_of
 from noetic_nb.steering._ledger import decision_entry
 from noetic_nb.steering._past_calls import ThreadHistory, appended, rows_of
 from noetic_nb.steering._rulebook.rulebook import RuleChange

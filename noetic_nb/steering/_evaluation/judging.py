@@ -15,8 +15,9 @@ from noetic_nb.memory._hook_timeout import is_cancelled
 from noetic_nb.memory._steering_decision import ALLOW, SteeringAction, SteeringDecision
 from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.steering._evaluation.async_verdicts import LateVerdicts, QueuedVerdict
-from noetic_nb.steering._evaluation.evaluate import UNREADABLE_GUIDANCE, Evaluation, Params, Policy
+from noetic_nb.steering._evaluation.evaluate import UNREADABLE_GUIDANCE, Evaluation, Policy
 from noetic_nb.steering._ledger import LedgerEntry, mark_late_fault
+from noetic_nb.steering._predicates.bindings import Params
 from noetic_nb.steering._predicates.guidance_template import capped
 from noetic_nb.steering._predicates.judge import call_judge, request_verdict
 from noetic_nb.steering._rules.rule import LLMEval, Point, SteeringRule
