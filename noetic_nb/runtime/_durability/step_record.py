@@ -14,36 +14,21 @@ _NONE: Final[Mapping[int, Mapping[str, Any]]] = {}
 
 
 class StepRecord:
-    """The record of one step, and of everything inside it.
-
-    Attributes
-    ----------
-    path : str
-        The steps around it and its own frame; empty for the root of a turn.
-    parent : StepRecord or None
-        The step around it.
-    below : dict of str to StepRecord
-        The steps inside it, by their frames.
-    entry : mapping or None
-        Its end, as a process that has ended recorded it.
-    failures : mapping of int to mapping
-        For a loop: the failed iterations such a process dealt with, by number.
-    execution : object or None
-        The record of the execution it runs in; None until this process runs it.
-    is_open_llm : bool
-        Whether it is an llm step that is under way, or has failed.
-    ends_at_once : bool
-        Whether it ends as soon as a step in it has, or goes on with another: nothing of the user's comes between.
-    text : str or None
-        The model's text its output was read from.
-    """
+    """The record of one step, and of everything inside it; its path is empty for the root of a turn."""
 
     # Of most steps nothing but these is ever set.
     execution: object | None = None
+    """The record of the execution it runs in; None until this process runs it."""
     entry: Mapping[str, Any] | None = None
+    """Its end, as a process that has ended recorded it."""
     failures: Mapping[int, Mapping[str, Any]] = _NONE
-    is_open_llm = ends_at_once = False
+    """For a loop: the failed iterations such a process dealt with, by number."""
+    is_open_llm = False
+    """Whether it is an llm step that is under way, or has failed."""
+    ends_at_once = False
+    """Whether it ends as soon as a step in it has, or goes on with another: nothing of the user's comes between."""
     text: str | None = None
+    """The model's text its output was read from."""
 
     def __init__(self, parent: StepRecord | None = None, frame: str = "") -> None:
         self.parent = parent
