@@ -29,7 +29,7 @@ from noetic_nb.items import (
     function_call_output,
     input_message,
 )
-from noetic_nb.items._origins import OriginIndex, Provenance
+from noetic_nb.items._origin_index import OriginIndex, Provenance
 from noetic_nb.lab import datasets
 from noetic_nb.lab._rule_backtest import Trials
 from noetic_nb.memory import ExecutionContext, LayerStack, PastCall

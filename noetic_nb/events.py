@@ -309,10 +309,11 @@ class ViewAssembled(Event, frozen=True, tag="view_assembled"):
     """How long the call took to plan; None where nobody knows."""
 
 
-class ModelCalled(Event, frozen=True, tag="model_called"):
+class ModelCalled(Event, frozen=True, tag="model_called", repr_omit_defaults=True):
     """One call of a model ended, well or not. `items` is its answer: the tape of a replay.
 
-    `duration_ms` and `cost` (US dollars) are None where nobody knows them.
+    `duration_ms`, `cost` (US dollars), `cached_tokens`, `cache_write_tokens` and `reasoning_tokens` are None where nobody
+    knows them. The counts are parts of each other as in `models.Usage`.
     """
 
     step: Whole
@@ -323,11 +324,19 @@ class ModelCalled(Event, frozen=True, tag="model_called"):
     items: tuple[Item, ...] = ()
     input_tokens: Whole = 0
     output_tokens: Whole = 0
-    cached_tokens: Whole = 0
+    cached_tokens: Whole | None = None
     cost: Number | None = None
     logprobs: tuple[tuple[str, Number], ...] = ()
     error: str | None = None
     finish_reason: Word[Literal["stop", "tool_calls", "length", "content_filter"]] | None = None
+    cache_write_tokens: Whole | None = None
+    reasoning_tokens: Whole | None = None
+
+    @property
+    def counts(self) -> tuple[int, int, int | None, int | None, int | None]:
+        """The tokens of the call, in the order of `models.Usage`."""
+        special = self.cached_tokens, self.cache_write_tokens, self.reasoning_tokens
+        return self.input_tokens, self.output_tokens, *special
 
 
 class ToolCalled(Event, frozen=True, tag="tool_called"):
@@ -551,6 +560,31 @@ class TextRetracted(Record, frozen=True, tag_field="kind", tag="text_retracted")
     t_ms: Number = 0.0
 
 
+class ContextCompacted(Event, frozen=True, tag="context_compacted"):
+    """A part of the context was replaced by a shorter one: later calls get `items` in its place; the log keeps all.
+
+    Counts are None where nobody knows them.
+    """
+
+    by: str
+    """The mechanism: the id of a layer, ``summarize`` of a projection, or the program or provider that did it."""
+    items_removed: Whole | None = None
+    items: tuple[Item, ...] = ()
+    """The items that stand in their place; none where a part was only left out."""
+    tokens_before: Whole | None = None
+    tokens_after: Whole | None = None
+    """Tokens of the context (of the removed part, where it is one layer's) before and after."""
+    opaque: bool = False
+    """Whether only the provider can read the items in their place."""
+    replaced: tuple[tuple[int, int], ...] = ()
+    """Stretches of the log that were replaced, as first place and place behind the last; empty where nobody knows."""
+    trigger: str | None = None
+    """Its cause, such as ``auto`` or ``manual``."""
+    model: str | None = None
+    usage: Data | None = None
+    """Tokens of this model that were billed for it beside those of all model calls, by the names of `models.Usage`."""
+
+
 # Saving and loading take their types from here: an event that is missing can be neither written nor read.
 RunEvent: TypeAlias = (
     TurnStarted
@@ -576,6 +610,7 @@ RunEvent: TypeAlias = (
     | LayersDropped
     | WarningRaised
     | ToolProgress
+    | ContextCompacted
 )
 
 for _kind in (*get_args(RunEvent), TextRetracted):

@@ -209,6 +209,24 @@ error: Planned against reported, relative.
 problem: missing, negative, backwards or disagrees where the reported numbers cannot be right; else None.
 cached_tokens: Input tokens that the provider read from its cache.
 output_tokens: Output tokens.
+cache_write_tokens: Input tokens that the provider wrote to its cache; missing where it does not tell.
+reasoning_tokens: Output tokens of reasoning; missing where the provider does not tell.
+""",
+    ),
+    "Compactions": Table(
+        'run.to_frame("compactions")',
+        "a part of the context that was replaced by a shorter one",
+        WHERE
+        + """
+call: Model calls of the execution before it.
+by: summary (of a projection), the id of a layer, or the program or provider that did it.
+items_removed: How many items were replaced; missing where nobody knows.
+tokens_before, tokens_after: Of the context or the part, before and after; missing where nobody knows.
+opaque: Whether only the provider can read the items in their place.
+trigger: Its cause, such as auto or manual; None where nobody knows.
+summary: The text in their place.
+depth: 0 for the turn, 1 for its children, and so on.
+input_tokens, output_tokens: Of a call that wrote the summary and is told with it; missing where there is none.
 """,
     ),
     "Warnings": Table(
@@ -286,6 +304,9 @@ that were attacked in vain and solved.
 attacker_tasks, attacker_tasks_of, attacker_tasks_rate, attacker_tasks_low, attacker_tasks_high: The same of runs in which the \
 attacker's task was the user's, and was solved.
 unlabelled, unlabelled_of, unlabelled_rate, unlabelled_low, unlabelled_high: The same of runs without a label.
+caught_known, failed_known, blocked_known, false_rejections_known, attacked_solved_known, attacker_tasks_known, \
+unlabelled_known: \
+The same counts up to the first point at which a replayed run is not known any more.
 """,
     ),
     "Suggestions": Table(
@@ -359,6 +380,7 @@ text: The beginning of the text.
         """
 call_budget.total: The values of the configuration, a column each.
 turns: A metric: its mean over runs; with several of them each has low, high and n of its own.
+turns_known: The same of the known part of each run, where the runs are replays.
 low, high: Its 95 % interval.
 n: Runs of which the metric is a number.
 failed: Runs that failed.

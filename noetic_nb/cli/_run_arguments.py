@@ -20,13 +20,13 @@ DATA_SETS: Final = ("airline", "retail", "telecom", "agentdojo:banking", "agentd
 _STANDARD_INPUT: Final = "-"
 
 
-def add_sources(parser: ArgumentParser) -> None:
+def add_sources(parser: ArgumentParser, *, format: str = "--format") -> None:
     """Add the arguments that name runs."""
     parser.add_argument(
         "sources", nargs="*", metavar="SOURCE", help="a file or folder of runs; - is the standard input"
     )
     parser.add_argument("--data", action="append", default=[], choices=DATA_SETS, help="a packaged data set")
-    parser.add_argument("--format", help="what the sources are written in; recognised by default")
+    parser.add_argument(format, dest="source_format", help="what the sources are written in; recognised by default")
 
 
 def add_on_unknown(parser: ArgumentParser) -> None:
@@ -55,7 +55,12 @@ def noted_targets(output: Output) -> Iterator[None]:
 
 
 def runs_of(
-    given: Namespace, output: Output, *, only: str | None = None, one: bool = False, keeps: bool = False
+    given: Namespace,
+    output: Output,
+    *,
+    only: str | None = None,
+    one: bool = False,
+    keeps: bool = False,
 ) -> tuple[list[Run], list[dict[str, str | None]]]:
     """Return the runs that were named, and the records that cannot be read, each with its path and error.
 
@@ -71,7 +76,7 @@ def runs_of(
     for source in given.sources:
         content = sys.stdin.buffer.read() if source == _STANDARD_INPUT else source
         try:
-            for found in import_runs(content, format=given.format):
+            for found in import_runs(content, format=given.source_format):
                 if isinstance(found, Failed):
                     failed.append({"path": found.path or source, "error": str(found.error)})
                     output.note(f"not read: {found.error}")

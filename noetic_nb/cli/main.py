@@ -15,6 +15,7 @@ from noetic_nb.cli._command import BAD_INPUT, INTERRUPTED, Command, Output
 from noetic_nb.cli._commands.backtest_rules import BACKTEST
 from noetic_nb.cli._commands.check_files import CHECK
 from noetic_nb.cli._commands.evaluate_rules import EVALUATE
+from noetic_nb.cli._commands.export_runs import EXPORT
 from noetic_nb.cli._commands.grade_answers import GRADE
 from noetic_nb.cli._commands.import_runs import IMPORT
 from noetic_nb.cli._commands.lint_rules import LINT
@@ -24,7 +25,7 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS: Final[tuple[Command, ...]] = (IMPORT, REPORT, VIEW, LINT, BACKTEST, EVALUATE, CHECK, GRADE)
+COMMANDS: Final[tuple[Command, ...]] = (IMPORT, EXPORT, REPORT, VIEW, LINT, BACKTEST, EVALUATE, CHECK, GRADE)
 _CODES: Final = "Exit codes: 2 where the command cannot be carried out, such as for a missing file."
 
 

@@ -15,9 +15,10 @@ from noetic_nb._core.atomic_write import regular_file
 from noetic_nb._core.long_work import Progress, Work
 from noetic_nb._core.names import nearest
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.interop._formats import agentdojo, inspect_logs, message_files, tau, tau2
-from noetic_nb.interop._formats.sources import Document, documents, read_document, record, refused
+from noetic_nb.interop._formats import agentdojo, atif, claude_code, codex, inspect_logs, message_files, tau, tau2
+from noetic_nb.interop._formats.sources import Document, documents, is_folder, read_document, record, refused
 from noetic_nb.interop._spans import import_spans
+from noetic_nb.interop._traces import langfuse, langsmith, mlflow, weave
 from noetic_nb.items._messages import MessageFormat
 from noetic_nb.runs import Run, load_run
 from noetic_nb.runs._events.event_json import SCHEMA
@@ -49,13 +50,17 @@ class _Reader:
     formats: tuple[str, ...]
     looks_like: Callable[[Document], bool]
     read: Callable[[Document, str | None], Iterator[Callable[[], Run]]]
+    is_part: Callable[[Document], bool] = lambda _document: False
+    """Whether a file of a folder is read with another one."""
 
 
 # The surest sign first: a list of messages is what is left.
 _READERS: Final = (
+    *[_Reader(each.FORMATS, each.looks_like, each.read) for each in (langsmith, langfuse, mlflow, weave)],
     _Reader(import_spans.FORMATS, import_spans.looks_like, import_spans.read),
     _Reader(inspect_logs.FORMATS, inspect_logs.looks_like, inspect_logs.read),
-    *[_Reader(each.FORMATS, each.looks_like, each.read) for each in (tau, tau2, agentdojo)],
+    *[_Reader(each.FORMATS, each.looks_like, each.read, each.is_part) for each in (claude_code, codex)],
+    *[_Reader(each.FORMATS, each.looks_like, each.read) for each in (atif, tau, tau2, agentdojo)],
     _Reader(message_files.FORMATS, message_files.looks_like, message_files.read),
 )
 _OWN: Final = "noetic"
@@ -74,6 +79,7 @@ def _runs_of(source: Any, format: str | None) -> Iterator[tuple[Path | None, Cal
     if isinstance(source, Run):
         yield None, lambda: source
         return
+    in_folder = is_folder(source)
     for found in documents(source):
         path = found if isinstance(found, Path) else None
         if path is not None and (format == _OWN or (format is None and _is_own(path))):
@@ -88,7 +94,10 @@ def _runs_of(source: Any, format: str | None) -> Iterator[tuple[Path | None, Cal
                     yield path, run
                 continue
             document = found if isinstance(found, Document) else read_document(found)
-            for run in _reader(document, format).read(document, format):
+            reader = _reader(document, format)
+            if in_folder and reader.is_part(document):
+                continue
+            for run in reader.read(document, format):
                 yield path, run
         except NoeticError as error:
             yield path, partial(_raise, error)

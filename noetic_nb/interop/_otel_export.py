@@ -327,6 +327,8 @@ class OTelExporter:
                 "gen_ai.provider.name": self._provider,
                 "gen_ai.request.model": event.model,
                 "gen_ai.usage.cache_read.input_tokens": event.cached_tokens,
+                "gen_ai.usage.cache_creation.input_tokens": event.cache_write_tokens,
+                "gen_ai.usage.reasoning.output_tokens": event.reasoning_tokens,
                 "noetic.purpose": event.purpose,
                 **_spent(event),
             },

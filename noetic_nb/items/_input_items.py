@@ -48,6 +48,7 @@ def input_items(
     ``item_schema_mismatch`` for an unknown type.
     """
     from noetic_nb.items._messages.formats import decode_one, plain_message
+    from noetic_nb.items._messages.message import Message
 
     made: list[Item] = []
     waiting: list[str] = []
@@ -56,7 +57,9 @@ def input_items(
         try:
             if (format := _format(value)) is not None:
                 found = decode_one(value, format, waiting=waiting, place=f"Item {place}")
-                made += [checked_item(_with_id(item, ids)) for message in found for item in message.items]
+                made += [
+                    checked_item(_with_id(item, ids)) for one in found if isinstance(one, Message) for item in one.items
+                ]
             else:
                 item = registry.parse(value)
                 if item["type"] == "function_call" and not item["name"]:  # a model may write none, a user means one

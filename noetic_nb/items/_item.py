@@ -24,6 +24,11 @@ BASE_TYPES: Final = frozenset(
         "web_search_call",
         "file_search_call",
         "image_generation_call",
+        "compaction",
+        "mcp_list_tools",
+        "mcp_approval_request",
+        "mcp_approval_response",
+        "additional_tools",
     }
 )
 """Item types known without registration; types that begin with ``openrouter:`` are known too."""

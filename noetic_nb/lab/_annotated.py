@@ -5,15 +5,18 @@ from __future__ import annotations
 import csv
 import io
 import re
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, NoReturn
+from zipfile import BadZipFile, ZipFile
 
 from noetic_nb.interop._formats.graded import AS_PUBLISHED, Calls, assistant, refuser, task_meta, user
 from noetic_nb.interop._formats.sources import Document, read_bytes, read_document, refused
 from noetic_nb.items import Item
+from noetic_nb.items._json_text import parsed_json
 from noetic_nb.items._messages.message import Message
 from noetic_nb.runs import Run
 from noetic_nb.runs._conversation import conversation_events
@@ -227,9 +230,10 @@ def load_locomo(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> lis
     Parameters
     ----------
     path : path-like
-        ``locomo10.json``, or another list of its form.
+        ``locomo10.json``, another list of its form, or ``locomo10.zip``, which holds a file for each dialogue, without the
+        questions: the sample of ``26.json`` is ``conv-26``, as in the list.
     max_bytes : int, bytes
-        Most the file may hold.
+        Most the file may hold, unpacked.
 
     Returns
     -------
@@ -247,9 +251,30 @@ def load_locomo(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> lis
     .. [1] Maharana et al., "Evaluating Very Long-Term Conversational Memory of LLM Agents", ACL 2024.
     """
     document = read_document(Path(path), max_bytes)
-    if not isinstance(document.data, list) or document.by_line:
+    samples = document.data
+    if samples is None:
+        samples = _zipped(document, max_bytes)
+    if not isinstance(samples, list) or document.by_line:
         raise refused(document, "it holds no list of samples")
-    return [_sample(document, index, sample) for index, sample in enumerate(document.data)]
+    return [_sample(document, index, sample) for index, sample in enumerate(samples)]
+
+
+def _zipped(document: Document, max_bytes: int) -> list[Any]:
+    """Return the files of an archive as samples, by number."""
+    samples: list[Any] = []
+    try:
+        with ZipFile(document.path or "") as archive:
+            members = [member for member in archive.infolist() if member.filename.endswith(".json")]
+            if sum(member.file_size for member in members) > max_bytes:
+                raise refused(document, f"it holds more than {max_bytes:,} bytes")
+            for member in sorted(members, key=lambda member: (len(member.filename), member.filename)):
+                name = Path(member.filename).stem
+                found = parsed_json(archive.read(member))
+                named = {"sample_id": f"conv-{name}" if name.isdigit() else name}
+                samples.append({**named, **found} if isinstance(found, Mapping) else found)
+    except (OSError, BadZipFile, ValueError, RecursionError, RuntimeError, NotImplementedError, zlib.error) as error:
+        raise refused(document, f"it is no whole archive of samples ({error})") from error
+    return samples
 
 
 def _sample(document: Document, index: int, sample: Any) -> Run:

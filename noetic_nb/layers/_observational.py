@@ -27,6 +27,7 @@ from noetic_nb.memory import (
     Slot,
 )
 from noetic_nb.memory._built_in import built_in
+from noetic_nb.memory._trace import Compacted, compacted
 from noetic_nb.sync import awaited
 
 Observer = Callable[[Sequence[str]], "Sequence[str] | Awaitable[Sequence[str]]"]
@@ -98,7 +99,10 @@ def observational_memory(
         return {"observations": [*state["observations"], *found][-max_observations:]}
 
     async def distil(state: dict[str, Any], ctx: ExecutionContext) -> dict[str, Any]:
-        return kept(state, await _observe(state["buffer"], observer, model, ctx))
+        found = await _observe(state["buffer"], observer, model, ctx)
+        text = "\n".join(found)
+        compacted(Compacted(len(state["buffer"]), state["bufferTokens"], ctx.tokenize(text), text))
+        return kept(state, found)
 
     def keep_texts(state: dict[str, Any], ctx: ExecutionContext) -> dict[str, Any]:
         # What no observer could shorten is kept as it is rather than lost.

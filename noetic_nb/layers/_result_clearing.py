@@ -30,11 +30,14 @@ from noetic_nb.memory import (
     RecallParams,
 )
 from noetic_nb.memory._built_in import built_in
+from noetic_nb.memory._trace import Compacted, compacted
 from noetic_nb.tokens import Tokenizer
 
 # Before the history window, so that it counts what is in the log and not what a window leaves of it.
 SLOT: Final = 270
 DEFAULT_BUDGET: Final = {"min": 0, "max": 500}
+# Threads whose cleared results are known to be in the run; those of older ones would be told again.
+MAX_TOLD: Final = 1_000
 TAG: Final = "cleared_results"
 THRESHOLD: Final = 30_000
 CLEAR_AT_LEAST: Final = 5_000
@@ -152,6 +155,8 @@ class _ResultClearing:
     keep: int
     exclude: frozenset[str]
     live: dict[str, _Walk] = field(default_factory=dict)
+    told: dict[str, int] = field(default_factory=dict)
+    """How many cleared results the run has as compactions, by thread, the one looked at last at the end."""
 
     def walked(self, items: Sequence[Item], ctx: ExecutionContext) -> _Walk:
         """Return the result of clearing a log; of one that has only grown, only new items are looked at."""
@@ -207,6 +212,14 @@ class _ResultClearing:
         items = list(p.items)
         for result in walk.cleared:
             items[result.position] = result.stub
+        thread_id = p.ctx.thread_id
+        if new := walk.cleared[self.told.pop(thread_id, 0) :]:
+            before = sum([result.size for result in new])
+            places = tuple([(result.position, result.position + 1) for result in new])
+            compacted(Compacted(len(new), before, before - sum([result.freed for result in new]), replaced=places))
+        self.told[thread_id] = len(walk.cleared)
+        if len(self.told) > MAX_TOLD:
+            del self.told[next(iter(self.told))]
         return {"items": items}
 
     def recall(self, p: RecallParams) -> str | None:

@@ -15,7 +15,7 @@ from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item
 from noetic_nb.items._registry import ANY_ITEMS
 from noetic_nb.memory._trace import TRACE, Trace
-from noetic_nb.models._client import NO_USAGE, ModelResponse, Usage, finish_reason_of
+from noetic_nb.models._client import NO_USAGE, ModelResponse, Usage, finish_reason_of, usage_from
 from noetic_nb.redact import safe_logger
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
@@ -195,11 +195,7 @@ def as_response(value: Any) -> ModelResponse:
         raise TypeError(f"The items of a model response are a list, not {type(items).__name__}: {items!r}.")
     usage = value.get("usage") or {}
     if not isinstance(usage, Usage):
-        usage = Usage(
-            *(int(usage.get(camel, usage.get(snake, 0)) or 0)
-              for camel, snake in (("inputTokens", "input_tokens"), ("outputTokens", "output_tokens"),
-                                   ("cachedTokens", "cached_tokens")))
-        )  # fmt: skip
+        usage = usage_from(usage)
     reason = finish_reason_of(value.get("finishReason", value.get("finish_reason")))
     parsed = tuple([ANY_ITEMS.parse(item) for item in items])
     return ModelResponse(parsed, usage, value.get("cost"), finish_reason=reason)

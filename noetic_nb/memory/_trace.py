@@ -8,6 +8,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from noetic_nb.redact import redact_text
@@ -20,8 +21,20 @@ TraceValue: TypeAlias = str | int | float | bool
 
 
 # A list, as one is made for each call, and most stay empty.
-HookNotes: TypeAlias = list[tuple[str, TraceValue] | Mapping[str, Any]]
-"""What one call of a hook has noted, in order: an attribute as a pair of its key and its value, an event as a mapping."""
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """A part of the context that a layer replaced; the fields are those of `events.ContextCompacted`."""
+
+    items_removed: int
+    tokens_before: int
+    tokens_after: int
+    text: str = ""
+    """The text in its place."""
+    replaced: tuple[tuple[int, int], ...] = ()
+
+
+HookNotes: TypeAlias = list[tuple[str, TraceValue] | Mapping[str, Any] | Compacted]
+"""Notes of one call of a hook, in order: an attribute as a pair of its key and its value, an event as a mapping."""
 
 
 # A context variable, because stores run at the same time and each hook must find its own.
@@ -58,10 +71,17 @@ def _check(key: str, value: object) -> None:
         raise TypeError(f"A trace holds text, numbers and booleans, not {type(value).__name__} under {key!r}.")
 
 
+def compacted(note: Compacted) -> None:
+    """Note that the layer whose hook runs has replaced a part of the context."""
+    notes = CURRENT_NOTES.get()
+    if notes is not None:
+        notes.append(note)
+
+
 def noted(notes: HookNotes) -> tuple[dict[str, TraceValue] | None, tuple[Mapping[str, Any], ...]]:
     """Return the attributes among some notes, None where there are none, and the events."""
     attributes = dict([note for note in notes if isinstance(note, tuple)])
-    return attributes or None, tuple([note for note in notes if not isinstance(note, tuple)])
+    return attributes or None, tuple([note for note in notes if isinstance(note, Mapping)])
 
 
 def error_facts(error: BaseException) -> tuple[str, str, str]:

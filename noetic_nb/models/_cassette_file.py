@@ -56,15 +56,14 @@ class Entry:
                 [t.token, t.logprob, *([t.alternatives] if t.alternatives else ())] for t in outcome.logprobs
             ]
             answer["model"], answer["finish_reason"] = outcome.model, outcome.finish_reason
-        usage = outcome.usage
-        answer["usage"] = [usage.input_tokens, usage.output_tokens, usage.cached_tokens]
+        answer["usage"] = list(outcome.usage)
         answer["cost"] = outcome.cost
         return cls(request, secrets.hide(answer))
 
     def replay(self) -> ModelResponse:
         """Return the response again; raises `NoeticError` ``llm_refused`` where the model refused."""
         answer = self.answer
-        usage = Usage(*map(operator.index, answer["usage"]))
+        usage = _usage(*answer["usage"])
         if "refusal" in answer:
             raise refused(answer["refusal"], usage=usage, cost=answer["cost"])
         return ModelResponse(
@@ -75,6 +74,11 @@ class Entry:
             model=answer["model"],
             finish_reason=finish_reason_of(answer.get("finish_reason")),
         )
+
+
+def _usage(sent: int, written: int, *parts: int | None) -> Usage:
+    known = [None if part is None else operator.index(part) for part in parts]
+    return Usage(operator.index(sent), operator.index(written), *known)
 
 
 class TapeSecrets:

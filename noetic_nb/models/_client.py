@@ -21,17 +21,25 @@ from noetic_nb.items import Item
 
 
 class Usage(NamedTuple):
-    """Tokens of one or more model calls; `cached_tokens` are part of `input_tokens`.
+    """Tokens of one or more model calls.
+
+    `input_tokens` are all tokens of the requests: `cached_tokens` (read from the provider's cache) and
+    `cache_write_tokens` (written to it) are parts of them. `reasoning_tokens` are part of `output_tokens`. A part is None
+    where the provider does not tell it; a sum counts the parts that are known.
 
     Examples
     --------
-    >>> (Usage(10, 2) + Usage(5, 1)).total_tokens
+    >>> (Usage(10, 2) + Usage(5, 1, cached_tokens=4)).total_tokens
     18
+    >>> Usage(10, 2) + Usage(5, 1, cached_tokens=4)
+    Usage(input_tokens=15, output_tokens=3, cached_tokens=4, cache_write_tokens=None, reasoning_tokens=None)
     """
 
     input_tokens: int = 0
     output_tokens: int = 0
-    cached_tokens: int = 0
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
 
     @property
     def total_tokens(self) -> int:
@@ -42,18 +50,31 @@ class Usage(NamedTuple):
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
-            self.cached_tokens + other.cached_tokens,
+            *[a if b is None else b if a is None else a + b for a, b in zip(self[2:], other[2:], strict=True)],
         )
 
     def __sub__(self, other: Usage) -> Usage:
         return Usage(
             self.input_tokens - other.input_tokens,
             self.output_tokens - other.output_tokens,
-            self.cached_tokens - other.cached_tokens,
+            *[a if b is None else (a or 0) - b for a, b in zip(self[2:], other[2:], strict=True)],
         )
 
 
 NO_USAGE: Final = Usage()
+# Both spellings, as steps and settings take them.
+_CAMEL: Final = {name.split("_")[0] + "".join(map(str.title, name.split("_")[1:])): name for name in Usage._fields}
+
+
+def usage_from(counts: Mapping[str, Any]) -> Usage:
+    """Return counts by name, in either spelling, as usage.
+
+    Raises `ValueError` for another name, or a count that is neither a whole number from 0 nor None.
+    """
+    named = {_CAMEL.get(name, name): value for name, value in counts.items() if value is not None}
+    if not named.keys() <= set(Usage._fields) or not all(type(n) is int and n >= 0 for n in named.values()):
+        raise ValueError(f"usage is counts of {', '.join(Usage._fields)}, not {dict(counts)!r:.200}")
+    return Usage(**named)
 
 
 class TokenLogprob(NamedTuple):

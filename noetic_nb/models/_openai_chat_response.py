@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from noetic_nb.ids import Ids
-from noetic_nb.models._client import CUT_OFF, ModelDelta, TokenLogprob, Usage, finish_reason_of
+from noetic_nb.models._client import CUT_OFF, ModelDelta, TokenLogprob, finish_reason_of
 from noetic_nb.models._model_errors import cut_off
 from noetic_nb.models._openai_wire import garbage
-from noetic_nb.models._response_items import Answer, answer_items, token_count, token_logprobs
+from noetic_nb.models._response_items import Answer, answer_items, token_logprobs, usage_of_provider
 from noetic_nb.models._tool_names import WireNames
 
 
@@ -208,7 +208,6 @@ def _answer(
     names: WireNames,
     ids: Ids,
 ) -> Answer:
-    details = usage.get("prompt_tokens_details") if isinstance(usage, Mapping) else None
     cost = usage.get("cost") if isinstance(usage, Mapping) else None  # OpenRouter reports what it charged
     reason = finish_reason_of(finish_reason)
     return Answer(
@@ -220,11 +219,7 @@ def _answer(
             finish_reason=reason,
             ids=ids,
         ),
-        usage=Usage(
-            token_count(usage, "prompt_tokens"),
-            token_count(usage, "completion_tokens"),
-            token_count(details, "cached_tokens"),
-        ),
+        usage=usage_of_provider(usage, "prompt_tokens", "completion_tokens"),
         cost=float(cost) if isinstance(cost, int | float) and cost >= 0 else None,
         logprobs=logprobs,
         model=model if isinstance(model, str) else None,

@@ -24,7 +24,7 @@ from noetic_nb.models._client import (
 )
 from noetic_nb.models._model_errors import cut_off, failed, rate_limited
 from noetic_nb.models._openai_wire import WireOptions, enforceable, garbage, schema_name, system_text
-from noetic_nb.models._response_items import Answer, text_item, token_count, token_logprobs
+from noetic_nb.models._response_items import Answer, text_item, token_logprobs, usage_of_provider
 from noetic_nb.models._tool_names import WireNames
 
 _API: Final = "responses"
@@ -154,10 +154,7 @@ def _read_item(raw: Any, names: WireNames, ids: Ids, refusals: list[str], found:
 
 
 def _usage(usage: Any) -> Usage:
-    details = usage.get("input_tokens_details") if isinstance(usage, Mapping) else None
-    return Usage(
-        token_count(usage, "input_tokens"), token_count(usage, "output_tokens"), token_count(details, "cached_tokens")
-    )
+    return usage_of_provider(usage, "input_tokens", "output_tokens")
 
 
 def _finish_reason(body: Mapping[str, Any], items: list[Item]) -> FinishReason:

@@ -44,7 +44,10 @@ def _listed(model: str, usage: Usage, base_url: str | None) -> float | None:
     if prices is None:
         return None
     counted = prices.Usage(
-        input_tokens=usage.input_tokens, output_tokens=usage.output_tokens, cache_read_tokens=usage.cached_tokens
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        cache_read_tokens=usage.cached_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
     )
     place = {"provider_id": "openai"} if base_url is None else {"provider_api_url": base_url}
     try:

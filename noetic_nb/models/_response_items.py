@@ -135,15 +135,28 @@ def _only_refuses(item: Item) -> bool:
     return bool(content) and all(part.get("type") == "refusal" for part in content)
 
 
-def token_count(usage: object, *names: str) -> int:
-    """Return the first count under these names in a provider's usage; 0 where there is none."""
-    if isinstance(usage, Mapping):
-        for name in names:
-            count = usage.get(name)
-            # Some servers count in floats.
-            if isinstance(count, int | float) and not isinstance(count, bool) and count >= 0:
-                return int(count)
-    return 0
+def usage_of_provider(usage: object, sent: str, written: str) -> Usage:
+    """Return the usage of a response of OpenAI's form, whose details stand under ``<name>_details``."""
+    read, reasoned = _field(usage, f"{sent}_details"), _field(usage, f"{written}_details")
+    return Usage(
+        _count(usage, sent) or 0,
+        _count(usage, written) or 0,
+        _count(read, "cached_tokens"),
+        _count(read, "cache_write_tokens"),
+        _count(reasoned, "reasoning_tokens"),
+    )
+
+
+def _field(value: object, name: str) -> object:
+    return value.get(name) if isinstance(value, Mapping) else None
+
+
+def _count(usage: object, name: str) -> int | None:
+    count = _field(usage, name)
+    # Some servers count in floats.
+    if isinstance(count, int | float) and not isinstance(count, bool) and count >= 0:
+        return int(count)
+    return None
 
 
 def token_logprobs(entries: object) -> tuple[TokenLogprob, ...]:

@@ -5,6 +5,7 @@ All three are plain frozen data, checked when they are made: a script with a mis
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from noetic_nb.errors import ItemValidationError, NoeticConfigError
 from noetic_nb.items import freeze
 from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.items._json_text import compact_json
-from noetic_nb.models._client import TokenLogprob, Usage
+from noetic_nb.models._client import TokenLogprob, Usage, usage_from
 from noetic_nb.redact import redact, redact_text
 
 
@@ -95,11 +96,8 @@ def _as_usage(value: object) -> Usage | None:
     if value is None or isinstance(value, Usage):
         return value
     if isinstance(value, Mapping):
-        # Both spellings, as steps and settings take them.
-        names = {"inputTokens": "input_tokens", "outputTokens": "output_tokens", "cachedTokens": "cached_tokens"}
-        named = {names.get(str(key), str(key)): count for key, count in value.items()}
-        if set(named) <= set(names.values()) and all(type(n) is int and n >= 0 for n in named.values()):
-            return Usage(**named)
+        with contextlib.suppress(ValueError):
+            return usage_from(value)
     raise _wrong(
         "Usage is counts of tokens.", given=value, hint="Pass Usage(input_tokens, output_tokens, cached_tokens)."
     )

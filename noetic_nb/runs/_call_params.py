@@ -97,7 +97,7 @@ class CallParams:
     def count(self, event: ModelCalled) -> None:
         """Count a call of a model, before its response is judged: live, its own cost is counted as well."""
         known = self._execution(event.where)
-        known.usage = known.usage + Usage(event.input_tokens, event.output_tokens, event.cached_tokens)
+        known.usage = known.usage + Usage(*event.counts)
         if event.cost is not None:
             known.cost = event.cost + (0.0 if isnan(known.cost) else known.cost)
         elif event.status == "ok" and not known.cost and not self._is_priced:
@@ -107,6 +107,6 @@ class CallParams:
 
     def of_response(self, event: ModelCalled, history: tuple[PastCall, ...]) -> AfterModelCallParams:
         """Return the parameters of a response, with the calls before it."""
-        usage = Usage(event.input_tokens, event.output_tokens, event.cached_tokens)
+        usage = Usage(*event.counts)
         response = ModelResponse(event.items, usage, event.cost, finish_reason=event.finish_reason)
         return AfterModelCallParams(response, self._context(event.where, event.t_ms), _STATE, history)

@@ -6,14 +6,14 @@ whether a call failed) is named in ``meta["estimated"]``.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
 
 from noetic_nb._core.long_work import counted
-from noetic_nb.errors import ItemValidationError
 from noetic_nb.events import (
+    ChildEnded,
+    ChildStarted,
+    ContextCompacted,
     ItemsAppended,
     ModelCalled,
     QualityGiven,
@@ -23,16 +23,15 @@ from noetic_nb.events import (
     TurnStarted,
     Where,
 )
-from noetic_nb.items import Item, freeze, item_text
+from noetic_nb.items import Item, item_text
 from noetic_nb.items._build import content_tokens
-from noetic_nb.items._call_ids import with_own_call_ids
-from noetic_nb.items._frozen import FLAT, FrozenDict
+from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.items._item_checks import problem_of
-from noetic_nb.items._json_copy import frozen_data
 from noetic_nb.items._messages import Message
-from noetic_nb.items._registry import ANY_ITEMS
+from noetic_nb.items._messages.message import Child, Compaction
 from noetic_nb.redact import Redaction
-from noetic_nb.redact._secret_names import secret_word
+from noetic_nb.runs._conversation_texts import clean_meta, items_of, read_object, reads_as_error, safe_items, said
+from noetic_nb.runs._memory_calls import memory_span
 from noetic_nb.tokens import estimate_tokens
 
 __all__ = ["conversation_events"]
@@ -41,7 +40,6 @@ __all__ = ["conversation_events"]
 _START_MS: Final = 0.0
 _MESSAGE_MS: Final = 1_000.0
 _CALL: Final = "function_call"
-_OURS: Final = frozenset({"message", _CALL, "function_call_output"})
 _COUNTED: Final = frozenset({"input_tokens", "output_tokens"})
 _ESTIMATED: Final = ("t_ms", "input_tokens", "output_tokens", "status")
 """What may be estimated, in the order in which it is named."""
@@ -59,18 +57,8 @@ _LABELS: Final = (
 """What every run of somebody else's says of itself, None where nobody knows it."""
 
 
-# Their names are no secret words, so that their texts can be looked at one by one.
-_PLAIN_KEYS: Final = frozenset({"id", "type", "status", "role", "name", "callId", "arguments", "output", "content"})
-_TEXT_KEYS: Final = {
-    ("status", "type", "role", "content"): ("content",),
-    ("status", "type", "callId", "name", "arguments"): ("callId", "name", "arguments"),
-    ("status", "type", "callId", "output"): ("callId", "output"),
-}
-_PLAIN_PART: Final = frozenset({"type", "text", "annotations"})
-
-
 def conversation_events(
-    messages: Iterable[Message],
+    messages: Iterable[Message | Compaction | Child],
     *,
     thread_id: str = "t1",
     meta: Mapping[str, Any] | None = None,
@@ -79,13 +67,14 @@ def conversation_events(
     quality: float | None = None,
     closing_tools: Collection[str] = (),
     timed: bool = True,
+    ended: bool = False,
     redaction: Redaction | None = None,
 ) -> tuple[dict[str, Any], list[RunEvent]]:
     """Return a conversation as the meta and the events of a run.
 
     Parameters
     ----------
-    messages : iterable of Message
+    messages : iterable of Message, Compaction or Child
         In order.
     thread_id : str
         The name of its only thread.
@@ -101,6 +90,8 @@ def conversation_events(
         Tools that end a conversation by design: a turn that ends with one needs no answer.
     timed : bool
         Whether the time between messages is that of the work; between those of a simulation it is not.
+    ended : bool
+        Whether the source is the whole record of an agent: a call without a result was made, as one that submits an answer.
     redaction : Redaction, optional
         What replaces secrets; one of its own by default.
 
@@ -115,25 +106,15 @@ def conversation_events(
     """
     given = list(messages)
     redaction = Redaction() if redaction is None else redaction
-    items: Sequence[Item] = [item for message in given for item in message.items]
-    texts = [policy]
-    # All at once, as most conversations have no sign of a secret.
-    if not (_add_texts(items, texts) and redaction.are_plain(texts)):
-        policy, items = redaction.text(policy), [_clean(item, redaction) for item in items]
-    items = with_own_call_ids(items)
-    writer = _Writer(thread_id, redaction, policy, closing_tools, timed)
-    if (first := next((message.t_ms for message in given if message.t_ms is not None), None)) is not None:
-        writer.t_ms, writer.has_times = first, True
-    start = 0
-    for message in counted(given, "messages"):
-        stop = start + len(message.items)
-        writer.take(message, items[start:stop])
-        start = stop
+    policy, items = safe_items(policy, given, redaction)
+    writer = _Writer(Where(thread_id, f"{thread_id}/e0", 0), redaction, policy, closing_tools, timed, ended)
+    writer.write(counted(given, "messages"), items, next(_times(given), None))
     writer.end_turn()
     if quality is not None and writer.judged is not None:
         writer.events.append(QualityGiven(writer.judged, writer.t_ms, quality, "reward"))
-    model = next((message.model for message in given if message.model), None)
-    params = next((message.params for message in given if message.params), None)
+    answers = [message for message in given if isinstance(message, Message)]
+    model = next((message.model for message in answers if message.model), None)
+    params = next((message.params for message in answers if message.params), None)
     beside = [*unmapped, *writer.unmapped]
     about: dict[str, Any] = {
         "created_ms": writer.events[0].t_ms if writer.events else _START_MS,
@@ -142,7 +123,7 @@ def conversation_events(
         "source": "messages",
         "model": model,
         "params": None if params is None else dict(params),
-        **_clean_meta(meta or {}, redaction),
+        **clean_meta(meta or {}, redaction),
         "policy": "\n\n".join(writer.policy),
         "estimated": [name for name in _ESTIMATED if name in writer.estimated],
         "unmapped": redaction.data(beside) if beside else [],
@@ -150,64 +131,22 @@ def conversation_events(
     return about, writer.events
 
 
-def _add_texts(items: Sequence[Item], texts: list[str]) -> bool:
-    """Add the texts of items; return whether they have nothing else that may be secret."""
-    for item in items:
-        # Nearly all items of others are of three forms: looked up by their keys, not walked through.
-        keys = _TEXT_KEYS.get(tuple(item))
-        if keys is None or item["status"] != "completed":
-            if not _PLAIN_KEYS.issuperset(item):
-                return False
-            keys = tuple(item)
-        for key in keys:
-            value = item[key]
-            if type(value) is str:
-                texts.append(value)
-            elif type(value) is not tuple:
-                return False
-            else:
-                for part in value:
-                    if type(part) is not FrozenDict or not _PLAIN_PART.issuperset(part) or part.get("annotations"):
-                        return False
-                    words = part.get("text")
-                    if type(words) is not str:
-                        return False
-                    texts.append(words)
-    return True
-
-
-def _clean(item: Item, redaction: Redaction) -> Item:
-    texts: list[str] = []
-    if _add_texts((item,), texts) and all(redaction.text(text) is text for text in texts):
-        return item
-    found = redaction.data(dict(item))
-    if "native" in found or item["type"] not in _OURS:  # of a provider's own making: numbers that no file holds, too
-        found = frozen_data(found)
-    return item if found == item else ANY_ITEMS.parse(found)
-
-
-def _clean_meta(meta: Mapping[str, Any], redaction: Redaction) -> Mapping[str, Any]:
-    texts = [*meta]
-    for value in meta.values():
-        if type(value) is str:
-            texts.append(value)
-        elif type(value) not in FLAT:
-            break
-    else:
-        if not any(map(secret_word, meta)) and redaction.are_plain(texts):
-            return meta
-    cleaned: Mapping[str, Any] = redaction.data(dict(meta))
-    return cleaned
-
-
 class _Writer:
-    """Writes a conversation as events: holds the length of the log, the clock and the turn that is open."""
+    """Writes one agent's conversation as events: holds the length of the log, the clock and the turn that is open."""
 
     def __init__(
-        self, thread_id: str, redaction: Redaction, policy: str, closing_tools: Collection[str], timed: bool
+        self,
+        where: Where,
+        redaction: Redaction,
+        policy: str,
+        closing_tools: Collection[str],
+        timed: bool,
+        ended: bool,
     ) -> None:
-        self.thread_id = thread_id
-        self.where = Where(thread_id, f"{thread_id}/e0", 0)
+        self.thread_id = where.thread_id
+        self.where = where
+        # Ids of items begin with it: those of a child must differ from those of the conversation.
+        self.prefix = where.execution_id if where.depth else where.thread_id
         self.redaction = redaction
         self.events: list[RunEvent] = []
         self.policy = [policy] if policy else []
@@ -221,6 +160,7 @@ class _Writer:
         self.started_ms: float | None = None
         self.ended_ms = _START_MS
         self.timed = timed
+        self.ended = ended
         self.is_timed = False
         self.is_open = False
         self.calls: dict[str, Item] = {}
@@ -229,9 +169,29 @@ class _Writer:
         self.answer: str | None = None
         self.judged: Where | None = None
         self.is_answered = self.is_priced = False
+        self.children = 0
 
-    def take(self, message: Message, items: Sequence[Item]) -> None:
-        """Write one message, whose items have call ids of their own by now."""
+    def write(
+        self, given: Iterable[Message | Compaction | Child], items: Sequence[Item], first_ms: float | None
+    ) -> None:
+        """Write messages, whose items have call ids of their own by now."""
+        if first_ms is not None:
+            self.t_ms, self.has_times = max(self.t_ms, first_ms), True
+        start = 0
+        for one in given:
+            if isinstance(one, Child):
+                self.child(one)
+                continue
+            stop = start + len(items_of(one))
+            self.at(one)
+            if isinstance(one, Compaction):
+                self.compaction(one, items[start:stop])
+            else:
+                self.take(one, items[start:stop])
+            start = stop
+
+    def at(self, message: Message | Compaction) -> None:
+        """Move the clock to a message."""
         if message.t_ms is None:
             self.estimated.add("t_ms")
             # Between times that are known nothing is known but the order.
@@ -241,13 +201,18 @@ class _Writer:
             if message.t_ms < self.t_ms:  # clocks that differ: the order of the messages is what is sure
                 self.estimated.add("t_ms")
             self.t_ms = max(self.t_ms, message.t_ms)
+
+    def take(self, message: Message, items: Sequence[Item]) -> None:
+        """Write one message."""
         if message.role != "user":
             self.ended_ms = self.t_ms
         role = message.role
         if role == "system":
             self.append(items, "seed")
             if self.turn == 0:
-                self.policy += [text for item in items if (text := item_text(item))]
+                # Parts of an earlier conversation may be seeded with it, and are no policy.
+                prompts = [item for item in items if item.get("role") in ("system", "developer")]
+                self.policy += [text for item in prompts if (text := item_text(item))]
         elif role == "user":
             self.user(items)
         elif role == "assistant":
@@ -260,7 +225,7 @@ class _Writer:
         made = []
         for item in items:
             if item.get("id") is None:
-                item = Item({"id": f"{self.thread_id}/i{self.length}", **item})
+                item = Item({"id": f"{self.prefix}/i{self.length}", **item})
             made.append(item)
             if (problem := problem_of(item)) is not None:
                 self.unmapped.append({"place": f"item {self.length}", "what": problem, "thread_id": self.thread_id})
@@ -271,6 +236,9 @@ class _Writer:
         return kept
 
     def user(self, items: Sequence[Item]) -> None:
+        if self.where.depth:  # the task of a child, or more of it
+            self.append(items, "user")
+            return
         if self.is_open and not self.steps:  # written in several messages, before anybody answered
             self.append(items, "user")
             return
@@ -287,33 +255,23 @@ class _Writer:
         self.events.append(TurnStarted(self.where, self.t_ms, turn_id, self.length, self.length + size, query))
 
     def assistant(self, message: Message, items: Sequence[Item]) -> None:
-        if not self.is_open:
-            if self.turn == 0 and message.usage is None and not any(item["type"] == _CALL for item in items):
+        if not self.is_open and not self.where.depth:
+            is_text = message.usage is None and not any(item["type"] == _CALL for item in items)
+            if self.turn == 0 and is_text and message.error is None:
                 self.append(items, "seed")  # a fixed greeting, and no call of a model
                 return
             self.begin_turn("", 0)
-        usage, sent = message.usage or {}, self.sent_tokens
+        if not message.is_kept:
+            self.beside(message, items)
+            return
+        sent = self.sent_tokens
         made = self.append(items, "model")
-        # The call stands before its items, as in runs of our own.
-        appended = self.events.pop()
-        self.estimated.update(_COUNTED - usage.keys())
-        step = ModelCalled(
-            self.where,
-            self.t_ms,
-            len(self.steps),
-            message.model or "recorded",
-            "agent",
-            message.duration_ms,
-            "ok",
-            made,
-            usage.get("input_tokens", sent),
-            usage.get("output_tokens", self.sent_tokens - sent),
-            usage.get("cached_tokens", 0),
-            message.cost,
-            finish_reason=message.finish_reason,
-        )
-        self.events += (step, appended)
-        self.steps.append(step)
+        if message.is_called:
+            # The call stands before its items, as in runs of our own.
+            appended = self.events.pop()
+            step = self.model_call(message, made, sent, self.sent_tokens - sent, "agent")
+            self.events += (step, appended) if made else (step,)
+            self.steps.append(step)
         calls, outputs = set(), set()
         for item, given in zip(made, message.items, strict=True):
             if item["type"] == _CALL:
@@ -323,10 +281,98 @@ class _Writer:
                 outputs.add(item.get("callId"))
                 self.result(message, item, given)
         # Text beside a call is no answer yet: the model goes on after the result.
-        self.answer = _said(made) if calls <= outputs else None
+        self.answer = said(made) if calls <= outputs else None
+
+    def beside(self, message: Message, items: Sequence[Item], purpose: Literal["agent", "summary"] = "agent") -> None:
+        """Write a call whose answer is no part of the conversation."""
+        step = self.model_call(message, tuple(items), self.sent_tokens, sum(map(content_tokens, items)), purpose)
+        self.events.append(step)
+        if purpose == "agent":
+            self.steps.append(step)
+
+    def model_call(
+        self, message: Message, made: tuple[Item, ...], sent: int, written: int, purpose: Literal["agent", "summary"]
+    ) -> ModelCalled:
+        """Return a call as an event; counts that the source does not have are estimates."""
+        usage = message.usage or {}
+        self.estimated.update(_COUNTED - usage.keys())
+        return ModelCalled(
+            self.where,
+            self.t_ms,
+            len(self.steps),
+            message.model or "recorded",
+            purpose,
+            message.duration_ms,
+            "ok" if message.error is None else "error",
+            made,
+            usage.get("input_tokens", sent),
+            usage.get("output_tokens", written),
+            usage.get("cached_tokens"),
+            message.cost,
+            error=None if message.error is None else self.redaction.text(message.error),
+            finish_reason=message.finish_reason,
+            cache_write_tokens=usage.get("cache_write_tokens"),
+            reasoning_tokens=usage.get("reasoning_tokens"),
+        )
+
+    def compaction(self, one: Compaction, items: Sequence[Item]) -> None:
+        """Write the point at which the context became shorter, and the call that wrote the summary."""
+        written = 0 if one.answer is None else len(one.answer.items)
+        if one.answer is not None:
+            self.beside(one.answer, items[:written], "summary")
+        kept = tuple(items[written:])
+        self.events.append(
+            ContextCompacted(
+                self.where,
+                self.t_ms,
+                one.by,
+                one.items_removed,
+                kept,
+                one.tokens_before,
+                one.tokens_after,
+                one.opaque,
+                trigger=one.trigger,
+                model=one.model,
+                usage=None if one.usage is None else FrozenDict(one.usage),
+            )
+        )
+        self.sent_tokens = sum(map(content_tokens, kept)) if one.tokens_after is None else one.tokens_after
+
+    def child(self, child: Child) -> None:
+        """Write an agent that a call of a tool started, with a log of its own."""
+        self.children += 1
+        where = Where(
+            self.thread_id, f"{self.where.execution_id}/c{self.children}", self.where.turn, self.where.depth + 1
+        )
+        _, items = safe_items("", child.messages, self.redaction)
+        inner = _Writer(where, self.redaction, "", (), self.timed, self.ended)
+        inner.events, inner.estimated, inner.unmapped = self.events, self.estimated, self.unmapped
+        times = list(_times(child.messages))
+        started, ended = (min(times), max(times)) if times else (self.t_ms, self.t_ms)
+        name, parent_id = self.redaction.text(child.name), self.where.execution_id
+        self.events.append(ChildStarted(where, started, parent_id, name, child.kind, 0, (), FrozenDict()))
+        inner.write(child.messages, items, started)
+        inner.end_calls()
+        costs = [step.cost for step in inner.steps if step.cost is not None]
+        outcome: Any = "failure" if child.failed else "success" if inner.answer is not None else "aborted"
+        self.events.append(
+            ChildEnded(
+                where,
+                ended,
+                parent_id,
+                name,
+                outcome,
+                ended - started,
+                inner.answer or "",
+                (),
+                sum(step.input_tokens for step in inner.steps),
+                sum(step.output_tokens for step in inner.steps),
+                sum(costs) if costs else None,
+            )
+        )
 
     def tool(self, message: Message, items: Sequence[Item]) -> None:
-        if not self.is_open:
+        if not self.is_open and not self.where.depth:
             self.begin_turn("", 0)
         for item, given in zip(items, message.items, strict=True):
             if (name := self.result(message, item, given)) is not None:
@@ -342,29 +388,44 @@ class _Writer:
                 {"place": f"item {self.length}", "what": "a result that answers no call", "value": call_id}
             )
             return None
+        if (child := message.children.get(given.get("callId") or "")) is not None:
+            self.child(child)
         error = message.errors.get(given.get("callId") or "")
         if error is None and not message.statuses_known:
             self.estimated.add("status")
-            error = output if _reads_as_error(output) else None
-        self.events.append(
-            ToolCalled(
-                self.where,
-                self.t_ms,
-                call["name"],
-                call_id,
-                _object(call["arguments"]),
-                output,
-                message.duration_ms if message.role == "tool" else None,
-                "ok" if error is None else "error",
-                None if error is None else self.redaction.text(error),
-            )
+            error = output if reads_as_error(output) else None
+        called = ToolCalled(
+            self.where,
+            self.t_ms,
+            call["name"],
+            call_id,
+            read_object(call["arguments"]),
+            output,
+            message.duration_ms if message.role == "tool" else None,
+            "ok" if error is None else "error",
+            None if error is None else self.redaction.text(error),
         )
+        self.events.append(called)
+        if (used := memory_span(called)) is not None:
+            self.events.append(used)
         self.tool_calls += 1
         return str(call["name"])
+
+    def end_calls(self) -> None:
+        """Write the calls that have no result, where the source shows everything there was."""
+        for call_id, call in self.calls.items() if self.ended else ():
+            self.estimated.add("status")
+            args = read_object(call["arguments"])
+            self.events.append(ToolCalled(self.where, self.t_ms, call["name"], call_id, args, "", None, "ok"))
+            self.tool_calls += 1
+        if self.ended and self.calls:
+            self.calls.clear()
+            self.answer = said(self.steps[-1].items) if self.steps else None
 
     def end_turn(self) -> None:
         if not self.is_open:
             return
+        self.end_calls()
         costs = [step.cost for step in self.steps if step.cost is not None]
         self.is_priced = self.is_priced or bool(costs)
         if self.answer is not None or not self.is_answered:
@@ -391,43 +452,5 @@ class _Writer:
         self.is_open, self.steps, self.tool_calls = False, [], 0
 
 
-def _said(items: Sequence[Item]) -> str | None:
-    """Return the text of messages, None where there is nothing but empty text in them."""
-    messages = [item for item in items if item["type"] == "message"]
-    text = "".join(map(item_text, messages))
-    # A picture, too, says something.
-    if text or any(part.get("text") != "" for item in messages for part in item.get("content") or ()):
-        return text
-    return None
-
-
-def _reads_as_error(output: str) -> bool:
-    """Guess whether a call failed, where the format does not say."""
-    if output.startswith(("Error", "error:", "Traceback (most recent call last)")):
-        return True
-    return output.startswith("{") and bool((_object(output) or {}).get("error"))
-
-
-def _object(text: str) -> Mapping[str, Any] | None:
-    """Return the arguments that a text holds, frozen; None where it holds none."""
-    return _known_object(text) if len(text) <= _SHORT_ARGUMENTS else _parsed_object(text)
-
-
-def _parsed_object(text: str) -> Mapping[str, Any] | None:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):  # what the model wrote is evidence, too: the item keeps the text
-        return None
-    if not isinstance(found, dict):
-        return None
-    try:
-        # Frozen as a run freezes it, so that it need not look through its events again.
-        return frozen_data(freeze(found))  # type: ignore[no-any-return]
-    except ItemValidationError:  # NaN, an infinite number, or nested without end
-        return None
-
-
-# Agents make the same calls in run after run. What is kept follows from the text alone, cannot change, and is dropped when so
-# many others came after it.
-_SHORT_ARGUMENTS: Final = 1_000
-_known_object: Final = lru_cache(maxsize=1_024)(_parsed_object)
+def _times(given: Iterable[Message | Compaction | Child]) -> Iterator[float]:
+    return (one.t_ms for one in given if not isinstance(one, Child) and one.t_ms is not None)

@@ -16,7 +16,7 @@ from noetic_nb._core.cards import Card, with_card
 from noetic_nb._core.package_versions import version_of
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ItemsAppended, RunEvent, ToolCalled
+from noetic_nb.events import ContextCompacted, ItemsAppended, ModelCalled, RunEvent, ToolCalled
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item
 from noetic_nb.items._json_copy import plain_data
@@ -312,18 +312,83 @@ class Run(GrowingEvents):
         """
         from noetic_nb.items._messages import encode_messages
 
-        if thread_id is None:
-            if len(self.threads) != 1:
-                raise NoeticConfigError(
-                    "UNKNOWN_THREAD",
-                    "Name one of the threads.",
-                    given=thread_id,
-                    hint=f"The run has {', '.join(map(repr, self.threads)) or 'none yet'}.",
-                )
-            thread_id = self.threads[0]
+        thread_id = self._one_thread(thread_id)
         calls = self.select(ToolCalled)
         failed = {call.call_id for call in calls if call.where.thread_id == thread_id and call.status != "ok"}
         return encode_messages(self.log(thread_id), format, failed=failed)
+
+    def to_atif(self, thread_id: str | None = None) -> dict[str, Any]:
+        """Return a thread as a trajectory in ATIF 1.8, the Agent Trajectory Interchange Format.
+
+        Parameters
+        ----------
+        thread_id : str, optional
+            Its thread; it must be named where the run has several.
+
+        Returns
+        -------
+        dict
+            JSON data. Facts without a place in the format stand in ``extra``, from where `import_run` reads them back.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_THREAD`` if there is no such thread, or several and none is named.
+
+        Examples
+        --------
+        >>> told = Run.from_messages([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "Hello."}])
+        >>> [(step["source"], step["message"]) for step in told.to_atif()["steps"]]
+        [('user', 'hi'), ('agent', 'Hello.')]
+        """
+        from noetic_nb.runs._trajectory_export import trajectory
+
+        return trajectory(self, self._one_thread(thread_id), self.events)
+
+    def cost(self) -> float | None:
+        """Return the cost of all model calls in US dollars: as reported, else by the list of prices.
+
+        Returns
+        -------
+        float or None
+            The sum over the calls, those of children, judges and layers included, and over compactions that were billed apart.
+            ``meta["cost"]`` of an imported run counts where its calls have no costs of their own. None where the price of a
+            call is not known.
+
+        Examples
+        --------
+        >>> Run.from_messages([{"role": "user", "content": "hi"}]).cost()
+        0.0
+        """
+        from noetic_nb.models import Usage
+        from noetic_nb.models._pricing import cost_of
+
+        calls = self.select(ModelCalled)
+        reported = self.meta.get("cost")
+        if isinstance(reported, int | float) and not any(call.cost is not None for call in calls):
+            return float(reported)
+        beside = [event for event in self.select(ContextCompacted) if event.usage is not None]
+        unknown = {"input_tokens", "output_tokens"} & set(self.meta.get("estimated") or ())
+        costs = [
+            *(
+                call.cost if call.cost is not None or unknown else cost_of(Usage(*call.counts), model=call.model)
+                for call in calls
+            ),
+            *(cost_of(Usage(**event.usage or {}), model=event.model or "") for event in beside),
+        ]
+        return None if None in costs else sum([cost for cost in costs if cost is not None], 0.0)
+
+    def _one_thread(self, thread_id: str | None) -> str:
+        if thread_id is None and len(self.threads) == 1:
+            return self.threads[0]
+        if thread_id not in self.threads:
+            raise NoeticConfigError(
+                "UNKNOWN_THREAD",
+                "Name one of the threads.",
+                given=thread_id,
+                hint=f"The run has {', '.join(map(repr, self.threads)) or 'none yet'}.",
+            )
+        return str(thread_id)
 
     # What it was made with
 

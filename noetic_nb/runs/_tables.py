@@ -29,7 +29,12 @@ regulator      an event the regulator saw  layer_id, event, quality, tokens_in, 
 tokens         a request of the agent      model, step, counter (what counted), known_error (relative, of the counter),
                                            planned, reported (input tokens), unexplained (reported that no part of the
                                            plan accounts for), error (planned against reported, relative), problem
-                                           (missing, negative, backwards, disagrees), cached_tokens, output_tokens
+                                           (missing, negative, backwards, disagrees), cached_tokens, output_tokens,
+                                           cache_write_tokens, reasoning_tokens (missing: not told)
+compactions    a part of the context was   call (model calls of the execution before it), by, items_removed,
+               replaced by a shorter one   tokens_before, tokens_after, opaque (only the provider reads it), trigger,
+                                           summary, depth, input_tokens and output_tokens (billed beside those of all
+                                           model calls)
 warnings       what went wrong in a turn   code, text, layer_id, depth
                and did not end it
 =============  ==========================  ===========================================================================
@@ -43,8 +48,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import (
+    ContextCompacted,
     ItemsAppended,
     MemoryTraceSpan,
+    ModelCalled,
     RegulatorDecided,
     RegulatorSaw,
     RunEvent,
@@ -152,6 +159,7 @@ def _tokens(run: Recorded) -> Iterator[_Row]:
             *(called.model, called.step, usage.counter, usage.known_error, usage.planned, usage.reported),
             *(usage.unexplained, usage.error, usage.problem),
             *((called.cached_tokens, called.output_tokens) if known else (None, None)),
+            *((called.cache_write_tokens, called.reasoning_tokens) if known else (None, None)),
         )
 
 
@@ -213,6 +221,19 @@ def _warnings(run: Recorded) -> Iterator[_Row]:
         yield (*head, warning.code, warning.text, warning.layer_id, warning.where.depth)
 
 
+def _compactions(run: Recorded) -> Iterator[_Row]:
+    calls: dict[str, int] = {}
+    for head, event in _events_of(run, ContextCompacted, ModelCalled):
+        place = calls.get(event.where.execution_id, 0)
+        if isinstance(event, ModelCalled):
+            calls[event.where.execution_id] = place + (event.purpose == "agent")
+            continue
+        counts = (event.items_removed, event.tokens_before, event.tokens_after, event.opaque)
+        summary = "\n".join(map(item_text, event.items))
+        billed = [(event.usage or {}).get(key) for key in ("input_tokens", "output_tokens")]
+        yield (*head, place, event.by, *counts, event.trigger, summary, event.where.depth, *billed)
+
+
 def _regulator(run: Recorded) -> Iterator[_Row]:
     for head, saw in _events_of(run, RegulatorSaw):
         event = saw.event
@@ -270,8 +291,14 @@ TABLES: Final[dict[str, _Table]] = {
     ),
     "tokens": _Table(
         "model:object step:int64 counter:object known_error:float64 planned:float64 reported:float64 unexplained:float64 "
-        "error:float64 problem:object cached_tokens:float64 output_tokens:float64",
+        "error:float64 problem:object cached_tokens:float64 output_tokens:float64 "
+        "cache_write_tokens:float64 reasoning_tokens:float64",
         _tokens,
+    ),
+    "compactions": _Table(
+        "call:int64 by:object items_removed:float64 tokens_before:float64 tokens_after:float64 opaque:bool "
+        "trigger:object summary:object depth:int64 input_tokens:float64 output_tokens:float64",
+        _compactions,
     ),
     "warnings": _Table("code:object text:object layer_id:object depth:int64", _warnings),
 }

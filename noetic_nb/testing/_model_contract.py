@@ -157,10 +157,13 @@ class _Trial:
         for item in response.items:
             self._judge_item(item, what)
         usage = response.usage
-        if not isinstance(usage, Usage) or not all(type(count) is int and count >= 0 for count in usage):
+        counts = [count for at, count in enumerate(usage) if at < 2 or count is not None]
+        if not isinstance(usage, Usage) or not all(type(count) is int and count >= 0 for count in counts):
             self.notes.add("wrong_usage", f"{what}: usage is Usage(...) of whole numbers, not {usage!r:.80}.")
-        elif usage.cached_tokens > usage.input_tokens:
+        elif (usage.cached_tokens or 0) + (usage.cache_write_tokens or 0) > usage.input_tokens:
             self.notes.add("wrong_usage", f"{what}: cached tokens are a part of the input tokens: {usage!r:.80}.")
+        elif (usage.reasoning_tokens or 0) > usage.output_tokens:
+            self.notes.add("wrong_usage", f"{what}: reasoning is a part of the output tokens: {usage!r:.80}.")
         cost = response.cost
         if cost is not None and (isinstance(cost, bool) or not isinstance(cost, int | float) or not cost >= 0):
             self.notes.add("wrong_usage", f"{what}: cost is US dollars or None, not {cost!r:.80}.")

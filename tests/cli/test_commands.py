@@ -21,6 +21,7 @@ from tests.cli.conftest import Command
 # Of each command: the keys of its answer as JSON.
 KEYS = {
     "import": "runs unread saved",
+    "export": "runs unread saved",
     "report": "path runs shown unread",
     "view": "notebook run",
     "lint": "rules runs findings unread",

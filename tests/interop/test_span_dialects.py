@@ -472,7 +472,7 @@ def test_two_spans_of_one_id_are_both_kept_and_listed() -> None:
 
 def test_what_a_run_has_no_event_for_is_listed_in_the_run_it_belongs_to() -> None:
     other = chat(9, trace="b" * 32, sent=[text("user", "ho")], answer=text("assistant", "Hi."))
-    spans = [*LOOP, span("search", 5, 1, openinference__span__kind="RETRIEVER"), other]
+    spans = [*LOOP, span("search", 5, 1, openinference__span__kind="RERANKER"), other]
     spans.append(span("embeddings m", 6, 1, gen_ai__operation__name="embeddings"))
 
     runs = runs_from_spans([*spans, tool(4, 1, gen_ai__tool__call__id="c9", gen_ai__tool__call__result="x", at=9)])

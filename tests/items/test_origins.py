@@ -118,7 +118,9 @@ def test_the_index_finds_what_a_plain_search_finds_at_any_time(texts: list[str],
 
 @given(st.text(min_size=1), st.text(), st.text())
 def test_a_text_holds_itself_between_spaces(value: str, before: str, after: str) -> None:
-    if hidden_character(value) is None and any(map(str.isalnum, value)):
+    # Groups of digits with spaces between them may be one long number, of which a group is only a part.
+    is_group = any(map(str.isnumeric, value[:1] + value[-1:])) and any(map(str.isnumeric, before[-1:] + after[:1]))
+    if hidden_character(value) is None and any(map(str.isalnum, value)) and not is_group:
         assert found(f"{before} {value} {after}", value)
 
 

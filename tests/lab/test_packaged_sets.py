@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 
@@ -277,6 +278,32 @@ def test_dialogues_keep_their_order_times_and_ids(nested: bool, tmp_path: Path) 
     assert run.meta["qa"][0]["evidence"] == ["D1:1"]
     assert run.meta.keys() >= META
     assert run.meta["outcome"] is None
+
+
+def test_an_archive_holds_a_file_for_each_dialogue(tmp_path: Path) -> None:
+    path = tmp_path / "locomo10.zip"
+    with ZipFile(path, "w") as archive:
+        archive.writestr("data/", "")
+        for name in ("9", "10", "more"):
+            archive.writestr(f"data/{name}.json", json.dumps(sample()["conversation"]))
+
+    runs = datasets.load_locomo(path)
+
+    assert [run.meta["task_id"] for run in runs] == ["conv-9", "conv-10", "more"]
+    assert [len(run.log(run.threads[0])) for run in runs] == [4, 4, 4]
+    for damaged in (path.read_bytes()[:-30], b"PK\x03\x04"):
+        path.write_bytes(damaged)
+        with pytest.raises(NoeticError, match="no whole archive"):
+            datasets.load_locomo(path)
+
+
+def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "locomo10.zip"
+    with ZipFile(path, "w", ZIP_DEFLATED) as archive:
+        archive.writestr("1.json", " " * 100_000)
+
+    with pytest.raises(NoeticError, match="more than 50,000 bytes"):
+        datasets.load_locomo(path, max_bytes=50_000)
 
 
 @pytest.mark.parametrize(

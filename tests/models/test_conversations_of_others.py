@@ -140,3 +140,36 @@ def test_what_stands_beside_a_message_is_no_reason_to_refuse_it() -> None:
 
     assert [item["output"] for item in harness.seed("t", [tool])] == ["x"]
     assert [item["output"] for item in harness.append("t", [parts])] == ["y"]
+
+
+SEALED = {"type": "compaction", "id": "cmp_1", "encrypted_content": "sealed"}
+
+
+def _said(role: str, text: str) -> dict[str, Any]:
+    kind = "output_text" if role == "assistant" else "input_text"
+    return {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
+
+
+@pytest.mark.parametrize("source", ["messages", "run"])
+@pytest.mark.parametrize("form", ["response", "response.compaction", "item"])
+async def test_a_compacted_conversation_goes_on_with_its_compaction_as_it_came(
+    endpoint: Endpoint, client: Callable[..., OpenAIModel], form: str, source: str
+) -> None:
+    asked, answer = _said("user", "Where is the rake?"), {**_said("assistant", "Outside."), "id": "msg_2"}
+    whole = {
+        "response": {"object": "response", "output": [SEALED, answer]},
+        "response.compaction": {"object": form, "output": [asked, SEALED]},
+        "item": SEALED,
+    }
+    talk = [asked, answer, asked, whole[form]]
+    endpoint.then(response({**answer, "id": "msg_3", "status": "completed"}))
+    harness = nn.AgentHarness(nn.AgentConfig(name="desk", step=nn.react(model="m")), model=client(api="responses"))
+    harness.seed("t", talk if source == "messages" else Run.from_messages(talk))
+
+    reply = await harness.execute("And the hoe?", thread_id="t")
+
+    assert reply.text == "Outside."
+    sent = endpoint.seen[0].body["input"]
+    _check_items(sent)
+    assert [item for item in sent if item.get("type") == "compaction"] == [SEALED]
+    assert [item["role"] for item in sent if "role" in item].count("user") == 3

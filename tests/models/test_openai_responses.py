@@ -66,7 +66,7 @@ async def test_a_question_is_sent_and_its_answer_read(endpoint: Endpoint, model:
     }
     assert [item.type for item in answer.items] == ["reasoning", "message"]
     assert assistant_text(answer.items) == "Hello."
-    assert answer.usage == Usage(20, 5, 4)
+    assert answer.usage == Usage(20, 5, 4, reasoning_tokens=0)
     assert answer.finish_reason == "stop"
 
 
@@ -206,7 +206,11 @@ async def test_a_cut_off_answer_says_length(endpoint: Endpoint, model: OpenAIMod
         await model.complete(ask())
 
     assert answer.finish_reason == "length"
-    assert (caught.value.kind, caught.value.reason, caught.value.usage) == ("llm_failed", "truncated", Usage(20, 5, 4))
+    assert (caught.value.kind, caught.value.reason, caught.value.usage) == (
+        "llm_failed",
+        "truncated",
+        Usage(20, 5, 4, reasoning_tokens=0),
+    )
 
 
 @pytest.mark.parametrize(
@@ -226,7 +230,7 @@ async def test_a_failed_response_is_an_error(
         await model.complete(ask())
 
     assert caught.value.kind == kind
-    assert caught.value.usage == Usage(20, 5, 4)
+    assert caught.value.usage == Usage(20, 5, 4, reasoning_tokens=0)
 
 
 # Streams

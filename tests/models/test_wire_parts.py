@@ -19,7 +19,7 @@ from noetic_nb.models import _pricing as pricing
 from noetic_nb.models._client import TokenLogprob, finish_reason_of
 from noetic_nb.models._openai_wire import Headers, Secret, enforceable, is_official, mask, schema_name, shown_address
 from noetic_nb.models._pricing import cost_of
-from noetic_nb.models._response_items import token_count, token_logprobs
+from noetic_nb.models._response_items import token_logprobs, usage_of_provider
 from noetic_nb.models._retries import backoff_ms, retry_after_ms
 from noetic_nb.models._tool_names import MAX_WIRE_NAME, WireNames
 
@@ -161,6 +161,8 @@ def test_finish_reasons_of_providers_are_ours(given: str, ours: str | None) -> N
 def test_counts_and_logprobs_are_read_in_the_shape_of_a_provider() -> None:
     entry = {"token": "a", "logprob": -0.5, "top_logprobs": [{"token": "b", "logprob": -1}]}
 
-    assert token_count({"prompt_tokens": 12}, "input_tokens", "prompt_tokens") == 12
-    assert token_count(None, "input_tokens") == 0
+    details = {"cached_tokens": 8.0, "cache_write_tokens": 2}
+    told = {"prompt_tokens": 12, "completion_tokens": -1, "prompt_tokens_details": details}
+    assert usage_of_provider(told, "prompt_tokens", "completion_tokens") == (12, 0, 8, 2, None)
+    assert usage_of_provider(None, "input_tokens", "output_tokens") == (0, 0, None, None, None)
     assert token_logprobs([entry, "odd"]) == (TokenLogprob("a", -0.5, (("b", -1.0),)),)

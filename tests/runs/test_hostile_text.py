@@ -93,8 +93,8 @@ def test_no_cut_lets_the_head_of_a_secret_out(show: Any, lead: str) -> None:
 
 def test_only_the_beginning_of_a_long_text_is_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[int] = []
-    spans_of = redaction.spans_of
-    for name in ("spans_of", "_head_spans"):
+    spans_of = redaction._spans_of
+    for name in ("_spans_of", "_short_spans", "_head_spans"):
         monkeypatch.setattr(redaction, name, lambda text: searched.append(len(text)) or spans_of(text))
     long = "a b " * 500_000
     run = Run(long, events=renamed(conversation(3), long, long))

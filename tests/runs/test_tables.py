@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import TurnCompleted, TurnStarted, WarningRaised
+from noetic_nb.events import ContextCompacted, TurnCompleted, TurnStarted, WarningRaised
 from noetic_nb.runs import Run
 from noetic_nb.runs._events.event_json import EVENT_TYPES
 from noetic_nb.runs._tables import TABLES
@@ -19,6 +19,7 @@ COMMON = ["run_id", "thread_id", "execution_id", "turn", "seq", "t_ms"]
 def made() -> Run:
     run = Run("r1", events=conversation(2))
     for turn in (1, 2):
+        run.append(ContextCompacted(where(turn), 9_000.0, "summary", 4, (), 900, 80, trigger="auto"))
         run.append(WarningRaised(where(turn), 9_000.0, "recall_failed", "'notes', `recall`: KeyError: 'gone'", "notes"))
     return run
 
@@ -53,7 +54,7 @@ def test_seq_is_the_place_of_the_event_a_row_came_from(name: str) -> None:
 def test_an_unknown_table_is_an_error_that_names_the_known_ones() -> None:
     with pytest.raises(
         NoeticConfigError,
-        match="turns, allocations, items, spans, tools, ledger, decisions, regulator, tokens, warnings",
+        match="turns, allocations, items, spans, tools, ledger, decisions, regulator, tokens, compactions, warnings",
     ):
         made().to_frame("costs")
 

@@ -126,7 +126,7 @@ async def test_a_cassette_answers_as_it_was_recorded() -> None:
         ("reasoning", None), ("function_call", '{"id":"A1"}'),
     ]  # fmt: skip
     assert (find.usage, find.cost) == (nn.Usage(7, 3, 2), 0.002)
-    assert ([agents.text_of(item) for item in said.items], said.usage) == (["Packed."], nn.Usage(9, 2))
+    assert ([agents.text_of(item) for item in said.items], said.usage) == (["Packed."], nn.Usage(9, 2, 0))
     assert [(part.token, part.logprob, part.alternatives) for part in said.logprobs] == [
         ("Packed", -0.5, (("Packed", -0.5),))
     ]

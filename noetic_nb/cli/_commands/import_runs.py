@@ -43,11 +43,24 @@ def outcome_word(outcome: Any) -> Any:
     return {True: "good", False: "failed"}[outcome] if isinstance(outcome, bool) else outcome
 
 
-def _file_names(runs: list[Run]) -> list[str]:
+def file_names(runs: list[Run], suffix: str) -> list[str]:
     """Return a name for each run: its place keeps equal ids apart, and its id is data, so only plain characters stay."""
     width = len(str(len(runs) - 1))
     kept = ["".join([each if each.isascii() and each.isalnum() else "-" for each in run.run_id])[:60] for run in runs]
-    return [f"{at:0{width}}-{name}.jsonl.gz" for at, name in enumerate(kept)]
+    return [f"{at:0{width}}-{name}{suffix}" for at, name in enumerate(kept)]
+
+
+def made_folder(path: Path) -> None:
+    """Make the folder of an output; raises `NoeticConfigError` ``CANNOT_WRITE``."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise NoeticConfigError(
+            "CANNOT_WRITE",
+            f"The folder cannot be made: {error.strerror or error}.",
+            given=str(path),
+            hint="Name another one.",
+        ) from error
 
 
 def _run(given: Namespace, output: Output) -> int:
@@ -55,12 +68,9 @@ def _run(given: Namespace, output: Output) -> int:
     facts = [run_facts(run) for run in runs]
     saved: list[str] = []
     if given.output is not None:
-        try:
-            given.output.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            what = f"The folder cannot be made: {error.strerror or error}."
-            raise NoeticConfigError("CANNOT_WRITE", what, given=str(given.output), hint="Name another one.") from error
-        saved = [str(run.save(given.output / name)) for run, name in zip(runs, _file_names(runs), strict=True)]
+        made_folder(given.output)
+        names = file_names(runs, ".jsonl.gz")
+        saved = [str(run.save(given.output / name)) for run, name in zip(runs, names, strict=True)]
     shown = [{**row, "outcome": outcome_word(row["outcome"])} for row in facts]
     output.table(_COLUMNS, [[row[name] for name in _COLUMNS] for row in shown])
     if saved:

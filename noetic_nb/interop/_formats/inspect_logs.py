@@ -7,20 +7,22 @@ from functools import partial
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.interop._formats.inspect_events import Story
+from noetic_nb.interop._formats.inspect_messages import params_of
 from noetic_nb.interop._formats.sources import Document, refused
-from noetic_nb.items._messages import Message, decode_messages
-from noetic_nb.items._messages.message import count, money, shown, time_ms
+from noetic_nb.items._messages.message import Child, shown, time_ms
 from noetic_nb.runs import Run
 from noetic_nb.runs._conversation import conversation_events
 from noetic_nb.runs._run import run_of_settled
 
 FORMATS: Final = ("inspect",)
-_PREFIX: Final = "attachment://"
 # What is read of a sample; the rest of it is listed.
 _READ: Final = frozenset(
-    ["id", "epoch", "messages", "output", "scores", "events", "attachments", "started_at", "completed_at", "uuid"]
+    [
+        *("id", "epoch", "uuid", "messages", "output", "scores", "events", "events_data", "attachments"),
+        *("started_at", "completed_at"),
+    ]
 )
-_PARAMS: Final = ("temperature", "top_p", "max_tokens")
 
 
 def looks_like(document: Document) -> bool:
@@ -85,13 +87,10 @@ def _run(document: Document, sample: Any, about: Mapping[str, Any], place: int) 
     kept = sample.get("attachments")
     texts: Mapping[str, Any] = kept if isinstance(kept, Mapping) else {}
     unmapped: list[dict[str, Any]] = []
-    wire = []
-    for number, message in enumerate(sample["messages"]):
-        wire.append(_wire(message, texts, number, unmapped) if isinstance(message, Mapping) else message)
-    found, more, _ = decode_messages(wire, format="openai")
-    params = _measure(found, wire, sample.get("events"))
-    if found:
-        found[0].t_ms = time_ms(sample.get("started_at"))
+    story = Story(sample, texts, unmapped)
+    talk = story.talk()
+    if talk and not isinstance(talk[0], Child):
+        talk[0].t_ms = time_ms(sample.get("started_at"))
     scores = sample.get("scores")
     scores = scores if isinstance(scores, Mapping) else {}
     values = [score.get("value") if isinstance(score, Mapping) else score for score in scores.values()]
@@ -103,14 +102,14 @@ def _run(document: Document, sample: Any, about: Mapping[str, Any], place: int) 
         "trial": sample.get("epoch"),
         "outcome": _outcome(values[0]) if values else None,
         "scores": dict(zip(scores, values, strict=True)),
-        "params": {**_params(about.get("model_generate_config")), **params} or None,
+        "params": {**params_of(about.get("model_generate_config")), **story.params} or None,
     }
     rest = [
         {"place": str(key), "what": "no place in a run", "value": shown(value)}
         for key, value in sample.items()
         if key not in _READ and value not in (None, [], {}, "")
     ]
-    return run_of_settled(None, *conversation_events(found, meta=meta, unmapped=[*unmapped, *more, *rest]))
+    return run_of_settled(None, *conversation_events(talk, meta=meta, unmapped=[*unmapped, *rest]))
 
 
 def _outcome(value: Any) -> bool | None:
@@ -118,118 +117,3 @@ def _outcome(value: Any) -> bool | None:
     if isinstance(value, str):
         return {"C": True, "I": False, "N": False}.get(value)
     return bool(value) if isinstance(value, int | float) and value in (0, 1) else None
-
-
-def _wire(
-    message: Mapping[str, Any], texts: Mapping[str, Any], number: int, unmapped: list[dict[str, Any]]
-) -> dict[str, Any]:
-    """Return a message as one of OpenAI's chat, which it nearly is."""
-    content = _resolved(message.get("content"), texts)
-    wire = {key: value for key, value in message.items() if key in ("id", "role", "tool_call_id", "model")}
-    wire["tool_calls"] = [
-        {**call, "arguments": _resolved(call.get("arguments"), texts)} if isinstance(call, Mapping) else call
-        for call in (message["tool_calls"] if isinstance(message.get("tool_calls"), list) else ())
-    ]
-    for place, call in enumerate(wire["tool_calls"]):
-        if isinstance(call, Mapping) and call.get("parse_error"):
-            where = f"messages[{number}].tool_calls[{place}].parse_error"
-            unmapped.append({"place": where, "what": "the arguments could not be read", "value": call["parse_error"]})
-    if not wire["tool_calls"]:
-        del wire["tool_calls"]
-    if message.get("role") == "tool":
-        error = message.get("error")
-        # A log says of every call whether it failed.
-        wire["error"] = error.get("message") or error.get("type") if isinstance(error, Mapping) else error
-    if not isinstance(content, list):
-        return {**wire, "content": content}
-    parts: list[Any] = []
-    for place, part in enumerate(content):
-        kind = part.get("type") if isinstance(part, Mapping) else None
-        if kind == "reasoning" and isinstance(part.get("reasoning"), str):
-            wire["reasoning_content"] = wire.get("reasoning_content", "") + part["reasoning"]
-        elif kind == "text" and part.get("refusal"):
-            wire["refusal"] = part.get("text")
-        elif kind == "image":
-            image = {"url": part.get("image"), "detail": part.get("detail") or "auto"}
-            parts.append({"type": "image_url", "image_url": image})
-        elif kind == "audio" and isinstance(part.get("audio"), str):
-            data = part["audio"].partition(";base64,")[2] or part["audio"]
-            parts.append({"type": "input_audio", "input_audio": {"data": data, "format": part.get("format")}})
-        elif kind == "document" and isinstance(part.get("document"), str):
-            file = {"file_data": part["document"], "filename": part.get("filename")}
-            parts.append({"type": "file", "file": file})
-        elif kind == "tool_use":  # a tool that the provider ran: only its traces are in the log
-            where = f"messages[{number}].content[{place}]"
-            unmapped.append({"place": where, "what": "a tool that the provider ran", "value": shown(part)})
-        else:
-            parts.append(part)
-    return {**wire, "content": parts}
-
-
-def _resolved(value: Any, texts: Mapping[str, Any], depth: int = 0) -> Any:
-    """Return data with the long texts that a log keeps apart put back."""
-    if isinstance(value, str):
-        return texts.get(value.removeprefix(_PREFIX), value) if value.startswith(_PREFIX) else value
-    if depth > 100 or not texts:
-        return value
-    if isinstance(value, Mapping):
-        return {key: _resolved(inner, texts, depth + 1) for key, inner in value.items()}
-    return [_resolved(inner, texts, depth + 1) for inner in value] if isinstance(value, list) else value
-
-
-def _measure(found: list[Message], wire: list[Any], events: Any) -> dict[str, Any]:
-    """Add the measurements in the events of a sample to its messages, and return the parameters of its model."""
-    answers: dict[str, Mapping[str, Any]] = {}
-    results: dict[str, Mapping[str, Any]] = {}
-    params: dict[str, Any] = {}
-    for event in events if isinstance(events, list) else ():
-        if not isinstance(event, Mapping):
-            continue
-        if event.get("event") == "tool" and isinstance(event.get("id"), str):
-            results[event["id"]] = event
-        output = event.get("output")
-        if event.get("event") != "model" or not isinstance(output, Mapping):
-            continue
-        for choice in output["choices"] if isinstance(output.get("choices"), list) else ():
-            message = choice.get("message") if isinstance(choice, Mapping) else None
-            if isinstance(message, Mapping) and isinstance(message.get("id"), str):
-                answers[message["id"]] = event
-        params |= _params(event.get("config"))
-    ids = [given.get("id") for given in wire if isinstance(given, Mapping) and given.get("role") == "assistant"]
-    asked = [message for message in found if message.role == "assistant"]
-    if len(ids) == len(asked):
-        for message, message_id in zip(asked, ids, strict=True):
-            if message_id in answers:
-                _measure_answer(message, answers[message_id])
-    for message in found:
-        if message.role == "tool" and (event := results.get(str(message.items[0].get("callId")))) is not None:
-            message.t_ms = time_ms(event.get("completed"))
-            began = time_ms(event.get("timestamp"))
-            if message.t_ms is not None and began is not None and message.t_ms >= began:
-                message.duration_ms = message.t_ms - began
-    return params
-
-
-def _params(config: Any) -> dict[str, Any]:
-    return {key: config[key] for key in _PARAMS if config.get(key) is not None} if isinstance(config, Mapping) else {}
-
-
-def _measure_answer(message: Message, event: Mapping[str, Any]) -> None:
-    output = event["output"]
-    used = output.get("usage")
-    used = used if isinstance(used, Mapping) else {}
-    cached = count(used.get("input_tokens_cache_read"))
-    stored = count(used.get("input_tokens_cache_write"))
-    read, written = count(used.get("input_tokens")), count(used.get("output_tokens"))
-    # Inspect counts what was read from a cache or written to it beside the other tokens.
-    tokens = {"input_tokens": None if read is None else read + (cached or 0) + (stored or 0), "output_tokens": written}
-    known = {key: value for key, value in {**tokens, "cached_tokens": cached}.items() if value is not None}
-    message.usage = known or None
-    message.cost = money(used.get("total_cost"))
-    message.model = output["model"] if isinstance(output.get("model"), str) else message.model
-    seconds = money(output.get("time"))
-    message.duration_ms = None if seconds is None else seconds * 1_000
-    message.t_ms = time_ms(event.get("completed"))
-    choices: Any = output.get("choices") or ({},)
-    reasons = {"stop": "stop", "tool_calls": "tool_calls", "max_tokens": "length", "model_length": "length"}
-    message.finish_reason = reasons.get(str(choices[0].get("stop_reason")), message.finish_reason)  # type: ignore[assignment]

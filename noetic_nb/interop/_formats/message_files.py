@@ -75,12 +75,11 @@ def _with_responses(items: list[Any], result: Any) -> list[Any]:
         if start is None or not output:
             continue
         usage = vars(response.usage) if hasattr(response.usage, "__dict__") else {}
-        details = getattr(usage.get("input_tokens_details"), "cached_tokens", None)
         whole = {
             "object": "response",
             "output": items[start : start + len(output)],
             "model": model if isinstance(model, str) else None,
-            "usage": {**usage, "input_tokens_details": {"cached_tokens": details}},
+            "usage": {name: vars(value) if hasattr(value, "__dict__") else value for name, value in usage.items()},
         }
         made += [*items[place:start], whole]
         place = start + len(output)

@@ -65,10 +65,15 @@ def documents(source: Any) -> Iterator[Path | Document]:
     """Yield the parts of a source: the files of a folder, or the source itself; files are not opened yet."""
     path = _as_path(source)
     if path is None:
+        if isinstance(source, Iterator):  # what a loader yields
+            source = list(source)
         if isinstance(source, str | bytes | bytearray):
             yield _parsed(bytes(source) if not isinstance(source, str) else source.encode(), None)
+        elif isinstance(source, Iterator):
+            for each in source:
+                yield Document(as_rows(_as_data(each)))
         else:
-            yield Document(as_rows(source))
+            yield Document(as_rows(_as_data(source)))
     elif path.is_dir():
         found = sorted(each for each in path.rglob("*") if each.is_file() and not each.name.startswith("."))
         if not found:
@@ -76,6 +81,21 @@ def documents(source: Any) -> Iterator[Path | Document]:
         yield from found
     else:
         yield path
+
+
+def _as_data(source: Any) -> Any:
+    """Return a trajectory object as data, a list of them as a list of data, and everything else as it is."""
+    if isinstance(source, list | tuple) and source and hasattr(source[0], "schema_version"):
+        return [_as_data(each) for each in source]
+    if hasattr(source, "schema_version") and callable(getattr(source, "model_dump", None)):
+        return source.model_dump(mode="json", exclude_none=True)
+    return source
+
+
+def is_folder(source: Any) -> bool:
+    """Tell whether a source is a folder of files."""
+    path = _as_path(source)
+    return path is not None and path.is_dir()
 
 
 def _as_path(source: Any) -> Path | None:
@@ -182,6 +202,32 @@ def _is_json(text: bytes) -> bool:
     return True
 
 
+def first_lines(document: Document, most: int) -> Iterator[Mapping[str, Any]]:
+    """Yield the first records of a log, those that can be read: to tell its format by them."""
+    for value in document.data[:most] if isinstance(document.data, list | tuple) else ():
+        found = value.parsed() if isinstance(value, _Line) else value
+        if isinstance(found, Mapping):
+            yield found
+
+
+def lines_of(document: Document, most: int | None = None) -> Iterator[Mapping[str, Any]]:
+    """Yield the records of a log; a last line that was not written to its end is left out.
+
+    Of the first ones alone, so many at `most`, those are yielded that can be read.
+    """
+    data = document.data
+    count = len(data) if isinstance(data, list | tuple) else 0
+    for place in range(count if most is None else min(most, count)):
+        if document.by_line:
+            try:
+                yield record(document, place)
+            except NoeticError:
+                if most is None and (place < count - 1 or place == 0):
+                    raise
+        elif isinstance(data[place], Mapping):
+            yield data[place]
+
+
 class _Line:
     """A line of a file, parsed when its turn comes: a bad one spoils no other, and one is in memory at a time."""
 
@@ -189,6 +235,13 @@ class _Line:
 
     def __init__(self, text: bytes) -> None:
         self.text = text
+
+    def parsed(self) -> Any:
+        """Return the line as data, None for one that cannot be read."""
+        try:
+            return parsed_json(self.text) if len(self.text) <= MAX_LINE_BYTES else None
+        except (ValueError, RecursionError):
+            return None
 
 
 def record(document: Document, index: int) -> Mapping[str, Any]:

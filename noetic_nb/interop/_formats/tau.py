@@ -19,7 +19,7 @@ from noetic_nb.interop._formats.graded import (
 )
 from noetic_nb.interop._formats.sources import Document, record
 from noetic_nb.items._messages.message import Message, money
-from noetic_nb.items._messages.openai_chat import usage
+from noetic_nb.items._messages.usage_fields import known_usage
 from noetic_nb.redact import Redaction
 from noetic_nb.runs import Run
 
@@ -102,4 +102,6 @@ def _message(message: Mapping[str, Any], calls: Calls, model: str | None, refuse
         if not all(isinstance(part, str) for part in (call_id, name, arguments)):
             refuse(f"a tool call's id, name and arguments must be text: {each!r:.80}")
         made.append(calls.make(name, arguments, call_id))
-    return assistant(text, made, model=model, usage=usage(message.get("usage")), cost=money(message.get("cost")))
+    return assistant(
+        text, made, model=model, usage=known_usage(message.get("usage"), "openai"), cost=money(message.get("cost"))
+    )

@@ -19,7 +19,7 @@ from noetic_nb.interop._formats.graded import (
 )
 from noetic_nb.interop._formats.sources import Document
 from noetic_nb.items._messages.message import Message, money, time_ms
-from noetic_nb.items._messages.openai_chat import usage
+from noetic_nb.items._messages.usage_fields import known_usage
 from noetic_nb.redact import Redaction
 from noetic_nb.runs import Run
 
@@ -121,7 +121,7 @@ def _messages(
                 if not isinstance(each.get("name"), str) or not isinstance(each.get("arguments"), dict):
                     refuse(f"a tool call lacks its name or arguments: {each!r:.80}")
                 own.append(calls.make(each["name"], each["arguments"], each.get("id")))
-            counted, cost = usage(message.get("usage")), money(message.get("cost"))
+            counted, cost = known_usage(message.get("usage"), "openai"), money(message.get("cost"))
             made.append(assistant(said(content, refuse), own, model=model, usage=counted, cost=cost, t_ms=t_ms))
         elif role != "system":
             refuse(f"a message has the role {role!r:.80}, which is none of system, user, assistant, tool")

@@ -10,7 +10,7 @@ from noetic_nb.interop._spans.span_messages import SpanMessage
 from noetic_nb.interop._spans.span_record import Span
 from noetic_nb.items._messages.message import count, money
 
-Kind: TypeAlias = Literal["model", "tool", "agent", "memory", "other"]
+Kind: TypeAlias = Literal["model", "tool", "agent", "memory", "plan", "check", "other"]
 
 
 class Dialect:
@@ -66,7 +66,7 @@ class Dialect:
         return None
 
     def usage(self, span: Span) -> Mapping[str, int] | None:
-        """Return the tokens by our names: ``input_tokens``, ``output_tokens``, ``cached_tokens``."""
+        """Return the tokens by the names of `models.Usage`, as far as they are known."""
         return None
 
     def cost(self, span: Span) -> float | None:

@@ -9,6 +9,7 @@ from noetic_nb.interop._spans.dialect import Dialect, Kind, amount, counted
 from noetic_nb.interop._spans.span_history import History, read_history
 from noetic_nb.interop._spans.span_messages import SpanMessage, parsed, read_messages, result_of, words_of
 from noetic_nb.interop._spans.span_record import Span
+from noetic_nb.items._messages.usage_fields import USAGE
 
 _KINDS: Final[Mapping[str, Kind]] = {
     "chat": "model",
@@ -25,23 +26,15 @@ _KINDS: Final[Mapping[str, Kind]] = {
     "create_memory": "memory",
     "upsert_memory": "memory",
     "delete_memory": "memory",
+    "create_memory_store": "memory",
+    "delete_memory_store": "memory",
+    "retrieval": "memory",
+    "plan": "plan",
 }
 _PARAMS: Final = {name: f"gen_ai.request.{name}" for name in ("temperature", "top_p", "max_tokens", "seed")}
 _MODELS: Final = ("gen_ai.request.model", "gen_ai.response.model")
 _COSTS: Final = ("operation.cost", "gen_ai.usage.cost")
-_USAGE: Final = {
-    "input_tokens": ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "gen_ai.aggregated_usage.input_tokens"),
-    "output_tokens": (
-        "gen_ai.usage.output_tokens",
-        "gen_ai.usage.completion_tokens",
-        "gen_ai.aggregated_usage.output_tokens",
-    ),
-    "cached_tokens": (
-        "gen_ai.usage.cache_read.input_tokens",
-        "gen_ai.usage.cache_read_input_tokens",
-        "gen_ai.usage.details.cache_read_tokens",
-    ),
-}
+_USAGE: Final = USAGE["genai"].read
 
 
 class GenAI(Dialect):

@@ -280,11 +280,13 @@ FORMATS: Final = ("otel",)
 _SIGNS: Final = re.compile(
     rb'"resource_?(?:Spans|spans|Logs|logs)"\s*:|"spans"\s*:\s*\[\s*\{|"context"\s*:\s*\{[^{}]*"trace_id"|"traceId"\s*:'
 )
+# What stands beside one of these in traces of MLflow and Langfuse.
+_OTHER_SIGNS: Final = re.compile(
+    rb'"mlflow\.[\w.]+"\s*:|"(?:trace|request)_metadata"\s*:\s*\{|"(?:observations|[pP]arentObservationId)"\s*:'
+)
 _HEAD: Final = 1 << 16
 # Work beside the calls of an agent, which a run has no event for.
-_NO_PLACE: Final = frozenset(
-    ["embeddings", "embedding", "retrieval", "retriever", "rerank", "reranker", "guardrail", "evaluator"]
-)
+_NO_PLACE: Final = frozenset(["embeddings", "embedding", "rerank", "reranker", "decision", "prompt"])
 
 
 def is_span_file(path: Path) -> bool:
@@ -296,7 +298,7 @@ def is_span_file(path: Path) -> bool:
             head = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(head, _HEAD)
     except (OSError, zlib.error):
         return False
-    return _SIGNS.search(head) is not None
+    return _SIGNS.search(head) is not None and _OTHER_SIGNS.search(head) is None
 
 
 def looks_like(document: Document) -> bool:
@@ -383,16 +385,31 @@ def _runs(given: Iterable[tuple[str, Any]], logs: Iterable[tuple[str, Any]]) -> 
         found = log_record(value)
         if found is not None:
             records.append(found)
+    yield from runs_of(spans, records)
+
+
+def runs_of(
+    spans: list[Span],
+    records: Iterable[LogRecord] = (),
+    *,
+    about: Callable[[Conversation], Mapping[str, Any]] = lambda _: {"source": "otel"},
+    notes: Iterable[dict[str, Any]] = (),
+) -> Iterator[Callable[[], Run]]:
+    """Yield a reader for each run of spans; `about` returns the meta of one, `notes` are the parts without a place."""
     whole, unmapped = joined(spans, records)
+    by_place: dict[str, list[dict[str, Any]]] = {}
+    for entry in (*unmapped, *notes):
+        by_place.setdefault(entry["place"], []).append(entry)
     for conversation in conversations(whole):
-        yield partial(_run, conversation, unmapped)
+        strange = [entry for span in conversation.spans for entry in by_place.get(f"span {span.place}", ())]
+        yield partial(_run, conversation, strange, about)
 
 
-def _run(conversation: Conversation, unmapped: list[dict[str, Any]]) -> Run:
-    name = conversation.name
-    run_id = f"otel-{name or conversation.spans[0].trace_id}"
-    places = {f"span {span.place}" for span in conversation.spans}
-    strange = [entry for entry in unmapped if entry["place"] in places]
+def _run(
+    conversation: Conversation, strange: list[dict[str, Any]], about: Callable[[Conversation], Mapping[str, Any]]
+) -> Run:
+    name, meta = conversation.name, about(conversation)
+    run_id = f"{meta['source']}-{name or conversation.spans[0].trace_id}"
     own = [span for span in conversation.spans if is_own(span)]
     if own:
         return run_of_own(own, run_id=run_id, unmapped=strange)
@@ -401,4 +418,4 @@ def _run(conversation: Conversation, unmapped: list[dict[str, Any]]) -> Run:
         if operation is not None and operation.lower() in _NO_PLACE:
             strange.append({"place": f"span {span.place}", "what": "no place in a run", "value": span.name[:200]})
     root = executions(conversation.spans)
-    return run_of_execution(root, run_id=run_id, thread_id=name or "t1", unmapped=strange)
+    return run_of_execution(root, run_id=run_id, thread_id=name or "t1", meta=meta, unmapped=strange)

@@ -10,19 +10,24 @@ from noetic_nb.interop._spans.dialect import Dialect, Kind, amount, counted
 from noetic_nb.interop._spans.span_history import History, read_history
 from noetic_nb.interop._spans.span_messages import SpanMessage, parsed, read_messages
 from noetic_nb.interop._spans.span_record import Span
+from noetic_nb.items._messages.usage_fields import USAGE
 
-_KINDS: Final[Mapping[str, Kind]] = {"LLM": "model", "TOOL": "tool", "AGENT": "agent", "CHAIN": "other"}
+_KINDS: Final[Mapping[str, Kind]] = {
+    "LLM": "model",
+    "TOOL": "tool",
+    "AGENT": "agent",
+    "CHAIN": "other",
+    "RETRIEVER": "memory",
+    "GUARDRAIL": "check",
+    "EVALUATOR": "check",
+}
 # No message list is longer; a hostile index must not make a reader allocate.
 _MOST_MESSAGES: Final = 100_000
-_USAGE: Final = {
-    "input_tokens": ("llm.token_count.prompt",),
-    "output_tokens": ("llm.token_count.completion",),
-    "cached_tokens": ("llm.token_count.prompt_details.cache_read",),
-}
+_USAGE: Final = USAGE["openinference"].read
 _PARAMS: Final = ("temperature", "top_p", "max_tokens", "max_completion_tokens")
 
 
-def _nested(span: Span, prefix: str) -> list[dict[str, Any]] | None:
+def nested(span: Span, prefix: str) -> list[dict[str, Any]] | None:
     """Return numbered attributes below a prefix as a list of mappings, each by the rest of its keys; None without any.
 
     Numbers may have holes; order is by number.
@@ -66,7 +71,7 @@ def _message(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 def messages(span: Span, prefix: str, role: str) -> list[SpanMessage] | None:
     """Return numbered messages."""
-    found = _nested(span, prefix)
+    found = nested(span, prefix)
     if found is None:
         return None
     read: list[SpanMessage] = []

@@ -6,32 +6,57 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from noetic_nb.events import ChildEnded, ChildStarted, MemoryTraceSpan, ModelCalled, ToolCalled, Where
-from noetic_nb.interop._spans.calls import ModelUse, ToolUse
-from noetic_nb.interop._spans.span_messages import Result, arguments_of
+from noetic_nb.events import (
+    ChildEnded,
+    ChildStarted,
+    MemoryTraceSpan,
+    ModelCalled,
+    QualityGiven,
+    SteeringDecided,
+    StepEnded,
+    StepStarted,
+    ToolCalled,
+    Where,
+)
+from noetic_nb.interop._spans.calls import ModelUse, ToolUse, kind_of
+from noetic_nb.interop._spans.checks import CheckUse
+from noetic_nb.interop._spans.openinference import nested
+from noetic_nb.interop._spans.span_messages import Result, arguments_of, parsed
 from noetic_nb.interop._spans.span_record import Span
 from noetic_nb.interop._spans.span_tree import Execution
 from noetic_nb.interop._spans.span_turns import Log, TurnWriter, asked_of
 from noetic_nb.items import Item, item_text
 from noetic_nb.items._build import content_tokens
 from noetic_nb.items._json_copy import frozen_data
-from noetic_nb.items._messages.message import FINISH, call_output, input_text, text_message
+from noetic_nb.items._messages.message import FINISH, call_output, input_text, output_text, text_message
 from noetic_nb.redact import Redaction
 from noetic_nb.runs._run import Run
 
-_HOOKS: Final[Mapping[str, Any]] = {"search_memory": "recall"}
+_HOOKS: Final[Mapping[str, Any]] = {
+    "search_memory": "recall",
+    "retrieval": "recall",
+    "create_memory_store": "init",
+    "delete_memory_store": "dispose",
+}
+_STORES: Final = ("gen_ai.memory.store.id", "gen_ai.memory.store.name", "gen_ai.data_source.id")
+_ABOUT: Final = ("gen_ai.memory.", "gen_ai.retrieval.", "gen_ai.data_source.")
 
 
 def run_of_execution(
-    root: Execution, *, run_id: str, thread_id: str, unmapped: Sequence[Mapping[str, Any]] = ()
+    root: Execution,
+    *,
+    run_id: str,
+    thread_id: str,
+    meta: Mapping[str, Any],
+    unmapped: Sequence[Mapping[str, Any]] = (),
 ) -> Run:
-    """Return the calls of a conversation as a run, without secrets (docs/behaviour/interop.md, "Spans")."""
+    """Return the calls of a conversation as a run, without secrets; `meta` is known of it besides ("Spans" in interop.md)."""
     redaction = Redaction()
     writer = RunWriter(redaction.text(thread_id), redaction)
     for entry in unmapped:
         writer.note(entry)
     writer.write(root)
-    return Run(redaction.text(run_id), meta=writer.meta(), events=writer.events)
+    return Run(redaction.text(run_id), meta={**writer.meta(), **redaction.data(dict(meta))}, events=writer.events)
 
 
 class RunWriter(TurnWriter):
@@ -43,6 +68,7 @@ class RunWriter(TurnWriter):
         """Write a conversation from its beginning to its end."""
         log = Log(Where(self.thread_id, f"{self.thread_id}/e0", 0))
         self.entries(log, root)
+        self.release(log, None)
         self.end_turn(log, root)
 
     def entries(self, log: Log, execution: Execution) -> None:
@@ -76,12 +102,31 @@ class RunWriter(TurnWriter):
             self.model(log, entry, execution, is_root)
         elif isinstance(entry, ToolUse):
             self.tool(log, entry, execution, is_root)
+        elif isinstance(entry, Execution):
+            self.open_turn(log, execution, entry, is_root)
+            self.child(log, entry)
+        elif is_root and self.is_early(execution, entry):
+            self.held.append((entry, execution))
         else:
             self.open_turn(log, execution, entry, is_root)
-            if isinstance(entry, Execution):
-                self.child(log, entry)
-            else:
-                self.memory(log, entry)
+            self.beside(log, entry)
+
+    def beside(self, log: Log, entry: Any) -> None:
+        """Write what is no call: an operation of a memory, a plan, a check."""
+        if isinstance(entry, CheckUse):
+            self.check(log, entry)
+        elif kind_of(entry) == "plan":
+            self.plan(log, entry)
+        else:
+            self.memory(log, entry)
+
+    def release(self, log: Log, use: ModelUse | None) -> None:
+        """Write what came before the call that begins its turn; without a call it begins one itself."""
+        held, self.held = self.held, []
+        for entry, execution in held:
+            if use is None:
+                self.open_turn(log, execution, entry, True)
+            self.beside(log, entry)
 
     # Calls
 
@@ -99,6 +144,8 @@ class RunWriter(TurnWriter):
             for result in use.inputs.results:
                 self.answered(log, result, execution, is_root)
         self.open_turn(log, execution, use, is_root, use)
+        if is_root and self.held:
+            self.release(log, use)
         sent = log.tokens
         self.at(span.end_ns if span.end_ns is not None else span.start_ns)
         mark = len(self.events)
@@ -128,7 +175,9 @@ class RunWriter(TurnWriter):
             appended,
             input_tokens=usage["input_tokens"],
             output_tokens=usage["output_tokens"],
-            cached_tokens=usage.get("cached_tokens", 0),
+            cached_tokens=usage.get("cached_tokens"),
+            cache_write_tokens=usage.get("cache_write_tokens"),
+            reasoning_tokens=usage.get("reasoning_tokens"),
             cost=use.cost,
             error=None if use.error is None else self.redaction.text(use.error),
             finish_reason=finish,
@@ -319,10 +368,13 @@ class RunWriter(TurnWriter):
 
     def memory(self, log: Log, span: Span) -> None:
         """Write an operation of somebody's memory as a call of the layer that is its store."""
-        store = span.text("gen_ai.memory.store.id", "gen_ai.memory.store.name") or "memory"
-        operation = span.attributes.get("gen_ai.operation.name")
-        count = span.attributes.get("gen_ai.memory.record.count")
-        about = {name: value for name, value in span.attributes.items() if name.startswith("gen_ai.memory.")}
+        operation = span.attributes.get("gen_ai.operation.name", "retrieval")
+        store = span.text(*_STORES) or ("retrieval" if operation == "retrieval" else "memory")
+        found = nested(span, "retrieval.documents.") or parsed(span.attributes.get("gen_ai.retrieval.documents"))
+        count = span.attributes.get("gen_ai.memory.record.count", len(found) if isinstance(found, list) else None)
+        about = {name: value for name, value in span.attributes.items() if name.startswith(_ABOUT)}
+        if "openinference.span.kind" in span.attributes and (asked := span.text("input.value")) is not None:
+            about["query"] = asked
         self.events.append(
             MemoryTraceSpan(
                 log.where,
@@ -334,5 +386,71 @@ class RunWriter(TurnWriter):
                 item_count=count if type(count) is int and count >= 0 else None,
                 error=self.redaction.text(span.problem) if span.failed else None,
                 attributes=self.redaction.data(about),
+            )
+        )
+
+    def plan(self, log: Log, span: Span) -> None:
+        """Write how an agent planned, as a step; the model calls of the plan stand before it."""
+        self.plans += 1
+        name = self.redaction.text(span.text("gen_ai.agent.name") or span.name or "plan")
+        step = (name, "plan", f"/plan#{self.plans}")
+        at = self.at(span.end_ns)
+        error = self.redaction.text(span.problem or "failed") if span.failed else None
+        self.events += (
+            StepStarted(log.where, at, *step),
+            StepEnded(log.where, at, *step, self.duration(span) or 0.0, "error" if span.failed else "ok", error),
+        )
+
+    def check(self, log: Log, use: CheckUse) -> None:
+        """Write a guardrail as a decision and an evaluator as a grade of the last answer; its model calls judge."""
+        span, clean = use.span, self.redaction.text
+        at, took = self.at(span.end_ns), self.duration(span) or 0.0
+        for call in use.calls:
+            items = tuple(
+                text_message("assistant", (output_text(clean(msg.text)),)) for msg in call.outputs or () if msg.text
+            )
+            usage = self.estimate(call.usage or {}, 0, sum(map(content_tokens, items)))
+            self.events.append(
+                ModelCalled(
+                    log.where,
+                    at,
+                    log.steps,
+                    clean(call.model or "unknown"),
+                    "judge",
+                    self.duration(call.span),
+                    "ok" if call.error is None else "error",
+                    items,
+                    input_tokens=usage["input_tokens"],
+                    output_tokens=usage["output_tokens"],
+                    cached_tokens=usage.get("cached_tokens"),
+                    cache_write_tokens=usage.get("cache_write_tokens"),
+                    reasoning_tokens=usage.get("reasoning_tokens"),
+                    cost=call.cost,
+                    error=None if call.error is None else clean(call.error),
+                )
+            )
+        if not use.is_guardrail:
+            scores = [(name, score) for name, score in use.scores() if score <= 1]
+            for name, score in scores:
+                self.events.append(QualityGiven(log.where, at, score, clean(name)))
+            if not scores:
+                self.skip(
+                    span, "an evaluator without a score from 0 to 1", span.attributes.get("output.value", span.name)
+                )
+            return
+        is_passed, reason = use.is_passed(), use.reason()
+        self.events.append(
+            SteeringDecided(
+                log.where,
+                at,
+                "guardrail",
+                "guardrail",
+                None,
+                None,
+                "deny" if is_passed is False else "allow",
+                clean(reason) if is_passed is False and reason else None,
+                (clean(span.name),),
+                took,
+                clean(span.problem or "error") if span.failed else "unknown" if is_passed is None else None,
             )
         )

@@ -16,6 +16,7 @@ from noetic_nb.interop._spans.calls import (
     model_use,
     tool_use,
 )
+from noetic_nb.interop._spans.checks import CheckUse
 from noetic_nb.interop._spans.dialect import Kind
 from noetic_nb.interop._spans.own_spans import is_own
 from noetic_nb.interop._spans.span_history import History
@@ -162,16 +163,20 @@ def executions(spans: list[Span]) -> Execution:
     sent: History | None = None
     for span in spans:
         kind = tree.kind(span)
-        if kind not in ("model", "tool", "memory"):
+        if kind in ("agent", "other"):
             continue
         key = span.trace_id, span.span_id
         chains[key] = tree.above(span)
+        if (check := _check_around(chains[key], uses, tree)) is not None:
+            if kind == "model" and _same_call(kind, chains[key], tree) is None:
+                check.calls.append(model_use(span))
+            continue
         if kind == "model":
             span.before = sent
             use = uses[key] = model_use(span)
             span.before, sent = None, use.inputs
         else:
-            uses[key] = tool_use(span) if kind == "tool" else span
+            uses[key] = tool_use(span) if kind == "tool" else CheckUse(span) if kind == "check" else span
         outer = _same_call(kind, chains[key], tree)
         if outer is not None:
             nested.setdefault((outer.trace_id, outer.span_id), []).append(key)
@@ -192,11 +197,18 @@ def executions(spans: list[Span]) -> Execution:
 def _same_call(kind: Kind, chain: list[Span], tree: _Tree) -> Span | None:
     for outer in chain:
         found = tree.kind(outer)
-        if found == kind and kind != "memory":
+        if found == kind and kind in ("model", "tool"):
             return outer
         if found in ("model", "tool", "agent"):
             return None
     return None
+
+
+def _check_around(chain: list[Span], uses: dict[_Key, Any], tree: _Tree) -> CheckUse | None:
+    """Return the outermost guardrail or evaluator around a span: what it calls is no work of the agent."""
+    outer = next((span for span in reversed(chain) if tree.kind(span) == "check"), None)
+    found = None if outer is None else uses.get((outer.trace_id, outer.span_id))
+    return found if isinstance(found, CheckUse) else None
 
 
 def _is_one_tool(outer: ToolUse, inner: ToolUse) -> bool:
@@ -216,7 +228,7 @@ def _placed(tree: _Tree, uses: dict[_Key, Any], chains: dict[_Key, list[Span]]) 
             above_model.update(above)
         busy.update([up for up in above if tree.kinds[up] == "agent"][:1])
 
-    for key in sorted(uses, key=lambda key: _start(tree.by_key[key])):
+    for key in sorted(uses, key=lambda key: _place(tree.by_key[key], tree)):
         use, place, agent = uses[key], root, None
         for span in reversed(chains[key]):
             up = span.trace_id, span.span_id
@@ -252,6 +264,11 @@ def _placed(tree: _Tree, uses: dict[_Key, Any], chains: dict[_Key, list[Span]]) 
         if tree.kind(span) == "agent" and span not in root.agents and not tree.above(span):
             root.agents.append(span)
     return root
+
+
+def _place(span: Span, tree: _Tree) -> tuple[int, int]:
+    """Return the place of a span in time: a plan is known when it has ended, behind the calls inside of it."""
+    return (span.end_ns or _start(span)[0], span.place) if tree.kind(span) == "plan" else _start(span)
 
 
 def agent_name(span: Span) -> str:

@@ -73,13 +73,14 @@ class TurnWriter:
         self.models: dict[str, None] = {}
         self.params: Mapping[str, Any] | None = None
         self.turn: _Turn | None = None
-        self.turns = self.calls = self.children = 0
+        self.turns = self.calls = self.children = self.plans = 0
+        self.held: list[tuple[Any, Execution]] = []
+        """What came before the call that begins its turn, and is no call."""
         self.now = 0.0
 
     def meta(self) -> dict[str, Any]:
         """Return the meta of the run besides its events."""
         return {
-            "source": "otel",
             "created_ms": self.events[0].t_ms if self.events else 0.0,
             "model": next(iter(self.models), None),
             "params": None if self.params is None else self.redaction.data(dict(self.params)),
@@ -210,6 +211,17 @@ class TurnWriter:
                 return
             self.end_turn(log, execution)
         self.begin_turn(log, span, invocation, asked, _users(use))
+
+    def is_early(self, execution: Execution, entry: Any) -> bool:
+        """Tell whether a turn begins here that only a later call can name the question of."""
+        span: Span = entry if isinstance(entry, Span) else entry.span
+        invocation, is_sure = execution.invocations.get(id(entry), (None, False))
+        turn = self.turn
+        if turn is not None and (invocation is not None or turn.invocation is not None):
+            is_same = invocation is turn.invocation
+        else:
+            is_same = turn is not None and turn.trace_id == span.trace_id
+        return not is_same and not (is_sure and invocation is not None)
 
     def begin_turn(self, log: Log, span: Span, invocation: Span | None, asked: list[SpanMessage], users: int) -> None:
         """Begin a turn with the user's message; where no call has it, with the input of the agent."""

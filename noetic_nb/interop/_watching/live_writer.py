@@ -55,6 +55,7 @@ class LiveWriter(RunWriter):
 
     def finish_turn(self, agents: Iterable[Span]) -> list[RunEvent]:
         """Complete the turn that is open; of `agents`, which have ended, the first that can answers where no call did."""
+        self.release(self.log, None)
         self.end_turn(self.log, Execution("", agents=sorted(agents, key=lambda span: (span.start_ns or 0, span.place))))
         return self._new_events()
 

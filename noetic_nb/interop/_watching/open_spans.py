@@ -14,7 +14,7 @@ from noetic_nb.interop._spans.span_record import Span, SpanEvent, live_record
 from noetic_nb.interop._spans.span_tree import DEEPEST, Execution, agent_name, invocation_of
 from noetic_nb.interop._watching.live_writer import LiveWriter
 
-CALLS: Final = ("model", "tool", "memory")
+CALLS: Final = ("model", "tool", "memory", "check")
 # Nothing of the agent ends so late that this many spans end before it: what waits longer is written as it is.
 MOST_PENDING: Final = 1_000
 
@@ -224,7 +224,7 @@ def _container(chain: list[Node]) -> Node | None:
     found: Node | None = None
     for outer in reversed(chain):
         outer.refresh()
-        if outer.kind in ("model", "tool") or outer.is_child:
+        if outer.kind in ("model", "tool", "check") or outer.is_child:
             found = outer
             break
         if outer.kind == "agent":

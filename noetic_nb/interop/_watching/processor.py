@@ -13,6 +13,7 @@ from typing import Any, Final
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ErrorRaised, RunEvent, Where
 from noetic_nb.interop._spans.calls import first, model_use, tool_use
+from noetic_nb.interop._spans.checks import CheckUse
 from noetic_nb.interop._spans.span_record import Span, log_record
 from noetic_nb.interop._spans.span_tree import Execution, executions
 from noetic_nb.interop._spans.span_turns import ESTIMATED
@@ -200,7 +201,9 @@ class RunSpanProcessor:
         if kind != "other":
             trace.scopes.add(node.scope)
         is_alone = not (node.is_around or trace.orphans)
-        if is_alone and kind in CALLS:
+        if kind == "plan":
+            self._take(trace, Unit(span.end_ns or node.start_ns, span.place, node, [span], around(node)))
+        elif is_alone and kind in CALLS:
             self._take(trace, Unit(node.start_ns, span.place, node, [span], around(node)))
         elif kind in CALLS or node.held or trace.orphans:
             self._keep(trace, node, span, is_root)
@@ -239,7 +242,7 @@ class RunSpanProcessor:
             holder.held += unit.spans
         elif trace.pending or trace.is_blocked(unit) or self._waits_for_result(trace, unit):
             trace.add(unit)
-        elif len(unit.spans) == 1 and unit.node.kind in CALLS:  # as most are
+        elif len(unit.spans) == 1 and unit.node.kind in (*CALLS, "plan"):  # as most are
             self._write_call(trace, unit)
         else:
             self._write(trace, [unit])
@@ -315,7 +318,7 @@ class RunSpanProcessor:
     def _write(self, trace: Trace, units: list[Unit]) -> None:
         unit = units[0]
         unit.around.read_again()
-        if len(units) == 1 and len(unit.spans) == 1 and unit.node.kind in CALLS:
+        if len(units) == 1 and len(unit.spans) == 1 and unit.node.kind in (*CALLS, "plan"):
             self._write_call(trace, unit)
         else:
             writer = self._writer_of(trace, unit)
@@ -331,6 +334,8 @@ class RunSpanProcessor:
             span.before, trace.sent = None, use.inputs
         elif kind == "tool":
             use = tool_use(span)
+        elif kind == "check":
+            use = CheckUse(span)
         around.execution.invocations = {id(use): around.invocation}
         self._write_events(writer, writer.call(use, around.execution))
 

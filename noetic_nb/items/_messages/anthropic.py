@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from noetic_nb.items._frozen import FrozenDict, freeze, thaw
@@ -11,6 +12,8 @@ from noetic_nb.items._item import Item
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.items._messages.message import (
     FINISH,
+    UNREADABLE,
+    Compaction,
     Message,
     Reading,
     call,
@@ -24,27 +27,23 @@ from noetic_nb.items._messages.message import (
     text_message,
     thought,
     time_ms,
-    usage_of,
 )
+from noetic_nb.items._messages.usage_fields import USAGE, known_usage
 
 _BLOCKS: Final = frozenset(
-    {"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use"}
+    {"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "mcp_tool_use", "compaction"}
 )
 _CALLS: Final = frozenset({"tool_use", "mcp_tool_use", "server_tool_use"})
+# Of the usage: what is read, or says nothing that is missed.
 _USAGE: Final = frozenset(
-    [
-        "input_tokens",
-        "output_tokens",
-        "cache_read_input_tokens",
-        "cache_creation_input_tokens",
-        "cache_creation",
-        "service_tier",
-        "inference_geo",
-        "output_tokens_details",
-    ]
-)
+    name.partition(".")[0].partition("[")[0]
+    for name in (*chain.from_iterable(USAGE["anthropic"].read.values()), *USAGE["anthropic"].ignored)
+) - {"server_tool_use", "fallback_credit"}
 _KNOWN: Final = frozenset(
-    ["id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage", "timestamp", "created_at"]
+    [
+        *("id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage", "timestamp", "created_at"),
+        "context_management",
+    ]
 )
 
 
@@ -99,6 +98,7 @@ def decode(value: Mapping[str, Any], reading: Reading) -> None:
         reading.messages.append(Message("tool", tuple(results), errors=errors, statuses_known=True, t_ms=t_ms))
         if not items:
             return
+    _compactions(value, items, reading)
     if role != "assistant":
         reading.messages.append(Message(role, tuple(items) or (text_message(str(role), ()),), t_ms=t_ms))
         return
@@ -117,13 +117,66 @@ def decode(value: Mapping[str, Any], reading: Reading) -> None:
 
 
 def _usage(value: Any, reading: Reading) -> dict[str, int] | None:
-    """Return the tokens: cached reads and writes are not in Anthropic's ``input_tokens``."""
+    """Return the tokens of an answer; those of other models that worked on it become calls beside it."""
     if not isinstance(value, Mapping):
         return None
     reading.skip_keys({key: inner for key, inner in value.items() if inner != 0}, _USAGE, "usage")
-    read = count(value.get("cache_read_input_tokens")) or 0
-    stored = count(value.get("cache_creation_input_tokens")) or 0
-    return usage_of(value, read="input_tokens", written="output_tokens", cached=read, add=read + stored)
+    for entry in _iterations(value, "advisor_message"):
+        counted = known_usage(entry, "anthropic iterations[advisor_message]")
+        model = entry["model"] if isinstance(entry.get("model"), str) else None
+        reading.messages.append(Message("assistant", (), model=model, usage=counted, is_kept=False))
+    return known_usage(value, "anthropic")
+
+
+def _iterations(usage: Any, kind: str) -> list[Mapping[str, Any]]:
+    found = usage.get("iterations") if isinstance(usage, Mapping) else None
+    entries = found if isinstance(found, list | tuple) else ()
+    return [entry for entry in entries if isinstance(entry, Mapping) and entry.get("type") == kind]
+
+
+def _compactions(value: Mapping[str, Any], items: Sequence[Item], reading: Reading) -> None:
+    """Read how the server shortened the context before it answered: results and thoughts that it cleared, a summary."""
+    t_ms = time_ms(value.get("timestamp", value.get("created_at")))
+    managed = value.get("context_management")
+    edits = managed.get("applied_edits") if isinstance(managed, Mapping) else None
+    edits = [edit for edit in edits if isinstance(edit, Mapping)] if isinstance(edits, list | tuple) else []
+    if edits:
+        total, *cleared = [
+            [number for edit in edits if (number := count(edit.get(key))) is not None]
+            for key in ("cleared_input_tokens", "cleared_tool_uses", "cleared_thinking_turns")
+        ]
+        after = (known_usage(value.get("usage"), "anthropic") or {}).get("input_tokens")
+        reading.messages.append(
+            Compaction(
+                "anthropic",
+                (),
+                None if after is None or not total else after + sum(total),
+                after,
+                trigger=", ".join([str(edit.get("type")) for edit in edits]),
+                items_removed=sum(map(sum, cleared)) if any(cleared) else None,
+                t_ms=t_ms,
+            )
+        )
+    counted: dict[str, int] = {}
+    known: dict[str, Any] = {
+        "model": value["model"] if isinstance(value.get("model"), str) else None,
+        "trigger": "server",
+        "t_ms": t_ms,
+    }
+    for entry in _iterations(value.get("usage"), "compaction"):
+        for name, number in (known_usage(entry, "anthropic iterations[compaction]") or {}).items():
+            counted[name] = counted.get(name, 0) + number
+    for number, item in enumerate(item for item in items if item["type"] == "compaction"):
+        own = native_form(item, "anthropic")
+        if own.get("content") is None and own.get("encrypted_content") is None:
+            reading.note("content", "a compaction that failed", {"block": own, "usage": counted})
+            counted = {}
+            continue
+        usage, is_opaque = (None if number else counted or None), own.get("content") is None
+        reading.messages.append(Compaction("anthropic", (item,), opaque=is_opaque, usage=usage, **known))
+        counted = {}
+    if counted:
+        reading.messages.append(Compaction("anthropic", opaque=True, usage=counted, **known))
 
 
 def _part(block: Any, role: str) -> FrozenDict | None:
@@ -161,6 +214,10 @@ def block_item(block: Any, errors: dict[str, str]) -> Item | None:
         # The signature stays beside the thought: without it the API refuses the thought when it goes back.
         own = {key: block[key] for key in ("signature", "data") if isinstance(block.get(key), str) and block[key]}
         return thought(block.get("thinking"), **own)
+    if kind == "compaction":
+        text = block.get("content")
+        told = (FrozenDict(type="summary_text", text=text),) if isinstance(text, str) else ()
+        return Item(type=kind, summary=told, **native("anthropic", block))
     if kind in _CALLS:
         name, call_id = block.get("name"), block.get("id")
         if not isinstance(name, str) or not name or not isinstance(call_id, str) or not call_id:
@@ -217,6 +274,8 @@ def _blocks(item: Item, failed: Collection[str]) -> tuple[str, list[dict[str, An
             return "assistant", [{"type": "redacted_thinking", "data": item["data"]}]
         text = "".join(part.get("text") or "" for part in item.get("content") or item.get("summary") or ())
         return "assistant", [{"type": "thinking", "thinking": text, "signature": item.get("signature") or ""}]
+    if kind in UNREADABLE:
+        return "assistant", []
     if kind != "message":
         return "assistant", [{"type": "text", "text": compact_json(thaw(item))}]
     role = "system" if item.get("role") == "developer" else str(item.get("role"))

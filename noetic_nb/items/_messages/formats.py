@@ -9,7 +9,7 @@ from noetic_nb._core.long_work import counted
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
 from noetic_nb.items._item import Item
 from noetic_nb.items._messages import anthropic, langchain, openai_chat, openai_responses, pydantic_ai
-from noetic_nb.items._messages.message import Message, Reading, input_text, text_message
+from noetic_nb.items._messages.message import Compaction, Message, Reading, input_text, text_message
 
 MessageFormat: TypeAlias = Literal["openai", "openai-responses", "anthropic", "langchain", "pydantic-ai"]
 """Formats of messages."""
@@ -47,7 +47,7 @@ def _shows(sign: Callable[[Any], bool], message: Any) -> bool:
 
 def decode_messages(
     messages: Iterable[Any], *, format: MessageFormat | None = None, system: Any = None, strict: bool = False
-) -> tuple[list[Message], list[dict[str, Any]], MessageFormat]:
+) -> tuple[list[Message | Compaction], list[dict[str, Any]], MessageFormat]:
     """Read messages of others, dictionaries or the packages' own objects; returns them, the unmapped parts, and the format.
 
     `system` is the prompt where the format keeps it apart. An unmapped part has its place, the reason (``what``) and its value;
@@ -71,22 +71,23 @@ def decode_messages(
     waiting: list[str] = []
     for number, message in enumerate(counted(given, "messages")):
         reading.place = f"messages[{number}]"
-        _decode(message, found, reading, waiting)
+        decode_into(message, found, reading, waiting)
     return reading.messages, reading.unmapped, found
 
 
-def decode_one(message: Any, format: MessageFormat, *, waiting: list[str], place: str) -> list[Message]:
+def decode_one(message: Any, format: MessageFormat, *, waiting: list[str], place: str) -> list[Message | Compaction]:
     """Read one message, which is called `place` where it cannot be mapped and is refused.
 
     `waiting` are ids of calls that were made before calls had ids. Raises `ItemValidationError`.
     """
     reading = Reading(strict=True)
     reading.place = place
-    _decode(message, format, reading, waiting)
+    decode_into(message, format, reading, waiting)
     return reading.messages
 
 
-def _decode(message: Any, format: MessageFormat, reading: Reading, waiting: list[str]) -> None:
+def decode_into(message: Any, format: MessageFormat, reading: Reading, waiting: list[str]) -> None:
+    """Read one message, which may add several to `reading`; one that cannot be read is listed there."""
     is_mapping = isinstance(message, Mapping)
     known = len(reading.messages)
     try:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import isfinite
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
+from noetic_nb.items._build import item_text
 from noetic_nb.items._frozen import FrozenDict, freeze, thaw
 from noetic_nb.items._item import Item
 from noetic_nb.items._json_text import compact_json
@@ -32,8 +33,8 @@ _MEDIA: Final = frozenset(
 class Message:
     """One message as items in the order of the log, without ids where the format has none, and the facts about it.
 
-    Those of an answer as far as they are known: `usage` counts ``input_tokens`` (cached ones included), ``output_tokens`` and
-    ``cached_tokens``; `cost` is in US dollars. `t_ms` is when it was complete, since 1970. `errors` are those of calls, by
+    Those of an answer as far as they are known: `usage` has the known counts of `models.Usage` by name; `cost` is
+    in US dollars. `t_ms` is when it was complete, since 1970. `errors` are those of calls, by
     call id; `statuses_known` is whether the format says which calls failed.
     """
 
@@ -48,6 +49,44 @@ class Message:
     duration_ms: float | None = None
     errors: Mapping[str, str] = field(default_factory=dict)
     statuses_known: bool = False
+    is_called: bool = True
+    """Whether a model was called for an answer; False for a call of a tool that the program made by itself."""
+    is_kept: bool = True
+    """Whether the items of an answer stand in the conversation; those of a call beside it stand in the call alone."""
+    error: str | None = None
+    """Of a model call that failed."""
+    children: Mapping[str, Child] = field(default_factory=dict)
+    """Agents that the calls of tools started, by call id."""
+
+
+@dataclass(slots=True)
+class Child:
+    """An agent that another one started: its name, and its conversation, whose first user message is its task."""
+
+    name: str
+    messages: Sequence[Message | Compaction | Child]
+    failed: bool = False
+    kind: str = "spawn"
+    """Its kind of step: ``fork`` for another way that the conversation took, which no call of a tool started."""
+
+
+@dataclass(slots=True)
+class Compaction:
+    """A point at which a part of the context was replaced; `ContextCompacted` describes the fields."""
+
+    by: str
+    items: tuple[Item, ...] = ()
+    tokens_before: int | None = None
+    tokens_after: int | None = None
+    opaque: bool = False
+    trigger: str | None = None
+    items_removed: int | None = None
+    answer: Message | None = None
+    """The model call that wrote the summary, where the source shows it."""
+    model: str | None = None
+    usage: Mapping[str, int] | None = None
+    """Tokens of this model that were billed for it beside those of all model calls."""
+    t_ms: float | None = None
 
 
 class Reading:
@@ -58,8 +97,10 @@ class Reading:
 
     def __init__(self, *, strict: bool = False) -> None:
         self.strict = strict
-        self.messages: list[Message] = []
+        self.messages: list[Message | Compaction] = []
         self.unmapped: list[dict[str, Any]] = []
+        self.searches: list[str] = []
+        """Ids of calls whose outputs name no call."""
         self.place = ""
 
     def skip(self, where: str, what: str, value: object, hint: str = "") -> None:
@@ -173,6 +214,14 @@ def native_form(item: Mapping[str, Any], format: str) -> Any:
     return thaw(found.get("value")) if isinstance(found, Mapping) and found.get("format") == format else None
 
 
+def sendable_summary(item: Item, api: str) -> str:
+    """Return the text of a compaction of another provider; one without text raises `unsendable`."""
+    if text := item_text(item):
+        return text
+    hint = "Leave it out in `project_history`: the items before it are still in the log."
+    raise unsendable("a compaction that only its provider can read.", item, api, hint)
+
+
 def sendable_arguments(call: Item) -> str:
     """Return the arguments of an earlier call as a server takes them.
 
@@ -204,13 +253,29 @@ def count(value: object) -> int | None:
 
 
 def usage_of(
-    value: object, *, read: str, written: str, cached: int | None = None, add: int = 0
+    value: object,
+    *,
+    read: str,
+    written: str,
+    cached: object = None,
+    stored: object = None,
+    reasoning: object = None,
+    add: int = 0,
 ) -> dict[str, int] | None:
-    """Return counted tokens by our names, None where nothing was counted; `add` are sent tokens that `read` leaves out."""
+    """Return counted tokens by the names of `models.Usage`, None where nothing was counted.
+
+    `stored` are tokens written to a cache, `add` sent tokens that `read` leaves out.
+    """
     if not isinstance(value, Mapping):
         return None
-    sent, made = count(value.get(read)), count(value.get(written))
-    found = {"input_tokens": None if sent is None else sent + add, "output_tokens": made, "cached_tokens": cached}
+    sent = count(value.get(read))
+    found = {
+        "input_tokens": None if sent is None else sent + add,
+        "output_tokens": count(value.get(written)),
+        "cached_tokens": count(cached),
+        "cache_write_tokens": count(stored),
+        "reasoning_tokens": count(reasoning),
+    }
     return {name: number for name, number in found.items() if number is not None} or None
 
 
@@ -237,6 +302,11 @@ def time_ms(value: object) -> float | None:
     seconds = money(value)
     return None if seconds is None else seconds * 1_000
 
+
+UNREADABLE: Final = frozenset(
+    {"compaction", "mcp_list_tools", "mcp_approval_request", "mcp_approval_response", "additional_tools"}
+)
+"""Types of items that only their provider can read: they go back to it as they came, and to no other."""
 
 FINISH: Final[Mapping[str, FinishReason]] = {
     "stop": "stop",

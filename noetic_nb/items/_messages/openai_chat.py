@@ -28,12 +28,13 @@ from noetic_nb.items._messages.message import (
     result_text,
     sendable_arguments,
     sendable_id,
+    sendable_summary,
     text_message,
     thought,
     time_ms,
     unsendable,
-    usage_of,
 )
+from noetic_nb.items._messages.usage_fields import known_usage
 
 _API: Final = "chat completions"
 # The API refuses a longer id of a call; others give out longer ones.
@@ -79,16 +80,6 @@ def looks_like(value: Mapping[str, Any]) -> bool:
     if isinstance(value.get("choices"), list):
         return True
     return "role" in value and ("content" in value or "tool_calls" in value or "function_call" in value)
-
-
-def usage(value: Any) -> dict[str, int] | None:
-    """Return the tokens that were counted, by our names."""
-    if not isinstance(value, Mapping):
-        return None
-    details = value.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
-    known = cached if type(cached) is int and cached >= 0 else None
-    return usage_of(value, read="prompt_tokens", written="completion_tokens", cached=known)
 
 
 def decode(value: Mapping[str, Any], reading: Reading, waiting: list[str]) -> None:
@@ -140,7 +131,7 @@ def decode(value: Mapping[str, Any], reading: Reading, waiting: list[str]) -> No
             "assistant",
             (*items, *calls),
             model=value["model"] if isinstance(value.get("model"), str) else None,
-            usage=usage(value.get("usage")),
+            usage=known_usage(value.get("usage"), "openai"),
             cost=money(counted.get("cost", value.get("cost"))),
             finish_reason=FINISH.get(str(value.get("finish_reason"))),
             **known,
@@ -319,6 +310,8 @@ def encode(
             made += [_tool_message(output, is_request) for output in outputs.pop(item.get("callId"), ())]
         elif kind == "reasoning" and not is_request:
             thoughts += "".join(part.get("text") or "" for part in item.get("content") or item.get("summary") or ())
+        elif kind == "compaction" and (is_request or item_text(item)):
+            made.append({"role": "system", "content": sendable_summary(item, _API)})
         elif is_request and not is_base_type(kind):  # the others are of the provider's own tools, which it ran already
             raise unsendable(f"an item of type {kind!r}", item, _API, "Turn it into a message in `project_history`.")
         place += 1

@@ -11,12 +11,13 @@ from noetic_nb.items._frozen import thaw
 from noetic_nb.items._item import Item, is_base_type, parse_shape
 from noetic_nb.items._messages.message import (
     FINISH,
+    UNREADABLE,
+    Compaction,
     Message,
     Reading,
     Role,
     call,
     call_output,
-    count,
     input_text,
     money,
     native,
@@ -25,11 +26,12 @@ from noetic_nb.items._messages.message import (
     result_text,
     sendable_arguments,
     sendable_id,
+    sendable_summary,
     text_message,
     time_ms,
     unsendable,
-    usage_of,
 )
+from noetic_nb.items._messages.usage_fields import known_usage
 
 _ROLES: Final[Mapping[str, Role]] = {
     "system": "system",
@@ -44,8 +46,16 @@ _ENDS: Final = frozenset({"response.completed", "response.incomplete"})
 # Of a call: what is no argument of it.
 _RESULTS: Final = ("error", "output", "outputs", "results", "result")
 _ABOUT_CALLS: Final = frozenset(
-    {"type", "id", "call_id", "name", "status", "server_label", "caller", "namespace", *_RESULTS}
+    {"type", "id", "call_id", "name", "status", "server_label", "caller", "namespace", "execution", "environment"}
+    | {"created_by", "fingerprint", "approval_request_id", *_RESULTS}
 )
+# Their only argument says what to do, by names of its own.
+_ACTIONS: Final = {"shell_call": "action", "local_shell_call": "action", "apply_patch_call": "operation"}
+_CALLS: Final = ("_call", "program")
+_OUTPUTS: Final = ("_call_output", "tool_search_output", "program_output")
+_COMPACTED: Final = "response.compaction"
+# What the program of the user writes; all else is part of an answer.
+_GIVEN: Final = frozenset({"mcp_approval_response", "additional_tools"})
 # Of a response: what is read, and what it repeats of its request.
 _KNOWN: Final = frozenset(
     [
@@ -71,6 +81,7 @@ _KNOWN: Final = frozenset(
         "service_tier",
         "top_logprobs",
         "output_text",
+        "error",
     ]
 )
 _INCOMPLETE: Final = {"max_output_tokens": "length", "content_filter": "content_filter"}
@@ -78,12 +89,12 @@ _INCOMPLETE: Final = {"max_output_tokens": "length", "content_filter": "content_
 
 def looks_like(value: Mapping[str, Any]) -> bool:
     """Tell whether a mapping is an item of this form, or a whole response."""
-    if isinstance(value.get("output"), list | tuple) and value.get("object", "response") == "response":
+    if isinstance(value.get("output"), list | tuple) and value.get("object", "response") in ("response", _COMPACTED):
         return True
     kind = value.get("type")
     if not isinstance(kind, str):
         return False
-    if kind in _ENDS or kind.endswith(("_call_output", "_call")):
+    if kind in _ENDS or kind.endswith((*_CALLS, *_OUTPUTS)):
         return kind in _ENDS or "call_id" in value or "id" in value
     if not is_base_type(kind):
         return False
@@ -102,7 +113,7 @@ def decode(value: Mapping[str, Any], reading: Reading) -> None:
     if isinstance(value.get("response"), Mapping) and value.get("type") in _ENDS:
         value = value["response"]
     if isinstance(value.get("output"), list | tuple) and "type" not in value:
-        _response(value, reading)
+        (_compacted if value.get("object") == _COMPACTED else _response)(value, reading)
         return
     if "role" in value and "type" not in value:  # the short form of a message, as the API's input takes it
         value = {"type": "message", **value}
@@ -110,29 +121,70 @@ def decode(value: Mapping[str, Any], reading: Reading) -> None:
     items = _items(value, reading, errors)
     if not items:
         return
-    role = _role(items[0])
-    if role == "assistant" and reading.messages and reading.messages[-1].role == role:
-        reading.messages[-1].items += items  # the items of an answer stand side by side
-        reading.messages[-1].errors = {**reading.messages[-1].errors, **errors}
+    if items[0]["type"] == "compaction":
+        # It begins an answer, or a context that was compacted before: then no model was called.
+        reading.messages += [_compaction(items[0]), Message("assistant", items, is_called=False)]
+        return
+    role, last = _role(items[0]), reading.messages[-1] if reading.messages else None
+    if role == "assistant" and isinstance(last, Message) and last.role == role:
+        last.items += items  # the items of an answer stand side by side
+        last.errors, last.is_called = {**last.errors, **errors}, True
+        return
+    if items[0]["type"] == "mcp_approval_response":
+        reading.messages += _refused(items[0], reading)
         return
     reading.messages.append(Message(role, items, errors=errors))
+
+
+def _compaction(item: Item, **known: Any) -> Compaction:
+    return Compaction("openai", (item,), opaque=True, **{"trigger": "server", **known})
+
+
+def _compacted(value: Mapping[str, Any], reading: Reading) -> None:
+    """Read the answer of the compact endpoint: the context from here on, whose messages of the user were there before."""
+    reading.skip_keys(value, _KNOWN)
+    items = tuple(item for raw in value["output"] if isinstance(raw, Mapping) for item in _items(raw, reading, {}))
+    own = tuple(item for item in items if item["type"] in UNREADABLE)
+    usage, t_ms = known_usage(value.get("usage"), "openai-responses"), time_ms(value.get("created_at"))
+    answer = Message("assistant", own, usage=usage, t_ms=t_ms)
+    before = None if usage is None else usage.get("input_tokens")
+    reading.messages.append(
+        Compaction("openai", items, before, opaque=True, trigger="responses.compact", answer=answer, t_ms=t_ms)
+    )
+    reading.messages.append(Message("system", own, t_ms=t_ms))
+
+
+def _refused(response: Item, reading: Reading) -> list[Message | Compaction]:
+    """Read the user's word on a call of an MCP server; one that was refused is a call that failed."""
+    asked: Any = response.get("approval_request_id")
+    for message in reading.messages if response.get("approve") is False and isinstance(asked, str) else ():
+        for place, item in enumerate(message.items if isinstance(message, Message) else ()):
+            if item["type"] == "mcp_approval_request" and item.get("id") == asked and isinstance(item.get("name"), str):
+                made = call(item["name"], item.get("arguments"), asked, **native("openai-responses", item))
+                message.items = (*message.items[:place], made, *message.items[place + 1 :])
+                why = response.get("reason") if isinstance(response.get("reason"), str) else ""
+                output = call_output(asked, why or "denied", **native("openai-responses", response))
+                return [Message("tool", (output,), errors={asked: why or "denied"}, statuses_known=True)]
+    return [Message("system", (response,))]
 
 
 def _role(item: Item) -> Role:
     kind = item["type"]
     if kind == "message":
         return _ROLES[item["role"]]
+    if kind in _GIVEN:
+        return "system"
     return "tool" if kind == "function_call_output" else "assistant"
 
 
 def _items(value: Mapping[str, Any], reading: Reading, errors: dict[str, str]) -> tuple[Item, ...]:
     """Return an item, with its output behind it where the provider ran the tool; nothing of an unreadable one."""
     kind = value.get("type")
-    if not isinstance(kind, str) or not (is_base_type(kind) or kind.endswith(("_call", "_call_output"))):
+    if not isinstance(kind, str) or not (is_base_type(kind) or kind.endswith((*_CALLS, *_OUTPUTS))):
         reading.skip("type", f"an item of type {kind!r} is not known", value)
         return ()
     if kind == "function_call_output" or not is_base_type(kind):
-        found = _output(value, reading, errors) if kind.endswith("_call_output") else _tool(value, reading, errors)
+        found = _output(value, reading, errors) if kind.endswith(_OUTPUTS) else _tool(value, reading, errors)
         if not found:
             reading.skip("call_id", "a call or an output has no id", value)
         return found
@@ -171,16 +223,38 @@ def _is_parts(value: Any) -> bool:
 
 def _output(value: Mapping[str, Any], reading: Reading, errors: dict[str, str]) -> tuple[Item, ...]:
     call_id = value.get("call_id", value.get("callId", value.get("id")))
+    if value["type"] == "tool_search_output" and value.get("call_id") is None and reading.searches:
+        call_id = reading.searches.pop(0)
     if not isinstance(call_id, str) or not call_id:
         return ()
-    text, is_whole = result_text(value.get("output"))
-    if value.get("status") == "failed" or isinstance(value.get("error"), str):
+    given = value.get("output", value.get("result", value.get("tools")))
+    text, is_whole = result_text(given)
+    is_cut = value["type"] == "program_output" and value.get("status") == "incomplete"
+    if value["type"] == "shell_call_output" and isinstance(given, list | tuple):
+        text, why = _shell_text(given)
+        if why:
+            errors[call_id] = why
+    elif value.get("status") == "failed" or isinstance(value.get("error"), str) or is_cut:
         errors[call_id] = str(value.get("error") or text or "failed")
     if value["type"] != "function_call_output":
         return (call_output(call_id, text, **native("openai-responses", value)),)
     own = {} if is_whole else native("openai-responses", value)
     item = parse_shape({**value, "output": text, **own})
     return (item if item.get("callId") else Item({**item, "callId": call_id}),)
+
+
+def _shell_text(parts: Sequence[Any]) -> tuple[str, str | None]:
+    """Return what the commands of a shell wrote, and why one of them failed."""
+    texts, why = [], None
+    for part in parts:
+        if isinstance(part, Mapping):
+            texts += [part[key] for key in ("stdout", "stderr") if isinstance(part.get(key), str)]
+            ended = part.get("outcome")
+            if isinstance(ended, Mapping) and ended.get("type") == "timeout":
+                why = "timeout"
+            elif isinstance(ended, Mapping) and ended.get("exit_code") not in (None, 0):
+                why = f"exit code {ended['exit_code']}"
+    return "".join(texts), why
 
 
 def _tool(value: Mapping[str, Any], reading: Reading, errors: dict[str, str]) -> tuple[Item, ...]:
@@ -191,7 +265,12 @@ def _tool(value: Mapping[str, Any], reading: Reading, errors: dict[str, str]) ->
         return ()
     given = value.get("arguments")
     if given is None:
-        given = {key: inner for key, inner in value.items() if key not in _ABOUT_CALLS and inner is not None}
+        given = value.get(_ACTIONS.get(kind, ""))
+        given = given if isinstance(given, Mapping) else value
+        given = {key: inner for key, inner in given.items() if given is not value or key not in _ABOUT_CALLS}
+        given = {key: inner for key, inner in given.items() if inner is not None}
+    if kind == "tool_search_call" and not value.get("call_id"):
+        reading.searches.append(call_id)
     made = call(name, given, call_id, **native("openai-responses", value))
     results = [value[key] for key in _RESULTS if value.get(key) is not None]
     if not results:
@@ -207,7 +286,7 @@ def _response(value: Mapping[str, Any], reading: Reading) -> None:
     outer = reading.place
     reading.skip_keys(value, _KNOWN)
     prompt = value.get("instructions")
-    prompts = [str(message.items) for message in reading.messages if message.role == "system"]
+    prompts = [str(one.items) for one in reading.messages if isinstance(one, Message) and one.role == "system"]
     # Sent anew with each request; said once, the conversation has them.
     if isinstance(prompt, str) and not any(prompt in known for known in prompts):
         # The first were there before the user wrote.
@@ -223,21 +302,24 @@ def _response(value: Mapping[str, Any], reading: Reading) -> None:
             reading.skip("", "it is no item", raw)
     reading.place = outer
     counted = value.get("usage")
-    details = counted.get("input_tokens_details") if isinstance(counted, Mapping) else None
-    cached = count(details.get("cached_tokens")) if isinstance(details, Mapping) else None
-    why = value.get("incomplete_details")
+    error, why = value.get("error"), value.get("incomplete_details")
+    failed = error.get("message") or error.get("code") if isinstance(error, Mapping) else None
+    if failed is None and value.get("status") == "failed":
+        failed = "failed"
     reason = _INCOMPLETE.get(str(why.get("reason"))) if isinstance(why, Mapping) else None
     calls = any(item["type"] == "function_call" for item in items)
     keys = ("temperature", "top_p", "max_output_tokens")
     began, ended = time_ms(value.get("created_at")), time_ms(value.get("completed_at"))
+    reading.messages += [_compaction(item, t_ms=began) for item in items if item["type"] == "compaction"]
     reading.messages.append(
         Message(
             "assistant",
             tuple(items),
             model=value["model"] if isinstance(value.get("model"), str) else None,
-            usage=usage_of(counted, read="input_tokens", written="output_tokens", cached=cached),
+            usage=known_usage(counted, "openai-responses"),
             cost=money(counted.get("cost")) if isinstance(counted, Mapping) else None,
-            finish_reason=FINISH[reason or ("tool_calls" if calls else "stop")],
+            finish_reason=None if failed else FINISH[reason or ("tool_calls" if calls else "stop")],
+            error=None if failed is None else str(failed),
             params={key: value[key] for key in keys if value.get(key) is not None} or None,
             t_ms=ended if ended is not None else began,
             duration_ms=ended - began if began is not None and ended is not None and ended >= began else None,
@@ -280,6 +362,8 @@ def encode(
 
 def _wire_item(item: Item, place: int) -> dict[str, Any]:
     kind = item["type"]
+    if kind == "compaction" and not isinstance(item.get("encrypted_content"), str):
+        return {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": item_text(item)}]}
     fields = _FIELDS.get(kind)
     if fields is None:
         return cast("dict[str, Any]", thaw(item))
@@ -342,6 +426,13 @@ def _request(items: Sequence[Item], to_wire: Callable[[str], str]) -> list[dict[
             )
         elif kind == "message":
             sent.append(thaw(item) if linked else _request_message(item))
+        elif kind == "compaction":
+            own = isinstance(item.get("encrypted_content"), str)
+            sent.append(
+                _wire_item(item, position)
+                if own
+                else {"role": "developer", "content": [{"type": "input_text", "text": sendable_summary(item, _API)}]}
+            )
         elif not is_base_type(kind):  # the others are of the provider's own tools, which it ran already
             raise unsendable(f"an item of type {kind!r}", item, _API, "Turn it into a message in `project_history`.")
     return sent
@@ -373,11 +464,12 @@ _PARTS: Final = {"imageUrl": "image_url", "fileData": "file_data", "fileId": "fi
 # A part of these says no more than its text.
 _BARE: Final = frozenset({"type", "text", "annotations"})
 # The provider's own prefixes (API reference, "The response object"); ids made here begin with the kind's name.
-_PROVIDER_IDS: Final = ("rs_", "msg_", "fc_")
+_PROVIDER_IDS: Final = ("rs_", "msg_", "fc_", "cmp_")
 # What the API knows of an item; it refuses any other name.
 _FIELDS: Final[Mapping[str, frozenset[str]]] = {
     "message": frozenset({"type", "id", "role", "content", "status", "phase"}),
     "function_call": frozenset({"type", "id", "callId", "name", "arguments", "status", "namespace", "caller"}),
     "function_call_output": frozenset({"type", "id", "callId", "output", "status", "caller"}),
     "reasoning": frozenset({"type", "id", "summary", "content", "encrypted_content", "status"}),
+    "compaction": frozenset({"type", "id", "encrypted_content"}),
 }

@@ -15,7 +15,6 @@ from noetic_nb.items._messages.message import (
     Reading,
     call,
     call_output,
-    count,
     input_text,
     money,
     native,
@@ -82,7 +81,7 @@ def _request(value: Mapping[str, Any], reading: Reading, t_ms: float | None) -> 
     instructions = value.get("instructions")
     # Sent anew with each request; said once, the conversation has them.
     if isinstance(instructions, str) and not any(
-        message.role == "system" and instructions in str(message.items) for message in reading.messages
+        isinstance(one, Message) and one.role == "system" and instructions in str(one.items) for one in reading.messages
     ):
         reading.messages.append(Message("system", (text_message("system", (input_text(instructions),)),)))
     for number, part in enumerate(value["parts"]):
@@ -193,7 +192,8 @@ def _response(value: Mapping[str, Any], reading: Reading, t_ms: float | None) ->
         items.append(text_message("assistant", tuple(texts)))
     counted = value.get("usage")
     old = isinstance(counted, Mapping) and "request_tokens" in counted
-    cached = count(counted.get("cache_read_tokens")) if isinstance(counted, Mapping) else None
+    parts: Mapping[str, Any] = counted if isinstance(counted, Mapping) else {}
+    details = parts.get("details")
     reading.messages.append(
         Message(
             "assistant",
@@ -203,7 +203,9 @@ def _response(value: Mapping[str, Any], reading: Reading, t_ms: float | None) ->
                 counted,
                 read="request_tokens" if old else "input_tokens",
                 written="response_tokens" if old else "output_tokens",
-                cached=cached,
+                cached=parts.get("cache_read_tokens"),
+                stored=parts.get("cache_write_tokens"),
+                reasoning=details.get("reasoning_tokens") if isinstance(details, Mapping) else None,
             ),
             cost=money(value.get("cost")),
             finish_reason=FINISH.get(str(value.get("finish_reason") or ("tool_calls" if calls else ""))),

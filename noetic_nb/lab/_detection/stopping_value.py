@@ -147,7 +147,7 @@ def _sums_to_the_end(values: Sequence[float]) -> tuple[float, ...]:
 def _cost(call: ModelCalled, price: _Price) -> float:
     if price is None:
         return nan if call.cost is None else call.cost
-    usage = Usage(call.input_tokens, call.output_tokens, call.cached_tokens)
+    usage = Usage(*call.counts)
     if not usage.total_tokens:
         return nan
     if isinstance(price, str):

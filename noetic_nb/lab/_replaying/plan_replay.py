@@ -399,7 +399,7 @@ class LayersAlong:
         return None if shown is log else log_stretches(shown, log)
 
     def _answer(self, event: ModelCalled) -> None:
-        usage = Usage(event.input_tokens, event.output_tokens, event.cached_tokens)
+        usage = Usage(*event.counts)
         before = self.answered.get(event.where.execution_id, ModelResponse((), Usage(0, 0)))
         cost = (before.cost or 0.0) + (event.cost or 0.0) or None
         self.answered[event.where.execution_id] = before._replace(usage=before.usage + usage, cost=cost)

@@ -323,7 +323,7 @@ def _response(event: ModelCalled) -> ModelResponse:
         raise NoeticError("llm_failed", event.error or f"The recorded call was {event.status}.")
     return ModelResponse(
         event.items,
-        Usage(event.input_tokens, event.output_tokens, event.cached_tokens),
+        Usage(*event.counts),
         event.cost,
         tuple([TokenLogprob(token, logprob) for token, logprob in event.logprobs]),
         event.model,

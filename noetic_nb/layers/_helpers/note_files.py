@@ -286,8 +286,7 @@ def _path(given: str) -> str:
         raise _Refused(f"a path has at most {LONGEST_PATH} characters, and this one {len(given)}.")
     # One spelling of what looks the same: an accent may be a character of its own or not.
     path = unicodedata.normalize("NFC", given)
-    strange = sorted({unicodedata.category(char) for char in path} & {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-    if strange:
+    if not path.isprintable():
         raise _Refused(f"a path has no control and no invisible characters: {given!a}.")
     try:
         plain = checked_path(path)

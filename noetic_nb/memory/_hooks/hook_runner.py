@@ -9,8 +9,8 @@ from typing import Any, Final, Literal
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import EventSink, LayerTokens, MemoryTraceSpan
-from noetic_nb.items import ItemRegistry
+from noetic_nb.events import ContextCompacted, EventSink, LayerTokens, MemoryTraceSpan
+from noetic_nb.items import ItemRegistry, input_message
 from noetic_nb.items._frozen import MAPPINGS
 from noetic_nb.items._registry import DEFAULT_REGISTRY
 from noetic_nb.memory._declared import check_layers
@@ -21,7 +21,7 @@ from noetic_nb.memory._layer import MemoryHooks, MemoryLayer
 from noetic_nb.memory._state.state_copy import StateNotCopied
 from noetic_nb.memory._state.state_store import LayerStateStore
 from noetic_nb.memory._steering_decision import Stop
-from noetic_nb.memory._trace import CURRENT_NOTES, HookNotes, error_facts, noted
+from noetic_nb.memory._trace import CURRENT_NOTES, Compacted, HookNotes, error_facts, noted
 
 
 class HookTraces:
@@ -60,6 +60,11 @@ class HookTraces:
         self.sink.emit(
             MemoryTraceSpan(ctx.where, now, layer.id, hook, duration_ms, "ok", tokens, items, None, attributes, events)
         )
+        for note in notes:
+            if isinstance(note, Compacted):
+                made = (input_message(note.text, "developer", ids=ctx.ids),) if note.text else ()
+                counts = (note.items_removed, made, note.tokens_before, note.tokens_after)
+                self.sink.emit(ContextCompacted(ctx.where, now, layer.id, *counts, replaced=note.replaced))
 
     def failed(
         self,

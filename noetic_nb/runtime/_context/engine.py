@@ -446,6 +446,8 @@ class Engine:
                     tuple([(token.token, token.logprob) for token in logprobs]) if logprobs else (),
                     None if error is None else error_text(error),
                     answer.finish_reason,
+                    usage.cache_write_tokens,
+                    usage.reasoning_tokens,
                 )
             )
         return duration

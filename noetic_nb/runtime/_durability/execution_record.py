@@ -261,8 +261,7 @@ class ExecutionRecord:
         if self.turn.is_turn:
             known = loops.setdefault(loop, began)
             if known is not began:
-                *usage, cost, elapsed = known
-                return Usage(*map(int, usage)), cost, root.started_ms + elapsed
+                return Usage._make(known[:-2]), known[-2] or 0.0, root.started_ms + (known[-1] or 0.0)
         return ctx.tokens, ctx.cost, now_ms
 
     def spent_then(self) -> tuple[Usage, float, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -20,7 +20,6 @@ from noetic_nb.storage import JsonValue
 
 # Version 1 held the whole conversation, version 2 nothing of children, what tools had been called, or limits.
 VERSION: Final = 3
-USAGE_FIELDS: Final = ("input_tokens", "output_tokens", "cached_tokens")
 
 T = TypeVar("T")
 
@@ -28,14 +27,6 @@ T = TypeVar("T")
 def place_of(ctx: RunningExecution) -> str:
     """Return which execution of a turn this is: the path of the steps around it, empty for the turn's own."""
     return "".join([f"/{frame}" for frame in ctx.base_frames])
-
-
-def _usage(usage: Usage) -> dict[str, int]:
-    return {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "cached_tokens": usage.cached_tokens,
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +46,20 @@ class Spent:
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Spent:
         """Read the stored form."""
-        usage = Usage(**{name: count(data["tokens"][name], name) for name in USAGE_FIELDS})
+        usage = stored_usage([data["tokens"].get(name) for name in Usage._fields])
         cost = amount(data["cost"], "cost")
         return cls(usage, cost, count(data["modelCalls"], "modelCalls"), bool(data.get("priced", cost > 0)))
 
     def dump(self) -> dict[str, Any]:
         """Return the stored form."""
-        data = {"tokens": _usage(self.usage), "cost": self.cost, "modelCalls": self.model_calls}
+        data = {"tokens": self.usage._asdict(), "cost": self.cost, "modelCalls": self.model_calls}
         # Where something was paid, a price is known: the key is for calls that are known to be free.
         return {**data, "priced": True} if self.priced and not self.cost else data
 
     def or_more(self, other: Spent) -> Spent:
         """Return the later of two: spending only grows."""
-        usage = Usage(**{name: max(getattr(self.usage, name), getattr(other.usage, name)) for name in USAGE_FIELDS})
+        pairs = zip(self.usage, other.usage, strict=True)
+        usage = Usage._make([max([count for count in pair if count is not None], default=None) for pair in pairs])
         calls = max(self.model_calls, other.model_calls)
         return Spent(usage, max(self.cost, other.cost), calls, self.priced or other.priced)
 
@@ -187,13 +179,18 @@ def _fields(data: JsonValue, registry: ItemRegistry) -> dict[str, Any]:
     }
 
 
-def _began(numbers: JsonValue) -> list[float]:
-    """Return the spending when a loop began: three kinds of tokens, dollars, milliseconds."""
+def stored_usage(tokens: Sequence[Any]) -> Usage:
+    """Return stored counts as usage; older snapshots hold the first three. Raises `ValueError` for other numbers."""
+    if not 3 <= len(tokens) <= len(Usage._fields):
+        raise ValueError("a usage has three to five counts")
+    sums = [count(token, "tokens") for token in tokens[:2]]
+    return Usage(*sums, *[None if token is None else count(token, "tokens") for token in tokens[2:]])
+
+
+def _began(numbers: JsonValue) -> list[Any]:
+    """Return the spending when a loop began: the counts of `Usage`, dollars, milliseconds."""
     *tokens, cost, elapsed = numbers
-    if len(tokens) != len(USAGE_FIELDS):
-        raise ValueError("a loop began with other numbers")
-    spent = [count(token, "tokens") for token in tokens]
-    return [*spent, amount(cost, "cost"), amount(elapsed, "elapsedMs")]
+    return [*stored_usage(tokens), amount(cost, "cost"), amount(elapsed, "elapsedMs")]
 
 
 def past_call(

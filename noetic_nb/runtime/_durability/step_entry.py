@@ -17,7 +17,7 @@ from noetic_nb.models._client import Usage
 from noetic_nb.runtime._context.messages import TurnInput
 from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._durability.corruption import amount, count, mapping
-from noetic_nb.runtime._durability.snapshot import Spent, place_of
+from noetic_nb.runtime._durability.snapshot import Spent, place_of, stored_usage
 from noetic_nb.steps import Step
 from noetic_nb.steps._loops.loop_snapshot import StepMeta
 from noetic_nb.steps._output_codec import parse_output
@@ -96,7 +96,7 @@ def check_entry(entry: JsonValue) -> None:
 
 def _usage_and_cost(level: Sequence[Any]) -> tuple[Usage, float]:
     *tokens, cost = level
-    return Usage(*[count(token, "tokens") for token in tokens]), amount(cost, "cost")
+    return stored_usage(tokens), amount(cost, "cost")
 
 
 def is_plain(value: Any) -> bool:
@@ -146,9 +146,9 @@ def restore_meta(entry: Mapping[str, Any], ctx: RunningExecution) -> None:
         ctx.last_step_meta = StepMeta(calls, spent.usage, spent.cost, (), meta.get("finishReason"))
 
 
-def _spent(ctx: RunningExecution) -> list[list[float]]:
+def _spent(ctx: RunningExecution) -> list[list[float | None]]:
     """Return what this execution, and each above it, had spent."""
-    spent: list[list[float]] = []
+    spent: list[list[float | None]] = []
     above: RunningExecution | None = ctx
     while above is not None:
         spent.append([*above.tokens, above.cost])

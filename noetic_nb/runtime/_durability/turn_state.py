@@ -47,7 +47,7 @@ class TurnState(ABC, Generic[E]):
     next_call: int = 0
     children: dict[StepRecord, E] = field(default_factory=dict, init=False)
     """By where they began."""
-    loops: dict[StepRecord, list[float]] = field(default_factory=dict, init=False)
+    loops: dict[StepRecord, list[float | None]] = field(default_factory=dict, init=False)
     """What had been spent when each loop that is under way began: tokens, dollars, milliseconds of the turn."""
     again: set[StepRecord] = field(default_factory=set, init=False)
     """Steps that have ended and will be run again."""

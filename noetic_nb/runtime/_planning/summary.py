@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from noetic_nb.events import ContextCompacted
 from noetic_nb.items import Item, assistant_text, input_message, item_text
 from noetic_nb.items._build import content_tokens
 from noetic_nb.layers._helpers.blocks import cut_block
@@ -82,6 +83,7 @@ async def _text(
         while covered < ahead:
             end = _chunk_end(ctx, covered, ahead, policy.view_budget(0))
             written = await _written(engine, ctx, model, cache.get(covered, ""), tuple(ctx.item_log[covered:end]))
+            _report(engine, ctx, written, end)
             cache.clear()  # a shorter one is never wanted again
             cache[end], covered = written, end
     except Exception as exc:
@@ -89,6 +91,18 @@ async def _text(
         engine.report(ctx, exc, SUMMARY_ORIGIN)
         return ""
     return cache[covered]
+
+
+def _report(engine: Engine, ctx: RunningExecution, text: str, end: int) -> None:
+    """Emit the compaction: from now on a summary stands for the first `end` items."""
+    if engine.sink is not None:
+        item = input_message(text, "developer", ids=engine.ids)
+        before = sum(map(ctx.item_log.items.token_count, range(end)))
+        counts = (end, (item,), before, content_tokens(item, engine.tokenizer))
+        now = engine.clock.now_ms()
+        engine.sink.emit(
+            ContextCompacted(ctx.where, now, SUMMARY_ORIGIN, *counts, replaced=((0, end),), trigger="auto")
+        )
 
 
 def _chunk_end(ctx: RunningExecution, start: int, stop: int, budget: float) -> int:

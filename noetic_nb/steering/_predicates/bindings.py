@@ -52,12 +52,7 @@ def _response(name: str, params: AfterModelCallParams) -> Any:
         return params.answer
     if name == "items":
         return thaw(params.response.items)
-    usage = params.response.usage
-    return {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "cached_tokens": usage.cached_tokens,
-    }
+    return params.response.usage._asdict()
 
 
 def weight(value: Any) -> int:

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from noetic_nb._core.names import nearest
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.models import Usage
 
 VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
     "tool": ("name", "args"),
@@ -31,7 +32,7 @@ VARIABLES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """What an expression may name, and the fields of each; those of ``history`` are the fields of one call."""
 
-_USAGE: Final = ("input_tokens", "output_tokens", "cached_tokens")
+_USAGE: Final = Usage._fields
 _MACROS: Final = frozenset({"all", "exists", "exists_one", "map", "filter"})
 _TYPES: Final = frozenset(
     {

@@ -57,11 +57,14 @@ def answer_headline(event: ModelCalled) -> str:
     if event.status != "ok":
         how = "was cancelled" if event.status == "cancelled" else "failed"
         return f"{model} {how}{_after(event.duration_ms)}"
-    cached = f" ({count(event.cached_tokens)} from the cache)" if event.cached_tokens else ""
+    parts = ((event.cached_tokens, "from the cache"), (event.cache_write_tokens, "written to it"))
+    cached = ", ".join([f"{count(tokens)} {said}" for tokens, said in parts if tokens])
+    cached = cached and f" ({cached})"
+    thought = f" ({count(event.reasoning_tokens)} of reasoning)" if event.reasoning_tokens else ""
     end = _FINISHED.get(event.finish_reason or "")
     return (
         f"{model} answered{_after(event.duration_ms)}: {count(event.input_tokens)} tokens in{cached}, "
-        f"{count(event.output_tokens)} out{'' if end is None else f', {end}'}"
+        f"{count(event.output_tokens)} out{thought}{'' if end is None else f', {end}'}"
     )
 
 

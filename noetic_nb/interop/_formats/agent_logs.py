@@ -1,0 +1,127 @@
+"""Parts that readers of agents' logs share: contents, results, and the run of a conversation with its children."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from noetic_nb.items._frozen import FrozenDict
+from noetic_nb.items._item import Item
+from noetic_nb.items._messages.message import (
+    Child,
+    Compaction,
+    Message,
+    call_output,
+    input_text,
+    output_text,
+    result_text,
+    shown,
+    text_message,
+    thought,
+)
+from noetic_nb.runs import Run
+from noetic_nb.runs._conversation import conversation_events
+from noetic_nb.runs._run import run_of_settled
+
+Talk = list[Message | Compaction | Child]
+
+_TEXTS: Final = frozenset({"text", "input_text", "output_text"})
+_NOTHING: Final[tuple[Any, ...]] = (None, "", [], {}, ())
+
+
+class Notes:
+    """The parts of a source that have no place in a run, for ``meta["unmapped"]``."""
+
+    def __init__(self) -> None:
+        self.all: list[dict[str, Any]] = []
+
+    def add(self, place: str, value: object, what: str = "no place in a run") -> None:
+        """Note a value, unless it says nothing."""
+        if value not in _NOTHING:
+            self.all.append({"place": place, "what": what, "value": shown(value)})
+
+    def rest(self, place: str, value: Mapping[str, Any], known: Iterable[str]) -> None:
+        """Note the keys of a mapping that nobody reads."""
+        for key in value.keys() - set(known):
+            self.add(f"{place}.{key}" if place else str(key), value[key])
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """Return a mapping, an empty one for any other value."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def records(value: Any) -> list[Mapping[str, Any]]:
+    """Return the mappings of a list, none for any other value."""
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list | tuple) else []
+
+
+def text_of(value: Any) -> str | None:
+    """Return text that is not empty, None for any other value."""
+    return value if isinstance(value, str) and value else None
+
+
+def input_parts(content: Any, notes: Notes, place: str) -> tuple[FrozenDict, ...]:
+    """Return the parts of a message to the model: texts and pictures; other media are named in a text and noted."""
+    if isinstance(content, str):
+        return (input_text(content),) if content else ()
+    parts = []
+    for number, part in enumerate(records(content)):
+        kind, text = str(part.get("type")), part.get("text")
+        source = mapping(part.get("source"))
+        url = part.get("image_url", source.get("url", source.get("path")))
+        url = mapping(url).get("url") if isinstance(url, Mapping) else url
+        if isinstance(source.get("data"), str):
+            url = f"data:{source.get('media_type', 'image/png')};base64,{source['data']}"
+        if kind in _TEXTS and isinstance(text, str):
+            parts.append(input_text(text))
+        elif "image" in kind and isinstance(url, str):
+            parts.append(FrozenDict(type="input_image", imageUrl=url, detail="auto"))
+        else:
+            parts.append(input_text(f"[{kind}]"))
+            notes.add(f"{place}[{number}]", part, "a part that a message of a run has no form for")
+    return tuple(parts)
+
+
+def user(content: Any, notes: Notes, place: str, **known: Any) -> Message:
+    """Make a message of the user."""
+    return Message("user", (text_message("user", input_parts(content, notes, place)),), **known)
+
+
+def system(text: str, **known: Any) -> Message:
+    """Make a message of the system."""
+    return Message("system", (text_message("system", (input_text(text),)),), **known)
+
+
+def answer(text: str, calls: Sequence[Item], *, thoughts: str | None = None, **known: Any) -> Message:
+    """Make an answer of a model: its reasoning, its text where there is any, then its calls."""
+    items = [thought(thoughts)] if thoughts else []
+    if text or not calls:
+        items.append(text_message("assistant", (output_text(text),)))
+    return Message("assistant", (*items, *calls), **known)
+
+
+def result(call_id: str, content: Any, *, error: str | None = None, known: bool = True, **more: Any) -> Message:
+    """Make the result of a call; `error` is why it failed, `known` whether the source says whether it did."""
+    text, _ = result_text(content)
+    errors = {} if error is None else {call_id: error}
+    return Message("tool", (call_output(call_id, text),), errors=errors, statuses_known=known, **more)
+
+
+def agent_run(
+    run_id: str | None,
+    talk: Talk,
+    meta: Mapping[str, Any],
+    notes: Notes,
+    *,
+    policy: str = "",
+    quality: float | None = None,
+    estimated: Sequence[str] = (),
+    closing_tools: Sequence[str] = (),
+) -> Run:
+    """Return a conversation as a run; `estimated` are facts that the source calls estimates itself."""
+    about, events = conversation_events(
+        talk, meta=meta, unmapped=notes.all, policy=policy, quality=quality, closing_tools=closing_tools, ended=True
+    )
+    about["estimated"] = list(dict.fromkeys([*about["estimated"], *estimated]))
+    return run_of_settled(run_id, about, events)

@@ -1,0 +1,282 @@
+"""Trajectories in ATIF, the Agent Trajectory Interchange Format of Harbor, versions 1.0 to 1.8."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from noetic_nb.interop._formats.agent_logs import (
+    Notes,
+    Talk,
+    agent_run,
+    answer,
+    input_parts,
+    mapping,
+    records,
+    result,
+    system,
+    text_of,
+    user,
+)
+from noetic_nb.interop._formats.sources import Document, read_document, record, refused
+from noetic_nb.items._messages.message import Child, Compaction, Message, call, money, text_message, time_ms, usage_of
+from noetic_nb.items._messages.usage_fields import USAGE
+from noetic_nb.runs import Run
+
+FORMATS: Final = ("atif",)
+_TOP: Final = (
+    "schema_version", "session_id", "trajectory_id", "agent", "steps", "subagent_trajectories", "final_metrics", "notes",
+    "extra",
+)  # fmt: skip
+_STEP: Final = (
+    "step_id", "timestamp", "source", "model_name", "message", "reasoning_content", "tool_calls", "observation", "metrics",
+    "extra", "llm_call_count", "is_copied_context", "reasoning_effort",
+)  # fmt: skip
+# Producers name counts that the format has no field for in their own ways; the first that is there counts.
+_STORED: Final = (
+    "cache_write_tokens",
+    "cache_creation_input_tokens",
+    "cache_write_input_tokens",
+    "cache_creation_tokens",
+)
+_REASONING: Final = ("reasoning_tokens", "reasoning_output_tokens", "thinking_tokens")
+_FAILED: Final = ("is_error", "isError", "tool_result_is_error", "error", "failed")
+_COMPACTED: Final = ("context_compacted", "compaction", "context_compaction", "is_compact_summary")
+_DEEPEST: Final = 20
+
+
+def looks_like(document: Document) -> bool:
+    """Tell whether a document is a trajectory, or a list of them."""
+    data = document.data
+    first = record(document, 0) if document.by_line else data[0] if isinstance(data, list | tuple) and data else data
+    return isinstance(first, Mapping) and "steps" in first and str(first.get("schema_version")).startswith("ATIF")
+
+
+def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
+    """Yield a reader for each trajectory of a document."""
+    data = document.data
+    for place in range(len(data) if document.by_line or isinstance(data, list | tuple) else 1):
+        yield partial(_run, document, place)
+
+
+def _run(document: Document, place: int) -> Run:
+    data = document.data
+    entry = record(document, place) if document.by_line else data[place] if isinstance(data, list | tuple) else data
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("steps"), list):
+        raise refused(document, "a trajectory has a list of `steps`", index=place)
+    notes, agent = Notes(), mapping(entry.get("agent"))
+    talk = _Reader(document, entry, notes).talk(entry)
+    extra = dict(mapping(entry.get("extra")))
+    own = {name: extra.pop(name) for name in ("meta", "estimated", "quality", "closing_tools") if name in extra}
+    meta = {
+        "source": "atif",
+        "model": text_of(agent.get("model_name")),
+        "agent": text_of(agent.get("name")),
+        "agent_version": text_of(agent.get("version")),
+        "tools": agent.get("tool_definitions") or None,
+        "outcome": extra.pop("outcome", None) if isinstance(extra.get("outcome"), bool) else None,
+        "final_metrics": entry.get("final_metrics"),
+        "notes": entry.get("notes"),
+        "extra": extra or None,
+    }
+    # As `Run.to_atif` writes them.
+    meta = {**mapping(own.get("meta")), **{key: value for key, value in meta.items() if value is not None}}
+    notes.rest("", entry, _TOP)
+    notes.rest("agent", agent, ("name", "version", "model_name", "tool_definitions"))
+    run_id = text_of(entry.get("session_id")) or text_of(entry.get("trajectory_id"))
+    quality = money(own.get("quality"))
+    estimated = [name for name in own.get("estimated") or () if isinstance(name, str)]
+    closing = [name for name in own.get("closing_tools") or () if isinstance(name, str)]
+    return agent_run(run_id, talk, meta, notes, quality=quality, estimated=estimated, closing_tools=closing)
+
+
+class _Reader:
+    """Reads the steps of a trajectory, and of those that its calls refer to."""
+
+    def __init__(self, document: Document, root: Mapping[str, Any], notes: Notes) -> None:
+        self.document = document
+        self.notes = notes
+        self.embedded: dict[str, Mapping[str, Any]] = {}
+        self._collect(root, 0)
+        self.open: set[str] = set()
+
+    def _collect(self, entry: Mapping[str, Any], depth: int) -> None:
+        for inner in records(entry.get("subagent_trajectories")) if depth < _DEEPEST else ():
+            if (name := text_of(inner.get("trajectory_id"))) is not None:
+                self.embedded.setdefault(name, inner)
+            self._collect(inner, depth + 1)
+
+    def talk(self, entry: Mapping[str, Any]) -> Talk:
+        """Return the steps of a trajectory as messages."""
+        model = text_of(mapping(entry.get("agent")).get("model_name"))
+        talk: Talk = []
+        for number, step in enumerate(records(entry.get("steps"))):
+            place = f"steps[{number}]"
+            self.notes.rest(place, step, _STEP)
+            about = mapping(step.get("extra"))
+            compaction = next((about[name] for name in _COMPACTED if about.get(name)), None)
+            if compaction is not None:
+                talk.append(self._compaction(step, mapping(compaction), place, talk))
+            elif step.get("source") == "agent":
+                talk += self._answer(step, model, place)
+            elif step.get("source") == "user" and not step.get("is_copied_context"):
+                talk.append(user(step.get("message"), self.notes, f"{place}.message", t_ms=_at(step)))
+            else:
+                talk += self._seeded(step, place)
+        return talk
+
+    def _seeded(self, step: Mapping[str, Any], place: str) -> Iterator[Message]:
+        """Yield a step that is no act of this conversation: of the system, or copied from an earlier one."""
+        role = "user" if step.get("source") == "user" else "system"
+        parts = input_parts(step.get("message"), self.notes, f"{place}.message")
+        yield Message("system", (text_message(role, parts),), t_ms=_at(step))
+        for text in self._observed(step, set()):
+            yield system(text, t_ms=_at(step))
+
+    def _compaction(self, step: Mapping[str, Any], about: Mapping[str, Any], place: str, talk: Talk) -> Compaction:
+        parts = input_parts(step.get("message"), self.notes, f"{place}.message")
+        last = talk[-1] if talk else None
+        wrote = None
+        if about.get("summary_call") and isinstance(last, Message) and last.role == "assistant":
+            wrote = last
+            talk.pop()
+        return Compaction(
+            str(about.get("by") or "atif"),
+            (text_message("user", parts),) if parts else (),
+            _count(about, "tokens_before"),
+            _count(about, "tokens_after"),
+            opaque=bool(about.get("opaque")),
+            trigger=text_of(about.get("trigger")),
+            items_removed=_count(about, "items_removed"),
+            answer=wrote,
+            model=text_of(about.get("model")),
+            usage=_billed(mapping(about.get("usage"))),
+            t_ms=_at(step),
+        )
+
+    def _answer(self, step: Mapping[str, Any], model: str | None, place: str) -> Iterator[Message]:
+        calls = []
+        for number, each in enumerate(records(step.get("tool_calls"))):
+            given = mapping(each.get("extra")).get("arguments_text", each.get("arguments"))
+            calls.append(call(str(each.get("function_name")), given, str(each.get("tool_call_id"))))
+            self.notes.rest(
+                f"{place}.tool_calls[{number}]", each, ("function_name", "arguments", "tool_call_id", "extra")
+            )
+        metrics = mapping(step.get("metrics"))
+        about = mapping(step.get("extra"))
+        reason = mapping(metrics.get("extra")).get("finish_reason", about.get("finish_reason"))
+        effort = step.get("reasoning_effort")
+        parts = input_parts(step.get("message"), self.notes, f"{place}.message")
+        text = "".join([str(part.get("text", f"[{part['type']}]")) for part in parts])
+        if step.get("is_copied_context"):
+            made = answer(text, calls)
+            yield Message("system", made.items, t_ms=_at(step))
+            return
+        count = step.get("llm_call_count")
+        if type(count) is int and count > 1:
+            self.notes.add(f"{place}.llm_call_count", count, "several model calls are told as one")
+        self.notes.rest(
+            f"{place}.metrics", metrics, ("prompt_tokens", "completion_tokens", "cached_tokens", "cost_usd", "extra")
+        )
+        yield answer(
+            text,
+            calls,
+            thoughts=text_of(step.get("reasoning_content")),
+            model=text_of(step.get("model_name")) or model,
+            usage=_usage(metrics),
+            cost=money(metrics.get("cost_usd")),
+            finish_reason=reason if reason in ("stop", "tool_calls", "length", "content_filter") else None,
+            params=None if effort is None else {"reasoning_effort": effort},
+            t_ms=_at(step),
+            is_called=count != 0,
+            error=text_of(about.get("model_error")),
+        )
+        yield from self._results(step, {str(each["callId"]) for each in calls}, place)
+
+    def _results(self, step: Mapping[str, Any], calls: set[str], place: str) -> Iterator[Message]:
+        said = records(mapping(step.get("observation")).get("results"))
+        orphans = [each for each in said if text_of(each.get("source_call_id")) not in calls]
+        for number, each in enumerate(said):
+            call_id = text_of(each.get("source_call_id"))
+            if call_id not in calls:
+                # The only result of the only call needs no id.
+                if len(calls) == len(said) == 1 and each is orphans[0]:
+                    call_id = next(iter(calls))
+                else:
+                    continue
+            assert call_id is not None
+            about = mapping(each.get("extra"))
+            failed = next((about[name] for name in _FAILED if name in about), None)
+            if failed is None and isinstance(about.get("status"), str):
+                failed = about["status"] not in ("ok", "success", "completed")
+            parts = input_parts(each.get("content"), self.notes, f"{place}.observation.results[{number}].content")
+            text = "".join([str(part.get("text", f"[{part['type']}]")) for part in parts])
+            error = (failed if isinstance(failed, str) else text or "failed") if failed else None
+            children = {}
+            for reference in records(each.get("subagent_trajectory_ref")):
+                if (child := self._child(reference, place)) is not None:
+                    children[call_id] = child
+            yield result(call_id, text, error=error, known=failed is not None, children=children, t_ms=_at(step))
+        for text in self._observed(step, calls):
+            if not (len(calls) == len(said) == 1):
+                yield system(text, t_ms=_at(step))
+
+    def _observed(self, step: Mapping[str, Any], calls: set[str]) -> Iterator[str]:
+        """Yield the texts of results that answer no call: feedback of the environment."""
+        for each in records(mapping(step.get("observation")).get("results")):
+            if text_of(each.get("source_call_id")) not in calls:
+                parts = input_parts(each.get("content"), self.notes, "observation")
+                if text := "".join([str(part.get("text", f"[{part['type']}]")) for part in parts]):
+                    yield text
+
+    def _child(self, reference: Mapping[str, Any], place: str) -> Child | None:
+        name = text_of(reference.get("trajectory_id")) or text_of(reference.get("session_id")) or ""
+        entry: Any = self.embedded.get(name)
+        path = text_of(reference.get("trajectory_path"))
+        if entry is None and path is not None:
+            entry = self._beside(path)
+        if entry is None or name in self.open or len(self.open) >= _DEEPEST:
+            self.notes.add(f"{place}.subagent_trajectory_ref", reference, "a trajectory that is not there")
+            return None
+        self.open.add(name)
+        try:
+            talk = self.talk(entry)
+        finally:
+            self.open.discard(name)
+        return Child(str(mapping(entry.get("agent")).get("name") or name or "agent"), talk)
+
+    def _beside(self, path: str) -> Any:
+        """Return the trajectory in a file beside the document; one outside of its folder is not opened."""
+        if self.document.path is None or Path(path).is_absolute() or ".." in Path(path).parts:
+            return None
+        file = self.document.path.parent / path
+        return read_document(file).data if file.is_file() else None
+
+
+def _at(step: Mapping[str, Any]) -> float | None:
+    return time_ms(step.get("timestamp")) if isinstance(step.get("timestamp"), str) else None
+
+
+def _count(about: Mapping[str, Any], name: str) -> int | None:
+    value = about.get(name)
+    return value if type(value) is int and value >= 0 else None
+
+
+def _billed(usage: Mapping[str, Any]) -> dict[str, int] | None:
+    found = {name: _count(usage, name) for name in USAGE["anthropic"].read}
+    return {name: number for name, number in found.items() if number is not None} or None
+
+
+def _usage(metrics: Mapping[str, Any]) -> dict[str, int] | None:
+    about = mapping(metrics.get("extra"))
+    inner = [about, *[mapping(about.get(name)) for name in ("output_tokens_details", "completion_tokens_details")]]
+    return usage_of(
+        metrics,
+        read="prompt_tokens",
+        written="completion_tokens",
+        cached=metrics.get("cached_tokens"),
+        stored=next((about[name] for name in _STORED if about.get(name) is not None), None),
+        reasoning=next((one[name] for one in inner for name in _REASONING if one.get(name) is not None), None),
+    )

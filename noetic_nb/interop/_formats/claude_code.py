@@ -1,0 +1,242 @@
+"""Sessions of Claude Code: a JSONL file with a line for each block, and a file beside it for each sub-agent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from noetic_nb.interop._formats.agent_logs import (
+    Notes,
+    Talk,
+    agent_run,
+    answer,
+    input_parts,
+    mapping,
+    records,
+    result,
+    text_of,
+    user,
+)
+from noetic_nb.interop._formats.sources import Document, first_lines, lines_of, read_document
+from noetic_nb.items._messages.message import (
+    FINISH,
+    Child,
+    Compaction,
+    Message,
+    call,
+    count,
+    money,
+    result_text,
+    text_message,
+    time_ms,
+)
+from noetic_nb.items._messages.usage_fields import known_usage
+from noetic_nb.runs import Run
+
+FORMATS: Final = ("claude-code",)
+_LINES: Final = frozenset({"user", "assistant", "system"})
+# Lines of role user that the program wrote: commands of the terminal, notes beside a prompt, a stop of the user.
+_NOT_SAID: Final = ("<command-", "<local-command-", "<bash-", "<system-reminder>", "[Request interrupted by user")
+_LOOKED_AT: Final = 50
+_DEEPEST: Final = 10
+
+
+def looks_like(document: Document) -> bool:
+    """Tell whether a document is a session: lines with the id of one, of the types that the program writes."""
+    lines = first_lines(document, _LOOKED_AT)
+    return any(text_of(line.get("type")) in _LINES and "sessionId" in line and "uuid" in line for line in lines)
+
+
+def is_part(document: Document) -> bool:
+    """Tell whether a file of a folder is the log of a sub-agent, which is read with the session that started it."""
+    path = document.path
+    return path is not None and path.parent.name == "subagents" and path.parent.parent.with_suffix(".jsonl").is_file()
+
+
+def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
+    """Yield the reader of a session."""
+    yield partial(_run, document)
+
+
+def _run(document: Document) -> Run:
+    lines, notes = list(lines_of(document)), Notes()
+    reader = _Reader(document.path, notes)
+    sides = {id(line) for line in lines if line.get("isSidechain")}
+    main = [line for line in lines if id(line) not in sides] if len(sides) < len(lines) else lines
+    reader.sides = [line for line in lines if id(line) in sides] if main is not lines else []
+    talk = reader.talk(main)
+    said = next((line for line in lines if line.get("sessionId")), {})
+    costs = [line for line in lines if line.get("type") == "cost-state"]
+    models = [message.model for message in talk if isinstance(message, Message) and message.model]
+    meta = {
+        "source": "claude-code",
+        "model": models[0] if models else None,
+        "agent": "claude-code",
+        "agent_version": text_of(next((line["version"] for line in lines if line.get("version")), None)),
+        "title": text_of(next((line.get("summary") for line in lines if line.get("type") == "summary"), None)),
+        "cost": money(costs[-1].get("totalCostUSD")) if costs else None,
+    }
+    if costs:
+        notes.add(
+            "cost-state.modelUsage", costs[-1].get("modelUsage"), "sums of the program, calls without a line included"
+        )
+    for kind, number in reader.skipped.items():
+        notes.add(kind, number, "lines of a type that has no place in a run")
+    return agent_run(text_of(said.get("sessionId")), talk, {key: value for key, value in meta.items() if value}, notes)
+
+
+class _Reader:
+    """Reads the lines of one agent, and of the agents that it started."""
+
+    def __init__(self, path: Path | None, notes: Notes) -> None:
+        self.path = path
+        self.notes = notes
+        self.skipped: Counter[str] = Counter()
+        self.sides: list[Mapping[str, Any]] = []
+        self.depth = 0
+
+    def talk(self, lines: Sequence[Mapping[str, Any]]) -> Talk:
+        """Return lines as messages."""
+        # An answer has a line for each of its blocks, with results of early calls between them.
+        answers: dict[str, list[Mapping[str, Any]]] = {}
+        for line in lines:
+            if line.get("type") == "assistant":
+                answers.setdefault(_message_id(line), []).append(line)
+        talk: Talk = []
+        boundary: Mapping[str, Any] | None = None
+        for number, line in enumerate(lines):
+            kind = line.get("type")
+            if kind == "assistant":
+                if (blocks := answers.pop(_message_id(line), None)) is not None:
+                    talk.append(self._answer(blocks))
+            elif kind == "user" and line.get("isCompactSummary"):
+                talk.append(self._compaction(boundary, line, f"line {number + 1}"))
+                boundary = None
+            elif kind == "user":
+                talk += self._user(line, f"line {number + 1}")
+            elif kind == "system" and str(line.get("subtype")).endswith("compact_boundary"):
+                if boundary is not None:
+                    talk.append(self._compaction(boundary, None, ""))
+                boundary = line
+            elif kind == "system" and line.get("subtype") == "api_error":
+                self.notes.add(
+                    f"line {number + 1}", line.get("error") or line.get("content"), "an error of the model's API"
+                )
+            else:
+                self.skipped[str(kind)] += 1
+        if boundary is not None:
+            talk.append(self._compaction(boundary, None, ""))
+        return talk
+
+    def _answer(self, lines: Sequence[Mapping[str, Any]]) -> Message:
+        texts, thoughts, calls = [], [], []
+        for line in lines:
+            for block in _blocks(line):
+                kind = block.get("type")
+                if kind == "text":
+                    texts.append(str(block.get("text", "")))
+                elif kind in ("thinking", "redacted_thinking"):
+                    thoughts.append(str(block.get("thinking", "")))
+                elif kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
+                    calls.append(call(str(block.get("name")), block.get("input"), str(block.get("id"))))
+                else:
+                    self.notes.add(
+                        f"message {_message_id(line)}", block, "a block that a message of a run has no form for"
+                    )
+        last = lines[-1]
+        message = mapping(last.get("message"))
+        model = text_of(message.get("model"))
+        is_error = bool(last.get("isApiErrorMessage"))
+        return answer(
+            "".join(texts),
+            calls,
+            thoughts="".join(thoughts) or None,
+            model=model,
+            usage=_usage(lines),
+            finish_reason=FINISH.get(str(message.get("stop_reason"))),
+            t_ms=time_ms(last.get("timestamp")),
+            # The program writes some answers itself, under a model that is none.
+            is_called=is_error or model != "<synthetic>",
+            error="".join(texts) if is_error else None,
+        )
+
+    def _user(self, line: Mapping[str, Any], place: str) -> Iterator[Message]:
+        content, t_ms = mapping(line.get("message")).get("content"), time_ms(line.get("timestamp"))
+        about = line.get("toolUseResult")
+        rest = []
+        for block in records(content):
+            if block.get("type") != "tool_result":
+                rest.append(block)
+                continue
+            call_id = str(block.get("tool_use_id"))
+            text, _ = result_text(block.get("content"))
+            child = self._child(mapping(about), call_id)
+            yield result(
+                call_id,
+                block.get("content"),
+                error=(text or "failed") if block.get("is_error") else None,
+                children={} if child is None else {call_id: child},
+                t_ms=t_ms,
+            )
+        given = content if isinstance(content, str) else rest
+        if not given:
+            return
+        said = given if isinstance(given, str) else "".join([str(part.get("text", "")) for part in rest])
+        if line.get("isMeta") or said.lstrip().startswith(_NOT_SAID):
+            parts = input_parts(given, self.notes, place)
+            yield Message("system", (text_message("user", parts),), t_ms=t_ms)
+        else:
+            yield user(given, self.notes, place, t_ms=t_ms)
+
+    def _compaction(self, boundary: Mapping[str, Any] | None, line: Mapping[str, Any] | None, place: str) -> Compaction:
+        first = boundary or line or {}
+        about = mapping(first.get("compactMetadata", first.get("microcompactMetadata")))
+        parts = () if line is None else input_parts(mapping(line.get("message")).get("content"), self.notes, place)
+        return Compaction(
+            "claude-code",
+            (text_message("user", parts),) if parts else (),
+            count(about.get("preTokens")),
+            count(about.get("postTokens")),
+            trigger=text_of(about.get("trigger")),
+            t_ms=time_ms(first.get("timestamp")),
+        )
+
+    def _child(self, about: Mapping[str, Any], call_id: str) -> Child | None:
+        agent_id = text_of(about.get("agentId"))
+        if agent_id is None or self.depth >= _DEEPEST or not agent_id.isalnum():
+            return None
+        lines = [line for line in self.sides if line.get("agentId") == agent_id]
+        if not lines and self.path is not None:
+            places = (self.path.with_suffix("") / "subagents", self.path.parent)
+            found = (place / f"agent-{agent_id}.jsonl" for place in places)
+            file = next((file for file in found if file.is_file() and file != self.path), None)
+            lines = [] if file is None else list(lines_of(read_document(file)))
+        if not lines:
+            self.notes.add(f"tool {call_id}", agent_id, "the log of a sub-agent that is not there")
+            return None
+        self.depth += 1
+        try:
+            talk = self.talk(lines)
+        finally:
+            self.depth -= 1
+        failed = about.get("status") in ("failed", "error", "killed")
+        return Child(str(about.get("agentType") or "agent"), talk, failed=failed)
+
+
+def _message_id(line: Mapping[str, Any]) -> str:
+    return str(mapping(line.get("message")).get("id") or line.get("uuid"))
+
+
+def _blocks(line: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    content = mapping(line.get("message")).get("content")
+    return [{"type": "text", "text": content}] if isinstance(content, str) else records(content)
+
+
+def _usage(lines: Sequence[Mapping[str, Any]]) -> dict[str, int] | None:
+    """Return the usage of an answer: all its lines have it, the last one as it was at the end."""
+    found = [mapping(mapping(line.get("message")).get("usage")) for line in lines]
+    usage = max(found, key=lambda each: count(each.get("output_tokens")) or 0)
+    return known_usage(usage, "anthropic")

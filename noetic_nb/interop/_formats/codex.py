@@ -1,0 +1,305 @@
+"""Rollouts of Codex: a JSONL file with the items of the responses API, the usage of each call, and events of the program."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from noetic_nb.interop._formats.agent_logs import (
+    Notes,
+    Talk,
+    agent_run,
+    answer,
+    input_parts,
+    mapping,
+    records,
+    result,
+    system,
+    text_of,
+    user,
+)
+from noetic_nb.interop._formats.sources import Document, first_lines, lines_of, read_document
+from noetic_nb.items import Item
+from noetic_nb.items._messages.message import (
+    Child,
+    Compaction,
+    Message,
+    call,
+    result_text,
+    text_message,
+    time_ms,
+    usage_of,
+)
+from noetic_nb.runs import Run
+
+FORMATS: Final = ("codex",)
+_TYPES: Final = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
+_OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output", "local_shell_call_output"})
+_CALLS: Final = frozenset(
+    {"function_call", "custom_tool_call", "local_shell_call", "web_search_call", "tool_search_call", "mcp_call"}
+)
+# Messages of role user that the program writes.
+_NOT_SAID: Final = (
+    "<environment_context", "<user_instructions", "<subagent_notification", "<turn_aborted", "<INSTRUCTIONS",
+    "<permissions", "<skills", "# AGENTS.md instructions",
+)  # fmt: skip
+_EXIT: Final = re.compile(r"(?:Process exited with code|Exit code:?) (-?\d+)")
+_MOST_SIBLINGS: Final = 500
+_DEEPEST: Final = 10
+
+
+def looks_like(document: Document) -> bool:
+    """Tell whether a document is a rollout: lines of a type with a payload."""
+    first = next(first_lines(document, 1), {})
+    return text_of(first.get("type")) in _TYPES and isinstance(first.get("payload"), Mapping)
+
+
+def is_part(document: Document) -> bool:
+    """Tell whether a file of a folder is the rollout of a sub-agent, whose parent's rollout lies beside it."""
+    about = mapping(next(first_lines(document, 1), {}).get("payload"))
+    parent = text_of(about.get("parent_thread_id"))
+    return parent is not None and document.path is not None and _rollout_of(parent, document.path) is not None
+
+
+def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
+    """Yield the reader of a rollout."""
+    yield partial(_run, document)
+
+
+def _run(document: Document) -> Run:
+    reader = _Reader(document.path, Notes())
+    talk = reader.talk(document)
+    about = reader.about
+    prompt = about.get("base_instructions", about.get("instructions"))
+    policy = text_of(mapping(prompt).get("text")) if isinstance(prompt, Mapping) else text_of(prompt)
+    meta = {
+        "source": "codex",
+        "model": reader.model,
+        "agent": text_of(about.get("originator")) or "codex",
+        "agent_version": text_of(about.get("cli_version")),
+    }
+    for kind, number in reader.skipped.items():
+        reader.notes.add(kind, number, "lines of a type that has no place in a run")
+    known = {key: value for key, value in meta.items() if value}
+    return agent_run(text_of(about.get("id")), talk, known, reader.notes, policy=policy or "")
+
+
+class _Reader:
+    """Reads the lines of one agent, and of the agents that it started."""
+
+    def __init__(self, path: Path | None, notes: Notes, depth: int = 0) -> None:
+        self.path = path
+        self.notes = notes
+        self.depth = depth
+        self.about: Mapping[str, Any] = {}
+        self.model: str | None = None
+        self.effort: str | None = None
+        self.skipped: Counter[str] = Counter()
+        self._talk: Talk = []
+        # The items of the answer that is being read: its texts, its reasoning and its calls.
+        self._texts: list[str] = []
+        self._thoughts: list[str] = []
+        self._calls: list[Item] = []
+        self._ended_ms: float | None = None
+        self._unpaid: list[Message] = []
+        self._total: Any = None
+        self._failed: dict[str, str] = {}
+        self._spawned: dict[str, str] = {}
+
+    def talk(self, document: Document) -> Talk:
+        """Return a rollout as messages."""
+        lines = list(lines_of(document))
+        has_records = any(line.get("type") == "token_usage_record" for line in lines)
+        for line in lines:
+            # A program is said to have ended beside its output, which may come first.
+            item = mapping(mapping(line.get("payload")).get("item"))
+            if item.get("type") == "CommandExecution" and type(item.get("exit_code")) is int and item["exit_code"]:
+                self._failed[str(item.get("id"))] = f"exit code {item['exit_code']}"
+            if item.get("tool") == "spawn_agent" and isinstance(item.get("receiver_thread_ids"), list):
+                self._spawned |= {str(item.get("id")): str(name) for name in item["receiver_thread_ids"][:1]}
+        for number, line in enumerate(lines):
+            payload = mapping(line.get("payload", line))
+            t_ms = time_ms(line.get("timestamp")) if isinstance(line.get("timestamp"), str) else None
+            kind = line.get("type")
+            if kind == "session_meta":
+                self.about = payload
+            elif kind == "turn_context":
+                self.model = text_of(payload.get("model")) or self.model
+                self.effort = text_of(payload.get("effort")) or self.effort
+            elif kind == "response_item":
+                self._item(payload, t_ms, f"line {number + 1}")
+            elif kind == "compacted":
+                self._compacted(payload, t_ms)
+            elif kind == "token_usage_record":
+                self._flush(empty=True)
+                self._pay(mapping(payload.get("usage")))
+            elif kind == "event_msg" and payload.get("type") == "token_count" and not has_records:
+                self._counted(mapping(payload.get("info")))
+            elif kind == "event_msg" and payload.get("type") in ("error", "stream_error", "turn_aborted"):
+                self.notes.add(f"line {number + 1}", payload, "an event of the program")
+            elif kind != "event_msg":
+                self.skipped[str(kind)] += 1
+        self._flush()
+        return self._talk
+
+    def _item(self, item: Mapping[str, Any], t_ms: float | None, place: str) -> None:
+        kind, role = item.get("type"), item.get("role")
+        if kind == "message" and role == "assistant":
+            self._ended_ms = t_ms
+            self._texts += [str(part.get("text", "")) for part in records(item.get("content"))]
+        elif kind == "message":
+            self._flush()
+            self._talk.append(self._said(item, t_ms, place))
+        elif kind == "reasoning":
+            self._ended_ms = t_ms
+            parts = [*records(item.get("summary")), *records(item.get("content"))]
+            self._thoughts += [str(part["text"]) for part in parts if isinstance(part.get("text"), str)]
+        elif kind in _CALLS:
+            self._ended_ms = t_ms
+            given = next((item[key] for key in ("arguments", "input", "action") if item.get(key) is not None), None)
+            name = item.get("name") or str(kind).removesuffix("_call")
+            self._calls.append(call(str(name), given, str(item.get("call_id") or item.get("id"))))
+        elif kind in _OUTPUTS:
+            self._flush()
+            self._talk.append(self._output(item, t_ms))
+        elif kind in ("compaction", "compaction_summary", "context_compaction"):
+            self._flush()
+            self._talk.append(Compaction("codex", opaque=item.get("encrypted_content") is not None, t_ms=t_ms))
+        else:
+            self.notes.add(place, item, "an item that a run has no form for")
+
+    def _said(self, item: Mapping[str, Any], t_ms: float | None, place: str) -> Message:
+        content = item.get("content")
+        text = "".join([str(part.get("text", "")) for part in records(content)])
+        if item.get("role") != "user":
+            return system(text, t_ms=t_ms)
+        about = mapping(item.get("internal_chat_message_metadata_passthrough"))
+        origins = [mapping(each.get("provenance")).get("type") for each in records(about.get("content_item_metadata"))]
+        is_user = "user" in origins if origins else not text.lstrip().startswith(_NOT_SAID)
+        if is_user and not text.lstrip().startswith(_NOT_SAID):
+            return user(content, self.notes, place, t_ms=t_ms)
+        return Message("system", (text_message("user", input_parts(content, self.notes, place)),), t_ms=t_ms)
+
+    def _flush(self, *, empty: bool = False) -> None:
+        """Write the answer that was read, if there is one, or where a call is known that answered nothing."""
+        if not (self._texts or self._calls or self._thoughts or (empty and not self._unpaid)):
+            return
+        message = answer(
+            "".join(self._texts),
+            self._calls,
+            thoughts="\n\n".join(self._thoughts) or None,
+            model=self.model,
+            params=None if self.effort is None else {"reasoning_effort": self.effort},
+            finish_reason="tool_calls" if self._calls else "stop",
+            t_ms=self._ended_ms,
+        )
+        self._texts, self._thoughts, self._calls, self._ended_ms = [], [], [], None
+        self._talk.append(message)
+        self._unpaid.append(message)
+
+    def _pay(self, usage: Mapping[str, Any]) -> None:
+        if self._unpaid:
+            self._unpaid.pop(0).usage = usage_of(
+                usage,
+                read="input_tokens",
+                written="output_tokens",
+                cached=usage.get("cached_input_tokens"),
+                stored=usage.get("cache_write_input_tokens"),
+                reasoning=usage.get("reasoning_output_tokens"),
+            )
+
+    def _counted(self, info: Mapping[str, Any]) -> None:
+        """Read a count: totals that have not changed are told again, after a compaction and between turns."""
+        total = info.get("total_token_usage")
+        if total is None or total == self._total:
+            return
+        self._total = total
+        self._flush()
+        self._pay(mapping(info.get("last_token_usage")))
+
+    def _output(self, item: Mapping[str, Any], t_ms: float | None) -> Message:
+        call_id, output = str(item.get("call_id") or item.get("id")), item.get("output")
+        success = None
+        if isinstance(output, Mapping):
+            success, output = output.get("success"), output.get("content", output.get("output"))
+        text, _ = result_text(output)
+        error = self._failed.get(call_id)
+        known = error is not None or isinstance(success, bool)
+        if success is False:
+            error = error or text or "failed"
+        exited = _EXIT.search(text[:500])
+        if error is None and exited is not None:
+            known, error = True, None if exited[1] == "0" else f"exit code {exited[1]}"
+        if error is None and not known and text.startswith("{"):
+            code = mapping(mapping(_parsed(text)).get("metadata")).get("exit_code")
+            if type(code) is int:
+                known, error = True, f"exit code {code}" if code else None
+        if error is None and text.startswith(("unsupported ", "failed ", "error:")):
+            known, error = True, text
+        child = self._child(call_id, text)
+        children = {} if child is None else {call_id: child}
+        return result(call_id, output, error=error, known=known, children=children, t_ms=t_ms)
+
+    def _compacted(self, payload: Mapping[str, Any], t_ms: float | None) -> None:
+        self._flush()
+        summary = text_of(payload.get("message"))
+        last = self._talk[-1] if self._talk else None
+        wrote = None
+        if isinstance(last, Message) and last.role == "assistant" and summary is not None:
+            said = "".join([str(part.get("text", "")) for item in last.items for part in item.get("content") or ()])
+            if said and said.strip() in summary:
+                wrote = last
+                self._talk.pop()
+        history = records(payload.get("replacement_history"))
+        if isinstance(last, Compaction):  # its item stands just before the line
+            self._talk.pop()
+        opaque = any(each.get("encrypted_content") for each in history if "compaction" in str(each.get("type")))
+        self._talk.append(
+            Compaction(
+                "codex",
+                () if summary is None else (text_message("user", input_parts(summary, self.notes, "compacted")),),
+                (wrote.usage or {}).get("input_tokens") if wrote is not None else None,
+                opaque=opaque or (summary is None and isinstance(last, Compaction) and last.opaque),
+                trigger="auto",
+                answer=wrote,
+                t_ms=t_ms,
+            )
+        )
+
+    def _child(self, call_id: str, output: str) -> Child | None:
+        agent_id = self._spawned.get(call_id) or text_of(mapping(_parsed(output)).get("agent_id"))
+        if agent_id is None or self.path is None or self.depth >= _DEEPEST:
+            return None
+        file = _rollout_of(agent_id, self.path)
+        if file is None:
+            self.notes.add(f"tool {call_id}", agent_id, "the log of a sub-agent that is not there")
+            return None
+        inner = _Reader(file, self.notes, self.depth + 1)
+        talk = inner.talk(read_document(file))
+        name = inner.about.get("agent_nickname") or inner.about.get("agent_role") or "agent"
+        return Child(str(name), talk)
+
+
+def _parsed(text: str) -> Any:
+    if not text.startswith("{"):
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _rollout_of(thread_id: str, path: Path) -> Path | None:
+    """Return the rollout of a thread among the files beside another one; names of real ones hold the id."""
+    files = [file for file in islice(path.parent.glob("*.jsonl"), _MOST_SIBLINGS) if file != path]
+    for file in sorted(files, key=lambda each: thread_id not in each.name):
+        first = next(first_lines(read_document(file), 1), {})
+        if first.get("type") == "session_meta" and mapping(first.get("payload")).get("id") == thread_id:
+            return file
+    return None

@@ -1,0 +1,107 @@
+"""Runs of LangSmith: as its API lists them, a line each, nested in their parents, or as rows of a bulk export."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from noetic_nb.interop._formats.sources import Document
+from noetic_nb.interop._spans.span_messages import parsed
+from noetic_nb.interop._traces.payloads import first_of, mapping, number, plain, tokens
+from noetic_nb.interop._traces.trace_records import Record, Trace, begins, read_traces, text_of
+from noetic_nb.runs import Run
+
+FORMATS: Final = ("langsmith",)
+_LISTS: Final = ("runs",)
+_KINDS: Final = {
+    "llm": "chat",
+    "tool": "execute_tool",
+    "retriever": "retrieval",
+    "embedding": "embeddings",
+}
+_THREAD: Final = ("thread_id", "session_id", "conversation_id")
+_COSTS: Final = ("total_cost", "prompt_cost", "completion_cost")
+# Read here, sums of others, or numbers of the service's own tables.
+_KNOWN: Final = frozenset((
+    "id", "name", "run_type", "start_time", "end_time", "inputs", "outputs", "error", "extra", "parent_run_id",
+    "tags", "trace_id", "dotted_order", "status", "child_runs", "prompt_tokens", "completion_tokens", "total_tokens",
+    "prompt_token_details", "completion_token_details", "total_cost", "feedback_stats", "metadata", "thread_id",
+    "prompt_cost", "completion_cost", "prompt_cost_details", "completion_cost_details", "in_dataset", "session_id",
+    "child_run_ids", "direct_child_run_ids", "parent_run_ids", "app_path", "manifest_id", "is_root",
+    "execution_order", "tenant_id", "inputs_preview", "outputs_preview", "latency", "url", "last_queued_at",
+    "session_name", "dangerously_allow_filesystem", "parent_dotted_order", "first_token_time",
+))  # fmt: skip
+_EXTRA: Final = frozenset((
+    "metadata", "invocation_params", "runtime", "tool_call_id", "options", "batch_size", "_non_serializable_keys",
+))  # fmt: skip
+# Tags that LangChain gives to the steps of its chains and graphs.
+_STEPS: Final = ("seq:step:", "graph:step:", "map:key:", "langsmith:")
+_DEEPEST: Final = 200
+
+
+def _is_run(entry: Mapping[str, Any]) -> bool:
+    return "run_type" in entry and ("dotted_order" in entry or "start_time" in entry or "trace_id" in entry)
+
+
+def looks_like(document: Document) -> bool:
+    """Tell whether a document holds runs of LangSmith."""
+    return begins(document, _is_run, *_LISTS)
+
+
+def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
+    """Yield a reader for each run of a document."""
+    return read_traces(document, "langsmith", _add, *_LISTS)
+
+
+def _add(trace: Trace, entry: Mapping[str, Any], trace_id: str | None = None, depth: int = 0) -> None:
+    run_id = text_of(entry["id"])
+    if run_id is None or depth > _DEEPEST:
+        raise ValueError("a run has an id, and is not nested without end")
+    trace_id = text_of(entry.get("trace_id")) or trace_id or run_id
+    extra = mapping(parsed(entry.get("extra")))
+    metadata = {**mapping(parsed(entry.get("metadata"))), **mapping(extra.get("metadata"))}
+    params = mapping(extra.get("invocation_params"))
+    run_type = str(entry.get("run_type"))
+    name = text_of(entry.get("name")) or run_type
+    made = trace.add(
+        Record(
+            trace_id,
+            run_id,
+            text_of(entry.get("parent_run_id")),
+            name,
+            _KINDS.get(run_type, "other"),
+            entry.get("start_time"),
+            entry.get("end_time"),
+            parsed(entry.get("inputs")),
+            parsed(entry.get("outputs")),
+            text_of(entry.get("error")) or ("failed" if entry.get("status") == "error" else None),
+            text_of(first_of(metadata, *_THREAD) or entry.get("thread_id")),
+            text_of(metadata.get("tool_call_id") or extra.get("tool_call_id")),
+            role=text_of(metadata.get("ls_agent_type")),
+        )
+    )
+    if made.kind == "chat":
+        made.model = text_of(metadata.get("ls_model_name") or params.get("model") or params.get("model_name"))
+        made.usage = {**(tokens(metadata.get("usage_metadata")) or {}), **(tokens(entry) or {})}
+        total, *parts = [number(entry.get(name)) for name in _COSTS]
+        known = [cost for cost in parts if cost is not None]
+        made.cost = total if total is not None or not known else sum(known)
+        made.params = {**params, **{key[3:]: value for key, value in metadata.items() if key.startswith("ls_")}}
+        trace.tell(trace_id, "tools", params.get("tools"))
+    trace.tell(trace_id, "runtime", extra.get("runtime"))
+    tags = entry.get("tags")
+    own = [tag for tag in tags if not str(tag).startswith(_STEPS)] if isinstance(tags, list) else None
+    trace.tell(trace_id, "tags", own)
+    trace.tell(trace_id, "project", entry.get("session_name"))
+    trace.tell(
+        trace_id, "metadata", {k: v for k, v in metadata.items() if k not in _THREAD and not k.startswith("ls_")}
+    )
+    stats = mapping(parsed(entry.get("feedback_stats")))
+    scores = [{"name": key, "run": name, **mapping(value)} for key, value in stats.items()]
+    trace.tell(trace_id, "scores", scores)
+    said = [each for each in entry.get("events") or () if mapping(each).get("name") not in ("start", "end")]
+    trace.rest(made, {**entry, "events": said}, _KNOWN)
+    trace.rest(made, extra, _EXTRA, "extra.")
+    for inner in entry.get("child_runs") or ():
+        inner = plain(inner)
+        _add(trace, {"parent_run_id": run_id, **{k: v for k, v in inner.items() if v is not None}}, trace_id, depth + 1)

@@ -1,0 +1,147 @@
+"""Traces of MLflow, of its third and second form: one, a list, a line each, or a table of `search_traces`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from noetic_nb.interop._formats.sources import Document
+from noetic_nb.interop._spans.span_messages import parsed
+from noetic_nb.interop._spans.span_record import SpanEvent, span_record
+from noetic_nb.interop._traces.payloads import first_of, mapping, number, plain, tokens
+from noetic_nb.interop._traces.trace_records import Record, Trace, begins, read_traces, text_of
+from noetic_nb.runs import Run
+
+FORMATS: Final = ("mlflow",)
+_LISTS: Final = ("traces", "spans")
+_KINDS: Final = {
+    "LLM": "chat",
+    "CHAT_MODEL": "chat",
+    "TOOL": "execute_tool",
+    "AGENT": "invoke_agent",
+    "RETRIEVER": "retrieval",
+    "EMBEDDING": "embeddings",
+    "RERANKER": "rerank",
+    "GUARDRAIL": "guardrail",
+    "EVALUATOR": "evaluator",
+    "MEMORY": "search_memory",
+}
+_TYPE: Final = "mlflow.spanType"
+_SESSIONS: Final = ("mlflow.trace.session", "session.id")
+# Read here, copies and sums of others, or numbers of the service's own tables.
+_INFO: Final = frozenset((
+    "trace_id", "request_id", "trace_location", "experiment_id", "request_time", "timestamp_ms", "state", "status",
+    "trace_metadata", "request_metadata", "tags", "assessments", "request_preview", "response_preview",
+    "execution_duration", "execution_duration_ms", "execution_time_ms", "client_request_id",
+))  # fmt: skip
+_OF_MLFLOW: Final = frozenset((
+    "traceRequestId", "spanType", "spanInputs", "spanOutputs", "spanLogLevel", "spanFunctionName", "spanStartTimeNs",
+    "chat.tools", "chat.tokenUsage", "llm.cost", "llm.model", "llm.provider", "message.format", "experimentId",
+))  # fmt: skip
+_RAW: Final = frozenset(
+    ["invocation_params", "metadata", "options", "batch_size", "name", "model", "user.id", "tool_call_id"]
+)
+
+
+def _is_ours(entry: Mapping[str, Any]) -> bool:
+    entry = _whole(entry)
+    if isinstance(entry.get("info"), Mapping) and isinstance(entry.get("data"), Mapping):
+        return isinstance(entry["data"].get("spans"), list)
+    return any(str(key).startswith("mlflow.") for key in mapping(entry.get("attributes")))
+
+
+def _whole(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a trace, which in a row of a table stands in a column of its own."""
+    inner = plain(entry.get("trace"))
+    entry = inner if isinstance(inner, Mapping) else entry
+    return {**entry, "info": plain(entry.get("info")), "data": plain(entry.get("data"))} if "info" in entry else entry
+
+
+def looks_like(document: Document) -> bool:
+    """Tell whether a document holds traces of MLflow."""
+    return begins(document, _is_ours, *_LISTS)
+
+
+def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
+    """Yield a reader for each run of a document."""
+    return read_traces(document, "mlflow", _add, *_LISTS)
+
+
+def _add(trace: Trace, entry: Mapping[str, Any]) -> None:
+    entry = _whole(entry)
+    if "info" not in entry:
+        _span(trace, entry, None)
+        return
+    info, spans = entry["info"], mapping(entry["data"]).get("spans")
+    if not isinstance(info, Mapping) or not isinstance(spans, list):
+        raise ValueError("a trace has `info`, and `data` with its spans")
+    metadata = mapping(info.get("trace_metadata", info.get("request_metadata")))
+    session = text_of(metadata.get("mlflow.trace.session"))
+    made = [_span(trace, plain(each), session) for each in spans]
+    if not made:
+        return
+    top = made[0]
+    tags = info.get("tags")
+    if isinstance(tags, list):  # of the second form: pairs
+        tags = {str(mapping(each).get("key")): mapping(each).get("value") for each in tags}
+    own = {str(key): value for key, value in mapping(tags).items() if not str(key).startswith("mlflow.")}
+    trace.tell(top.trace, "tags", [f"{key}={value}" if value else key for key, value in own.items()])
+    trace.tell(top.trace, "user", metadata.get("mlflow.trace.user"))
+    trace.tell(top.trace, "metadata", {k: v for k, v in metadata.items() if not str(k).startswith("mlflow.trace")})
+    trace.tell(top.trace, "scores", [_score(plain(each)) for each in info.get("assessments") or ()])
+    trace.rest(top, info, _INFO)
+
+
+def _score(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a feedback or an expectation, with its value beside its name."""
+    said = mapping(given.get("feedback") or given.get("expectation"))
+    value = said.get("value", mapping(said.get("serialized_value")).get("value"))
+    kind = "expectation" if "expectation" in given else "feedback"
+    rest = {key: inner for key, inner in given.items() if key not in ("assessment_name", "name", "trace_id", kind)}
+    return {"name": given.get("assessment_name", given.get("name")), "value": value, "type": kind, **rest}
+
+
+def _span(trace: Trace, entry: Mapping[str, Any], session: str | None) -> Record:
+    base = span_record(entry, len(trace.records))
+    if base is None:
+        raise ValueError("a span has the ids of itself and of its trace")
+    # Values of attributes are JSON texts.
+    about = {key: parsed(value) for key, value in base.attributes.items()}
+    inputs = about.get("mlflow.spanInputs")
+    given = mapping(about.get("invocation_params"))
+    request = mapping(inputs)
+    failed = base.failed or entry.get("status_code") == "ERROR"
+    message = base.problem or text_of(entry.get("status_message")) or _raised(base.events)
+    kind = _KINDS.get(str(about.get(_TYPE)), "other")
+    made = trace.add(
+        Record(
+            base.trace_id,
+            base.span_id,
+            base.parent_id,
+            base.name,
+            kind,
+            base.start_ns,
+            base.end_ns,
+            inputs,
+            about.get("mlflow.spanOutputs"),
+            message or "failed" if failed else None,
+            session or text_of(first_of(about, *_SESSIONS) or mapping(about.get("metadata")).get("thread_id")),
+            text_of(first_of(about, "tool_call_id", "gen_ai.tool.call.id")),
+            text_of(about.get("mlflow.llm.model") or request.get("model")),
+            tokens(about.get("mlflow.chat.tokenUsage")),
+            number(mapping(about.get("mlflow.llm.cost")).get("total_cost")),
+            {**given, **request},
+            {key: value for key, value in about.items() if not key.startswith("mlflow.")},
+            base.events,
+        )
+    )
+    trace.tell(base.trace_id, "tools", about.get("mlflow.chat.tools"))
+    rest = {key.removeprefix("mlflow."): value for key, value in about.items()}
+    trace.rest(made, rest, _OF_MLFLOW | _RAW | frozenset(_SESSIONS), "attribute ")
+    return made
+
+
+def _raised(events: list[SpanEvent]) -> str | None:
+    return next(
+        (text_of(event.attributes.get("exception.message")) for event in events if event.name == "exception"), None
+    )

@@ -1,0 +1,296 @@
+"""Records of a tracing service as spans, and the runs that they make."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from noetic_nb._core.long_work import counted
+from noetic_nb.interop._formats.sources import Document, record, refused
+from noetic_nb.interop._spans.import_spans import runs_of
+from noetic_nb.interop._spans.span_record import Span, SpanEvent
+from noetic_nb.interop._spans.span_tree import Conversation
+from noetic_nb.interop._traces.payloads import (
+    Answer,
+    Outcome,
+    answered,
+    arguments,
+    called,
+    outcome,
+    plain,
+    sent,
+    usage_attributes,
+    usage_in,
+)
+from noetic_nb.items._messages.message import shown, time_ms
+from noetic_nb.runs import Run
+
+_NOTHING: Final[tuple[Any, ...]] = (None, "", [], {}, ())
+_PARAMS: Final = ("temperature", "top_p", "max_tokens", "seed")
+_RAISED: Final = re.compile(r"([A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Timeout|Warning))\b(?::\s*)?")
+# Steps of LangChain that wrap others, and say nothing of an agent.
+_WRAPPERS: Final = ("Runnable", "Channel", "__")
+_TRACE: Final = "Traceback (most recent call last)"
+_WRONG: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+@dataclass(slots=True)
+class Record:
+    """One record of a trace; `kind` is an operation of OpenTelemetry's conventions, "other" for structure around calls."""
+
+    trace: str
+    id: str
+    parent: str | None
+    name: str
+    kind: str
+    start: Any = None
+    end: Any = None
+    inputs: Any = None
+    outputs: Any = None
+    error: str | None = None
+    thread: str | None = None
+    call_id: str | None = None
+    model: str | None = None
+    usage: Mapping[str, int] | None = None
+    cost: float | None = None
+    params: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    events: list[SpanEvent] = field(default_factory=list)
+    role: str | None = None
+    """The part that an agent plays, which those below it repeat."""
+
+
+class Trace:
+    """The records of a document, further facts of each trace, and the parts that have no place."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.records: list[Record] = []
+        self.about: dict[str, dict[str, Any]] = {}
+        self.notes: list[tuple[Record, str, Any]] = []
+
+    def add(self, made: Record) -> Record:
+        """Add a record."""
+        self.records.append(made)
+        return made
+
+    def tell(self, trace: str, name: str, value: Any) -> None:
+        """Keep a fact of a trace for the meta of its run: lists grow, mappings are joined, else the first counts."""
+        if value in _NOTHING:
+            return
+        about = self.about.setdefault(trace, {})
+        about[name] = _joined(about.get(name), value)
+
+    def rest(self, made: Record, value: Mapping[str, Any], known: frozenset[str], where: str = "") -> None:
+        """Note the keys of a record that nobody reads."""
+        for key, inner in value.items():
+            if key not in known and inner not in _NOTHING:
+                self.notes.append((made, f"no place in a run: {where}{key}", inner))
+
+    def runs(self) -> Iterator[Callable[[], Run]]:
+        """Yield a reader for each run."""
+        made = self.records
+        # Services list the newest first; of records that began together the earlier one stands first.
+        times = [time for each in made if (time := _ns(each.start)) is not None]
+        if times and times[0] > times[-1]:
+            made = made[::-1]
+        spans = self._spans(made)
+        places = {id(each): place for place, each in enumerate(made)}
+        notes, seen = [], set()
+        for each, what, value in self.notes:
+            note = {"what": what, "value": shown(value)}
+            # Of a constant that every record of a trace repeats one note is enough.
+            if (key := (each.trace, str(note))) not in seen:
+                seen.add(key)
+                notes.append({"place": f"span {places[id(each)]}", **note})
+        yield from runs_of(spans, about=self.meta, notes=notes)
+
+    def _spans(self, made: list[Record]) -> list[Span]:
+        known = {(each.trace, each.id): each for each in made}
+        answers = {id(each): answered(each.outputs) for each in made if each.kind == "chat"}
+        issued = {
+            (each.trace, name) for each in made if id(each) in answers for name in called(answers[id(each)].messages)
+        }
+        for each in made:
+            above = None if each.parent is None else known.get((each.trace, each.parent))
+            # Functions are often recorded without saying that they are tools.
+            if each.kind == "other" and above is not None and (each.trace, each.name) in issued:
+                each.kind = "execute_tool"
+            # Of a trace the top that was given something is one request.
+            if each.kind == "other" and above is None and each.inputs not in _NOTHING:
+                each.kind = "invoke_workflow"
+        for each in made:
+            above = None if each.parent is None else known.get((each.trace, each.parent))
+            is_agent = each.role is not None and (above is None or each.role == "subagent" != above.role)
+            if each.kind in ("other", "invoke_workflow") and is_agent:
+                each.kind = "invoke_agent"
+            elif each.kind == "other" and above is not None and above.kind == "execute_tool":
+                each.kind = "other" if each.name.startswith(_WRAPPERS) else "invoke_agent"
+            if above is None and each.kind in ("invoke_agent", "invoke_workflow"):
+                self.tell(each.trace, "agent", each.name)
+            if each.kind == "chat" and answers[id(each)].others:
+                self.notes.append((each, "other choices of an answer", answers[id(each)].others))
+        return [_span(each, answers.get(id(each)), place) for place, each in enumerate(made)]
+
+    def meta(self, conversation: Conversation) -> dict[str, Any]:
+        """Return the facts of the traces of a conversation."""
+        found: dict[str, Any] = {}
+        traces = list(dict.fromkeys(span.trace_id for span in conversation.spans))
+        for trace in traces:
+            for name, value in self.about.get(trace, {}).items():
+                found[name] = _joined(found.get(name), value)
+        return {"source": self.source, "traces": traces, **{name: _data(value) for name, value in found.items()}}
+
+
+def _joined(known: Any, value: Any) -> Any:
+    if known is None:
+        return value
+    if isinstance(known, list) and isinstance(value, list):
+        return [*known, *[each for each in value if each not in known]]
+    return {**value, **known} if isinstance(known, Mapping) and isinstance(value, Mapping) else known
+
+
+def _data(value: Any) -> Any:
+    """Return a fact as data, also where it holds objects."""
+    try:
+        return json.loads(json.dumps(value, default=str, allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        return shown(value)
+
+
+# Sources
+
+
+def entries(document: Document, *lists: str) -> Iterator[Mapping[str, Any]]:
+    """Yield the records of a document: one, a list, a line each, or a page that has them below one of the keys in `lists`."""
+    data = document.data
+    if document.by_line:
+        for place in range(len(data)):
+            yield from _rows(record(document, place), lists)
+    else:
+        yield from _rows(data, lists)
+
+
+def _rows(value: Any, lists: tuple[str, ...]) -> Iterator[Any]:
+    value = value if isinstance(value, list | tuple) else plain(value)
+    inner = (
+        next((value[key] for key in lists if isinstance(value.get(key), list)), None)
+        if isinstance(value, Mapping)
+        else value
+    )
+    if isinstance(inner, list | tuple):
+        for each in inner:
+            yield plain(each)
+    else:
+        yield value
+
+
+def begins(document: Document, is_one: Callable[[Mapping[str, Any]], bool], *lists: str) -> bool:
+    """Tell whether the first record of a document is of a form."""
+    first = next(entries(document, *lists), None)
+    return isinstance(first, Mapping) and is_one(first)
+
+
+def read_traces(
+    document: Document, source: str, add: Callable[[Trace, Mapping[str, Any]], None], *lists: str
+) -> Iterator[Callable[[], Run]]:
+    """Yield a reader for each run of a document, whose records `add` puts into its traces."""
+    trace = Trace(source)
+    place = -1
+    try:
+        for place, entry in enumerate(counted(entries(document, *lists), "records")):
+            if not isinstance(entry, Mapping):
+                raise refused(document, f"a record is a mapping, not {type(entry).__name__}", index=place)
+            add(trace, entry)
+        found = list(trace.runs())
+    except _WRONG as error:
+        fault = f"it is not as its format has it ({type(error).__name__}: {str(error)[:200]})"
+        raise refused(document, fault, index=max(place, 0)) from error
+    yield from found
+
+
+def text_of(value: Any) -> str | None:
+    """Return a text or id, None for an empty one and for any other value."""
+    if value in ("", None) or isinstance(value, list | tuple | Mapping | bool):
+        return None
+    return str(value)[:10_000]
+
+
+# Spans
+
+
+def _ns(value: Any) -> int | None:
+    """Return a time as nanoseconds since 1970; a number says by its size which part of a second it counts."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        for most, scale in ((1e11, 10**9), (1e14, 10**6), (1e17, 10**3), (9e18, 1)):
+            if 0 < value < most:
+                return int(value * scale)
+        return None
+    if isinstance(value, str) and value.isdigit():
+        return _ns(int(value[:20]))
+    found = time_ms(value) if isinstance(value, str | datetime) else None
+    return None if found is None or found <= 0 else round(found * 1_000) * 1_000
+
+
+def problem(text: str | None) -> tuple[str, str | None]:
+    """Return the message of an error without its stack, and its class."""
+    said, mark, stack = (text or "").partition(_TRACE)
+    if mark and not said.strip():
+        said = next((line for line in reversed(stack.splitlines()) if line.strip()), "")
+    said = said.strip()
+    match = _RAISED.match(said)
+    return said, None if match is None else match[1]
+
+
+def _span(made: Record, answer: Answer | None, place: int) -> Span:
+    about: dict[str, Any] = {**made.attributes, "gen_ai.operation.name": made.kind}
+    message, kind = problem(made.error)
+    failed = made.error is not None
+    if made.kind == "execute_tool":
+        result = Outcome(None) if made.outputs is None else outcome(made.outputs)
+        about |= {
+            "gen_ai.tool.name": made.name,
+            "gen_ai.tool.call.id": made.call_id or result.call_id,
+            "gen_ai.tool.call.arguments": arguments(made.inputs),
+            "gen_ai.tool.call.result": result.text,
+            "gen_ai.tool.status": "error" if result.failed else None,
+        }
+    else:
+        answer = answer or answered(made.outputs)
+        about |= {
+            "gen_ai.input.messages": sent(made.inputs) or None,
+            "gen_ai.output.messages": answer.messages,
+            "gen_ai.agent.name": made.name,
+        }
+    if made.kind == "chat":
+        usage = {**usage_in(made.outputs), **(made.usage or {})}
+        about |= {
+            "gen_ai.request.model": made.model or (None if answer is None else answer.model),
+            "gen_ai.response.finish_reasons": None if answer is None or answer.finish is None else [answer.finish],
+            **{f"gen_ai.request.{name}": made.params.get(name) for name in _PARAMS},
+        }
+    else:
+        usage = dict(made.usage or {})
+    about |= {
+        "gen_ai.conversation.id": made.thread,
+        "operation.cost": made.cost,
+        "error.type": kind if failed else None,
+        **usage_attributes(usage),
+    }
+    return Span(
+        made.trace,
+        made.id,
+        made.parent,
+        made.name,
+        _ns(made.start),
+        _ns(made.end),
+        failed,
+        message or ("failed" if failed else ""),
+        {name: value for name, value in about.items() if value is not None},
+        made.events,
+        place,
+    )

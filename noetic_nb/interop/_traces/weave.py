@@ -1,0 +1,150 @@
+"""Calls of Weave, as its API and its client give them: a line each, a list, or a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from noetic_nb.interop._formats.sources import Document
+from noetic_nb.interop._traces.payloads import first_of, mapping, number, tokens, usage_in
+from noetic_nb.interop._traces.trace_records import Record, Trace, begins, read_traces, text_of
+from noetic_nb.runs import Run
+
+FORMATS: Final = ("weave",)
+_LISTS: Final = ("calls",)
+# Of `attributes.weave.kind`, and of `attributes.type` as the integration of the OpenAI Agents SDK has it.
+_KINDS: Final = {
+    "llm": "chat",
+    "generation": "chat",
+    "response": "chat",
+    "tool": "execute_tool",
+    "function": "execute_tool",
+    "agent": "invoke_agent",
+    "search": "retrieval",
+    "embedding": "embeddings",
+    "scorer": "evaluator",
+    "guardrail": "guardrail",
+}
+_OPS: Final = ("chat.completions", "completions.create", "responses.create", "messages.create", "messages.stream")
+_ANSWERS: Final = ("choices", "candidates", "generations")
+_KNOWN: Final = frozenset((
+    "id", "op_name", "trace_id", "parent_id", "thread_id", "turn_id", "started_at", "ended_at", "inputs", "output",
+    "summary", "attributes", "exception", "display_name", "project_id", "wb_user_id", "wb_username", "feedback",
+    "func_name", "storage_size_bytes", "total_storage_size_bytes",
+))  # fmt: skip
+_ATTRIBUTES: Final = frozenset((
+    "weave", "type", "tool_call_id", "call_id", "lc_id", "lc_name", "parent_run_id", "agent_trace_id", "agent_span_id",
+    "parent_span_id",
+))  # fmt: skip
+_SUMMARY: Final = frozenset(["usage", "status_counts", "weave"])
+_OF_WEAVE: Final = frozenset((
+    "status", "trace_name", "latency_ms", "costs", "feedback", "display_name", "kind", "client_version", "source",
+    "sys_version", "os_name", "os_version", "os_release",
+))  # fmt: skip
+
+
+def _is_ours(entry: Mapping[str, Any]) -> bool:
+    return "op_name" in entry and "trace_id" in entry and ("started_at" in entry or "project_id" in entry)
+
+
+def looks_like(document: Document) -> bool:
+    """Tell whether a document holds calls of Weave."""
+    return begins(document, _is_ours, *_LISTS)
+
+
+def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
+    """Yield a reader for each run of a document."""
+    return read_traces(document, "weave", _add, *_LISTS)
+
+
+def _add(trace: Trace, entry: Mapping[str, Any]) -> None:
+    trace_id, call_id = text_of(entry["trace_id"]), text_of(entry["id"])
+    if trace_id is None or call_id is None:
+        raise ValueError("a call has its id and that of its trace")
+    attributes, summary = mapping(entry.get("attributes")), mapping(entry.get("summary"))
+    own, server = mapping(attributes.get("weave")), mapping(summary.get("weave"))
+    # weave:///team/project/op/NAME:version
+    op = str(entry.get("op_name")).rpartition("/")[2].partition(":")[0]
+    inputs = {key: value for key, value in mapping(entry.get("inputs")).items() if key != "self"}
+    output, error = entry.get("output"), text_of(entry.get("exception"))
+    name = None
+    if op.startswith("langchain."):  # langchain.Tool.NAME, whose output is a record of its own
+        name, output = (
+            text_of(attributes.get("lc_name")) or op.rpartition(".")[2],
+            mapping(output).get("outputs", output),
+        )
+    said = mapping(output)
+    if op.startswith("openai_agent_"):  # the input is a name only, the output stands beside other facts
+        name = text_of(entry.get("display_name"))
+        inputs, output, error = {}, said.get("output"), error or text_of(said.get("error"))
+    kind = _KINDS.get(str(own.get("kind") or attributes.get("type")).lower()) or _guessed(op, output)
+    usage = mapping(summary.get("usage"))
+    made = trace.add(
+        Record(
+            trace_id,
+            call_id,
+            text_of(entry.get("parent_id")),
+            name or (None if kind == "execute_tool" else text_of(entry.get("display_name"))) or op,
+            kind,
+            entry.get("started_at"),
+            entry.get("ended_at"),
+            inputs or None,
+            output,
+            text_of(entry.get("exception"))
+            or ("failed" if server.get("status") == "error" and kind != "other" else None),
+            text_of(entry.get("thread_id")),
+            text_of(first_of(attributes, "tool_call_id", "call_id") or first_of(own, "tool_call_id")),
+        )
+    )
+    if kind == "chat":
+        made.model = text_of(inputs.get("model")) or (str(next(iter(usage))) if usage else None)
+        made.usage = usage_in(output) or _sum(usage)
+        made.cost = _cost(server)
+        made.params = inputs
+        trace.tell(trace_id, "tools", inputs.get("tools"))
+    elif kind == "invoke_agent":
+        made.usage = _sum(usage)
+    trace.tell(trace_id, "user", entry.get("wb_username") or entry.get("wb_user_id"))
+    trace.tell(trace_id, "scores", [_score(each, made.name) for each in _feedback(entry, server)])
+    trace.rest(made, entry, _KNOWN)
+    if op.startswith("openai_agent_"):
+        trace.rest(made, said, frozenset(["output", "error", "status"]), "output.")
+    trace.rest(made, attributes, _ATTRIBUTES, "attributes.")
+    trace.rest(made, summary, _SUMMARY, "summary.")
+    trace.rest(made, {**server, **own}, _OF_WEAVE, "weave.")
+
+
+def _guessed(op: str, output: Any) -> str:
+    """Return the kind of a call that does not name it: the calls of the packages of models are known by name or answer."""
+    said = mapping(output)
+    is_answer = first_of(said, *_ANSWERS) is not None or ("usage" in said and "model" in said)
+    return "chat" if is_answer or op.lower().endswith(_OPS) else "other"
+
+
+def _sum(usage: Mapping[str, Any]) -> dict[str, int]:
+    """Return the tokens of all models of a call."""
+    found: dict[str, int] = {}
+    for value in usage.values():
+        for name, known in (tokens(value) or {}).items():
+            found[name] = found.get(name, 0) + known
+    return found
+
+
+def _cost(server: Mapping[str, Any]) -> float | None:
+    costs = [
+        found
+        for model in mapping(server.get("costs")).values()
+        for name, value in mapping(model).items()
+        if str(name).endswith("_total_cost") and (found := number(value)) is not None
+    ]
+    return sum(costs) if costs else None
+
+
+def _feedback(entry: Mapping[str, Any], server: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    found = entry.get("feedback") or server.get("feedback")
+    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+
+
+def _score(given: Mapping[str, Any], call: str) -> dict[str, Any]:
+    rest = {key: value for key, value in given.items() if key not in ("feedback_type", "payload", "project_id")}
+    return {"name": given.get("feedback_type"), "value": given.get("payload"), "call": call, **rest}

@@ -1,0 +1,180 @@
+"""Which numbers of which provider count which tokens: one table of the fields that are read, and of those that are not.
+
+Our counts contain each other: cached and written tokens are parts of ``input_tokens``, reasoning is a part of ``output_tokens``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from noetic_nb.items._messages.message import count
+
+__all__ = ["USAGE", "UsageFields", "known_usage"]
+
+
+@dataclass(frozen=True, slots=True)
+class UsageFields:
+    """The fields of one format: dots lead inside, ``[kind]`` to the entries of a list that have this type.
+
+    Parameters
+    ----------
+    read : mapping of str to tuple of str
+        By the names of `models.Usage`: of messages, fields whose numbers are added, the first of which has to be there;
+        of spans, attributes of which the first that is there counts.
+    ignored : mapping of str to str
+        The others, each with the reason.
+    """
+
+    read: Mapping[str, tuple[str, ...]]
+    ignored: Mapping[str, str] = field(default_factory=dict)
+
+
+def known_usage(value: object, source: str) -> dict[str, int] | None:
+    """Return the tokens that a message counts, by the names of `models.Usage`; None where nothing was counted.
+
+    Examples
+    --------
+    >>> known_usage({"input_tokens": 5, "cache_read_input_tokens": 90, "output_tokens": 7}, "anthropic")
+    {'input_tokens': 95, 'output_tokens': 7, 'cached_tokens': 90}
+    """
+    if not isinstance(value, Mapping):
+        return None
+    found = {}
+    for name, paths in USAGE[source].read.items():
+        numbers = [_number(value, path) for path in paths]
+        if numbers[0] is not None:
+            found[name] = sum(number or 0 for number in numbers)
+    return found or None
+
+
+def _number(value: Any, path: str) -> int | None:
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return count(value)
+
+
+_SUM: Final = "the sum of two others"
+_PART: Final = "a part that no list of prices here tells from the rest"
+_NO_COUNT: Final = "no number of tokens"
+_LIFETIME: Final = "parts of the written tokens by how long they are kept"
+_ANTHROPIC: Final = {
+    "input_tokens": ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
+    "output_tokens": ("output_tokens",),
+    "cached_tokens": ("cache_read_input_tokens",),
+    "cache_write_tokens": ("cache_creation_input_tokens",),
+    "reasoning_tokens": ("output_tokens_details.thinking_tokens",),
+}
+
+USAGE: Final[Mapping[str, UsageFields]] = {
+    "openai": UsageFields(
+        {
+            "input_tokens": ("prompt_tokens",),
+            "output_tokens": ("completion_tokens",),
+            "cached_tokens": ("prompt_tokens_details.cached_tokens",),
+            "cache_write_tokens": ("prompt_tokens_details.cache_write_tokens",),
+            "reasoning_tokens": ("completion_tokens_details.reasoning_tokens",),
+        },
+        {
+            "total_tokens": _SUM,
+            "prompt_tokens_details.audio_tokens": _PART,
+            "prompt_tokens_details.image_tokens": _PART,
+            "prompt_tokens_details.text_tokens": _PART,
+            "completion_tokens_details.audio_tokens": _PART,
+            "completion_tokens_details.text_tokens": _PART,
+            "completion_tokens_details.accepted_prediction_tokens": _PART,
+            "completion_tokens_details.rejected_prediction_tokens": _PART,
+        },
+    ),
+    "openai-responses": UsageFields(
+        {
+            "input_tokens": ("input_tokens",),
+            "output_tokens": ("output_tokens",),
+            "cached_tokens": ("input_tokens_details.cached_tokens",),
+            "cache_write_tokens": ("input_tokens_details.cache_write_tokens",),
+            "reasoning_tokens": ("output_tokens_details.reasoning_tokens",),
+        },
+        {
+            "total_tokens": _SUM,
+            "input_tokens_details.cache_write_tokens_details.ttl_12h_tokens": _LIFETIME,
+            "input_tokens_details.cache_write_tokens_details.ttl_30m_tokens": _LIFETIME,
+        },
+    ),
+    "anthropic": UsageFields(
+        _ANTHROPIC,
+        {
+            "cache_creation.ephemeral_1h_input_tokens": _LIFETIME,
+            "cache_creation.ephemeral_5m_input_tokens": _LIFETIME,
+            "inference_geo": _NO_COUNT,
+            "service_tier": _NO_COUNT,
+            "speed": _NO_COUNT,
+            "fallback_credit.status.type": "money that is given back, no tokens; it is listed",
+            "fallback_credit.status.reason": "money that is given back, no tokens; it is listed",
+            "server_tool_use.web_search_requests": "a number of requests, no tokens; it is listed",
+            "server_tool_use.web_fetch_requests": "a number of requests, no tokens; it is listed",
+            "iterations[message]": "parts of the numbers above",
+            "iterations[fallback_message]": "parts of the numbers above",
+        },
+    ),
+    # Each entry of the list is counted as an answer is; those two stand in no sum above.
+    "anthropic iterations[compaction]": UsageFields(_ANTHROPIC),
+    "anthropic iterations[advisor_message]": UsageFields(_ANTHROPIC),
+    "inspect": UsageFields(
+        {
+            "input_tokens": ("input_tokens", "input_tokens_cache_read", "input_tokens_cache_write"),
+            "output_tokens": ("output_tokens",),
+            "cached_tokens": ("input_tokens_cache_read",),
+            "cache_write_tokens": ("input_tokens_cache_write",),
+            "reasoning_tokens": ("reasoning_tokens",),
+        },
+        {"total_tokens": _SUM, "total_cost": "the cost of the call, which is read as such"},
+    ),
+    "genai": UsageFields(
+        {
+            "input_tokens": (
+                "gen_ai.usage.input_tokens",
+                "gen_ai.usage.prompt_tokens",
+                "gen_ai.aggregated_usage.input_tokens",
+            ),
+            "output_tokens": (
+                "gen_ai.usage.output_tokens",
+                "gen_ai.usage.completion_tokens",
+                "gen_ai.aggregated_usage.output_tokens",
+            ),
+            "cached_tokens": (
+                "gen_ai.usage.cache_read.input_tokens",
+                "gen_ai.usage.cache_read_input_tokens",
+                "gen_ai.usage.details.cache_read_tokens",
+            ),
+            "cache_write_tokens": (
+                "gen_ai.usage.cache_creation.input_tokens",
+                "gen_ai.usage.cache_creation_input_tokens",
+                "gen_ai.usage.cache_write_input_tokens",
+                "gen_ai.usage.details.cache_write_tokens",
+            ),
+            "reasoning_tokens": ("gen_ai.usage.reasoning.output_tokens", "gen_ai.usage.details.reasoning_tokens"),
+        },
+    ),
+    "openinference": UsageFields(
+        {
+            "input_tokens": ("llm.token_count.prompt",),
+            "output_tokens": ("llm.token_count.completion",),
+            "cached_tokens": (
+                "llm.token_count.prompt_details.cache_read",
+                "llm.token_count.prompt_details.cache_input",
+            ),
+            "cache_write_tokens": ("llm.token_count.prompt_details.cache_write",),
+            "reasoning_tokens": ("llm.token_count.completion_details.reasoning",),
+        },
+        {
+            "llm.token_count.total": _SUM,
+            "llm.token_count.prompt_details.audio": _PART,
+            "llm.token_count.completion_details.audio": _PART,
+            "llm.token_count.prompt_details": "the prefix of parts, which are read or named here",
+            "decision.token_count.input": "of a model that chooses and writes no text: a run has no event for it",
+            "decision.token_count.output": "of a model that chooses and writes no text: a run has no event for it",
+        },
+    ),
+}
+"""By format."""

@@ -1,0 +1,141 @@
+"""Texts of recorded conversations: without secrets, read as answers, errors and arguments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final
+
+from noetic_nb.errors import ItemValidationError
+from noetic_nb.items import Item, freeze, item_text
+from noetic_nb.items._call_ids import with_own_call_ids
+from noetic_nb.items._frozen import FLAT, FrozenDict
+from noetic_nb.items._json_copy import frozen_data
+from noetic_nb.items._messages import Message
+from noetic_nb.items._messages.message import Child, Compaction
+from noetic_nb.items._registry import ANY_ITEMS
+from noetic_nb.redact import Redaction
+from noetic_nb.redact._secret_names import secret_word
+
+_OURS: Final = frozenset({"message", "function_call", "function_call_output"})
+# Their names are no secret words, so that their texts can be looked at one by one.
+_PLAIN_KEYS: Final = frozenset({"id", "type", "status", "role", "name", "callId", "arguments", "output", "content"})
+_TEXT_KEYS: Final = {
+    ("status", "type", "role", "content"): ("content",),
+    ("status", "type", "callId", "name", "arguments"): ("callId", "name", "arguments"),
+    ("status", "type", "callId", "output"): ("callId", "output"),
+}
+_PLAIN_PART: Final = frozenset({"type", "text", "annotations"})
+
+
+def safe_items(
+    policy: str, given: Sequence[Message | Compaction | Child], redaction: Redaction
+) -> tuple[str, Sequence[Item]]:
+    """Return a policy and all items of a conversation without secrets, each call with an id of its own."""
+    items: Sequence[Item] = [item for one in given for item in items_of(one)]
+    texts = [policy]
+    # All at once, as most conversations have no sign of a secret.
+    if not (_add_texts(items, texts) and redaction.are_plain(texts)):
+        policy, items = redaction.text(policy), [_clean(item, redaction) for item in items]
+    return policy, with_own_call_ids(items)
+
+
+def items_of(one: Message | Compaction | Child) -> tuple[Item, ...]:
+    if isinstance(one, Message):
+        return one.items
+    if isinstance(one, Child):
+        return ()
+    return (*(() if one.answer is None else one.answer.items), *one.items)
+
+
+def _add_texts(items: Sequence[Item], texts: list[str]) -> bool:
+    """Add the texts of items; return whether they have nothing else that may be secret."""
+    for item in items:
+        # Nearly all items of others are of three forms: looked up by their keys, not walked through.
+        keys = _TEXT_KEYS.get(tuple(item))
+        if keys is None or item["status"] != "completed":
+            if not _PLAIN_KEYS.issuperset(item):
+                return False
+            keys = tuple(item)
+        for key in keys:
+            value = item[key]
+            if type(value) is str:
+                texts.append(value)
+            elif type(value) is not tuple:
+                return False
+            else:
+                for part in value:
+                    if type(part) is not FrozenDict or not _PLAIN_PART.issuperset(part) or part.get("annotations"):
+                        return False
+                    words = part.get("text")
+                    if type(words) is not str:
+                        return False
+                    texts.append(words)
+    return True
+
+
+def _clean(item: Item, redaction: Redaction) -> Item:
+    texts: list[str] = []
+    if _add_texts((item,), texts) and all(redaction.text(text) is text for text in texts):
+        return item
+    found = redaction.data(dict(item))
+    if "native" in found or item["type"] not in _OURS:  # of a provider's own making: numbers that no file holds, too
+        found = frozen_data(found)
+    return item if found == item else ANY_ITEMS.parse(found)
+
+
+def clean_meta(meta: Mapping[str, Any], redaction: Redaction) -> Mapping[str, Any]:
+    texts = [*meta]
+    for value in meta.values():
+        if type(value) is str:
+            texts.append(value)
+        elif type(value) not in FLAT:
+            break
+    else:
+        if not any(map(secret_word, meta)) and redaction.are_plain(texts):
+            return meta
+    cleaned: Mapping[str, Any] = redaction.data(dict(meta))
+    return cleaned
+
+
+def said(items: Sequence[Item]) -> str | None:
+    """Return the text of messages, None where there is nothing but empty text in them."""
+    messages = [item for item in items if item["type"] == "message"]
+    text = "".join(map(item_text, messages))
+    # A picture, too, says something.
+    if text or any(part.get("text") != "" for item in messages for part in item.get("content") or ()):
+        return text
+    return None
+
+
+def reads_as_error(output: str) -> bool:
+    """Guess whether a call failed, where the format does not say."""
+    if output.startswith(("Error", "error:", "Traceback (most recent call last)")):
+        return True
+    return output.startswith("{") and bool((read_object(output) or {}).get("error"))
+
+
+def read_object(text: str) -> Mapping[str, Any] | None:
+    """Return the arguments that a text holds, frozen; None where it holds none."""
+    return _known_object(text) if len(text) <= _SHORT_ARGUMENTS else _parsed_object(text)
+
+
+def _parsed_object(text: str) -> Mapping[str, Any] | None:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):  # what the model wrote is evidence, too: the item keeps the text
+        return None
+    if not isinstance(found, dict):
+        return None
+    try:
+        # Frozen as a run freezes it, so that it need not look through its events again.
+        return frozen_data(freeze(found))  # type: ignore[no-any-return]
+    except ItemValidationError:  # NaN, an infinite number, or nested without end
+        return None
+
+
+# Agents make the same calls in run after run. What is kept follows from the text alone, cannot change, and is dropped when so
+# many others came after it.
+_SHORT_ARGUMENTS: Final = 1_000
+_known_object: Final = lru_cache(maxsize=1_024)(_parsed_object)
