@@ -140,6 +140,7 @@ class AllocationReading(Reading):
     'Token allocation. No model call yet. Each call appears here as soon as the agent sends one.'
     """
 
+    counted = "view_assembled", "requests"
     reads = RequestIndex.reads
     nothing = "{part} has no model calls."
 

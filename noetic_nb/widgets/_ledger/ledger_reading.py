@@ -215,6 +215,7 @@ class LedgerReading(Reading):
         What is to be known beside the decisions, such as rules that were not evaluated.
     """
 
+    counted = "steering_decided", "decisions"
     reads = frozenset(
         {
             ChildEnded, ErrorRaised, ItemsAppended, ModelCalled, RuleChanged, SteeringDecided, ToolCalled, TurnCompleted,

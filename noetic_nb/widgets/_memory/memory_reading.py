@@ -175,6 +175,7 @@ class MemoryReading(Reading):
         What to do when someone edits; None where nothing can be edited.
     """
 
+    counted = "layer_state_changed", "writes of states"
     reads = StateIndex.reads
     nothing = "No layer is named in {part}."
 

@@ -200,6 +200,7 @@ class TimelineReading(Reading):
     'Run timeline. Nothing has run yet. Turns, calls and hooks appear here as they run.'
     """
 
+    counted = "tool_called", "tool calls"
     reads = Timeline.reads
     nothing = "{part} has nothing that ran."
 

@@ -53,6 +53,7 @@ class TranscriptReading(Reading):
     'Transcript. No model call yet. Each call appears here as soon as the agent has made one.'
     """
 
+    counted = "model_called", "model calls"
     reads = CallBook.reads | RequestIndex.reads
     nothing = "{part} has no model calls."
 

@@ -56,6 +56,7 @@ class TrendsReading(Reading):
     'Regulator trends. No turn yet. Grades, costs and decisions appear here as they come.'
     """
 
+    counted = "regulator_decided", "decisions"
     reads = Signals.reads
     nothing = "{part} has no turns."
 

@@ -45,6 +45,9 @@ class Reading(ABC):
     nothing: str = "This recording has nothing to show."
     """What is shown instead of ``snapshot["empty"]`` where nothing is there and nothing more is recorded."""
 
+    counted: ClassVar[tuple[str, str] | None] = None
+    """The kind of events that a view of a replayed run counts in the part that is known, and their name in the plural."""
+
     @property
     def has_any(self) -> bool:
         """Whether there is something to show, or it is known why there is not."""

@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from html import escape
 from math import inf
 from typing import Any, ClassVar, Final
 
@@ -24,6 +25,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent, TurnCompleted
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs._events.numbering import numbered
+from noetic_nb.runs._known_until import known_events, said_of
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, sendable
 from noetic_nb.runs._run_source import run_of
 from noetic_nb.widgets.base._assets import once_a_page, script, static_frame, style
@@ -100,6 +102,7 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
     _tells_when_drawn = True
     _is_made = False
     _is_reading = False
+    _known = ""
     _last_read: RunEvent | None = None
     """The newest event that was there when the view was made."""
 
@@ -142,6 +145,9 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
                 reading.snapshot["empty"] = nothing[:1].upper() + nothing[1:]
             if events and moment != EVERYTHING and (missing := moment.missing(*_threads_of(events))):
                 reading.snapshot["empty"] = missing
+            self._known = self._known_part(events)
+            if self._known:
+                reading.snapshot["known"] = self._known
             self._begin()
             # The dict itself, not a copy: it grows in place, which traitlets does not notice, so it is not sent again.
             super().__init__(snapshot=reading.snapshot, sent={"messages": 0}, static_name=self.static_id, **traits)
@@ -176,6 +182,19 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
         """Make the snapshot of the events read so far."""
         self.reading.begin()
 
+    def _known_part(self, events: Sequence[RunEvent]) -> str:
+        """Return how far a replayed run is known, and how much of it; empty for all other runs."""
+        points = getattr(self.run, "known_until", {})
+        if not points:
+            return ""
+        if self.reading.counted is None:
+            return said_of(points)
+        kind, name = self.reading.counted
+        shown = [event for event in events if event.kind == kind and self.moment.shows(event.where)]
+        known = {id(event) for event in known_events(events, points)}
+        count = f"{sum([id(event) in known for event in shown])} of {len(shown)} {name} are known."
+        return count if is_hosted() else f"{said_of(points)} {count}"  # a host says the rest once for all its panels
+
     def to_frame(self) -> Any:
         """Return the content of the view as a table.
 
@@ -189,12 +208,13 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
     def to_html(self) -> str:
         """Return the view as HTML without scripts, for a page without a kernel and a network."""
         with self.up_to_date():
-            return static_frame(self.reading.to_html(), self._css, "".join(self.scripts[-1:]))
+            known = f'<p class="nn-note">{escape(self._known)}</p>' if self._known else ""
+            return static_frame(known + self.reading.to_html(), self._css, "".join(self.scripts[-1:]))
 
     def to_text(self) -> str:
         """Return the view as plain text."""
         with self.up_to_date():
-            return self.reading.to_text()
+            return "\n".join([self.reading.to_text(), *([self._known] if self._known else [])])
 
     def send(self, content: dict[str, Any], buffers: Any = None) -> None:
         """Send a message to the page; those that a page must not miss are counted."""

@@ -154,6 +154,7 @@ function storeOf(take) {
   /** Show a view: draws now, on every change of the store, and on every change of the named traits. */
   store.show = ({ model, el, root, draw, traits = [] }) => {
     root.classList.add("tex2jax_ignore", "mathjax_ignore");
+    if (store.data?.known) root.prepend(make("p", { class: "nn-label nn-known" }, store.data.known));
     const fault = root.appendChild(make("p", { class: "nn-fault", role: "alert" }));
     const names = ["fault", ...traits].map((name) => `change:${name}`);
     const leave = hideStatic(model, el ?? root.parentElement, root);
