@@ -187,13 +187,13 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
         points = getattr(self.run, "known_until", {})
         if not points:
             return ""
-        if self.reading.counted is None:
-            return said_of(points)
-        kind, name = self.reading.counted
+        said = "" if is_hosted() else said_of(points)  # a host says it once for all its panels
+        kind, name = self.reading.counted or ("", "")
         shown = [event for event in events if event.kind == kind and self.moment.shows(event.where)]
+        if not shown:
+            return said
         known = {id(event) for event in known_events(events, points)}
-        count = f"{sum([id(event) in known for event in shown])} of {len(shown)} {name} are known."
-        return count if is_hosted() else f"{said_of(points)} {count}"  # a host says the rest once for all its panels
+        return f"{said} {sum([id(event) in known for event in shown])} of {len(shown)} {name} are known.".lstrip()
 
     def to_frame(self) -> Any:
         """Return the content of the view as a table.
