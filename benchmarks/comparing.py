@@ -112,27 +112,26 @@ class Lines:
         peer: Sequence[float] | float,
         *,
         about: str = "",
-        goal: float | None = None,
         unit: str = "us",
     ) -> float:
         """Print what both sides took and return the ratio; seconds, unless the unit is another than of time.
 
-        `about` says what the run itself found out, as a number of items; `goal` is for those that depend on it.
+        `about` is a fact that the run itself found, such as a number of items.
         """
         mine, other = _list(ours), _list(peer)
         ratio = statistics.median([a / b for a, b in zip(mine, other, strict=True)])
         scale = SCALES.get(unit, 1.0)
         sides = [statistics.median(side) * scale for side in (mine, other)]
-        self._print(what, about, {"ours": sides[0], "other": sides[1], "unit": unit, "ratio": ratio}, goal)
+        self._print(what, about, {"ours": sides[0], "other": sides[1], "unit": unit, "ratio": ratio})
         return ratio
 
     def value(self, what: str, value: float, *, about: str = "", unit: str = "ms") -> None:
         """Print a figure of ours that has no other side, in the unit that is named."""
-        self._print(what, about, {"ours": value, "unit": unit}, None)
+        self._print(what, about, {"ours": value, "unit": unit})
 
     def skip(self, what: str, why: str) -> None:
         """Say why a line cannot be measured here."""
-        self._print(what, why, {}, None)
+        self._print(what, why, {})
 
     def end(self, options: argparse.Namespace) -> int:
         """Keep what was printed where ``--into`` was given; return 1 where ``--check`` was given and a goal missed."""
@@ -143,10 +142,10 @@ class Lines:
             options.into.write_text(json.dumps([self.printed[what] for what in self.known], indent=1))
         return 1 if options.check and any(missed(line) for line in self.printed.values()) else 0
 
-    def _print(self, what: str, about: str, figures: dict[str, Any], goal: float | None) -> None:
+    def _print(self, what: str, about: str, figures: dict[str, Any]) -> None:
         if what not in self.known:
             raise SystemExit(f"Not among the lines of this benchmark: {what!r}")
-        line = {"what": what, "about": about, "goal": self.known[what] if goal is None else goal, **figures}
+        line = {"what": what, "about": about, "goal": self.known[what], **figures}
         self.printed[what] = line
         whole = f"{what} ({about})" if about else what
         cells = [f"{line[side]:10.2f} {line['unit']:<3}" if side in line else "" for side in ("ours", "other")]

@@ -43,18 +43,18 @@ CONTESTS: Final[dict[str, tuple[str, str, float | None]]] = {
     "recall of 20 trivial layers, counted and made messages of / a bare loop of awaits that does both": (
         "recall",
         "bare awaits",
-        3.0,
+        None,
     ),
     "the same of layers that really wait / the same loop": ("recall, waiting", "bare awaits, waiting", None),
     "allocate_budgets for 20 layers, nothing known of them / the bare arithmetic": (
         "allocate, cold",
         "arithmetic",
-        4.0,
+        None,
     ),
     "the same for a system prompt of another length each time / the bare arithmetic": (
         "allocate, changing",
         "arithmetic",
-        4.0,
+        None,
     ),
     "assemble_view of 10 000 items that were counted / counting them again": ("assemble", "recount", 0.15),
     "assemble_view of 10 000 items that are no log, counted before / counting them again": (
@@ -62,11 +62,11 @@ CONTESTS: Final[dict[str, tuple[str, str, float | None]]] = {
         "recount",
         None,
     ),
-    "append of an item, validated, frozen and counted / json.dumps of it": ("append", "json.dumps", 5.0),
+    "append of an item, validated, frozen and counted / json.dumps of it": ("append", "json.dumps", None),
     "a turn with a window after 1 500 turns / the same after 10": ("window, late", "window, early", 1.5),
     "a turn steered over its thread after 1 500 turns / after 110": ("thread rules, late", "thread rules, early", 1.5),
     "the same / steered over the execution": ("thread rules, late", "execution rules, late", 4.0),
-    "a call with caching read / one whose request is read": ("cache read", "request read", 1.3),
+    "a call with caching read / one whose request is read": ("cache read", "request read", None),
     "a call with caching read / one that nobody reads": ("cache read", "call", None),
 }
 LINES: Final = {what: goal for what, (_, _, goal) in CONTESTS.items()}

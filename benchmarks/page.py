@@ -31,8 +31,8 @@ Other work beside a run makes figures worse and ratios less sure.
 * **Versions**: {versions}.
 * **How to read a line**: what is done here, then, after a slash, what is done on the other side. Both do the same, take turns, \
 and are warmed up alike. A ratio is the median of the ratios of the rounds, so it need not be that of the two figures beside it. \
-Below 1 ours takes less. A goal is an upper limit: of the ratio, or of our figure where there is no other side. A line without a \
-goal is there to compare.
+Below 1 ours takes less. A goal is an upper limit: of the ratio, or of our figure where there is no other side. Lines \
+without a goal are not here: each benchmark prints them.
 """
 TABLE: Final = """
 | Part | What / beside what | Ours | Theirs | Ratio | Goal |
@@ -72,11 +72,12 @@ def row(part: str, line: Mapping[str, Any]) -> str:
 
 
 def rows(found: Mapping[str, Any]) -> Iterator[str]:
-    """Return the lines of all benchmarks but the split."""
+    """Return the lines of all benchmarks but the split; those without a goal stay with the benchmark."""
     for name, one in found["benchmarks"].items():
         if name != SPLIT:
             for line in one["lines"]:
-                yield row(BENCHMARKS[name], line)
+                if line["goal"] is not None:
+                    yield row(BENCHMARKS[name], line)
 
 
 def page(found: Mapping[str, Any]) -> str:
@@ -94,7 +95,7 @@ def page(found: Mapping[str, Any]) -> str:
         high=max(found["loads"]),
         versions=", ".join(f"{name} {version}" for name, version in found["versions"].items()),
     )
-    text += "\n## Every part\n" + TABLE + "".join(rows(found))
+    text += "\n## Every goal\n" + TABLE + "".join(rows(found))
     text += "\nWhat each part measures, and by which module; each runs alone with `python -m benchmarks.NAME`:\n\n"
     for name, one in benchmarks.items():
         text += f"* **{BENCHMARKS[name]}**, `{name}`, {one['seconds']:.0f} s: {one['says']}\n"
