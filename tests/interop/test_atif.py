@@ -236,3 +236,18 @@ def test_costs_are_those_that_were_reported_else_of_the_list_else_unknown() -> N
     assert nn.import_run(trajectory(told[0], priced)).cost() == pytest.approx(2.0)
     priced["model_name"] = "nobody's model"
     assert nn.import_run(trajectory(told[0], priced)).cost() is None
+
+
+SECRET = "sk-proj-Zq8vT3nLw0RkYb5Xd7Hf2Jm9Pc4Gs6Ae1Uu"
+
+
+def test_no_field_of_a_trajectory_keeps_a_secret() -> None:
+    about = {"by": SECRET, "trigger": SECRET}
+    answer = step(3, "agent", SECRET, model_name=SECRET, reasoning_effort=SECRET, extra={"model_error": SECRET})
+    compaction = step(2, "system", SECRET, extra={"context_compacted": about})
+    run = nn.import_run(
+        {**trajectory(step(1, "user", SECRET), compaction, answer), "session_id": SECRET, "notes": SECRET}
+    )
+
+    assert SECRET not in json.dumps(run.to_atif())
+    assert SECRET not in repr([*run.events, run.meta, run.run_id])

@@ -830,3 +830,15 @@ def test_a_circle_of_parents_ends_and_secrets_are_replaced() -> None:
 
     assert model_calls(run) == THE_CALLS
     assert key not in str(run.events) + str(run.meta)
+
+
+def test_the_answer_that_only_the_root_of_a_trace_tells_keeps_no_secret() -> None:
+    secret = "sk-proj-Zq8vT3nLw0RkYb5Xd7Hf2Jm9Pc4Gs6Ae1Uu"
+    said = {"messages": [{"role": "assistant", "content": f"The key is {secret}"}]}
+    records = sorted(langsmith_trace(), key=lambda each: each["start_time"])
+    asked = next(each for each in records if each["run_type"] == "llm")
+    root = next(each for each in records if each["id"] == "r0")
+    [run] = read([{**root, "outputs": said}, asked])
+
+    assert run.turns[0].text.startswith("The key is ")
+    assert secret not in repr([*run.events, run.meta])

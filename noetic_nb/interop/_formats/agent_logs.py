@@ -19,6 +19,7 @@ from noetic_nb.items._messages.message import (
     text_message,
     thought,
 )
+from noetic_nb.redact import Redaction
 from noetic_nb.runs import Run
 from noetic_nb.runs._conversation import conversation_events
 from noetic_nb.runs._run import run_of_settled
@@ -124,4 +125,4 @@ def agent_run(
         talk, meta=meta, unmapped=notes.all, policy=policy, quality=quality, closing_tools=closing_tools, ended=True
     )
     about["estimated"] = list(dict.fromkeys([*about["estimated"], *estimated]))
-    return run_of_settled(run_id, about, events)
+    return run_of_settled(None if run_id is None else Redaction().text(run_id), about, events)

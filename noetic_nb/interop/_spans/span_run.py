@@ -358,7 +358,7 @@ class RunWriter(TurnWriter):
                 name,
                 "failure" if span.failed else "success" if inner.answer is not None else "aborted",
                 self.duration(span) or 0.0,
-                inner.answer or "",
+                self.redaction.text(inner.answer or ""),
                 (),
                 sum(each.input_tokens for each in made),
                 sum(each.output_tokens for each in made),

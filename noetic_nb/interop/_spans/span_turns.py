@@ -286,7 +286,7 @@ class TurnWriter:
                 f"{self.thread_id}/t{self.turns}",
                 "failure" if failed and log.answer is None else "success" if is_done else "aborted",
                 duration,
-                answer or "",
+                self.redaction.text(answer or ""),
                 sent,
                 made,
                 sum(costs) if costs else None,
