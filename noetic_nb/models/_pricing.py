@@ -1,12 +1,15 @@
 """The cost of a call, in US dollars: as the caller says, else as the provider says, else from a price list.
 
-The price list is the optional package ``genai-prices``. An unknown price is None, never 0: free and unknown differ.
+The price list is the optional package ``genai-prices``; its version dates it. An unknown price is None, never 0: free and unknown
+differ.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Final, TypeAlias
 
@@ -39,7 +42,29 @@ def _price_list() -> Any | None:
     return genai_prices
 
 
-def _listed(model: str, usage: Usage, base_url: str | None) -> float | None:
+# Ids of Bedrock name the maker, with a region in front: us.anthropic.claude-sonnet-4-5-20250929-v1:0.
+_BEDROCK: Final = re.compile(r"([a-z-]+\.)?[a-z0-9]+\.[a-z]")
+# They name a route and no place that sends bills.
+_ROUTES: Final = ("litellm/", "models/")
+
+
+def _places(model: str, base_url: str | None) -> Iterator[dict[str, str]]:
+    """Yield where a list may have the price of a model: at an address, or at the provider that the name tells."""
+    if base_url is not None:
+        yield {"model_ref": model, "provider_api_url": base_url}
+        return
+    for route in _ROUTES:
+        model = model.removeprefix(route)
+    yield {"model_ref": model}
+    for sign in "/:":  # openrouter/anthropic/claude-sonnet-4, anthropic:claude-sonnet-4-5
+        provider, _, name = model.partition(sign)
+        if name:
+            yield {"model_ref": name, "provider_id": provider}
+    if _BEDROCK.match(model):
+        yield {"model_ref": model, "provider_id": "aws"}
+
+
+def _listed(model: str, usage: Usage, base_url: str | None, at_ms: float | None) -> float | None:
     prices = _price_list()
     if prices is None:
         return None
@@ -49,20 +74,29 @@ def _listed(model: str, usage: Usage, base_url: str | None) -> float | None:
         cache_read_tokens=usage.cached_tokens,
         cache_write_tokens=usage.cache_write_tokens,
     )
-    place = {"provider_id": "openai"} if base_url is None else {"provider_api_url": base_url}
-    try:
-        return float(prices.calc_price(counted, model_ref=model, **place).total_price)
-    except (LookupError, ValueError):  # a model or a provider the list does not know, such as one on this machine
-        return None
+    at = None if at_ms is None else datetime.fromtimestamp(at_ms / 1_000, UTC)
+    for place in _places(model, base_url):
+        try:
+            return float(prices.calc_price(counted, **place, genai_request_timestamp=at).total_price)
+        except (LookupError, ValueError):  # a model or a provider the list does not know, such as one on this machine
+            continue
+    return None
 
 
 def cost_of(
-    usage: Usage, *, model: str, price: Price | None = None, reported: float | None = None, base_url: str | None = None
+    usage: Usage,
+    *,
+    model: str,
+    price: Price | None = None,
+    reported: float | None = None,
+    base_url: str | None = None,
+    at_ms: float | None = None,
 ) -> float | None:
     """Return the cost of a call in US dollars, None when nobody knows (docs/behaviour/models.md, "Prices").
 
-    The caller's own `price` wins over everything, then comes the charge that the provider `reported`. The
-    provider is found in the price list by `base_url`; OpenAI's own when absent.
+    The caller's own `price` wins over everything, then comes the charge that the provider `reported`. The provider is
+    found in the price list by `base_url`, or by the name of the model when absent; `at_ms` is when it was called, now
+    when absent.
     """
     if price is not None:
         if callable(price):
@@ -72,4 +106,4 @@ def cost_of(
         return reported
     if not usage.total_tokens:  # nothing was counted, which does not mean that nothing is charged
         return None
-    return _listed(model, usage, base_url)
+    return _listed(model, usage, base_url, at_ms)

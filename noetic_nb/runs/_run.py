@@ -352,31 +352,18 @@ class Run(GrowingEvents):
         -------
         float or None
             The sum over the calls, those of children, judges and layers included, and over compactions that were billed apart.
-            ``meta["cost"]`` of an imported run counts where its calls have no costs of their own. None where the price of a
-            call is not known.
+            ``meta["cost"]`` of an imported run counts where its calls have no costs of their own. A call without one is priced by
+            its tokens, its model and its time; input that nobody says was cached has the full price. None where the price of a
+            call is not known, or its tokens are estimated.
 
         Examples
         --------
         >>> Run.from_messages([{"role": "user", "content": "hi"}]).cost()
         0.0
         """
-        from noetic_nb.models import Usage
-        from noetic_nb.models._pricing import cost_of
+        from noetic_nb.runs._costs import cost_of_run
 
-        calls = self.select(ModelCalled)
-        reported = self.meta.get("cost")
-        if isinstance(reported, int | float) and not any(call.cost is not None for call in calls):
-            return float(reported)
-        beside = [event for event in self.select(ContextCompacted) if event.usage is not None]
-        unknown = {"input_tokens", "output_tokens"} & set(self.meta.get("estimated") or ())
-        costs = [
-            *(
-                call.cost if call.cost is not None or unknown else cost_of(Usage(*call.counts), model=call.model)
-                for call in calls
-            ),
-            *(cost_of(Usage(**event.usage or {}), model=event.model or "") for event in beside),
-        ]
-        return None if None in costs else sum([cost for cost in costs if cost is not None], 0.0)
+        return cost_of_run(self.meta, self.select(ModelCalled), self.select(ContextCompacted))
 
     def _one_thread(self, thread_id: str | None) -> str:
         if thread_id is None and len(self.threads) == 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final, NoReturn
@@ -54,8 +55,42 @@ def read(
     if not all(isinstance(value, str | None) for value in (domain, model, policy)):
         refuse("its domain, agent and policy must be text")
     about = domain, model
+    sent = _heads_sent(simulations)
     for index in range(len(simulations)):
-        yield partial(_run, document, index, about, policy or "", redaction)
+        yield partial(_run, document, index, about, policy or "", redaction, sent.get(index, {}))
+
+
+def _heads_sent(simulations: list[Any]) -> dict[int, dict[str, float | None]]:
+    """Return by simulation when another one last called the model before it: all of a file send the same head."""
+    begun, calls = {}, []
+    for index, entry in enumerate(simulations):
+        messages = entry.get("messages") if isinstance(entry, dict) else None
+        sent_ms = None
+        for message in messages if isinstance(messages, list) else ():
+            given = message.get("timestamp") if isinstance(message, dict) else None
+            if not isinstance(given, str):
+                continue
+            if message.get("role") == "assistant" and sent_ms is not None:  # sent when the message before was complete
+                begun.setdefault(index, sent_ms)
+                calls.append((sent_ms, index))
+            sent_ms = time_ms(given) if message.get("role") != "assistant" else None
+    calls.sort()
+    found: dict[int, dict[str, float | None]] = {}
+    for index, first_ms in begun.items() if len(begun) > 1 else ():
+        before = reversed(calls[: bisect_left(calls, (first_ms, index))])
+        found[index] = {"head_sent_ms": next((t_ms for t_ms, other in before if other != index), None)}
+    return found
+
+
+def _simulated_user(messages: list[dict[str, Any]]) -> dict[str, float] | None:
+    """Return the tokens and the cost of the model that played the user: no call of the agent. None where neither is known."""
+    sums: dict[str, float] = {}
+    for message in messages:
+        usage, cost = known_usage(message.get("usage"), "openai"), money(message.get("cost"))
+        if message.get("role") == "user" and (usage or cost):
+            for name, number in {"calls": 1, **(usage or {}), "cost": cost or 0.0}.items():
+                sums[name] = sums.get(name, 0) + number
+    return sums or None
 
 
 def _part(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -64,7 +99,12 @@ def _part(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _run(
-    document: Document, index: int, about: tuple[str | None, str | None], policy: str, redaction: Redaction
+    document: Document,
+    index: int,
+    about: tuple[str | None, str | None],
+    policy: str,
+    redaction: Redaction,
+    sent: Mapping[str, float | None],
 ) -> Run:
     refuse = refuser(document, index, _HINT)
     domain, model = about
@@ -72,7 +112,9 @@ def _run(
     if not isinstance(entry, dict):
         refuse("it is no simulation")
     made, unmapped = _messages(talk_of(entry, "messages", refuse), model, refuse)
-    meta = task_meta(_SOURCE, domain, model, entry.get("task_id"), entry.get("trial"))
+    meta = {**task_meta(_SOURCE, domain, model, entry.get("task_id"), entry.get("trial")), **sent}
+    if (simulated := _simulated_user(entry["messages"])) is not None:
+        meta["user_model"] = simulated
     name = f"{domain or 'tau2'}-{entry.get('id') or index}"
     reward = _part(entry, "reward_info").get("reward")
     return graded_run(made, name, meta, reward, policy=policy, refuse=refuse, redaction=redaction, unmapped=unmapped)
