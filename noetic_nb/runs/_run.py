@@ -235,7 +235,7 @@ class Run(GrowingEvents):
         """
         from noetic_nb.runs._requests.caching_table import caching_frame  # most runs are not asked
 
-        return caching_frame(self.run_id, self._events[:], rules, price, tokenizer)
+        return caching_frame(self.run_id, self.meta, self._events[:], rules, price, tokenizer)
 
     # Messages of others
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from math import nan
 from typing import TYPE_CHECKING, Any, Final
 
-from noetic_nb.events import RunEvent
+from noetic_nb.events import ModelCalled, RunEvent
 from noetic_nb.models._client import Usage
 from noetic_nb.models._pricing import Price, check_price, cost_of
 from noetic_nb.models.prompt_caching import CacheRules, checked_rules
 from noetic_nb.redact import Redaction
-from noetic_nb.runs._requests.prefix_reuse import CacheReader, PrefixReuse
+from noetic_nb.runs._requests.imported_requests import ImportedRequests
+from noetic_nb.runs._requests.prefix_reuse import CacheReader, Desk, PrefixReuse
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.tokenizers._named import asked_tokenizer
 from noetic_nb.tokens import Tokenizer
@@ -31,15 +33,26 @@ _SAMPLE: Final = 1_000
 
 def caching_frame(
     run_id: str,
+    meta: Mapping[str, Any],
     events: Iterable[RunEvent],
     rules: CacheRules | str | None,
     price: Price | None,
     tokenizer: str | Tokenizer | None,
 ) -> pandas.DataFrame:
     """Return one row for each part of each request of some events; see `Run.caching`."""
-    reader = CacheReader(checked_rules(rules), asked_tokenizer(tokenizer))
-    reuses = [reuse for event in events if (reuse := reader.take(event)) is not None]
-    return reuse_frame(run_id, reuses, {request.seq: request for request in reader.index.requests}, price)
+    reader = CacheReader(checked_rules(rules), asked_tokenizer(tokenizer), Desk.of(meta))
+    imported, reuses = ImportedRequests(meta), []
+    for event in events:
+        imported.compacted(event)
+        at = reader.index.take(event)
+        request = None if at is None else reader.index.requests[at]
+        parts = imported.parts(request) if isinstance(event, ModelCalled) and request is not None else ()
+        reuse = reader.begin(request, parts, event.t_ms - (event.duration_ms or 0.0)) if parts else None
+        reuse = reader.read(event, request) or reuse
+        if reuse is not None:
+            reuses.append(reuse)
+    frame = reuse_frame(run_id, reuses, {request.seq: request for request in reader.index.requests}, price)
+    return frame.assign(input_tokens=nan) if "input_tokens" in (meta.get("estimated") or ()) else frame
 
 
 def reuse_frame(

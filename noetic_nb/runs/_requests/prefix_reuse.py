@@ -6,7 +6,8 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, TypeAlias
+from itertools import takewhile
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from noetic_nb.events import ModelCalled, RunEvent, ViewAssembled
 from noetic_nb.items import item_tokens
@@ -15,6 +16,7 @@ from noetic_nb.models.prompt_caching import CacheRules, cache_rules
 from noetic_nb.runs._requests.recorded_requests import RequestIndex
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runs._requests.shared_requests import (
+    HEAD,
     RequestPart,
     Shared,
     first_tokens,
@@ -25,7 +27,7 @@ from noetic_nb.runs._requests.shared_requests import (
 )
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-__all__ = ["CacheReader", "PartReuse", "PrefixReuse"]
+__all__ = ["CacheReader", "Desk", "PartReuse", "PrefixReuse"]
 
 
 class PartReuse(NamedTuple):
@@ -206,6 +208,21 @@ def _pieces(parts: Sequence[RequestPart], counter: Tokenizer, known: Sequence[_P
             return
 
 
+class Desk(NamedTuple):
+    """The other conversations of one agent in a source: when one of them last sent the head of a request before this one did.
+
+    Milliseconds since 1970; None for the first of all.
+    """
+
+    head_sent_ms: float | None
+
+    @classmethod
+    def of(cls, meta: Mapping[str, Any]) -> Desk | None:
+        """Return what an imported run says of them, None where it says nothing."""
+        sent_ms = meta.get("head_sent_ms", "")
+        return cls(sent_ms) if isinstance(sent_ms, int | float | None) else None
+
+
 class CacheReader:
     """Reads the prefix that each call shares with earlier ones; grows with `take`.
 
@@ -215,6 +232,8 @@ class CacheReader:
         By which all models cache; as their providers publish it where absent.
     tokenizer : callable, optional
         What counted the tokens of the run, where it was not the default.
+    desk : Desk, optional
+        The other conversations that send the same tools and instructions.
 
     Examples
     --------
@@ -230,9 +249,12 @@ class CacheReader:
     (True, True, None, None)
     """
 
-    def __init__(self, rules: CacheRules | None = None, tokenizer: Tokenizer | None = None) -> None:
+    def __init__(
+        self, rules: CacheRules | None = None, tokenizer: Tokenizer | None = None, desk: Desk | None = None
+    ) -> None:
         self._rules = rules
         self._tokenizer = tokenizer
+        self._desk = desk
         self.index = RequestIndex()
         self._last: dict[tuple[str, str], _Sent] = {}
         self._open: dict[tuple[str, str], tuple[str, _Sent, float, list[_Mark]]] = {}
@@ -268,7 +290,8 @@ class CacheReader:
     def begin(self, request: RecordedRequest, parts: tuple[RequestPart, ...], t_ms: float) -> PrefixReuse:
         """Compare a request, given as its parts, with those before it."""
         where, prepared = request.where, request.prepared
-        model = _NO_MODEL if prepared is None else prepared.model
+        called = _NO_MODEL if request.called is None else request.called.model
+        model = called if prepared is None else prepared.model
         counter = request.tokenizer or estimate_tokens
         rules = self._rules or cache_rules(model)
         thread = where.thread_id, model
@@ -319,13 +342,16 @@ class CacheReader:
 
     def _cached(self, rules: CacheRules, model: str, sent: _Sent, t_ms: float) -> tuple[int, list[_Mark]]:
         """Return how many tokens the cache holds of a request, and the marks that were of use."""
+        head = _head(sent)
+        sent_ms = None if self._desk is None else self._desk.head_sent_ms
+        best = 0 if sent_ms is None or t_ms - sent_ms > rules.lifetime_ms else head
         if not rules.marked:
             fronts = self._fronts.get(model)
-            if fronts is None:
-                return 0, []
-            fronts.forget(t_ms - rules.lifetime_ms)
-            return rules.whole(fronts.most(sent)), []
-        best, hits = 0, list[_Mark]()
+            if fronts is not None:
+                fronts.forget(t_ms - rules.lifetime_ms)
+                best = max(best, min(fronts.most(sent), sent.tokens))
+            return rules.whole(best) if self._desk is None else rules.found(best, head), []
+        best, hits = rules.whole(best), list[_Mark]()
         known: dict[int, Shared] = {}
         for mark in reversed(self._marks.get(model, [])):
             if t_ms - mark.used_ms > rules.lifetime_ms:
@@ -340,6 +366,11 @@ class CacheReader:
                 hits = [*(hits if tokens == best else ()), mark]
                 best = tokens
         return best, hits
+
+
+def _head(sent: _Sent) -> int:
+    """Return the tokens that a request has in common with those of other conversations: tools and instructions."""
+    return sum([part.tokens for part in takewhile(lambda part: part.origin in HEAD, sent.parts)])
 
 
 def _marks(sent: _Sent) -> list[tuple[int, int]]:
@@ -382,4 +413,4 @@ def _by_origin(
     for origin, count in tokens.items():
         took = held.get(origin, 0)
         put = count - took if written else 0
-        yield PartReuse(origin, count, shared.get(origin, 0), took, put, origin == ends_at)
+        yield PartReuse(origin, count, min(shared.get(origin, 0), count), took, put, origin == ends_at)

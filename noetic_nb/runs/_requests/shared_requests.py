@@ -6,7 +6,7 @@ The history is compared by its places in the log, so that a long conversation co
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from noetic_nb.events import RequestPrepared
 from noetic_nb.items import Item, item_tokens
@@ -16,7 +16,10 @@ from noetic_nb.items._shared_prefix import leading_text, leading_tokens, same_wh
 from noetic_nb.runs._requests.sent_request import RecordedRequest, SentItem
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-__all__ = ["RequestPart", "Shared", "first_tokens", "is_whole", "may_be_whole", "parts_of", "shared_prefix"]
+__all__ = ["HEAD", "RequestPart", "Shared", "first_tokens", "is_whole", "may_be_whole", "parts_of", "shared_prefix"]
+
+HEAD: Final = ("tools", "system")
+"""The origins of what all conversations with one agent begin with."""
 
 
 class RequestPart(NamedTuple):
@@ -191,14 +194,14 @@ def shared_prefix(
     Shared(tokens=3, by_origin={'system': 3}, whole=1, ends_at='layer:notes')
     """
     shared: dict[str, int] = {}
-    whole = 0
+    at = whole = 0
     # Most requests begin alike, one part at a time: a cursor is for what comes then.
     for part, later in zip(before, now, strict=False):
         if not _same_part(part, later):
             break
         shared[later.origin] = shared.get(later.origin, 0) + later.tokens
-        whole += 1
-    old, new = _Cursor(before, whole), _Cursor(now, whole)
+        at, whole = at + 1, whole + later.size
+    old, new = _Cursor(before, at), _Cursor(now, at)
     ends_at: str | None = None
     while old.body is not None and new.body is not None:
         count = _same(old, new)
@@ -221,7 +224,9 @@ def shared_prefix(
 
 
 def _same_part(one: RequestPart, other: RequestPart) -> bool:
-    """Tell whether two parts are one text or one item each, and the same."""
+    """Tell whether two parts are one text or one item each, and the same, or one part of a request that went on."""
+    if one is other:
+        return True
     a, b = one.body, other.body
     if isinstance(a, str):
         return a == b and one.origin == other.origin
