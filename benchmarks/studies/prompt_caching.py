@@ -1,7 +1,8 @@
 """What memory costs where a provider caches prompts: the same conversation with several sets of layers.
 
 Run ``python benchmarks/studies/prompt_caching.py``; ``--write`` keeps the page in docs/studies. Nothing is asked of a provider:
-models are simulated, and cache by the published rules. Each prediction is held against what the simulated provider reports.
+models are simulated, and cache by the published rules. Each prediction is held against what the simulated provider reports, and
+those of real calls against what they cost (recorded_calls.py).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, Final, NamedTuple
 
+import recorded_calls
 from inputs import publish
 
 import noetic_nb as nn
@@ -204,9 +206,9 @@ def page() -> str:
         "",
         "Written by `python benchmarks/studies/prompt_caching.py --write`; every figure on this page is computed by it.",
         "",
-        "* **Simulated**: no provider was asked. `noetic_nb.testing.SimulatedProvider` answers and caches by the rules at the",
-        "  end of this page; that `Run.caching` predicts what it reports, to the token and at every call, is checked as the page",
-        "  is made. `python benchmarks/studies/prompt_caching_live.py` asks a real one.",
+        "* **Simulated**, but for the section on real calls: no provider was asked. `noetic_nb.testing.SimulatedProvider`",
+        "  answers and caches by the rules at the end of this page; that `Run.caching` predicts its cached tokens, to the token",
+        "  and at every call, is checked as the page is made. `benchmarks/studies/prompt_caching_live.py` asks a real one.",
         f"* **Conversation**: {TURNS} turns with one tool call each, so {2 * TURNS} model calls; questions, answers and outputs",
         f"  of {', '.join(map(str, WORDS))} words, the same for every row. **Seed** {SEED}.",
         f"* **Versions**: noetic_nb {version('noetic_nb')}, Python {platform.python_version()}.",
@@ -229,6 +231,10 @@ def page() -> str:
         "",
         "Where a cached token still costs half, or a quarter, sending less is worth more than keeping the prefix. Where only",
         "what ends at a mark is cached, what stands before the question breaks the last mark, and another order gains less.",
+        "",
+        "## Real calls",
+        "",
+        *recorded_calls.lines(),
         "",
         "## What if",
         "",

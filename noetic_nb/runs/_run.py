@@ -214,10 +214,12 @@ class Run(GrowingEvents):
             In tokens: ``tokens`` of the part, its framing included; ``shared``, those in the prefix shared with the call before
             it, of the same model in the same thread; ``cached``, those that the cache is predicted to hold, of all calls of the
             model in the run; ``written``, those that it is paid to take up; ``paid``, all of them at the price of ordinary input
-            tokens. ``broke``: the shared prefix ends in this part.
+            tokens. ``broke``: the shared prefix ends in this part. Those of an imported run are the billed tokens: each call
+            brings what it was billed for beyond the call before, and ``tools`` is what no text of the first call accounts for.
 
             In US dollars: ``cost_fresh`` without a cache, ``cost_cached`` with it, missing where the price is not known. Of the
-            whole call, as the provider counted: ``input_tokens``, and ``reported``, the cached ones of them.
+            whole call, as the provider counted: ``input_tokens``, and ``reported``, the cached ones of them; missing where nobody
+            says.
 
         Raises
         ------

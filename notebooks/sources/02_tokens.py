@@ -180,7 +180,7 @@ for tokens, cached in bill(plain)[:4]:
 
 # %% [markdown]
 """
-Nothing of the first: nobody had asked before. Of each further call all that the one before it had sent, but for the
+Nothing of the first: nobody had asked before, in this or another conversation. Of each further call all that the one before it had sent, but for the
 last piece of a step.
 
 ### Exercise 2.2 · How much is cached?
@@ -333,7 +333,10 @@ have is a matter of counting, not of taste.
 ## What this does not show
 
 * The provider was simulated, by the rules that real ones publish. They promise no hit: a request may reach a machine
-  that has not seen the one before, and what is not used for some minutes is gone.
+  that has not seen the one before, and what is not used for some minutes is gone. Of 1,096 real calls of gpt-4.1 the
+  rules promise 3 to 5 % too much; behind the instructions a call found four fifths of what they say.
+* Here one conversation was alone. Where a desk has many, they all begin with the same tools and instructions: of 80
+  real first calls 77 found these in the cache.
 * Others cache otherwise. Anthropic keeps what ends at marks of the request and charges a quarter more for writing; [the
   study](../docs/studies/prompt_caching.md) has six designs under four price lists.
 * Only input was counted. Output tokens cost four to eight times as much and are never cached.
