@@ -75,6 +75,10 @@ duration_ms: Milliseconds.
 model_calls, tool_calls: How many.
 resource_id: Whose conversation it is.
 finish_reason: Why the last answer ended: stop, tool_calls, length, content_filter; None where not known.
+cached_tokens: Tokens of the input that were read from the provider's cache, of the calls that tell it; missing where none does.
+cache_write_tokens: Those that were written to it, the same.
+reasoning_tokens: Tokens of the output that are reasoning, the same.
+cached_tokens_known, cache_write_tokens_known, reasoning_tokens_known: Of how many model calls the number is known.
 """,
     ),
     "Allocations": Table(
@@ -227,6 +231,7 @@ trigger: Its cause, such as auto or manual; None where nobody knows.
 summary: The text in their place.
 depth: 0 for the turn, 1 for its children, and so on.
 input_tokens, output_tokens: Of a call that wrote the summary and is told with it; missing where there is none.
+cached_tokens, cache_write_tokens, reasoning_tokens: The parts of them, as of a turn.
 """,
     ),
     "Warnings": Table(

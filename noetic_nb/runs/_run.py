@@ -363,7 +363,7 @@ class Run(GrowingEvents):
         >>> Run.from_messages([{"role": "user", "content": "hi"}]).cost()
         0.0
         """
-        from noetic_nb.runs._costs import cost_of_run
+        from noetic_nb.runs._run_cost import cost_of_run
 
         return cost_of_run(self.meta, self.select(ModelCalled), self.select(ContextCompacted))
 

@@ -9,7 +9,9 @@ table          a row is                    columns of its own
 turns          a turn                      turn_id, query, text, outcome (None: running), stopped (kind of the
                                            decision), quality (newest grade), input_tokens, output_tokens, cost,
                                            duration_ms, model_calls, tool_calls, resource_id, finish_reason (why the
-                                           last answer ended: stop, tool_calls, length, content_filter, None)
+                                           last answer ended: stop, tool_calls, length, content_filter, None),
+                                           cached_tokens, cache_write_tokens, reasoning_tokens (of the calls that
+                                           tell them; missing where none does), and how many do: each with _known
 allocations    a layer in a sent view      layer_id, allocated, used, yielded, items, step; and of the whole view:
                                            system, tools, framing, history, history_budget, reserve, total (tokens),
                                            reported, unexplained, counter, known_error (as of the table tokens)
@@ -33,8 +35,8 @@ tokens         a request of the agent      model, step, counter (what counted), 
                                            cache_write_tokens, reasoning_tokens (missing: not told)
 compactions    a part of the context was   call (model calls of the execution before it), by, items_removed,
                replaced by a shorter one   tokens_before, tokens_after, opaque (only the provider reads it), trigger,
-                                           summary, depth, input_tokens and output_tokens (billed beside those of all
-                                           model calls)
+                                           summary, depth, and what was billed beside all model calls: input_tokens,
+                                           output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens
 warnings       what went wrong in a turn   code, text, layer_id, depth
                and did not end it
 =============  ==========================  ===========================================================================
@@ -62,6 +64,7 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.items import item_text, item_tokens, thaw
+from noetic_nb.models._client import Usage
 from noetic_nb.runs._decision_faults import ledger_line
 from noetic_nb.runs._regulation.decision_words import DecisionRedaction
 from noetic_nb.runs._requests.billing_differences import CallUsage, UsageIndex
@@ -119,7 +122,15 @@ def _turns(run: Recorded) -> Iterator[_Row]:
             turn.qualities[-1] if turn.qualities else None,
             *(turn.input_tokens, turn.output_tokens, turn.cost, turn.duration_ms),
             *(len(turn.model_calls), len(turn.tool_calls), turn.resource_id, turn.finish_reason),
+            *_known_sums(turn),
         )
+
+
+def _known_sums(turn: TurnSummary) -> Iterator[int | None]:
+    """Yield the sums of the counts that not every provider tells, then of how many calls each is known."""
+    known = [[count for call in turn.model_calls if (count := call.counts[at]) is not None] for at in range(2, 5)]
+    yield from [sum(counts) if counts else None for counts in known]
+    yield from map(len, known)
 
 
 def _allocations(run: Recorded) -> Iterator[_Row]:
@@ -230,7 +241,7 @@ def _compactions(run: Recorded) -> Iterator[_Row]:
             continue
         counts = (event.items_removed, event.tokens_before, event.tokens_after, event.opaque)
         summary = "\n".join(map(item_text, event.items))
-        billed = [(event.usage or {}).get(key) for key in ("input_tokens", "output_tokens")]
+        billed = [(event.usage or {}).get(key) for key in Usage._fields]
         yield (*head, place, event.by, *counts, event.trigger, summary, event.where.depth, *billed)
 
 
@@ -250,7 +261,8 @@ TABLES: Final[dict[str, _Table]] = {
     "turns": _Table(
         "turn_id:object query:object text:object outcome:object stopped:object quality:float64 input_tokens:float64 "
         "output_tokens:float64 cost:float64 duration_ms:float64 model_calls:int64 tool_calls:int64 resource_id:object "
-        "finish_reason:object",
+        "finish_reason:object cached_tokens:float64 cache_write_tokens:float64 reasoning_tokens:float64 "
+        "cached_tokens_known:int64 cache_write_tokens_known:int64 reasoning_tokens_known:int64",
         _turns,
     ),
     "allocations": _Table(
@@ -297,7 +309,8 @@ TABLES: Final[dict[str, _Table]] = {
     ),
     "compactions": _Table(
         "call:int64 by:object items_removed:float64 tokens_before:float64 tokens_after:float64 opaque:bool "
-        "trigger:object summary:object depth:int64 input_tokens:float64 output_tokens:float64",
+        "trigger:object summary:object depth:int64 input_tokens:float64 output_tokens:float64 cached_tokens:float64 "
+        "cache_write_tokens:float64 reasoning_tokens:float64",
         _compactions,
     ),
     "warnings": _Table("code:object text:object layer_id:object depth:int64", _warnings),

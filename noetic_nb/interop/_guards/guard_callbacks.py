@@ -184,8 +184,9 @@ class _Feed:
     def model_end(self, run_id: UUID, response: Any) -> None:
         message = _message_of(response)
         usage = getattr(message, "usage_metadata", None) or {}
-        read = (usage.get("input_token_details") or {}).get("cache_read") or 0
-        spent = Usage(usage.get("input_tokens") or 0, usage.get("output_tokens") or 0, read)
+        sent, made = usage.get("input_token_details") or {}, usage.get("output_token_details") or {}
+        parts = sent.get("cache_read"), sent.get("cache_creation"), made.get("reasoning")
+        spent = Usage(usage.get("input_tokens") or 0, usage.get("output_tokens") or 0, *parts)
         with self._lock:
             begun, duration = self._ended(run_id)
             ctx = self._context("")
