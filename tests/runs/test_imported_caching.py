@@ -139,24 +139,19 @@ def test_estimated_tokens_are_no_billed_ones() -> None:
 
 
 def test_after_a_compaction_only_the_head_is_as_it_was() -> None:
-    before = [{"type": "message", "role": "user", "content": "Go on. " * 800}]
-    usage = {"input_tokens": 4_000, "output_tokens": 50}
-    answer = {"role": "assistant", "model": "claude-sonnet-4-5", "content": [{"type": "text", "text": "Yes."}]}
-    summary = {"type": "compaction", "content": "All went well."}
-    messages: list[dict[str, Any]] = [
-        {"role": "user", "content": before[0]["content"]},
-        {**answer, "usage": usage},
-        {"role": "user", "content": "And?"},
-        {**answer, "content": [summary, *answer["content"]], "usage": {"input_tokens": 900, "output_tokens": 9}},
-        {"role": "user", "content": "And now?"},
-        {**answer, "usage": {"input_tokens": 950, "output_tokens": 9}},
-    ]
+    text, summary = {"type": "text", "text": "Yes."}, {"type": "compaction", "content": "All went well."}
+    messages: list[dict[str, Any]] = [{"role": "system", "content": "Be brief. " * 600}]
+    for tokens, content in ((4_000, [text]), (4_100, [summary, text]), (3_800, [text]), (3_900, [text])):
+        usage = {"input_tokens": tokens, "output_tokens": 9}
+        messages.append({"role": "user", "content": "Go on. " * 200})
+        messages.append({"role": "assistant", "model": "claude-sonnet-4-5", "content": content, "usage": usage})
 
-    shared = Run.from_messages(messages, format="anthropic").caching().groupby("call").shared.sum().to_list()
+    table = Run.from_messages(messages, format="anthropic").caching()
 
-    assert len(shared) == 3
-    assert shared[-1] < 4_000
-    assert shared[1] <= 900
+    head = table[(table.call == 0) & table.part.isin(["tools", "system"])].tokens.sum()
+    assert 0 < head < 4_000
+    # The compaction is made before the answer that it stands in.
+    assert table.groupby("call").shared.sum().to_list() == [0, head, head, 3_800]
 
 
 @given(inputs=st.lists(st.integers(1, 20_000), min_size=1, max_size=12), desk=st.booleans())

@@ -62,7 +62,8 @@ def read(
 
 def _heads_sent(simulations: list[Any]) -> dict[int, dict[str, float | None]]:
     """Return by simulation when another one last called the model before it: all of a file send the same head."""
-    begun, calls = {}, []
+    begun: dict[int, float] = {}
+    calls: list[tuple[float, int]] = []
     for index, entry in enumerate(simulations):
         messages = entry.get("messages") if isinstance(entry, dict) else None
         sent_ms = None

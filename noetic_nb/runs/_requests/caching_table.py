@@ -46,8 +46,10 @@ def caching_frame(
         imported.compacted(event)
         at = reader.index.take(event)
         request = None if at is None else reader.index.requests[at]
-        parts = imported.parts(request) if isinstance(event, ModelCalled) and request is not None else ()
-        reuse = reader.begin(request, parts, event.t_ms - (event.duration_ms or 0.0)) if parts else None
+        parts = () if request is None or not isinstance(event, ModelCalled) else imported.parts(request)
+        reuse = None
+        if request is not None and parts:
+            reuse = reader.begin(request, parts, event.t_ms)
         reuse = reader.read(event, request) or reuse
         if reuse is not None:
             reuses.append(reuse)
