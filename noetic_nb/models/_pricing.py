@@ -62,6 +62,7 @@ def _places(model: str, base_url: str | None) -> Iterator[dict[str, str]]:
             yield {"model_ref": name, "provider_id": provider}
     if _BEDROCK.match(model):
         yield {"model_ref": model, "provider_id": "aws"}
+    yield {"model_ref": model, "provider_id": "openai"}  # names that tell no provider, such as codex-mini
 
 
 def _listed(model: str, usage: Usage, base_url: str | None, at_ms: float | None) -> float | None:

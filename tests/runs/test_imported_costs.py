@@ -98,6 +98,8 @@ NAMED = {
     "claude-sonnet-4-5-20250929": ("anthropic", "claude-sonnet-4-5"),
     "gemini-2.5-pro": ("google", "gemini-2.5-pro"),
     "grok-4": ("x-ai", "grok-4-0709"),
+    "chatgpt-4o-latest": ("openai", "chatgpt-4o-latest"),
+    "ft:gpt-4o-mini-2024-07-18:org::id": ("openai", "ft:gpt-4o-mini-2024-07-18:org::id"),
     "openai/gpt-4o": ("openai", "gpt-4o"),
     "openai:gpt-4o": ("openai", "gpt-4o"),
     "azure/gpt-4o": ("azure", "gpt-4o"),
