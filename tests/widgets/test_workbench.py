@@ -328,6 +328,23 @@ def test_a_deny_names_the_item_that_each_argument_came_from() -> None:
         assert cause["rules"] == [["no_pay", True]]
 
 
+def test_guides_and_denials_of_a_turn_are_counted_apart() -> None:
+    run = Run("r1", events=[TurnStarted(WHERE, 0.0, "u1", 0, 1, "Refund all")])
+    kinds = [("guide", True), ("deny", True), ("guide", True), ("deny", False), ("guide", False), ("allow", True)]
+    for action, enforced in kinds:
+        args = {"amount": 5}
+        run.append(
+            SteeringDecided(
+                WHERE, 1.0, "steering", "before_tool_call", "pay", args, action, "No.", ("r",), 0.1, enforced=enforced
+            )
+        )
+    with Workbench(run, panels=[]) as bench:
+        [row] = bench.reading.snapshot["parts"]["talk"]
+        assert row["held"] == ["1 denied", "1 would have been denied", "2 guided", "1 would have been guided"]
+        assert ", ".join(row["held"]) in bench.to_html()
+        assert bench.reading.talk.fields(0, decision=True)["decision"] == 2
+
+
 def test_what_would_have_been_without_a_rule_is_tried_where_the_rules_are_known() -> None:
     with Workbench(denied_run(), rules=rules()) as bench:
         found = ask(bench, {"what": "without", "decision": 3, "rule": 0})["data"]

@@ -1,7 +1,8 @@
-"""The conversation of a run, a row a turn: message, reply, denials, and grade."""
+"""The conversation of a run, a row a turn: message, reply, denials and guides, and grade."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
@@ -24,6 +25,13 @@ from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 ROWS: Final = 20
 # A reply that is read here; all of it stands in the transcript.
 REPLY_LENGTH: Final = 1_000
+# By the action of a decision, and whether it was enforced.
+_HELD: Final = {
+    ("deny", True): "denied",
+    ("deny", False): "would have been denied",
+    ("guide", True): "guided",
+    ("guide", False): "would have been guided",
+}
 
 
 @dataclass(slots=True, eq=False)
@@ -36,9 +44,8 @@ class _Row:
     done: TurnCompleted | None = None
     error: str = ""
     grade: float | None = None
-    denied: list[int] = field(default_factory=list)
-    """The places of decisions that kept something from happening, or would have."""
-    enforced: int = 0
+    held: list[tuple[int, str]] = field(default_factory=list)
+    """The places of decisions that kept something from happening, or would have, and which of `_HELD` they are."""
     stopped: bool = False
 
 
@@ -89,9 +96,8 @@ class Talk:
         if row is None or begins:
             return row
         match event:
-            case SteeringDecided() if event.action in ("deny", "guide"):
-                row.denied.append(seq)
-                row.enforced += event.enforced
+            case SteeringDecided() if (event.action, event.enforced) in _HELD:
+                row.held.append((seq, _HELD[event.action, event.enforced]))
             case ErrorRaised():
                 row.error = event.error_kind
             case RegulatorDecided(stops=True):
@@ -115,14 +121,15 @@ class Talk:
             "said": plain(row.said, TEXT_LENGTH),
             "reply": "" if row.done is None else plain(row.done.text, REPLY_LENGTH),
             "state": _state(row),
+            "held": _held(row),
             "marks": _marks(row),
-            "isDenied": bool(row.denied),
         }
 
     def fields(self, at: int, *, decision: bool = False) -> dict[str, Any]:
-        """Return the fields of a `Selection` for a row, or for the first denial in it."""
+        """Return the fields of a `Selection` for a row, or for the first denial in it, else the first guide."""
         row = self._rows[at]
-        first = row.denied[0] if decision and row.denied else None
+        places = [place for word in _HELD.values() for place, held in row.held if held == word]
+        first = places[0] if decision and places else None
         return {"thread_id": row.where.thread_id or None, "turn": row.where.turn, "decision": first}
 
     def chosen(self, fields: Mapping[str, Any]) -> int | None:
@@ -154,7 +161,7 @@ class Talk:
         cells = [
             f'<tr><th scope="row">{escape(row["turn"])}</th><td class="nn-text">{escape(row["said"])}</td>'
             f'<td class="nn-text">{escape(row["reply"] or row["state"])}</td>'
-            f'<td class="nn-text">{escape(", ".join(row["marks"]))}</td></tr>'
+            f'<td class="nn-text">{escape(", ".join([*row["held"], *row["marks"]]))}</td></tr>'
             for row in rows
         ]
         head = "".join(
@@ -181,11 +188,13 @@ def _state(row: _Row) -> str:
     )
 
 
+def _held(row: _Row) -> list[str]:
+    numbers = Counter([word for _, word in row.held])
+    return [f"{numbers[word]} {word}" for word in _HELD.values() if word in numbers]
+
+
 def _marks(row: _Row) -> list[str]:
     marks = []
-    if row.denied:
-        what = "denied" if row.enforced == len(row.denied) else "would have been denied"
-        marks.append(f"{len(row.denied)} {what}")
     if row.stopped:
         marks.append("stopped by the regulator")
     if row.done is not None and row.done.outcome != "success":

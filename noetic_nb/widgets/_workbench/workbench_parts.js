@@ -155,11 +155,10 @@ function talkPart(parent, { get, failed }) {
     setText(open.children[1], turn.said || "(nothing said)");
     setText(open.children[2], turn.reply || turn.state);
     put(open.children[2], { "data-state": turn.reply ? null : "none" });
-    const hasDenied = turn.isDenied;
-    marks.hidden = turn.marks.length === 0;
-    marks.children[0].hidden = !hasDenied;
-    setText(marks.children[0], hasDenied ? `${turn.marks[0]}: why?` : "");
-    setText(marks.children[1], turn.marks.slice(hasDenied ? 1 : 0).join(" · "));
+    marks.hidden = turn.held.length + turn.marks.length === 0;
+    marks.children[0].hidden = turn.held.length === 0;
+    setText(marks.children[0], `${turn.held.join(", ")}: why?`);
+    setText(marks.children[1], turn.marks.join(" · "));
   }
 
   let shown = null;
