@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from math import inf
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import noetic_nb as nn
 from noetic_nb.events import (
     ChildEnded,
     ChildStarted,
@@ -82,8 +84,8 @@ def test_statuses_are_told_apart_and_what_went_well_has_no_sign() -> None:
 
     severities = {span.name: span.severity for span in timeline.spans if span.severity}
     assert severities == {"notes.recall": 2, "refund": 3, "ask_three": 3, "path_1": 3, "model_1": 3}
-    assert timeline.severities == [0, 0, 1, 4]
-    assert timeline.problems == [span.at for span in timeline.spans if span.severity]
+    assert [timeline.spans[at].name for at in timeline.problems] == ["notes.recall", "refund", "model_1"]
+    assert timeline.severities == [0, 0, 1, 2]
     assert timeline.waited_ms == 1_200.0
 
 
@@ -136,6 +138,100 @@ def test_without_a_clock_there_is_the_order_and_no_time() -> None:
     assert [(span.first, span.last) for span in timeline.spans] == [(0, 3), (1, 2), (2, 3)]
     assert [len(row.spans) for row in timeline.rows] == [1, 2]
     assert {span.duration_ms for span in timeline.spans} == {None}
+
+
+def entries(run: nn.Run) -> tuple[list[str], list[str]]:
+    """Return the names of the spans that did not go well, and of those that were held back, with how they ended."""
+    timeline = grown(list(run.events))
+    problems, held = (
+        [f"{timeline.spans[at].name}: {timeline.spans[at].status}" for at in numbers]
+        for numbers in (timeline.problems, timeline.held)
+    )
+    assert sum(timeline.severities) == len(problems) + len(held)
+    return problems, held
+
+
+def agent(answers: Any, *memory: Any, **tools: Any) -> tuple[nn.AgentHarness, nn.Run]:
+    made = [nn.tool(run, name=name, description=name) for name, run in tools.items()]
+    config = nn.AgentConfig(name="desk", step=nn.react(model="m", tools=made), memory=list(memory))
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(answers))
+    return harness, nn.record(harness)
+
+
+async def test_each_denial_is_one_entry_among_those_held_back() -> None:
+    book = nn.RuleBook()
+    book.when('tool.name == "pay"', id="no_pay", guidance="Do not pay.")
+    answers = [nn.CallTool("pay", amount=number) for number in range(3)]
+    harness, run = agent([*answers, "Sorry."], nn.steering(book), pay=lambda amount: "paid")
+
+    await harness.execute("Pay three times")
+
+    assert entries(run) == ([], ["steering.before_tool_call: deny"] * 3)
+
+
+async def test_two_calls_of_one_answer_are_an_entry_each_and_a_failure_beside_them_too() -> None:
+    def fail(amount: int) -> str:
+        raise ValueError("no")
+
+    book = nn.RuleBook()
+    book.when('tool.name == "pay"', id="no_pay", guidance="Do not pay.")
+    calls = [nn.CallTool("pay", amount=1), nn.CallTool("look", amount=2), nn.CallTool("pay", amount=3)]
+    harness, run = agent([calls, "Sorry."], nn.steering(book), pay=lambda amount: "paid", look=fail)
+
+    await harness.execute("Pay twice")
+
+    assert entries(run) == (["look: error"], ["steering.before_tool_call: deny"] * 2)
+
+
+@pytest.mark.parametrize("loops", [True, False])
+async def test_a_circuit_break_is_one_entry_a_turn(loops: bool) -> None:
+    regulator, marks = nn.Regulator.for_user("ann"), iter([0.5, 0.3, 0.1])
+    grader = None if loops else (lambda reply: next(marks))
+    answers: Any = (lambda request: nn.CallTool("look", q="x")) if loops else ["one", "two", "three"]
+    harness, run = agent(answers, nn.regulation(regulator, grader=grader), look=lambda q: "nothing")
+
+    for _ in range(1 if loops else 3):
+        reply = await harness.execute("Look")
+
+    assert reply.stopped is not None
+    assert entries(run) == ([], ["circuit_break: stopped"])
+    stop = next(span for span in grown(list(run.events)).spans if span.status == "stopped" and span.kind == "regulator")
+    assert stop.error == reply.stopped["suggestion"]
+
+
+async def test_a_model_that_fails_is_one_entry_and_a_tool_that_the_turn_survives_another() -> None:
+    def fail(q: str) -> str:
+        raise ValueError("no")
+
+    def answer(request: Any) -> Any:
+        if len(run.turns) == 2:
+            raise RuntimeError("down")
+        return "Sorry." if request.items[-1]["type"] == "function_call_output" else nn.CallTool("look", q="x")
+
+    harness, run = agent(answer, look=fail)
+    await harness.execute("Look")
+    with pytest.raises(nn.NoeticError):
+        await harness.execute("Look again")
+
+    assert entries(run) == (["look: error", "m: error"], [])
+
+
+def test_what_is_ended_with_its_turn_is_no_entry_of_its_own() -> None:
+    kid = Where("t1", "e2", 1, 1)
+    end = TurnCompleted(TURN, 9.0, "u1", "failure", 9.0, "", 0, 0, 0.0, 0, 0)
+    begin = [TurnStarted(TURN, 0.0, "u1", 0, 1, "Hi"), StepStarted(TURN, 1.0, "agent", "llm", "/agent#1")]
+    inside = [
+        ChildStarted(kid, 2.0, "e1", "agent", "spawn", 0, (), {}),
+        ModelCalled(kid, 5.0, 1, "m", "agent", 2.0, "error"),
+        ChildEnded(kid, 6.0, "e1", "agent", "failure", 4.0, "", (), 0, 0, 0.0),
+        ToolCalled(TURN, 7.0, "look", "c1", {}, "", 5.0, "error"),
+    ]
+
+    alone, caused = grown([*begin, end]), grown([*begin, *inside, end])
+
+    assert [alone.spans[at].name for at in alone.problems] == ["turn 1"]
+    assert [caused.spans[at].name for at in caused.problems] == ["m"]
+    assert {span.name for span in caused.spans if span.follows} == {"turn 1", "agent", "look"}
 
 
 def assert_rows_are_sound(timeline: Timeline) -> None:
@@ -239,11 +335,17 @@ def test_a_window_of_all_shows_every_span_once_and_every_problem(
     assert max((bar.severity for bar in bars), default=0) == max((span.severity for span in timeline.spans), default=0)
 
 
-@given(runs, st.booleans(), st.sampled_from(KINDS), st.booleans(), st.sampled_from(["", "look", "s1"]))
+@given(
+    runs,
+    st.booleans(),
+    st.sampled_from(KINDS),
+    st.sampled_from(["", "problems", "held"]),
+    st.sampled_from(["", "look", "s1"]),
+)
 def test_a_filter_that_grows_with_the_run_shows_what_it_would_show_of_the_whole(
-    events: list[RunEvent], by_time: bool, kind: str, problems: bool, text: str
+    events: list[RunEvent], by_time: bool, kind: str, only: str, text: str
 ) -> None:
-    wanted = Wanted(frozenset({kind, "tool"}), problems, text)
+    wanted = Wanted(frozenset({kind, "tool"}), only, text)
     growing = Timeline()
     windows = Windows(growing)
     calls = 0

@@ -27,7 +27,7 @@ from noetic_nb.events import (
     WarningRaised,
     Where,
 )
-from noetic_nb.runs._timeline.span import Span
+from noetic_nb.runs._timeline.span import Span, severity_of
 from noetic_nb.runs._timeline.span_layout import PlacedSpans, Running
 
 __all__ = ["Timeline", "has_clock"]
@@ -60,8 +60,11 @@ class Timeline(PlacedSpans):
         How many moments there are in the order of events.
     version : int
         Grows when spans are moved to other rows.
+    problems, held : list of int
+        The numbers of the spans that did not go well, and of those that a rule, a person or the regulator held back. What only
+        follows from another, as a turn from the step that failed in it, is in neither.
     counts, severities : dict of str to int, list of int
-        How many spans there are of each of `KINDS`, and with each of `SIGNS`.
+        How many spans there are of each of `KINDS`, and how many of these two lists with each of `SIGNS`.
     waited_ms : float
         How long people were waited for.
 
@@ -132,10 +135,12 @@ class Timeline(PlacedSpans):
             kind = event.stopped.get("kind") if isinstance(event.stopped, dict) else None
             span.error = f"stopped: {kind}" if kind else None
         self._end(running, span, event.t_ms, event.duration_ms, event.outcome)
+        running.cause = None
 
     def _over(self, running: Running, event: TurnCompleted | ChildEnded) -> None:
+        is_cut_off = severity_of(event.outcome) > 0
         for step in reversed(running.steps.values()):  # their end was not reported
-            self._end(running, step, event.t_ms, None, "unfinished")
+            self._end(running, step, event.t_ms, None, "unfinished", follows=is_cut_off)
         # Kept, as its layers are disposed of, or its answer graded, when it is over.
         running.steps.clear()
         running.asked.clear()
@@ -179,6 +184,9 @@ class Timeline(PlacedSpans):
             return
         self._over(running, event)
         self._end(running, running.base, event.t_ms, event.duration_ms, event.outcome)
+        around = self._running.get((event.where.thread_id, event.parent_id))
+        if around is not None and running.cause is not None:
+            around.cause = running.cause
 
     def _model_called(self, event: ModelCalled, seq: int, call: int | None) -> None:
         name = event.model if event.purpose == "agent" else f"{event.model} ({event.purpose})"
@@ -186,6 +194,8 @@ class Timeline(PlacedSpans):
         if event.purpose == "agent":
             running = self._of(event.where, span.start_ms)
             running.answered, running.call, span.call = span, call, call
+            if not span.severity:  # it goes on
+                running.cause = None
             if call is not None:
                 self.by_call[call] = span
 
@@ -209,8 +219,10 @@ class Timeline(PlacedSpans):
         status = event.status
         if status == "error" and event.error_type in _OUT_OF_TIME:
             status = "timeout"  # type: ignore[assignment]
-        span = self._whole("tool", event.name, event, seq, event.duration_ms, status, event.error)
-        running = self._of(event.where, span.start_ms)
+        running = self._of(event.where, event.t_ms - (event.duration_ms or 0.0) if self.is_timed else self.order)
+        was_denied = status in ("denied", "guided") and running.denials[event.name] > 0
+        running.denials[event.name] -= was_denied
+        span = self._whole("tool", event.name, event, seq, event.duration_ms, status, event.error, follows=was_denied)
         span.call = running.call
         span.item = running.asked.pop(event.call_id, None)
         if span.item is not None:
@@ -226,15 +238,21 @@ class Timeline(PlacedSpans):
         is_wait = event.layer_id == "approval"
         status = (event.outcome or event.action) if is_wait else event.action
         span = None if is_wait else self._guard(event)
+        running = self._of(event.where, event.t_ms - (event.duration_ms or 0.0) if self.is_timed else self.order)
+        if event.tool_name is not None and severity_of(status):
+            running.denials[event.tool_name] += 1
+        # A regulator that stops a turn denies the call that it was asked about.
+        follows = (
+            running.cause is not None and running.cause.kind == "regulator" and running.stopped_by == event.layer_id
+        )
         if span is None:
             name = f"{'approval of ' if is_wait else ''}{event.tool_name or 'a response'}"
             kind = "wait" if is_wait else "decision"
-            span = self._whole(kind, name, event, seq, event.duration_ms, status)
+            span = self._whole(kind, name, event, seq, event.duration_ms, status, follows=follows)
         elif status != "allow" and not span.severity:
-            self._ended(span, status)
+            self._ended(running, span, status, follows=follows)
         span.decision = seq
         self.by_decision[seq] = span
-        running = self._of(event.where, span.start_ms)
         span.call = running.call
         if event.tool_name is not None:
             running.decided = event.tool_name, seq
@@ -255,7 +273,11 @@ class Timeline(PlacedSpans):
         kind = event.decision.get("kind")
         if kind == "continue":
             return False
-        self._whole("regulator", str(kind), event, seq, None, "stopped" if event.stops else "warned")
+        if not event.stops:
+            self._whole("regulator", str(kind), event, seq, None, "warned")
+        else:
+            self._whole("regulator", str(kind), event, seq, None, "stopped", event.suggestion)
+            self._of(event.where, event.t_ms).stopped_by = event.layer_id
         return True
 
     def _error_raised(self, event: ErrorRaised, seq: int, _call: int | None) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 from noetic_nb.events import Where
 from noetic_nb.runs._timeline.span_rows import Row
 
-__all__ = ["KINDS", "SIGNS", "Span", "severity_of"]
+__all__ = ["CUT_OFF", "KINDS", "SIGNS", "Span", "severity_of"]
 
 KINDS: Final = ("turn", "step", "child", "model", "tool", "hook", "decision", "wait", "regulator", "error", "warning")
 """Kinds of spans. The last three are moments: they have no duration."""
@@ -20,6 +20,8 @@ _SEVERITY: Final = {
     "timeout": 2,
     **dict.fromkeys(("error", "failure", "invalid_args", "invalid_result", "unknown"), 3),
 }
+CUT_OFF: Final = frozenset({"cancelled", "unfinished"})
+"""Statuses of what something else ended."""
 
 
 def severity_of(status: str) -> int:
@@ -46,13 +48,15 @@ class Span:
         The same in the order of events.
     parent : Span or None
         What it is part of.
+    follows : bool
+        Whether it ended as it did because another span of the timeline did.
     call, item, decision : int or None
         The model call, the place in the log and the steering decision that it belongs to.
     """
 
     __slots__ = (
-        "at", "call", "decision", "duration_ms", "end_ms", "error", "first", "is_open", "item", "kind", "last", "level",
-        "name", "parent", "row", "seq", "severity", "start_ms", "status", "where",
+        "at", "call", "decision", "duration_ms", "end_ms", "error", "first", "follows", "is_open", "item", "kind", "last",
+        "level", "name", "parent", "row", "seq", "severity", "start_ms", "status", "where",
     )  # fmt: skip
 
     row: Row
@@ -64,6 +68,7 @@ class Span:
         self.first = self.last = 0
         self.duration_ms: float | None = None
         self.status, self.severity, self.is_open = "running", 0, True
+        self.follows = False
         self.call: int | None = None
         self.item: int | None = None
         self.decision: int | None = None
@@ -76,3 +81,15 @@ class Span:
         while around is not None:
             depth, around = depth + 1, around.parent
         return depth
+
+    @property
+    def was_held(self) -> bool:
+        """Whether a rule, a person or the regulator kept it from going on, which is no failure."""
+        return self.severity == 1 and self.status != "unfinished"
+
+    def holds(self, other: Span) -> bool:
+        """Return whether another span is part of it."""
+        around = other.parent
+        while around is not None and around is not self:
+            around = around.parent
+        return around is self

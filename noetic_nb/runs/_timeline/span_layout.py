@@ -7,10 +7,11 @@ its judges.
 from __future__ import annotations
 
 from bisect import insort
+from collections import Counter
 from typing import Any, Final, TypeAlias
 
 from noetic_nb.events import Where
-from noetic_nb.runs._timeline.span import KINDS, SIGNS, Span, severity_of
+from noetic_nb.runs._timeline.span import CUT_OFF, KINDS, SIGNS, Span, severity_of
 from noetic_nb.runs._timeline.span_rows import Block, Row, free_block
 from noetic_nb.runs._timeline.time_axis import DrawnTime
 
@@ -19,6 +20,8 @@ __all__ = ["PlacedSpans", "Running"]
 # What is known when it is over and may have held others, and what of these a hook may.
 _HOLDS: Final = frozenset({"tool", "hook"})
 _OF_HOOKS: Final = frozenset({"model", "warning", "error"})
+# What goes wrong because something in it did, or just before.
+_FOLLOWS: Final = frozenset({"turn", "step", "child", "error"})
 
 _Execution: TypeAlias = tuple[str, str]
 
@@ -26,7 +29,9 @@ _Execution: TypeAlias = tuple[str, str]
 class Running:
     """The state of one execution while it runs."""
 
-    __slots__ = ("answered", "asked", "base", "block", "call", "decided", "kids", "orphans", "steps")
+    __slots__ = (
+        "answered", "asked", "base", "block", "call", "cause", "decided", "denials", "kids", "orphans", "steps", "stopped_by",
+    )  # fmt: skip
 
     def __init__(self, block: Block, base: Span | None = None) -> None:
         self.block = block
@@ -40,6 +45,12 @@ class Running:
         self.asked: dict[str, int] = {}
         self.decided: tuple[str, int] | None = None
         """The newest decision on a call: the name of its tool, and its number in the run."""
+        self.denials: Counter[str] = Counter()
+        """How many calls of each tool were held back and are not reported yet."""
+        self.cause: Span | None = None
+        """The newest span that did not go well, until the execution goes on."""
+        self.stopped_by = ""
+        """The layer whose regulator stopped it."""
 
     @property
     def inner(self) -> Span | None:
@@ -57,7 +68,7 @@ class PlacedSpans:
         self.order = 0
         self.version = 0
         self.problems: list[int] = []
-        """Numbers of the spans that did not go well."""
+        self.held: list[int] = []
         self.counts: dict[str, int] = dict.fromkeys(KINDS, 0)
         self.severities = [0] * len(SIGNS)
         self.waited_ms = 0.0
@@ -133,8 +144,17 @@ class PlacedSpans:
         if block.place(span, span.level):
             self._rows = None
 
-    def _end(self, running: Running, span: Span, t_ms: float, duration_ms: float | None, status: str) -> None:
-        """Close a span that went on."""
+    def _end(
+        self,
+        running: Running,
+        span: Span,
+        t_ms: float,
+        duration_ms: float | None,
+        status: str,
+        *,
+        follows: bool = False,
+    ) -> None:
+        """Close a span that went on; `follows` says that its end is that of another."""
         span.last = self.order
         self.order += 1
         span.end_ms = max(span.start_ms, t_ms) if self.is_timed else span.last + 1
@@ -144,16 +164,26 @@ class PlacedSpans:
         span.row.closed(span)
         running.block.open -= 1
         running.block.until = max(running.block.until, span.end_ms)
-        self._ended(span, status)
+        self._ended(running, span, status, follows=follows)
 
-    def _ended(self, span: Span, status: str) -> None:
+    def _ended(self, running: Running, span: Span, status: str, *, follows: bool = False) -> None:
         span.status = status
         severity = severity_of(status)
         if severity and not span.severity:
-            insort(self.problems, span.at)
-            self.severities[severity] += 1
             span.severity = severity
             span.row.has_problem(span)
+            self._judge(running, span, follows=follows)
+        if not severity and span.kind == "step":
+            running.cause = None
+
+    def _judge(self, running: Running, span: Span, *, follows: bool = False) -> None:
+        """Note a span that did not go well: as one more, or as following from another."""
+        span.follows = follows or (running.cause is not None and _is_of(span, running.cause))
+        if span.follows:
+            return
+        running.cause = span
+        insort(self.held if span.was_held else self.problems, span.at)
+        self.severities[span.severity] += 1
 
     def _whole(
         self,
@@ -164,8 +194,10 @@ class PlacedSpans:
         duration_ms: float | None,
         status: str,
         error: str | None = None,
+        *,
+        follows: bool = False,
     ) -> Span:
-        """Place a span that was reported when it was over."""
+        """Place a span that was reported when it was over; `follows` says that its end is that of another."""
         start = event.t_ms - (duration_ms or 0.0)
         running = self._of(event.where, start if self.is_timed else self.order)
         parent = running.inner
@@ -175,9 +207,6 @@ class PlacedSpans:
         span.start_ms, span.end_ms = (start, event.t_ms) if self.is_timed else (span.first, span.last)
         span.duration_ms, span.is_open, span.status, span.error = duration_ms, False, status, error
         span.severity = severity_of(status)
-        if span.severity:
-            self.problems.append(span.at)
-            self.severities[span.severity] += 1
         if kind == "wait":  # not in a queue, which is no person
             self.waited_ms += duration_ms or 0.0
         if parent is None:
@@ -190,6 +219,8 @@ class PlacedSpans:
             inside.level += 1
             if running.block.place(inside, inside.level):
                 self._rows = None
+        if span.severity:
+            self._judge(running, span, follows=follows)
         return span
 
     def _held(self, running: Running, span: Span) -> list[Span]:
@@ -224,3 +255,13 @@ class PlacedSpans:
         if not span.is_open:
             return span.end_ms
         return max(span.start_ms, self.time.until) if self.is_timed else float(self.order)
+
+
+def _is_of(span: Span, cause: Span) -> bool:
+    """Return whether a span that did not go well comes from another that was there before it."""
+    return (
+        span.kind in _FOLLOWS
+        or span.kind == cause.kind == "regulator"
+        or (span.status in CUT_OFF and cause.status in CUT_OFF)
+        or span.holds(cause)
+    )

@@ -25,17 +25,20 @@ _TICKS: Final = 6
 
 
 class Wanted(NamedTuple):
-    """Which spans are shown: of some kinds, with problems only, with a text in their name or error; all where nothing is said."""
+    """Which spans are shown: of some kinds, with a text in their name or error; all where nothing is said.
+
+    `only` is ``"problems"`` for those of `Timeline.problems`, ``"held"`` for those of `Timeline.held`.
+    """
 
     kinds: frozenset[str] = frozenset()
-    problems: bool = False
+    only: str = ""
     text: str = ""
 
     def takes(self, span: Span) -> bool:
         """Return whether a span is shown."""
         if self.kinds and span.kind not in self.kinds:
             return False
-        if self.problems and not span.severity:
+        if self.only and (not span.severity or span.follows or span.was_held != (self.only == "held")):
             return False
         return not self.text or self.text in span.name.lower() or self.text in (span.error or "").lower()
 

@@ -8,6 +8,7 @@ export default () => {
   });
   const LATE_MS = 250;
   const PX_A_BIN = 4;
+  const LISTS = { problems: "✕ did not go well", held: "⊘ held back" };
   const COLUMNS = ["Name", "Kind", "Began", "Took", "Status", "Turn"];
 
   function render({ model, el }) {
@@ -48,8 +49,6 @@ export default () => {
 
     const about = body.appendChild(make("div", { class: "nn-tl-about", hidden: "" }));
     const trouble = body.appendChild(make("div"));
-    const troubleHead = trouble.appendChild(make("p", { class: "nn-tl-label" }));
-    const troubleList = trouble.appendChild(make("ul", { class: "nn-list nn-tl-problems" }));
     const table = body.appendChild(make("details"));
     table.append(make("summary", {}, "Spans as a table"));
     const rows = tableIn(table, "Spans", COLUMNS, { wordy: (name) => name !== "Took" && name !== "Began" });
@@ -69,10 +68,10 @@ export default () => {
     let listStart = 0;
     let failed = "";
     const kinds = new Set();
-    let onlyProblems = false;
+    let only = "";
 
     const byTime = () => store.data.timed && model.get("scale") === "time";
-    const wanted = () => ({ kinds: [...kinds], problems: onlyProblems, text: search.value, by_time: byTime() });
+    const wanted = () => ({ kinds: [...kinds], only, text: search.value, by_time: byTime() });
     const get = (request) => store.get(model, request);
     const fault = (error) => {
       failed = error.message;
@@ -235,7 +234,7 @@ export default () => {
     laneKeys(lanes, (bar) => {
       focused = bar.bar[2];
     });
-    troubleList.addEventListener("click", (event) => {
+    trouble.addEventListener("click", (event) => {
       const line = event.target.closest("button");
       if (line) look({ what: "span", at: Number(line.dataset.at) }, true);
     });
@@ -263,7 +262,7 @@ export default () => {
     chips.addEventListener("click", (event) => {
       const name = event.target.closest("button")?.dataset.kind;
       if (name === undefined) return;
-      if (name === "problems") onlyProblems = !onlyProblems;
+      if (name in LISTS) only = only === name ? "" : name;
       else if (!kinds.delete(name)) kinds.add(name);
       changedFilter();
       store.changed();
@@ -271,10 +270,9 @@ export default () => {
 
     function drawChips(data, window_) {
       const known = data.kinds.map(([name, label, colour], at) => [name, label, colour, window_.counts[at]]).filter((entry) => entry[3] > 0);
-      const count = window_.problems.length + window_.besides;
-      if (count) known.push(["problems", "✕ did not go well", null, count]);
+      for (const [name, , count] of window_.lists) known.push([name, LISTS[name], null, count]);
       patch(chips, known, chipNode, (chip, [name, label, colour, amount]) => {
-        put(chip, { "data-kind": name, "aria-pressed": String(name === "problems" ? onlyProblems : kinds.has(name)) });
+        put(chip, { "data-kind": name, "aria-pressed": String(only === name || kinds.has(name)) });
         const [swatch, text] = chip.children;
         swatch.toggleAttribute("hidden", colour === null);
         put(swatch.firstElementChild, { fill: colour ?? "none" });
@@ -399,22 +397,28 @@ export default () => {
       out.disabled = range === null;
       left.disabled = range === null || window_.from <= 0;
       right.disabled = range === null || window_.to >= window_.end;
-      before.hidden = after.hidden = !window_.problems.length;
+      before.hidden = after.hidden = !window_.lists.length;
       const total = window_.total.toLocaleString("en");
       setText(status, window_.matched === window_.total ? `${total} spans` : `${window_.matched.toLocaleString("en")} of ${total} spans`);
       pager.hidden = window_.rows <= window_.lanes.length;
       up.disabled = window_.first === 0;
       down.disabled = window_.first + window_.lanes.length >= window_.rows;
       setText(rowsText, `rows ${window_.first + 1} to ${window_.first + window_.lanes.length} of ${window_.rows}`);
-      trouble.hidden = !window_.problems.length;
-      setText(troubleHead, window_.besides ? `Did not go well, the last ${window_.problems.length} of ${(window_.problems.length + window_.besides).toLocaleString("en")}` : "Did not go well");
-      patch(troubleList, window_.problems, problemNode, (entry, [at, text]) => {
-        put(entry.firstElementChild, { "data-at": at, "aria-pressed": String(at === detail?.at) });
-        setText(entry.firstElementChild, text);
+      patch(trouble, window_.lists, listNode, ({ children: [label, list] }, [, text, , lines]) => {
+        setText(label, text);
+        patch(list, lines, problemNode, (entry, [at, line]) => {
+          put(entry.firstElementChild, { "data-at": at, "aria-pressed": String(at === detail?.at) });
+          setText(entry.firstElementChild, line);
+        });
       });
       drawDetail();
       drawTable();
       setText(problem, failed);
+    }
+    function listNode() {
+      const part = make("div");
+      part.append(make("p", { class: "nn-tl-label" }), make("ul", { class: "nn-list nn-tl-problems" }));
+      return part;
     }
     function problemNode() {
       const entry = make("li");

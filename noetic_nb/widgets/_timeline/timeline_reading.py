@@ -20,14 +20,15 @@ from noetic_nb.runs._timeline.turn_parts import parts_of_turns
 from noetic_nb.widgets._timeline.timeline_text import (
     EMPTY,
     KIND_NAMES,
+    LISTS,
     NO_CLOCK,
     SEVERITY_WORDS,
     TITLE,
     detail_of,
     go_of,
     headline,
+    listed,
     parts_of,
-    problem_lines,
     span_line,
 )
 from noetic_nb.widgets.base._feed import Place, Reading
@@ -54,15 +55,14 @@ def static_html(timeline: Timeline, windows: Windows, empty: str, *, by_time: bo
         notes.append(NO_CLOCK)
     if window.pauses:
         notes.append(f"Shortened: {_pauses(window)}.")
-    problems, besides = problem_lines(timeline)
-    listed = "".join([f"<li>{escape(line)}</li>" for _, line in problems])
-    if listed:
-        last = f", the last {len(problems)}" if besides else ""
-        listed = f'<p>Did not go well{last}:</p><ul class="nn-list">{listed}</ul>'
+    lists = ""
+    for _, head, _, lines in listed(timeline):
+        entries = "".join([f"<li>{escape(line)}</li>" for _, line in lines])
+        lists += f'<p>{escape(head)}:</p><ul class="nn-list">{entries}</ul>'
     said = "".join([f'<p class="nn-note">{escape(note)}</p>' for note in notes])
     return (
         f'{title}<p class="nn-sub">{escape(headline(timeline))}</p>{_legend(timeline)}{_picture(window, timeline)}'
-        f"{listed}{said}"
+        f"{lists}{said}"
     )
 
 
@@ -157,10 +157,8 @@ def static_text(timeline: Timeline, empty: str) -> str:
     if not timeline.is_timed:
         lines.append(NO_CLOCK)
     lines.append(", ".join([f"{KIND_NAMES[kind]} {number:,}" for kind, number in timeline.counts.items() if number]))
-    problems, besides = problem_lines(timeline)
-    if problems:
-        lines.append(f"Did not go well{f' (and {besides:,} before)' if besides else ''}:")
-        lines += [f"  {line}" for _, line in problems]
+    for _, head, _, entries in listed(timeline):
+        lines += [f"{head}:", *[f"  {line}" for _, line in entries]]
     took = [span for span in timeline.spans if span.duration_ms and span.kind not in ("turn", "step", "child")]
     if took:
         lines.append("Longest:")
@@ -273,27 +271,29 @@ class TimelineReading(Reading):
                 return self._window(request)
             case {"what": "span", "at": int(at)} if 0 <= at < len(spans):
                 return self._span(spans[at], request)
-            case {"what": "problem", "at": int(at)} if self.timeline.problems:
+            case {"what": "problem", "at": int(at)} if self.timeline.problems or self.timeline.held:
                 return self._span(spans[self._next_problem(at, back=request.get("back") is True)], request)
             case {"what": "list"}:
                 return self._list(request)
         return super().answer(request)
 
     def _next_problem(self, at: int, *, back: bool) -> int:
-        problems = self.timeline.problems
+        problems = sorted([*self.timeline.problems, *self.timeline.held])
         place = bisect_left(problems, at) - 1 if back else bisect_right(problems, at)
         return problems[place % len(problems)]
 
     def _wanted(self, request: dict[str, Any]) -> Wanted:
         kinds, text = request.get("kinds") or (), request.get("text") or ""
-        if not isinstance(kinds, list | tuple) or not isinstance(text, str) or not set(map(str, kinds)) <= set(KINDS):
+        only = request.get("only") or ""
+        are_texts = isinstance(text, str) and isinstance(only, str) and isinstance(kinds, list | tuple)
+        if not are_texts or only not in ("", *LISTS) or not set(map(str, kinds)) <= set(KINDS):
             raise NoeticConfigError(
                 "INVALID_WINDOW",
                 "That part of the timeline cannot be shown.",
                 given=request,
                 hint="Load the page again.",
             )
-        return Wanted(frozenset(kinds), request.get("problems") is True, text.strip().lower())
+        return Wanted(frozenset(kinds), only, text.strip().lower())
 
     def _window(self, request: dict[str, Any]) -> dict[str, Any]:
         wanted = self._wanted(request)
@@ -311,7 +311,6 @@ class TimelineReading(Reading):
             [plain_line(lane.thread), lane.depth, lane.level, [_bar(bar, names) for bar in lane.bars]]
             for lane in window.lanes
         ]
-        problems, besides = problem_lines(self.timeline)
         return {
             "from": window.start,
             "to": window.stop,
@@ -326,8 +325,7 @@ class TimelineReading(Reading):
             "total": len(self.timeline.spans),
             "head": headline(self.timeline) if self.timeline.spans else "",
             "counts": [self.timeline.counts[kind] for kind in KINDS],
-            "problems": [[span.at, line] for span, line in problems],
-            "besides": besides,
+            "lists": listed(self.timeline),
         }
 
     def _span(self, span: Span, request: dict[str, Any]) -> dict[str, Any]:

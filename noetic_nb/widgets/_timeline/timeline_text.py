@@ -21,6 +21,8 @@ KIND_NAMES: Final = {
 }  # fmt: skip
 SEVERITY_WORDS: Final = ("", "held back", "out of time", "failed")
 LISTED: Final = 8
+LISTS: Final = {"problems": "Did not go well", "held": "Held back by rules, people or the regulator"}
+"""The heads of the lists of a timeline."""
 # Of a turn: less is nothing to look for.
 _LEAST_SHARE: Final = 0.01
 # Of the layers, rules or tools of a part: more is a list to read, not a glance.
@@ -65,16 +67,23 @@ def span_line(span: Span) -> str:
     return f"{sign}{kind}{plain_line(span.name, 80)}: {said}"
 
 
-def problem_lines(timeline: Timeline) -> tuple[list[tuple[Span, str]], int]:
-    """Return the last spans that did not go well, each in a line with its error, and how many there are besides."""
-    numbers = timeline.problems
-    found = [timeline.spans[at] for at in numbers[-LISTED:]]
-    lines = []
-    for span in found:
-        why = f" ({plain_line(span.error, 160)})" if span.error else ""
-        turn = "" if span.kind == "turn" else f"turn {span.where.turn}, " if span.where.turn > 0 else ""
-        lines.append((span, f"{turn}{span_line(span)}{why}"))
-    return lines, len(numbers) - len(found)
+def listed(timeline: Timeline) -> list[list[Any]]:
+    """Return the lists of `LISTS` that have something: name, head, number of spans, and of the last ones number and line."""
+    found: list[list[Any]] = []
+    for name, head in LISTS.items():
+        numbers: list[int] = getattr(timeline, name)
+        last = numbers[-LISTED:]
+        if len(last) < len(numbers):
+            head += f", the last {len(last)} of {len(numbers):,}"
+        if numbers:
+            found.append([name, head, len(numbers), [[at, _listed_line(timeline.spans[at])] for at in last]])
+    return found
+
+
+def _listed_line(span: Span) -> str:
+    why = f" ({plain_line(span.error, 160)})" if span.error else ""
+    turn = "" if span.kind == "turn" else f"turn {span.where.turn}, " if span.where.turn > 0 else ""
+    return f"{turn}{span_line(span)}{why}"
 
 
 def go_of(span: Span) -> dict[str, Any]:
