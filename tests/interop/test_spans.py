@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from noetic_nb.events import ModelCalled, ToolCalled
 from noetic_nb.interop import runs_from_spans
 from noetic_nb.interop._spans.import_spans import run_readers
 from noetic_nb.runs import Run
+from noetic_nb.runs._timeline.run_spans import Timeline
+from tests.interop.replayed_spans import nanoseconds
 from tests.interop.span_forms import as_otlp, as_otlp_lines, as_sdk_objects
 
 CAPTURES = Path(__file__).parent.parent / "fixtures" / "spans"
@@ -133,6 +136,45 @@ def check(run: Run, name: str) -> None:
 @pytest.mark.parametrize("name", TABLE)
 def test_every_cell_of_the_table_is_right_or_not_in_the_dialect(name: str) -> None:
     check(only(runs_from_spans(CAPTURES / f"{name}.json")), name)
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_a_turn_and_its_timeline_take_as_long_as_the_agent_and_hold_its_spans(name: str) -> None:
+    run, spans = only(runs_from_spans(CAPTURES / f"{name}.json")), capture(name)["spans"]
+    timeline = Timeline()
+    for seq, event in enumerate(run.events):
+        timeline.take(event, seq)
+
+    took = {
+        each["context"]["span_id"]: nanoseconds(each["end_time"]) - nanoseconds(each["start_time"]) for each in spans
+    }
+    [turn] = run.to_frame("turns").duration_ms
+    assert timeline.time.until - timeline.time.origin == pytest.approx(turn, abs=0.01)
+    assert turn == max(took.values()) / 1e6
+    durations = Counter(round((span.duration_ms or 0) * 1_000) for span in timeline.spans)
+    assert durations <= Counter(each // 1_000 for each in took.values())
+    kept = [each for each in spans if each["attributes"].get("gen_ai.operation.name") != "create_agent"]
+    assert len(timeline.spans) == len(kept)
+
+
+def test_nodes_are_inside_of_each_other_as_their_spans_are() -> None:
+    timeline = Timeline()
+    for seq, event in enumerate(only(runs_from_spans(CAPTURES / "langgraph-otel.json")).events):
+        timeline.take(event, seq)
+
+    first = [(span.depth, span.kind, span.name) for span in timeline.spans[:10]]
+    assert first == [
+        (0, "turn", "turn 1"),
+        (1, "step", "LangGraph.workflow"),
+        (2, "step", "agent"),
+        (3, "step", "call_model"),
+        (3, "step", "RunnableSequence"),
+        (4, "step", "Prompt"),
+        (4, "model", "unknown"),
+        (3, "step", "should_continue"),
+        (2, "step", "tools"),
+        (3, "tool", "lookup"),
+    ]
 
 
 def test_every_capture_is_in_the_table() -> None:

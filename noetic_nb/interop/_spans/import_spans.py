@@ -23,7 +23,7 @@ from noetic_nb.interop._spans.own_spans import is_own, run_of_own
 from noetic_nb.interop._spans.span_messages import parsed
 from noetic_nb.interop._spans.span_record import LogRecord, Span, log_record, span_record
 from noetic_nb.interop._spans.span_run import run_of_execution
-from noetic_nb.interop._spans.span_tree import Conversation, conversations, executions, joined
+from noetic_nb.interop._spans.span_tree import NO_PLACE, Conversation, conversations, executions, joined
 from noetic_nb.runs import Run
 from noetic_nb.runs._load import MAX_BYTES
 
@@ -285,8 +285,6 @@ _OTHER_SIGNS: Final = re.compile(
     rb'"mlflow\.[\w.]+"\s*:|"(?:trace|request)_metadata"\s*:\s*\{|"(?:observations|[pP]arentObservationId)"\s*:'
 )
 _HEAD: Final = 1 << 16
-# Work beside the calls of an agent, which a run has no event for.
-_NO_PLACE: Final = frozenset(["embeddings", "embedding", "rerank", "reranker", "decision", "prompt"])
 
 
 def is_span_file(path: Path) -> bool:
@@ -415,7 +413,7 @@ def _run(
         return run_of_own(own, run_id=run_id, unmapped=strange)
     for span in conversation.spans:
         operation = span.text("gen_ai.operation.name", "openinference.span.kind", "llm.request.type")
-        if operation is not None and operation.lower() in _NO_PLACE:
+        if operation is not None and operation.lower() in NO_PLACE:
             strange.append({"place": f"span {span.place}", "what": "no place in a run", "value": span.name[:200]})
     root = executions(conversation.spans)
     return run_of_execution(root, run_id=run_id, thread_id=name or "t1", meta=meta, unmapped=strange)

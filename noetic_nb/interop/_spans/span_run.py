@@ -22,6 +22,7 @@ from noetic_nb.interop._spans.calls import ModelUse, ToolUse, kind_of
 from noetic_nb.interop._spans.checks import CheckUse
 from noetic_nb.interop._spans.openinference import nested
 from noetic_nb.interop._spans.span_messages import Result, arguments_of, parsed
+from noetic_nb.interop._spans.span_nodes import with_nodes
 from noetic_nb.interop._spans.span_record import Span
 from noetic_nb.interop._spans.span_tree import Execution
 from noetic_nb.interop._spans.span_turns import Log, TurnWriter, asked_of
@@ -56,7 +57,8 @@ def run_of_execution(
     for entry in unmapped:
         writer.note(entry)
     writer.write(root)
-    return Run(redaction.text(run_id), meta={**writer.meta(), **redaction.data(dict(meta))}, events=writer.events)
+    events = with_nodes(writer.events, root, redaction)
+    return Run(redaction.text(run_id), meta={**writer.meta(), **redaction.data(dict(meta))}, events=events)
 
 
 class RunWriter(TurnWriter):
@@ -139,7 +141,7 @@ class RunWriter(TurnWriter):
             self.skip(span, "a model call that has not ended", span.name)
             return
         if log.length == 0:
-            self.seed(log, use, is_root)
+            self.seed(log, use, execution, is_root)
         if log.waiting and use.inputs is not None:  # else nobody needs what the tools answered
             for result in use.inputs.results:
                 self.answered(log, result, execution, is_root)
@@ -208,13 +210,14 @@ class RunWriter(TurnWriter):
         self.estimated |= {"input_tokens", "output_tokens"} - usage.keys()
         return {"input_tokens": sent, "output_tokens": made, **usage}
 
-    def seed(self, log: Log, use: ModelUse, is_root: bool) -> None:
+    def seed(self, log: Log, use: ModelUse, execution: Execution, is_root: bool) -> None:
         """Write the log before the first call: the system prompt, and an earlier conversation."""
         if use.system:
             text = self.redaction.text(use.system)
             if is_root and self.policy is None:
                 self.policy = text
-            self.at(use.span.start_ns)
+            # A turn begins with its agent, and nothing before it may come later.
+            self.at((execution.invocations.get(id(use), (None, False))[0] or use.span).start_ns)
             self.append(log, [text_message("system", (input_text(text),))], "seed")
         if not is_root:
             return
@@ -330,6 +333,7 @@ class RunWriter(TurnWriter):
         assert span is not None
         self.children += 1
         where = Where(self.thread_id, f"{log.where.execution_id}/c{self.children}", log.where.turn, log.where.depth + 1)
+        execution.where = where
         inner = Log(where)
         model = next((entry for entry in execution.entries if isinstance(entry, ModelUse)), None)
         given = model.inputs.messages if model is not None and model.inputs is not None else []

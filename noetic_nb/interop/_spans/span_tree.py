@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from noetic_nb.events import Where
 from noetic_nb.interop._spans.calls import (
     ModelUse,
     ToolUse,
@@ -23,6 +24,8 @@ from noetic_nb.interop._spans.span_history import History
 from noetic_nb.interop._spans.span_record import LogRecord, Span
 
 _Key: TypeAlias = tuple[str, str]
+# Work beside the calls of an agent, which a run has no event for.
+NO_PLACE: Final = frozenset(["embeddings", "embedding", "rerank", "reranker", "decision", "prompt"])
 # No framework nests deeper; a hostile chain of parents must not cost its square.
 DEEPEST: Final = 512
 
@@ -116,7 +119,8 @@ def conversations(spans: list[Span]) -> list[Conversation]:
 class Execution:
     """An agent at work: its calls and those of agents that it started, by start.
 
-    `invocations` has for each entry the call of the agent from outside, and whether an agent is known to stand there.
+    `invocations` has for each entry the call of the agent from outside, and whether an agent is known to stand there; `nodes`
+    are the spans in it that are no calls, each with the spans around it; `where` is known when a child has been written.
     """
 
     name: str
@@ -124,6 +128,8 @@ class Execution:
     agents: list[Span] = field(default_factory=list)
     entries: list[Any] = field(default_factory=list)
     invocations: dict[int, tuple[Span | None, bool]] = field(default_factory=dict)
+    nodes: list[tuple[Span, list[Span]]] = field(default_factory=list)
+    where: Where | None = None
 
 
 class _Tree:
@@ -263,7 +269,24 @@ def _placed(tree: _Tree, uses: dict[_Key, Any], chains: dict[_Key, list[Span]]) 
     for span in tree.by_key.values():
         if tree.kind(span) == "agent" and span not in root.agents and not tree.above(span):
             root.agents.append(span)
+    _place_nodes(tree, root, children)
     return root
+
+
+def _place_nodes(tree: _Tree, root: Execution, children: Mapping[tuple[int, _Key], Execution]) -> None:
+    """Give spans that are no calls to the agents that they are part of; what is inside of a call or around a turn is none."""
+    for key, span in tree.by_key.items():
+        operation = (span.text("gen_ai.operation.name", "openinference.span.kind", "llm.request.type") or "").lower()
+        if tree.kinds[key] not in ("agent", "other") or span.end_ns is None or operation in NO_PLACE:
+            continue
+        place, chain = root, tree.above(span)
+        for outer in reversed(chain):
+            place = children.get((id(place), (outer.trace_id, outer.span_id)), place)
+        # An agent in a tool that uses models is the child itself.
+        is_child = (id(place), key) in children or (place is not root and span in place.agents[:1])
+        is_inside = any(tree.kind(outer) in ("model", "check") for outer in chain)
+        if not is_inside and not is_child and invocation_of(chain)[0] is not None:
+            place.nodes.append((span, chain))
 
 
 def _place(span: Span, tree: _Tree) -> tuple[int, int]:

@@ -70,7 +70,7 @@ PANELS: Final = (
         lambda turn: turn.totals.get("usd"), ("cost_cap", "usd"), limit="cap",
     ),
     Panel(
-        "wallclock_ms", "time so far", "ms", SMALL_PX, "line", CATEGORY["tools"],
+        "wallclock_ms", "time in models so far", "ms", SMALL_PX, "line", CATEGORY["tools"],
         lambda turn: turn.totals.get("wallclock_ms"), ("cost_cap", "wallclock_ms"), limit="cap",
     ),
     Panel(
@@ -103,7 +103,7 @@ CELLS: Final = (
     ("spent", "Output tokens so far"),
     ("tokens_in", "Input tokens so far"),
     ("usd", "Money so far"),
-    ("wallclock_ms", "Time so far"),
+    ("wallclock_ms", "Time in models so far"),
     ("drift", "Drift"),
     ("confidence", "Confidence"),
     ("calls", "Calls in a row"),
