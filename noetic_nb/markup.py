@@ -12,7 +12,13 @@ from typing import Final
 from noetic_nb.errors import printable
 from noetic_nb.redact import MARGIN, clip_data, redact, redact_head, redact_text
 
-__all__ = ["NAME_LENGTH", "clip", "dollars", "escape", "plain", "plain_data", "plain_line"]
+__all__ = ["NAME_LENGTH", "clip", "dollars", "escape", "html_page", "plain", "plain_data", "plain_line"]
+
+# Nothing is fetched and nothing runs, whatever the texts in the page say.
+_POLICY: Final = (
+    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
+    "base-uri 'none'; form-action 'none'\">"
+)
 
 # A label is read at a glance, and may not outgrow the message that carries it to a page.
 NAME_LENGTH: Final = 80
@@ -33,6 +39,21 @@ def escape(value: object) -> str:
     import html  # with a table of two thousand names; nothing is shown in most processes
 
     return printable(html.escape(str(value), quote=True))
+
+
+def html_page(title: str, body: str, sheet: str = ":root { color-scheme: light dark; } body { margin: 16px; }") -> str:
+    """Return a whole page; `title` is text, `body` is HTML, and `sheet` its style.
+
+    Examples
+    --------
+    >>> html_page("a < b", "<p>42</p>").partition("<title>")[2].partition("<meta")[0]
+    'a &lt; b</title>'
+    """
+    return (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8">{_POLICY}<title>{escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{sheet}</style></head>'
+        f"<body>{body}</body></html>\n"
+    )
 
 
 def clip(text: str, length: int) -> str:

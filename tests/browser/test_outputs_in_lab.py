@@ -169,3 +169,18 @@ def test_a_fault_in_the_page_is_shown_and_logged_and_is_no_empty_box(notebook: O
     assert_readable(opened.page.locator(LIVE))
     wait_for(lambda: "missing is not defined" in opened.kernel.value("lines"), "the kernel's log has it")
     opened.kernel.says("len(lines)", "1")
+
+
+def test_a_page_saves_the_files_of_a_view_and_of_a_panel(notebook: Open, cells_of: Open, tmp_path: Path) -> None:
+    opened = notebook(*cells_of("demo_run", ["bench = Workbench(run, panels=['ledger'])\nbench"]))
+    opened.run_all()
+    root = opened.view
+
+    for name, kind, code in [("workbench", "HTML", "bench.to_page()"), ("ledger", "CSV", "bench.ledger.to_csv()")]:
+        parts = root.get_by_role("group", name="Save as")
+        part = parts.last if name == "workbench" else parts.first
+        with opened.page.expect_download() as started:
+            part.get_by_role("button", name=kind).click()
+        started.value.save_as(tmp_path / name)
+        assert started.value.suggested_filename == f"{name}.{kind.lower()}"
+        opened.kernel.says(f"__import__('pathlib').Path({str(tmp_path / name)!r}).read_text() == {code}", "True")

@@ -10,18 +10,13 @@ from noetic_nb._core.atomic_write import write_whole
 from noetic_nb.cli._command import FINDINGS, FINE, Command, Output
 from noetic_nb.cli._commands.import_runs import outcome_word, run_facts
 from noetic_nb.cli._run_arguments import add_sources, runs_of
-from noetic_nb.markup import escape
+from noetic_nb.markup import escape, html_page
 
 if TYPE_CHECKING:
     from noetic_nb.runs import Run
 
 _FACTS: Final = ("turns", "model_calls", "tool_calls", "outcome", "model", "source", "unmapped")
 # The colours are those of a view without a theme around it.
-# Whatever text of a run got into the page: it may run no script and ask no server. Pictures stand in the page itself.
-_POLICY: Final = (
-    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
-    "base-uri 'none'; form-action 'none'\">"
-)
 _SHEET: Final = """
 :root { color-scheme: light dark; }
 body { margin: 0 auto; max-width: 1080px; padding: 16px; font: 15px/1.5 system-ui, sans-serif; color: #1f2328; background: #fff; }
@@ -77,17 +72,13 @@ def page(runs: list[Run], most: int) -> str:
     rows = "".join([_row(at, run, at < most) for at, run in enumerate(runs)])
     left = len(runs) - len(shown)
     note = f"<p>The views of the first {len(shown)} are shown; {left} more are listed.</p>" if left else ""
-    title = escape(runs[0].run_id) if len(runs) == 1 else f"{len(runs)} runs"
+    title = runs[0].run_id if len(runs) == 1 else f"{len(runs)} runs"
     # The only run has its name at the head of the page.
     headings = [f"<h2>{escape(run.run_id)}</h2>" for run in shown] if len(runs) > 1 else [""]
     sections = [_section(at, run, heading) for at, (run, heading) in enumerate(zip(shown, headings, strict=True))]
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8">{_POLICY}<title>{title}</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{_SHEET}</style></head><body><h1>{title}</h1>{note}"
-        f'<div class="facts"><table class="runs"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
-        f"{''.join(sections)}</body></html>\n"
-    )
+    table = f'<table class="runs"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
+    body = f'<h1>{escape(title)}</h1>{note}<div class="facts">{table}</div>{"".join(sections)}'
+    return html_page(title, body, _SHEET)
 
 
 def _run(given: Namespace, output: Output) -> int:

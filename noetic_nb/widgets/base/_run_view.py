@@ -32,6 +32,7 @@ from noetic_nb.widgets.base._assets import once_a_page, script, static_frame, st
 from noetic_nb.widgets.base._cell_registry import enter_cell
 from noetic_nb.widgets.base._display import DisplayMixin
 from noetic_nb.widgets.base._feed import Feed, Reading
+from noetic_nb.widgets.base._files import FILES, FilesMixin
 from noetic_nb.widgets.base._host import HostedMixin, is_hosted
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 from noetic_nb.widgets.base._reading_thread import READINGS, Follower, follower_of, watch_cells
@@ -65,7 +66,7 @@ class _UpToDate(traitlets.Dict):
         return super().get(obj, cls)
 
 
-class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
+class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
     """Base of the views of a run.
 
     Parameters
@@ -148,6 +149,7 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
             self._known = self._known_part(events)
             if self._known:
                 reading.snapshot["known"] = self._known
+            reading.snapshot["files"] = self._file_kinds
             self._begin()
             # The dict itself, not a copy: it grows in place, which traitlets does not notice, so it is not sent again.
             super().__init__(snapshot=reading.snapshot, sent={"messages": 0}, static_name=self.static_id, **traits)
@@ -343,6 +345,9 @@ class RunView(DisplayMixin, HostedMixin, anywidget.AnyWidget):
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         try:
             with self.up_to_date():
+                match request:
+                    case {"what": "file", "kind": str(kind)} if kind in FILES:
+                        return {"data": self._file(kind)}
                 return {"data": self.reading.answer(request)}
         except NoeticConfigError as exc:
             return {"fault": plain(exc, TEXT_LENGTH)}

@@ -151,11 +151,30 @@ function storeOf(take) {
     store.fault = text;
     console.warn(error);
   };
+  /** Make buttons that save the files of a view, which the kernel makes. */
+  const files = (model) => {
+    const line = make("p", { class: "nn-files", role: "group", "aria-label": "Save as" });
+    for (const kind of store.data.files) {
+      const button = line.appendChild(make("button", { type: "button", title: `Save as ${kind.toUpperCase()}` }, kind.toUpperCase()));
+      button.addEventListener("click", async () => {
+        button.disabled = true;
+        try {
+          save(await store.get(model, { what: "file", kind }));
+        } catch (error) {
+          store.fault = `This could not be saved: ${error.message ?? error}`;
+          store.changed();
+        }
+        button.disabled = false;
+      });
+    }
+    return line;
+  };
   /** Show a view: draws now, on every change of the store, and on every change of the named traits. */
   store.show = ({ model, el, root, draw, traits = [] }) => {
     root.classList.add("tex2jax_ignore", "mathjax_ignore");
     if (store.data?.known) root.prepend(make("p", { class: "nn-label nn-known" }, store.data.known));
     const fault = root.appendChild(make("p", { class: "nn-fault", role: "alert" }));
+    if (store.data?.files) root.append(files(model));
     const names = ["fault", ...traits].map((name) => `change:${name}`);
     const leave = hideStatic(model, el ?? root.parentElement, root);
     let placed = false;
@@ -202,6 +221,14 @@ function storeOf(take) {
     return details;
   };
   return store;
+}
+
+/** Let the reader save a file: its name, its type, and its bytes as base64. */
+function save({ name, type, base64 }) {
+  const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+  const link = make("a", { href: URL.createObjectURL(new Blob([bytes], { type })), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
 /** Return a function that keeps one question under way: of those asked meanwhile only the newest is put. */
