@@ -12,7 +12,7 @@ from typing import Final
 from noetic_nb.errors import printable
 from noetic_nb.redact import MARGIN, clip_data, redact, redact_head, redact_text
 
-__all__ = ["NAME_LENGTH", "clip", "dollars", "escape", "html_page", "plain", "plain_data", "plain_line"]
+__all__ = ["NAME_LENGTH", "clip", "dollars", "escape", "heading", "html_page", "plain", "plain_data", "plain_line"]
 
 # Nothing is fetched and nothing runs, whatever the texts in the page say.
 _POLICY: Final = (
@@ -39,6 +39,17 @@ def escape(value: object) -> str:
     import html  # with a table of two thousand names; nothing is shown in most processes
 
     return printable(html.escape(str(value), quote=True))
+
+
+def heading(title: str) -> str:
+    """Return the title of a view as HTML: a heading to readers of the page. An ``h3`` would join the contents of a notebook.
+
+    Examples
+    --------
+    >>> heading("Memory")
+    '<p class="nn-title" role="heading" aria-level="3"><strong>Memory</strong></p>'
+    """
+    return f'<p class="nn-title" role="heading" aria-level="3"><strong>{escape(title)}</strong></p>'
 
 
 def html_page(title: str, body: str, sheet: str = ":root { color-scheme: light dark; } body { margin: 16px; }") -> str:

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 import ipywidgets
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
-from noetic_nb.markup import escape
+from noetic_nb.markup import escape, heading
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, plain_data
 from noetic_nb.widgets.base._assets import static_frame, style
 from noetic_nb.widgets.base._cell_registry import enter_cell
@@ -229,7 +229,7 @@ class Question(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]
                 if text
             ]
         )
-        inside = f'<p class="nn-title">{escape(self.asked)}</p><table class="nn-table"><tbody>{rows}</tbody></table>'
+        inside = f'{heading(self.asked)}<table class="nn-table"><tbody>{rows}</tbody></table>'
         return static_frame(inside, style("base/notice"))
 
     def to_text(self) -> str:

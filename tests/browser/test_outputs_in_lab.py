@@ -176,6 +176,8 @@ def test_a_page_saves_the_files_of_a_view_and_of_a_panel(notebook: Open, cells_o
     opened.run_all()
     root = opened.view
 
+    for title in ("Workbench: run-1", "Ledger"):
+        expect(root.get_by_role("heading", name=title)).to_be_visible()
     for name, kind, code in [("workbench", "HTML", "bench.to_page()"), ("ledger", "CSV", "bench.ledger.to_csv()")]:
         parts = root.get_by_role("group", name="Save as")
         part = parts.last if name == "workbench" else parts.first

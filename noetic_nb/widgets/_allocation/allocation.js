@@ -130,7 +130,7 @@ export default () => {
 
   function render({ model, el }) {
     const root = el.appendChild(make("div", { class: "noetic-nb", role: "group", "aria-label": "Token allocation" }));
-    root.append(make("p", { class: "nn-title" }, "Token allocation"));
+    root.append(make("p", HEADING, "Token allocation"));
     const empty = root.appendChild(make("p", { class: "nn-empty" }));
     const body = root.appendChild(make("div"));
     const get = (request) => store.get(model, request);

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from noetic_nb.markup import escape
+from noetic_nb.markup import escape, heading
 from noetic_nb.runs._plain_text import REASONS, count
 from noetic_nb.runs._requests.model_calls import CallShare, LeftOut, Part
 from noetic_nb.widgets._allocation.call_bars import (
@@ -223,7 +223,7 @@ def static_html(
     caching: CallCaching = NO_CACHING,
 ) -> str:
     """Return the picture of one call, below that of all calls, as HTML without scripts; `empty` where there is none."""
-    head = '<p class="nn-title">Token allocation</p>'
+    head = heading("Token allocation")
     if not calls:
         return f'{head}<p class="nn-empty">{empty}</p>'
     call = calls[shown]

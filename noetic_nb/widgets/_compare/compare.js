@@ -19,7 +19,7 @@ export default () => {
 
   function renderPaired({ model, el }) {
     const root = el.appendChild(make("div", { class: "noetic-nb", role: "group", "aria-label": "Compare" }));
-    root.append(make("p", { class: "nn-title" }, "Compare"));
+    root.append(make("p", HEADING, "Compare"));
     const title = root.appendChild(make("p", { class: "nn-sub" }));
     const body = tableIn(root, "Differences", [...store.data.heads, "b − a, zero in the middle"], { kind: "nn-table nn-paired" });
     const line = root.appendChild(readout(root));
@@ -49,7 +49,7 @@ export default () => {
   function render({ model, el }) {
     if (store.data.paired) return renderPaired({ model, el });
     const root = el.appendChild(make("div", { class: "noetic-nb", role: "group", "aria-label": "Compare" }));
-    root.append(make("p", { class: "nn-title" }, "Compare"));
+    root.append(make("p", HEADING, "Compare"));
     const empty = root.appendChild(make("p", { class: "nn-empty" }));
     const body = root.appendChild(make("div"));
     const sums = tableIn(body, "What both runs come to", ["", ...store.data.names, "Difference"], { kind: "nn-table nn-totals" });

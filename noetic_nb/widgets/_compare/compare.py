@@ -11,7 +11,7 @@ from noetic_nb.events import RunEvent, TurnCompleted
 from noetic_nb.lab._comparing.comparison import Comparison
 from noetic_nb.lab._comparing.paired_runs import PairedComparison, compare_paired
 from noetic_nb.lab._statistics.intervals import CONFIDENCE
-from noetic_nb.markup import escape
+from noetic_nb.markup import escape, heading
 from noetic_nb.runs import Run
 from noetic_nb.runs._events.numbering import numbered
 from noetic_nb.runs._plain_text import plain
@@ -67,7 +67,7 @@ class PairedReading(Reading):
             ]
         )
         return (
-            f'<p class="nn-title">Compare</p><p class="nn-sub">{escape(self.title)}</p><div class="nn-scroll">'
+            f'{heading("Compare")}<p class="nn-sub">{escape(self.title)}</p><div class="nn-scroll">'
             f'<table class="nn-table nn-paired"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
         )
 

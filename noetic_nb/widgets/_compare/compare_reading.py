@@ -14,7 +14,7 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.lab._comparing.comparison import turn_pairs, turn_rows
-from noetic_nb.markup import escape
+from noetic_nb.markup import escape, heading
 from noetic_nb.runs._plain_text import plain
 from noetic_nb.runs._requests.recorded_requests import RequestIndex
 from noetic_nb.runs._requests.sent_request import RecordedRequest
@@ -212,7 +212,7 @@ class ComparePicture:
 
     def to_html(self) -> str:
         """Return HTML without scripts."""
-        head = '<p class="nn-title">Compare</p>'
+        head = heading("Compare")
         if not self.reading.has_any:
             return f'{head}<p class="nn-empty">{escape(self.reading.snapshot["empty"])}</p>'
         names = "".join([f'<th scope="col">{escape(name)}</th>' for name in ("", *self.names, "Difference")])

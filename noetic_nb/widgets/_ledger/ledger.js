@@ -28,7 +28,7 @@ export default () => {
 
   function render({ model, el }) {
     const root = el.appendChild(make("div", { class: "noetic-nb", role: "group", "aria-label": "Ledger" }));
-    root.append(make("p", { class: "nn-title" }, "Ledger"));
+    root.append(make("p", HEADING, "Ledger"));
     const note = root.appendChild(make("p", { class: "nn-note" }));
     const empty = root.appendChild(make("p", { class: "nn-empty" }));
     const body = root.appendChild(make("div"));

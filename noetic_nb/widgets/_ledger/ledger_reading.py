@@ -20,7 +20,7 @@ from noetic_nb.events import (
     WarningRaised,
 )
 from noetic_nb.items._origin_index import Provenance
-from noetic_nb.markup import escape
+from noetic_nb.markup import escape, heading
 from noetic_nb.runs._decision_faults import ledger_line
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain
 from noetic_nb.widgets._ledger.decision_text import (
@@ -115,7 +115,7 @@ class LedgerPicture:
 
     def to_html(self) -> str:
         """Return the table as HTML without scripts."""
-        head = '<p class="nn-title">Ledger</p>'
+        head = heading("Ledger")
         note = f'<p class="nn-note">{escape(self.note)}</p>' if self.note else ""
         if not self.index.entries:
             return f'{head}<p class="nn-empty">{escape(self.empty)}</p>{note}'

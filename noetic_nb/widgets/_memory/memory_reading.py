@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent
-from noetic_nb.markup import escape
+from noetic_nb.markup import escape, heading
 from noetic_nb.runs._layer_states import StateIndex, Track, Write
 from noetic_nb.runs._plain_text import plain
 from noetic_nb.widgets._memory.state_texts import (
@@ -64,7 +64,7 @@ class MemoryPicture:
 
     def to_html(self) -> str:
         """Return HTML without scripts."""
-        head = '<p class="nn-title">Memory</p>'
+        head = heading("Memory")
         if self.is_empty or self.shown is None:
             return f'{head}<p class="nn-empty">{escape(self.empty)}</p>'
         rows = "".join([_row([self._name(track), *_facts(track)]) for track in self.tracks])

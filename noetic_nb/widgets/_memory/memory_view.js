@@ -26,7 +26,7 @@ export default () => {
 
   function render({ model, el }) {
     const root = el.appendChild(make("div", { class: "noetic-nb nn-memory-view", role: "group", "aria-label": "Memory" }));
-    root.append(make("p", { class: "nn-title" }, "Memory"));
+    root.append(make("p", HEADING, "Memory"));
     const empty = root.appendChild(make("p", { class: "nn-empty" }));
     const body = root.appendChild(make("div"));
     const bar = body.appendChild(make("div", { class: "nn-toolbar" }));

@@ -73,7 +73,7 @@ export default () => {
     };
 
     const head = root.appendChild(make("div", { class: "nn-toolbar" }));
-    const title = head.appendChild(make("p", { class: "nn-title" }));
+    const title = head.appendChild(make("p", HEADING));
     button(head, "Undo last change", () => ask({ do: "undo" }));
     const fresh = head.appendChild(make("span", { class: "nn-new" }));
     const name = fresh.appendChild(make("input", { type: "text", placeholder: "name of a new rule", "aria-label": "Name of the new rule", "data-lm-suppress-shortcuts": "true" }));
@@ -86,7 +86,7 @@ export default () => {
     const empty = root.appendChild(make("p", { class: "nn-empty" }));
     const columns = root.appendChild(make("div", { class: "nn-columns" }));
     const main = columns.appendChild(make("div", { class: "nn-main" }));
-    const heading = main.appendChild(make("p", { class: "nn-title nn-rule" }));
+    const heading = main.appendChild(make("p", { ...HEADING, class: "nn-title nn-rule", "aria-level": 4 }));
     const fields = ruleFields(main, { typed, apply });
     const buttons = main.appendChild(make("div", { class: "nn-toolbar" }));
     const applyButton = button(buttons, "Apply", apply, { class: "nn-apply", title: "Control and Enter in the text" });

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from noetic_nb.events import RunEvent, SteeringDecided
-from noetic_nb.markup import escape
+from noetic_nb.markup import escape, heading
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain
 from noetic_nb.steering import RuleBook, SteeringRule
 from noetic_nb.steering._rules.rule_text import rule_text
@@ -175,7 +175,7 @@ def rules_html(rulebook: RuleBook, rows: Iterable[dict[str, Any]], hits: RuleHit
     )
     head = "".join(f'<th scope="col" class="nn-text">{name}</th>' for name in COLUMNS)
     table = f'<table class="nn-table nn-rule-texts"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-    title = f'<p class="nn-title">Rules, version {rulebook.version}</p>'
+    title = heading(f"Rules, version {rulebook.version}")
     return title + (f'<div class="nn-scroll">{table}</div>' if body else f'<p class="nn-empty">{escape(EMPTY)}</p>')
 
 

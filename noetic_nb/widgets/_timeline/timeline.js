@@ -13,7 +13,7 @@ export default () => {
 
   function render({ model, el }) {
     const root = el.appendChild(make("div", { class: "noetic-nb nn-tl" }));
-    root.append(make("p", { class: "nn-title" }, "Run timeline"));
+    root.append(make("p", HEADING, "Run timeline"));
     const empty = root.appendChild(make("p", { class: "nn-empty" }));
     const body = root.appendChild(make("div"));
     const head = body.appendChild(make("p", { class: "nn-sub" }));

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent
-from noetic_nb.markup import escape
+from noetic_nb.markup import escape, heading
 from noetic_nb.runs._palette import SPAN_COLOURS, ink_on
 from noetic_nb.runs._plain_text import plain, plain_line
 from noetic_nb.runs._timeline.run_spans import Timeline
@@ -45,7 +45,7 @@ SLOWEST: Final = 5
 
 def static_html(timeline: Timeline, windows: Windows, empty: str, *, by_time: bool) -> str:
     """Return the picture of a whole run."""
-    title = f'<p class="nn-title">{TITLE}</p>'
+    title = heading(TITLE)
     if not timeline.spans:
         return f'{title}<p class="nn-empty">{escape(empty)}</p>'
     window = windows.window(by_time=by_time, bins=FIRST_BINS, lanes=LANES)

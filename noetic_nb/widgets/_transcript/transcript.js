@@ -20,7 +20,7 @@ export default () => {
 
   function render({ model, el }) {
     const root = el.appendChild(make("div", { class: "noetic-nb nn-transcript", role: "group", "aria-label": "Transcript" }));
-    root.append(make("p", { class: "nn-title" }, "Transcript"));
+    root.append(make("p", HEADING, "Transcript"));
     const empty = root.appendChild(make("p", { class: "nn-empty" }));
     const body = root.appendChild(make("div"));
     const { back, slider, on, place, follow } = callControls(body);

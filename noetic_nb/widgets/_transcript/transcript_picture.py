@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from noetic_nb.markup import escape
+from noetic_nb.markup import escape, heading
 from noetic_nb.runs._plain_text import plain, plain_line
 from noetic_nb.widgets._transcript.call_content import Entry, Fold, ShownCall, folded, title_of
 from noetic_nb.widgets._transcript.call_outcome import OutcomeLine
@@ -121,7 +121,7 @@ def _shortened(entries: Sequence[Entry], most: int) -> tuple[Sequence[Entry], in
 
 def static_html(call: ShownCall | None, empty: str = EMPTY) -> str:
     """Return a call as HTML without scripts; `empty` where there is none."""
-    head = '<p class="nn-title">Transcript</p>'
+    head = heading("Transcript")
     if call is None:
         return f'{head}<p class="nn-empty">{escape(empty)}</p>'
     first, left, last = _shortened(call.entries(only_changes=True), STATIC_ENTRIES)

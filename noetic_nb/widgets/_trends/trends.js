@@ -280,7 +280,7 @@ export default () => {
   function render({ model, el }) {
     const { sizes, panels: specs, columns: names } = store.data;
     const root = el.appendChild(make("div", { class: "noetic-nb", role: "group", "aria-label": "Regulator trends" }));
-    root.append(make("p", { class: "nn-title" }, "Regulator trends"));
+    root.append(make("p", HEADING, "Regulator trends"));
     const empty = root.appendChild(make("p", { class: "nn-empty" }));
     const body = root.appendChild(make("div"));
     const choice = body.appendChild(make("label", { class: "nn-choice" }, "Thread "));

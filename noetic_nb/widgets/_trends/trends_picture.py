@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
 
-from noetic_nb.markup import escape
+from noetic_nb.markup import escape, heading
 from noetic_nb.runs._palette import DECISION_LOOKS, MEAN_COLOUR, OTHER_LOOK, QUALITY_COLOUR
 from noetic_nb.runs._regulation.regulator_signals import TurnSignals
 from noetic_nb.widgets._trends.trends_marks import LANE_PX, headline, lanes, mark_text
@@ -312,7 +312,7 @@ def _decisions(turns: Sequence[TurnSignals]) -> str:
 
 def static_html(empty: str, chart: ThreadChart | None, others: Sequence[str]) -> str:
     """Return the pictures of one thread as HTML without scripts, with its table below; `empty` where there is none."""
-    head = '<p class="nn-title">Regulator trends</p>'
+    head = heading("Regulator trends")
     if chart is None or not chart.turns:
         return f'{head}<p class="nn-empty">{escape(empty)}</p>'
     notes = (

@@ -99,7 +99,7 @@ export default () => {
       show: (name) => (wanted = name),
     };
     const head = root.appendChild(make("div", { class: "nn-bench-head" }));
-    head.append(make("p", { class: "nn-title" }, "Workbench"));
+    head.append(make("p", HEADING, "Workbench"));
     const threads = head.appendChild(make("label", { class: "nn-choice nn-threads" }, "Thread "));
     const thread = threads.appendChild(make("select"));
     thread.addEventListener("change", () => get({ do: "thread", at: Number(thread.value) }).catch(failed));
@@ -178,7 +178,7 @@ export default () => {
       known?.box.remove();
       const box = make("section", { class: "nn-panel", "aria-label": title, "data-panel": name });
       const top = box.appendChild(make("div", { class: "nn-panel-head" }));
-      top.append(make("span", {}, title));
+      top.append(make("span", { role: "heading", "aria-level": 4 }, title));
       button(top, "×", () => choose(name), { class: "nn-close", "aria-label": `Close ${title}`, title: "Close this panel" });
       const inside = box.appendChild(make("div", { class: "nn-panel-view" }));
       box.append(gripOf(name, title));

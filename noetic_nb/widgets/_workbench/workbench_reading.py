@@ -20,7 +20,7 @@ from noetic_nb.events import (
     TurnStarted,
     Where,
 )
-from noetic_nb.markup import dollars, escape
+from noetic_nb.markup import dollars, escape, heading
 from noetic_nb.runs._plain_text import plain
 from noetic_nb.widgets._workbench.chat import NO_HARNESS, Conversation
 from noetic_nb.widgets._workbench.conversation_view import Talk
@@ -374,9 +374,7 @@ class WorkbenchReading(Reading):
 
     def to_html(self) -> str:
         """Return the conversation and the static forms of the open panels, one below the other."""
-        head = (
-            f'<p class="nn-title">Workbench: {escape(self._name)}</p><p class="nn-sub">{escape(self.progress.text)}</p>'
-        )
+        head = f'{heading(f"Workbench: {self._name}")}<p class="nn-sub">{escape(self.progress.text)}</p>'
         panels = [
             f'<div class="nn-static-panel" data-panel="{name}"><div class="noetic-nb">{self._html(name)}</div></div>'
             for name in self.open
@@ -386,7 +384,7 @@ class WorkbenchReading(Reading):
     def _html(self, name: str) -> str:
         if name in self.faults:
             return f'<p class="nn-fault">{escape(PANELS[name].title)}: {escape(self.faults[name])}</p>'
-        return self.views[name].reading.to_html()
+        return self.views[name].form()
 
     def to_text(self) -> str:
         """Return the conversation and the texts of the open panels."""

@@ -155,9 +155,19 @@ _BESIDE: Final = """
 }
 """
 
+# Of elements that only a style sheet keeps apart: where a page drops it, or their tags, their words would run together.
+_BESIDE_EACH_OTHER: Final = re.compile(r"(</(?:span|text|title|svg)>)(?=<)")
+
 
 def static_frame(inside: str, sheet: str, name: str = "") -> str:
-    """Return the static form of a view with its style sheet, and the file of the view where the sheet is for it only."""
+    """Return the static form of a view with its style sheet, and the file of the view where the sheet is for it only.
+
+    Examples
+    --------
+    >>> static_frame("<span>history</span><span>43</span>", "").partition("</style>")[2]
+    '<span>history</span> <span>43</span></div>'
+    """
+    inside = _BESIDE_EACH_OTHER.sub(r"\1 ", inside)
     form = f'<div class="noetic-nb noetic-nb-static {_PLAIN}"><style>{sheet}</style>{inside}</div>'
     return f'<div data-view="{_stem(name)}">{form}</div>' if name else form
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from noetic_nb._core.atomic_write import write_whole
-from noetic_nb.markup import html_page
+from noetic_nb.markup import escape, html_page
 from noetic_nb.redact import Redaction
 
 FILES: Final = {
@@ -66,6 +66,15 @@ class FilesMixin:
         """
         title = self.to_text().partition("\n")[0]  # type: ignore[attr-defined]
         return _written(html_page(title[:120], self.to_html()), path)  # type: ignore[attr-defined]
+
+    def form(self) -> str:
+        """Return what the view shows as HTML, with its picture once more for pages that keep no styles."""
+        reading = self.reading  # type: ignore[attr-defined]
+        picture = ""
+        if hasattr(self, "to_svg") and reading.has_any:
+            alt, data = escape(reading.to_text().partition("\n")[0]), b64encode(self.to_svg().encode()).decode()
+            picture = f'<p class="nn-plain"><img alt="{alt}" src="data:image/svg+xml;base64,{data}"></p>'
+        return f"{reading.to_html()}{picture}"
 
     @property
     def _file_kinds(self) -> list[str]:

@@ -211,7 +211,7 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
         """Return the view as HTML without scripts, for a page without a kernel and a network."""
         with self.up_to_date():
             known = f'<p class="nn-note">{escape(self._known)}</p>' if self._known else ""
-            return static_frame(known + self.reading.to_html(), self._css, "".join(self.scripts[-1:]))
+            return static_frame(known + self.form(), self._css, "".join(self.scripts[-1:]))
 
     def to_text(self) -> str:
         """Return the view as plain text."""

@@ -11,6 +11,9 @@ function make(tag, attributes = {}, text = undefined) {
   return node;
 }
 
+// What makes a title a heading; an h3 would join the contents that a notebook lists.
+const HEADING = { class: "nn-title", role: "heading", "aria-level": 3 };
+
 const SVG_TAGS = new Set(["svg", "rect", "text", "line", "circle", "path", "g", "title"]);
 
 const KEYS = new Set(["button", "input", "select", "summary"]);
