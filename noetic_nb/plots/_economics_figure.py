@@ -21,9 +21,9 @@ from noetic_nb.plots._figure_style import (
 from noetic_nb.runs._plain_text import count
 
 SAVED: Final = {
-    "tokens_saved": "tokens of failed runs saved",
-    "cost_saved": "cost of failed runs saved (US dollars)",
-    "time_saved_s": "time of failed runs saved (s)",
+    "tokens_saved": "tokens saved\nin failed runs",
+    "cost_saved": "US dollars saved\nin failed runs",
+    "time_saved_s": "seconds saved\nin failed runs",
 }
 
 
@@ -36,7 +36,7 @@ def economics(
     ax: Axes | None = None,
     theme: Theme | None = None,
 ) -> Axes:
-    """Draw the savings and losses of each threshold of a detector, beside a plain cap on steps.
+    r"""Draw the savings and losses of each threshold of a detector, beside a plain cap on steps.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def economics(
     >>> import pandas
     >>> table = {"policy": "detector", "domain": "all", "threshold": [1.0], "good_lost": [0.1], "tokens_saved": [900.0]}
     >>> economics(pandas.DataFrame(table)).get_ylabel()
-    'tokens of failed runs saved'
+    'tokens saved\nin failed runs'
     """
     needs_columns(frame, "policy", "domain", "threshold", "good_lost", saved)
     known = list(dict.fromkeys(frame["domain"]))

@@ -140,7 +140,9 @@ def _draw(axes: Axes, look: Look, lane: Lane, row: int) -> set[int]:
         width = max(LEAST_WIDTH, bar.stop - bar.start)
         # A moment at the very end is drawn before it.
         left = min(bar.start, 1.0 - width)
-        axes.barh(row, width, left=left, height=LANE_HEIGHT, **_fill(look, bar.kind))
+        # A bar is never thinner than can be seen, and the next one would cover a short model call.
+        order = 2.0 if bar.kind == "model" else 1.0
+        axes.barh(row, width, left=left, height=LANE_HEIGHT, zorder=order, **_fill(look, bar.kind))
         words: dict[str, Any] = {"va": "center", "parse_math": False, "clip_on": True}
         name = named(bar.span.name) if bar.size == 1 else count(bar.size)
         if (len(name) + 3) * LETTER * look.small < room * width:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from msgspec.structs import replace
@@ -17,8 +18,9 @@ from msgspec.structs import replace
 import noetic_nb as nn
 from noetic_nb import plots
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import RegulatorDecided
+from noetic_nb.events import MemoryTraceSpan, ModelCalled, RegulatorDecided, TurnCompleted, TurnStarted, Where
 from noetic_nb.runs import Run
+from noetic_nb.runs._palette import SPAN_COLOURS
 from noetic_nb.widgets import RegulatorTrends
 from tests.widgets.scenes import demo_run, hostile_run, long_run, many_layers_run, two_threads_run
 
@@ -199,3 +201,22 @@ def test_a_turn_that_is_not_there_is_answered_with_those_that_are() -> None:
 def test_a_turn_of_a_run_without_model_calls_is_told_that_there_are_none() -> None:
     with pytest.raises(NoeticConfigError, match="This run has no request"):
         plots.allocation(Run(), turn=3)
+
+
+def test_model_calls_are_seen_in_a_timeline_although_hooks_beside_them_take_longer() -> None:
+    where = Where("t1", "e1", 1)
+    events: list[Any] = [TurnStarted(where, 0.0, "u1", 0, 1, "Hi")]
+    for step in range(5):
+        at = 1_000.0 * step
+        events.append(MemoryTraceSpan(where, at + 2.0, "notes", "recall", 2.0, "ok"))
+        events.append(ModelCalled(where, at + 3.0, step, "fast", "agent", 0.5, "ok"))
+        events.append(MemoryTraceSpan(where, at + 900.0, "notes", "store", 896.0, "ok"))
+    events.append(TurnCompleted(where, 5_000.0, "u1", "success", 5_000.0, "Hello", 9, 2, 0.0, 5, 0))
+
+    axes = plots.timeline(Run(events=events))
+
+    colour = to_rgba(SPAN_COLOURS["model"])
+    calls = [bar for bar in axes.patches if bar.get_facecolor() == colour]
+    above = {bar.get_zorder() for bar in axes.patches if bar.get_facecolor() != colour}
+    assert len(calls) == 5
+    assert min(bar.get_zorder() for bar in calls) > max(above)

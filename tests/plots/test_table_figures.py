@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from noetic_nb import lab, plots
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab import datasets
+from noetic_nb.plots._economics_figure import SAVED
 from noetic_nb.regulator import CallBudget
 
 
@@ -139,6 +140,20 @@ def test_an_unknown_domain_is_refused(worth: pandas.DataFrame) -> None:
     with pytest.raises(NoeticConfigError) as refused:
         plots.economics(worth, domain="hotel")
     assert refused.value.code == "UNKNOWN_DOMAIN"
+
+
+@pytest.mark.parametrize("saved", SAVED)
+def test_the_name_of_what_is_saved_fits_a_column(saved: str) -> None:
+    rows = [("detector", "all", float(at), 0.1 * at, 9_000.0 * at) for at in range(5)]
+    frame = pandas.DataFrame(rows, columns=["policy", "domain", "threshold", "good_lost", saved])
+    figure = Figure(figsize=(85 / 25.4, 45 / 25.4), layout="constrained")
+
+    axes = plots.economics(frame, saved=saved, ax=figure.subplots())
+
+    figure.draw_without_rendering()
+    name, drawn = axes.yaxis.label.get_window_extent(), axes.get_window_extent()
+    assert drawn.y0 <= name.y0 < name.y1 <= drawn.y1
+    assert name.x0 >= 0
 
 
 @pytest.mark.parametrize("draw", [plots.pareto, plots.sweep])

@@ -57,7 +57,7 @@ class Bar(NamedTuple):
     severity: int
     """The worst of them."""
     kind: str
-    """What took most of its time."""
+    """That of a model call where one is among them, else what took most of its time."""
 
 
 class Lane(NamedTuple):
@@ -223,7 +223,8 @@ class _Scale:
         took: dict[str, float] = {}
         for span in spans:
             took[span.kind] = took.get(span.kind, 0.0) + (span.end_ms - span.start_ms if self.by_time else 1.0)
-        return max(took, key=lambda kind: took[kind])
+        # A model call is the work that all else stands around, and often shorter than a hook beside it.
+        return "model" if "model" in took else max(took, key=lambda kind: took[kind])
 
     def bars(self, row: Row) -> Any:
         """Return the bars of a row."""
