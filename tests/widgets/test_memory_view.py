@@ -38,6 +38,20 @@ def asked(view: MemoryView, **request: Any) -> Any:
     return json.loads(json.dumps(view.reading.answer({"layer": 0, **request}), allow_nan=False))
 
 
+def test_the_layer_that_changed_most_is_shown_first_and_stays_while_the_run_grows() -> None:
+    events = [wrote({"n": 0}, layer="plan"), *(wrote({"n": n}, turn=n) for n in range(1, 4))]
+    events.append(wrote({"n": 0}, layer="empty"))
+    run = Run(events=events)
+    with MemoryView(run) as view, MemoryView(run, layer="plan") as named:
+        assert view.reading.shown.layer_id == "notes"
+        assert named.reading.shown.layer_id == "plan"
+        assert "Changes of notes" in view.to_html()
+        for n in range(9):
+            run.append(wrote({"n": n + 1}, turn=4, layer="plan"))
+        assert view.snapshot["layers"][0][3] == 10
+        assert view.reading.shown.layer_id == "notes"
+
+
 # -- differences ------------------------------------------------------------------------------------------------------
 
 

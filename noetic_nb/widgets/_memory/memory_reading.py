@@ -170,7 +170,7 @@ class MemoryReading(Reading):
     moment : Moment, optional
         Which part of the run is shown.
     layer_id : str, optional
-        The layer that is shown first; the first that has a state by default.
+        The layer that is shown first; the one that changed most by default.
     begin_edit : callable, optional
         What to do when someone edits; None where nothing can be edited.
     """
@@ -210,7 +210,6 @@ class MemoryReading(Reading):
         if track is None:
             return None
         if not self._is_followed:
-            self.snapshot["first"] = self._first()
             return None  # `begin` makes each row once
         rows = {
             at: self._row(self.index.tracks[at]) for at in sorted({track.at, *range(known, len(self.index.tracks))})
@@ -236,6 +235,7 @@ class MemoryReading(Reading):
         """Make the rows of all layers: from now on pages follow."""
         self._is_followed = True
         self.snapshot["layers"] = list(map(self._row, self.index.tracks))
+        self.snapshot["first"] = self._first() if self.index.tracks else -1
 
     def _row(self, track: Track) -> list[Any]:
         thread = self._threads.get(track.thread_id)
@@ -247,12 +247,12 @@ class MemoryReading(Reading):
         return [plain(track.layer_id), thread, len(track.writes), len(track.changes), last, len(track.flows)]
 
     def _first(self) -> int:
-        """Return the place of the track that is shown where none was chosen: it stays the same."""
+        """Return the place of the track that is shown where none was chosen: that which changed most, and it stays the same."""
         at: int = self.snapshot["first"]
         if at >= 0 and self._is_wanted(self.index.tracks[at]) and self.index.tracks[at].writes:
             return at
         wanted = [track for track in self.index.tracks if self._is_wanted(track)] or self.index.tracks
-        return next((track.at for track in wanted if track.writes), wanted[0].at)
+        return max(wanted, key=lambda track: (len(track.changes), len(track.writes), -track.at)).at
 
     def _is_wanted(self, track: Track) -> bool:
         return self.layer_id is None or track.layer_id == self.layer_id

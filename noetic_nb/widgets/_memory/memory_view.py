@@ -164,7 +164,7 @@ class MemoryView(RunView):
     harness : AgentHarness, optional
         Whose states are edited.
     layer : str, optional
-        The id of the layer that is shown first.
+        The id of the layer that is shown first; the one that changed most by default.
     thread_id : str, optional
         Show only this thread.
     turn : int, optional
