@@ -95,7 +95,7 @@ class Trials:
         # The rules in force are evaluated once; while someone types only the candidate changes.
         if self._before is None or self._before[0] is not snapshot:
             self._before = (snapshot, self.results(snapshot, stop=stop))
-        after = self.results(other, stop=stop)
+        after = self._before[1] if other is snapshot else self.results(other, stop=stop)
         if self._contents is None:  # the same under every candidate
             self._contents = [_content(call) for call in self.calls]
         return _frame(self.calls, self._contents, self._before[1], after)

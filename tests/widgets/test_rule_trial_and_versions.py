@@ -60,6 +60,38 @@ def test_a_trial_is_split_by_how_the_runs_went() -> None:
         assert lines(editor)["false_rejections"] == (0, 2, 10)
 
 
+def test_a_page_sees_how_the_rules_in_force_do_before_anything_is_edited() -> None:
+    rules = limit(105)
+    with RuleEditor(rules, runs=attacks()) as editor:
+        assert editor.trial is not None
+        assert editor.trial["of"] == "nothing"
+
+        editor._answer({"do": "try_in_force"})
+        assert editor.trial["title"] == "The rules in force on 24 recorded calls of 24 runs"
+        assert lines(editor)["caught"] == (4, 4, 10)
+        assert editor.trial["counts"] == [["newly_denied", "denied", 4]]
+        assert [row["verdict"] for row in editor.trial["rows"]] == ["deny"] * 4
+
+        editor.write(text="tool.args.amount > 102")
+        edited = editor.trial
+        editor._answer({"do": "try_in_force"})
+        assert edited["title"].startswith("Tried on")
+        assert editor.trial is edited, "the draft that someone writes stays"
+        editor.choose("large")
+        assert editor.trial["of"] == "rules"
+
+
+def test_there_is_something_to_undo_after_a_change_and_nothing_before() -> None:
+    rules = limit()
+    with RuleEditor(RuleBook()) as new, RuleEditor(rules) as editor:
+        assert not new.snapshot["can_undo"]
+        while editor.undo():
+            pass
+        assert editor.snapshot["can_undo"] is rules.can_undo is False
+        rules.disable("large") if "large" in rules else rules.at_most(3, "pay", id="few")
+        assert editor.snapshot["can_undo"] is rules.can_undo is True
+
+
 def test_what_is_in_force_is_compared_with_the_draft() -> None:
     rules = limit(105)
     with RuleEditor(rules, runs=attacks()) as editor:

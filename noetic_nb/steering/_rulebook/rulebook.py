@@ -279,6 +279,11 @@ class RuleBook(RuleMethods):
             rest.insert(place, rule)
             self._change_to("move", rule_id, rest, rule, rule)
 
+    @property
+    def can_undo(self) -> bool:
+        """Whether there is a change to take back."""
+        return bool(self._past)
+
     def undo(self) -> RuleChange | None:
         """Take the last change back, as a change of its own; None where there is nothing to take back."""
         with self._lock:

@@ -24,7 +24,7 @@ from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering._predicates.python_source import check_on_samples
 from noetic_nb.widgets._rules.debounced import LiveTrial
 from noetic_nb.widgets._rules.draft import Draft, rule_of
-from noetic_nb.widgets._rules.trial_table import NOT_EDITED, trial_data, trial_words
+from noetic_nb.widgets._rules.trial_table import NOT_EDITED, in_force_data, trial_data, trial_words
 
 # Someone waits who presses Apply: enough calls to meet a bad case, few enough to be done at once.
 MOST_CALLS: Final = 200
@@ -53,6 +53,7 @@ class DraftTrial:
         self._report = report
         self._live: LiveTrial[dict[str, Any]] = LiveTrial(self._done)
         self._recorded: _Recorded | None = None
+        self._known: tuple[RuleSnapshot, dict[str, Any]] | None = None
 
     def try_later(self, rule: SteeringRule, draft: Draft, *, even_if_impure: bool = False) -> None:
         """Try a draft after a pause, in place of an earlier draft that still waits."""
@@ -71,6 +72,23 @@ class DraftTrial:
             recorded = self._recorded
             assert recorded is not None
             return recorded.data(rules, candidate, stop)
+
+        self._live.later(work, first=lambda: self._read(rules))
+
+    @property
+    def in_force(self) -> dict[str, Any]:
+        """What is known of the rules in force, as a page shows it."""
+        is_known = self._known is not None and self._known[0] is self._rulebook.snapshot
+        return self._known[1] if self._known is not None and is_known else NOT_EDITED
+
+    def try_in_force(self) -> None:
+        """Evaluate the rules in force, unless a draft is tried meanwhile."""
+        rules = self._rulebook.snapshot
+
+        def work(stop: Callable[[], bool]) -> dict[str, Any]:
+            assert self._recorded is not None
+            self._known = rules, self._recorded.in_force(rules)
+            return self._known[1]
 
         self._live.later(work, first=lambda: self._read(rules))
 
@@ -117,6 +135,11 @@ class _Recorded:
             self._trials.diff(rules, ())
             self._before = (rules, None if self._evaluator is None else self._evaluator.evaluate(rules))
         return S_PER_CALL * len(self._trials.calls)
+
+    def in_force(self, rules: RuleSnapshot) -> dict[str, Any]:
+        """Return the decisions of the rules in force, as a page shows them."""
+        assert self._before is not None
+        return in_force_data(self._runs, self._trials.diff(rules, rules), self._before[1])
 
     def data(self, rules: RuleSnapshot, candidate: SteeringRule, stop: Callable[[], bool]) -> dict[str, Any]:
         """Return the changes of a draft, as a page shows them."""

@@ -212,6 +212,9 @@ class EditorReading(Reading):
                 self.choose(rule_id)
             case {"do": "try"}:
                 self.try_now()
+            case {"do": "try_in_force"}:
+                if self.trial is not None and not self.is_edited:
+                    self.trial.try_in_force()
             case {"do": "undo"}:
                 self.undo()
             case {"do": "switch", "rule_id": str(rule_id), "on": bool(on)}:
@@ -241,7 +244,7 @@ class EditorReading(Reading):
         self.notify("plain", "")
         if self.trial is not None:
             self.trial.cancel()
-            self._put("trial", NOT_EDITED)
+            self._put("trial", self.trial.in_force)
         self._show(rule, forced=True)
         self._put_versions()
 
@@ -438,6 +441,7 @@ class EditorReading(Reading):
         self.snapshot["axis"] = self.hits.axis()
         self._put("rows", rule_rows(self.rulebook, self.hits))
         self._put("version", self.rulebook.version)
+        self._put("can_undo", self.rulebook.can_undo)
 
     def _put_versions(self) -> None:
         own = [] if self.chosen is None else version_rows(self.rulebook, self.chosen)

@@ -74,7 +74,7 @@ export default () => {
 
     const head = root.appendChild(make("div", { class: "nn-toolbar" }));
     const title = head.appendChild(make("p", HEADING));
-    button(head, "Undo last change", () => ask({ do: "undo" }));
+    const undoLast = button(head, "Undo last change", () => ask({ do: "undo" }));
     const fresh = head.appendChild(make("span", { class: "nn-new" }));
     const name = fresh.appendChild(make("input", { type: "text", placeholder: "name of a new rule", "aria-label": "Name of the new rule", "data-lm-suppress-shortcuts": "true" }));
     const form = fresh.appendChild(make("select", { "aria-label": "Form of the new rule" }));
@@ -106,6 +106,12 @@ export default () => {
       // A page that opens late, or that missed a message, has the whole state and no message about it.
       if (typing.rule !== (draft?.rule_id ?? null) || typing.generation !== (draft?.generation ?? -1)) typing.take(draft);
       setText(title, `Rules, version ${data.version}`);
+      undoLast.disabled = !data.can_undo;
+      // Nothing has been tried of these rules yet: it begins when somebody looks.
+      if (data.trial?.of === "nothing" && view.looked !== data.trial) {
+        view.looked = data.trial;
+        ask({ do: "try_in_force" });
+      }
       patch(form, data.forms, () => make("option"), (option, [value, text]) => {
         option.value = value;
         setText(option, text);

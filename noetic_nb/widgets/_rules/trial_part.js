@@ -51,9 +51,11 @@ function trialPart(parent, select) {
   return (data, waits) => {
     root.hidden = data === null;
     if (data === null) return;
+    put(root, { "data-of": data.of });
     put(root, { "data-waits": waits ? "yes" : null, "aria-busy": waits ? "true" : "false" });
     setText(title, data.title);
-    outcomes.hidden = key.hidden = data.lines.length === 0;
+    outcomes.hidden = data.lines.length === 0;
+    key.hidden = outcomes.hidden || data.of !== "draft";
     patch(outcomes, data.lines, newOutcome, drawOutcome);
     patch(counts, data.counts, () => make("li"), (item, [change, name, count]) => {
       put(item, { "data-change": change });

@@ -39,12 +39,12 @@ _OUTCOMES: Final = (
 
 def trial_words(title: str, note: str = "") -> dict[str, Any]:
     """Return words to be shown in place of a trial."""
-    return {"title": title, "note": note, "lines": [], "counts": [], "rows": [], "faults": []}
+    return {"title": title, "note": note, "lines": [], "counts": [], "rows": [], "faults": [], "of": "draft"}
 
 
 NOT_EDITED: Final = trial_words(
     "Nothing is edited yet", "While you type, what the edit would have changed of the recorded runs appears here."
-)
+) | {"of": "nothing"}
 
 
 def trial_data(
@@ -61,35 +61,72 @@ def trial_data(
     evaluations : (Evaluation, Evaluation), optional
         Of the rules in force, and with the draft in its place; None where no run has a label.
     """
-    summary, skipped = table.attrs["summary"], table.attrs["skipped"]
-    changed = table[table["change"] != "unchanged"]
+    summary = table.attrs["summary"]
+    found = _found(runs, table, table[table["change"] != "unchanged"], evaluations)
+    return found | {
+        "title": f"Tried on {found['title']}",
+        "counts": [[change, CHANGE_NAMES[change], summary[change]] for change in CHANGES if summary[change]],
+        "of": "draft",
+    }
+
+
+def in_force_data(runs: Iterable[Run], table: Any, evaluation: Evaluation | None = None) -> dict[str, Any]:
+    """Return what the rules in force decide of the recorded calls, before anything is edited; `table` has them on both sides."""
+    held = table[table["before"] != "allow"]
+    numbers = held["before"].value_counts()
+    found = _found(runs, table, held, None if evaluation is None else (evaluation, evaluation))
+    note = "While you type, what the edit would have changed of them appears here."
+    return found | {
+        "title": f"The rules in force on {found['title']}",
+        "note": f"{found['note']} {note}".strip(),
+        "counts": [
+            [change, words, int(numbers[action])] for action, (change, words) in _HELD.items() if action in numbers
+        ],
+        "of": "rules",
+    }
+
+
+# The actions of rules in force, with the colour of their change and their words.
+_HELD: Final = {"deny": ("newly_denied", "denied"), "guide": ("guided", "guided"), "ask": ("asked", "asked")}
+
+
+def _found(
+    runs: Iterable[Run], table: Any, shown: Any, evaluations: tuple[Evaluation, Evaluation] | None
+) -> dict[str, Any]:
+    """Return what trials of drafts and of rules in force share; `shown` are the decisions that are listed."""
+    skipped = table.attrs["skipped"]
     by_id = {run.run_id: run for run in runs}
     rows = [
         {
             "where": f"{plain(row.run_id)}, turn {row.turn}",
             "what": _what(row),
-            "verdict": f"{row.before} → {row.after}" if row.error is None else "failing",
+            "verdict": _verdict(row),
             "change": row.change,
             "why": plain(row.error if row.error is not None else row.guidance or "", TEXT_LENGTH),
             "place": place_of(by_id[row.run_id], row.seq),
         }
-        for row in changed.head(ROWS_SHOWN).itertuples()
+        for row in shown.head(ROWS_SHOWN).itertuples()
     ]
     notes = []
-    if len(changed) > len(rows):
-        notes.append(f"{len(changed) - len(rows)} more differ.")
+    if len(shown) > len(rows):
+        notes.append(f"{len(shown) - len(rows)} more of them.")
     if skipped:
         notes.append(f"Judges were not asked: {plain(', '.join(plain(name) for name in skipped), TEXT_LENGTH)}.")
     if evaluations is not None:
         notes.append("Bars are 95 % intervals (Wilson). A run is stopped where one of its calls is denied.")
     return {
-        "title": f"Tried on {_some(len(table), 'recorded call')} of {_some(len(by_id), 'run')}",
+        "title": f"{_some(len(table), 'recorded call')} of {_some(len(by_id), 'run')}",
         "note": " ".join(notes),
         "lines": [] if evaluations is None else outcome_lines(*evaluations),
-        "counts": [[change, CHANGE_NAMES[change], summary[change]] for change in CHANGES if summary[change]],
         "rows": rows,
         "faults": [] if evaluations is None else [plain(text, TEXT_LENGTH) for text in evaluations[1].errors[:3]],
     }
+
+
+def _verdict(row: Any) -> str:
+    if row.error is not None:
+        return "failing"
+    return str(row.before) if row.change == "unchanged" else f"{row.before} → {row.after}"
 
 
 def _some(count: int, what: str) -> str:
