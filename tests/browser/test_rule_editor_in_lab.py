@@ -130,6 +130,12 @@ def test_a_rule_of_each_form_is_edited_tried_applied_and_obeyed(notebook: Open, 
     expect(editor.locator(".nn-rules tbody tr").nth(1)).to_contain_text("large")
     expect(editor.locator(".nn-rules tbody tr").nth(1)).to_contain_text("1 denied")
 
+    # Before anything is edited: what the rules in force do.
+    expect(diff).to_contain_text("The rules in force on")
+    expect(diff).to_contain_text("1 denied")
+    expect(editor.get_by_role("button", name="Undo last change")).to_be_enabled()
+    shot(editor, "editor-in-force-1400")
+
     # Python: what the edit would change is shown before it is applied, and nothing has changed until then.
     text.fill(text.input_value().replace("< 0", "> 100"))
     expect(diff).to_contain_text("1 newly denied")
