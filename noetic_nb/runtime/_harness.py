@@ -81,7 +81,8 @@ class AgentHarness:
         `TokenCalibration`, or a function of a text. Instead of the configuration's; the default is an estimate.
     approve : callable, optional
         Called before a tool call that needs approval: ``approve(tool_name, args)`` answers True, False, or a text that
-        says why not; may be async. Without it such calls are denied at once.
+        says why not; may be async. Without it such calls are denied at once. Where it takes `question`, `rules` or `origins`
+        by name, it gets the words of the rule that asks, the ids of such rules, and the origin of each argument.
     diagnostic : callable, optional
         Gets errors that do not fail a turn: ``diagnostic(layer_id, hook, error)``; a warning is logged by default.
     fs : str, path or fsspec filesystem, optional

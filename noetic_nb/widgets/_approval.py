@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import ipywidgets
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
+from noetic_nb.items._origins import Origin
 from noetic_nb.markup import escape, heading
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, plain_data
 from noetic_nb.widgets.base._assets import static_frame, style
@@ -44,7 +45,7 @@ class Asked(Protocol):
 class Place(Protocol):
     """Where questions may be asked instead of below the cell."""
 
-    def ask(self, name: str, args: Mapping[str, Any], question: str | None) -> Asked | None:
+    def ask(self, words: QuestionWords) -> Asked | None:
         """Ask; None where nobody would see it."""
         ...
 
@@ -81,15 +82,15 @@ class Approval:
         self._elsewhere.append(held)
         return lambda: self._elsewhere.remove(held) if held in self._elsewhere else None
 
-    def _ask(self, name: str, args: Mapping[str, Any], question: str | None) -> Asked:
+    def _ask(self, words: QuestionWords) -> Asked:
         for held in reversed(self._elsewhere):
             place = held()
-            asked = None if place is None else place.ask(name, args, question)
+            asked = None if place is None else place.ask(words)
             if asked is not None:
                 return asked
         from IPython.display import display
 
-        form = Question(name, args, question)
+        form = Question(words)
         try:
             display(form)  # type: ignore[no-untyped-call]
         except BaseException:
@@ -97,11 +98,19 @@ class Approval:
             raise
         return form
 
-    async def __call__(self, name: str, args: Mapping[str, Any], *, question: str | None = None) -> bool | str:
+    async def __call__(
+        self,
+        name: str,
+        args: Mapping[str, Any],
+        *,
+        question: str | None = None,
+        rules: Sequence[str] = (),
+        origins: Mapping[str, Origin] | None = None,
+    ) -> bool | str:
         """Show the question and wait for the answer: True, or the reason why not."""
         if name in self._always:
             return True
-        form = self._ask(name, args, question)
+        form = self._ask(question_words(name, args, question, rules, origins))
         self._open[form] = None
         try:
             answer = await form.answer
@@ -119,16 +128,52 @@ class Approval:
         return tuple(self._open)
 
 
-def question_words(name: str, args: Mapping[str, Any], question: str | None) -> tuple[str, str]:
-    """Return the question and the call that it is about, without secrets.
+class QuestionWords(NamedTuple):
+    """The words of a question, without secrets."""
+
+    asked: str
+    call: str
+    why: tuple[str, ...] = ()
+    """The rules that ask, and the first author of each argument."""
+
+
+def question_words(
+    name: str,
+    args: Mapping[str, Any],
+    question: str | None,
+    rules: Sequence[str] = (),
+    origins: Mapping[str, Origin] | None = None,
+) -> QuestionWords:
+    """Return the words of a question about a call.
 
     Examples
     --------
     >>> question_words("pay", {"amount": 3}, None)
-    ('May pay be called?', 'pay {"amount": 3}')
+    QuestionWords(asked='May pay be called?', call='pay {"amount": 3}', why=())
+    >>> question_words("pay", {"to": "ann"}, "Pay?", ["large"], {"to": Origin("tool", "get_contacts")}).why
+    ('Asked by the rule large.', 'to: written by the tool get_contacts.')
     """
     asked = plain(question, TEXT_LENGTH) if question else f"May {plain(name)} be called?"
-    return asked, f"{plain(name)} {plain_data(args, TEXT_LENGTH)}"
+    why = [f"{plain(argument)}: written by {origin_words(origin)}." for argument, origin in (origins or {}).items()]
+    if rules:
+        named = ", ".join([plain(rule_id) for rule_id in rules])
+        why.insert(0, f"Asked by the rule{'s' * (len(rules) > 1)} {named}.")
+    return QuestionWords(asked, f"{plain(name)} {plain_data(args, TEXT_LENGTH)}", tuple(why))
+
+
+def origin_words(origin: Origin) -> str:
+    """Return the author of a value, in words.
+
+    Examples
+    --------
+    >>> origin_words(Origin("tool", "get_contacts", field="email")), origin_words(Origin("user"))
+    ('the tool get_contacts, its email', 'the user')
+    """
+    if origin.kind == "model":
+        return "the model itself: nobody wrote it before"
+    name = "" if origin.name is None else f" {plain(origin.name)}"
+    of = "" if origin.field is None else f", its {plain(origin.field)}"
+    return f"the {origin.kind}{name}{of}"
 
 
 class _InOrder:
@@ -160,21 +205,18 @@ class _Text(_InOrder, ipywidgets.Text):  # type: ignore[misc]
 class Question(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]
     """One question: allow once, allow for this run, or deny with a reason.
 
-    `name` is the tool, or ``"response"``; `args` are what it would be called with; `question` is that of the rule. Once
-    it is answered its widgets are closed; what was asked, what was answered and when stays on the page.
+    Once it is answered its widgets are closed; what was asked, what was answered and when stays on the page.
     """
 
-    def __init__(
-        self, name: str, args: Mapping[str, Any], question: str | None = None, *, clock: Clock = SYSTEM_CLOCK
-    ) -> None:
+    def __init__(self, words: QuestionWords, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._loop = asyncio.get_running_loop()
         self._clock = clock
         self.answer: asyncio.Future[str] = self._loop.create_future()
-        self.asked, self.call = question_words(name, args, question)
+        self.asked, self.call, self.why = words
         self.outcome = WAITING
         self.times = [self._time(), ""]
         # Text from a model is never markup: it is shown by the same field as notices.
-        self.notice = Notice(text=f"{self.asked}\n{self.call}", static_name=self.static_id)
+        self.notice = Notice(text="\n".join([self.asked, self.call, *self.why]), static_name=self.static_id)
         wide = {"width": "auto"}
         self.once_button = _Button(description="Allow once", button_style="primary", layout=wide)
         self.always_button = _Button(description="Allow for this run", layout=wide)
@@ -221,7 +263,13 @@ class Question(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]
     def to_html(self) -> str:
         """Return the question, the answer and its time as HTML without scripts."""
         asked, answered = self.times
-        facts = [("Asked", asked), ("Call", self.call), ("Answer", self.outcome), ("Answered", answered)]
+        facts = [
+            ("Asked", asked),
+            ("Call", self.call),
+            ("Why", " ".join(self.why)),
+            ("Answer", self.outcome),
+            ("Answered", answered),
+        ]
         rows = "".join(
             [
                 f'<tr><th scope="row">{name}</th><td class="nn-text">{escape(text)}</td></tr>'
@@ -236,7 +284,7 @@ class Question(DisplayMixin, ipywidgets.VBox):  # type: ignore[misc]
         """Return the same as plain text."""
         asked, answered = self.times
         when = f", answered {answered}" if answered else ""
-        return f"{self.asked}\n{self.call}\n{self.outcome} (asked {asked}{when})"
+        return "\n".join([self.asked, self.call, *self.why, f"{self.outcome} (asked {asked}{when})"])
 
     def _release(self) -> bool:
         parts = (self.once_button, self.always_button, self.deny_button, self.reason, self._row, self.notice)

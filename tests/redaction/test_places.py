@@ -42,6 +42,7 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.items import assistant_message, input_message
+from noetic_nb.items._origins import Origin
 from noetic_nb.models import CallTool, Fault, OpenAIModel, ScriptedModel
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs import Run, load_run
@@ -200,7 +201,10 @@ async def test_conversation_of_a_workbench(found: tuple[str, str]) -> None:
         with pytest.raises(NoeticConfigError) as refused:
             await bench.correct(text)
         chat.notify("bad", str(refused.value))
-        bench.reading.questions.ask("look", {"note": text, "password": secret, "more": "x" * 900}, f"May {text} pass?")
+        approval = pytest.importorskip("noetic_nb.widgets._approval")
+        args = {"note": text, "password": secret, "more": "x" * 900}
+        words = approval.question_words("look", args, f"May {text} pass?", [text], {text: Origin("tool", text)})
+        bench.reading.questions.ask(words)
         assert bench.reading.parts["questions"]
         assert_absent(secret, json.dumps([sent, bench.snapshot], default=str))
         assert_absent(secret, bench.to_html() + bench.to_text())
@@ -290,7 +294,9 @@ async def test_approval_forms(found: tuple[str, str]) -> None:
     approval = pytest.importorskip("noetic_nb.widgets._approval")
     text, secret = found
 
-    form = approval.Question("look", {"note": text, "password": secret, "more": "x" * 900}, f"May {text} pass?")
+    args = {"note": text, "password": secret, "more": "x" * 900}
+    words = approval.question_words("look", args, f"May {text} pass?", [text], {text: Origin("tool", text)})
+    form = approval.Question(words)
     assert_absent(secret, form.notice.text)
     form.settle(f"no, {text}")
 

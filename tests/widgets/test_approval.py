@@ -203,5 +203,73 @@ async def test_a_turn_with_many_questions_runs_on_when_they_are_answered(page: P
         getattr(answered, button).click()
 
     assert (await turn).text == "Done."
-    answers = [output.bundles[-1]["text/plain"].splitlines()[2] for output in page.outputs[1::2]]
+    answers = [output.bundles[-1]["text/plain"].splitlines()[-1] for output in page.outputs[1::2]]
     assert [answer.split(" (")[0] for answer in answers] == ["Allowed once.", f"Denied: {REFUSED}"]
+
+
+async def test_the_form_shows_the_rule_its_reason_and_who_wrote_each_argument(page: Page) -> None:
+    rules = RuleBook()
+    rules.when('tool.name == "pay"', id="large", action="ask", guidance="Pay {tool.args.amount}?")
+
+    @nn.tool
+    def pay(amount: int, to: str, note: str) -> str:
+        """Pay someone."""
+        return "paid"
+
+    @nn.tool
+    def contact(name: str) -> dict[str, str]:
+        """Find someone."""
+        return {"iban": "DE111"}
+
+    approval = Approval()
+    config = nn.AgentConfig(name="desk", step=nn.react(model="m", tools=[pay, contact]), memory=[nn.steering(rules)])
+    calls = [
+        nn.CallTool("contact", name="Ann"),
+        nn.CallTool("pay", amount=50, to="DE111", note="thanks a lot"),
+        "Done.",
+    ]
+    harness = nn.AgentHarness(config, model=nn.ScriptedModel(calls), approve=approval)
+    why = [
+        "Asked by the rule large.",
+        "amount: written by the user.",
+        "to: written by the tool contact, its iban.",
+        "note: written by the model itself: nobody wrote it before.",
+    ]
+    turn = asyncio.ensure_future(harness.execute("Pay 50 to Ann"))
+    async with asyncio.timeout(30):
+        while not approval.questions:
+            await asyncio.sleep(0)
+        question = approval.questions[0]
+        assert question.notice.text.splitlines() == ["Pay 50?", question.call, *why]
+        question.once_button.click()
+        await turn
+    form = page.outputs[1].bundles[-1]
+    assert all(line in form["text/plain"] and line in form["text/html"] for line in why)
+
+
+async def test_an_approver_gets_what_it_takes_by_name() -> None:
+    got: list[Any] = []
+
+    def named(name: str, args: Any, rules: Any, origins: Any) -> bool:
+        got.append((rules, {key: str(origin) for key, origin in origins.items()}))
+        return True
+
+    def any_name(name: str, args: Any, **beside: Any) -> bool:
+        got.append(beside)
+        return True
+
+    def plain(name: str, args: Any) -> bool:
+        return True
+
+    rules = RuleBook()
+    rules.when('tool.name == "pay"', id="large", action="ask", guidance="Pay?")
+    for approve in (named, any_name, plain):
+        config = nn.AgentConfig(
+            name="desk", step=nn.react(model="m", tools=[nn.tool(lambda to: "paid", name="pay", description="Pay.")]),
+            memory=[nn.steering(rules)],
+        )  # fmt: skip
+        model = nn.ScriptedModel([nn.CallTool("pay", to="Ann"), "Done."])
+        reply = await nn.AgentHarness(config, model=model, approve=approve).execute("Pay Ann")
+        assert [item.output for item in reply.items if item["type"] == "function_call_output"] == ["paid"]
+
+    assert got == [(("large",), {"to": "user"}), {"question": "Pay?"}]

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.items._origins import Origin
 from noetic_nb.steering import RuleBook
 from noetic_nb.widgets import Ledger, RuleEditor
-from noetic_nb.widgets._approval import Question
+from noetic_nb.widgets._approval import Question, question_words
 from tests.widgets.hostile_texts import HOSTILE_TEXTS, hostile_run
 from tests.widgets.scenes import demo_run
 from tests.widgets.views import VIEWS
@@ -169,10 +170,10 @@ def test_a_ledger_is_searched_and_read_with_hostile_text(name: str) -> None:
 @pytest.mark.parametrize("name", HOSTILE_TEXTS)
 async def test_a_question_with_hostile_text_stays_text(name: str) -> None:
     text = HOSTILE_TEXTS[name]
-    plain = Question("tame", {"a": "b"}, "May it?")
+    plain = Question(question_words("tame", {"a": "b"}, "May it?", ["r"], {"a": Origin("tool", "t")}))
     plain.settle("no")
     expected = Page(plain.to_html())
-    question = Question(text, {text: [text]}, text)
+    question = Question(question_words(text, {text: [text]}, text, [text], {text: Origin("tool", text, field=text)}))
     wire(question.notice.text)
     question.settle(text or "no")
     await asyncio.wait([question.answer])

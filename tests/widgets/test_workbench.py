@@ -497,6 +497,7 @@ async def test_a_question_is_asked_and_answered_inside(answer: str, status: str)
         await until(lambda: bench.reading.parts["questions"])
         (question,) = bench.reading.parts["questions"]
         assert (question["asked"], question["call"]) == ("May this be paid?", 'pay {"amount": 7}')
+        assert question["why"] == ["Asked by the rule ask.", "amount: written by the user."]
         assert ask(bench, {"do": "answer", "id": 99, "answer": "once", "reason": ""}) == {"data": False}
 
         ask(bench, {"do": "answer", "id": question["id"], "answer": answer, "reason": "once"})

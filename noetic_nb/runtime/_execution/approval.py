@@ -11,6 +11,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.events import SteeringDecided
 from noetic_nb.items._frozen import own_copy
+from noetic_nb.items._origin_index import Provenance
+from noetic_nb.items._origins import Origin
 from noetic_nb.memory import SteeringAction, SteeringDecision
 from noetic_nb.runtime._context.protocols import Enforcing, SteeredExecution
 from noetic_nb.sync import awaited
@@ -23,21 +25,46 @@ RESPONSE: Final = "response"
 NO_APPROVAL: Final = "A person has to approve this call, and nobody did."
 
 
-def _takes_question(approve: Callable[..., Any]) -> bool:
+def _beside(
+    approve: Callable[..., Any],
+    question: str | None,
+    rule_ids: tuple[str, ...],
+    origins: Callable[[], Mapping[str, Origin]],
+) -> dict[str, Any]:
+    """Return what `approve` takes by name beside a call; any name takes the question, the others have to be asked for."""
     try:
         parameters = inspect.signature(approve).parameters
     except (TypeError, ValueError):  # a callable without a signature, such as some built-in ones
-        return False
-    return "question" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        return {}
+    found: dict[str, Any] = {}
+    if "question" in parameters or any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        found["question"] = question
+    if "rules" in parameters:
+        found["rules"] = rule_ids
+    if "origins" in parameters:
+        found["origins"] = origins()
+    return found
 
 
 async def approval(
-    engine: Enforcing, ctx: SteeredExecution, name: str, args: Mapping[str, Any], decision: SteeringDecision | None
+    engine: Enforcing,
+    ctx: SteeredExecution,
+    name: str,
+    args: Mapping[str, Any],
+    decision: SteeringDecision | None,
+    provenance: Callable[[], Provenance] | None = None,
 ) -> SteeringDecision | None:
     """Call the harness's `approve` and record the answer: None where a person said yes, else the deny.
 
     `name` is the tool, or `RESPONSE`; `decision` is the rule's question, None where the tool itself needs approval.
     """
+
+    def origins() -> Mapping[str, Origin]:
+        if provenance is None:
+            return {}
+        known = provenance()
+        return {argument: known.origin(value, args) for argument, value in args.items()}
+
     start = engine.clock.monotonic_ms()
     question = None if decision is None else decision.guidance
     rule_ids = () if decision is None else decision.rule_ids
@@ -45,7 +72,7 @@ async def approval(
     outcome: Outcome = "nobody"
     if engine.approve is not None:
         try:
-            beside = {"question": question} if _takes_question(engine.approve) else {}
+            beside = _beside(engine.approve, question, rule_ids, origins)
             # A copy: a form that writes into it changes neither the call nor its record.
             answer = await awaited(engine.approve(name, own_copy(args), **beside))
             # `is True`: a text, a number or a mock that is merely truthy must not let a call through.

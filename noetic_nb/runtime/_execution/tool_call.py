@@ -287,7 +287,7 @@ async def steer_call(
             status: Status = "denied" if decision.action is SteeringAction.DENY else "guided"
             return CallEnd(status, denial_text(decision), decision=decision)
     if needs_approval or (decision is not None and decision.action is SteeringAction.ASK):
-        refused = await approval(engine, ctx, name, args, decision)
+        refused = await approval(engine, ctx, name, args, decision, provenance)
         if refused is not None:
             return CallEnd("denied", denial_text(refused), decision=refused)
     if now is not None and not _is_same(now, args):

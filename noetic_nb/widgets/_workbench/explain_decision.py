@@ -15,6 +15,7 @@ from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, plain_data, plain_lin
 from noetic_nb.runs._recorded_origins import RunOrigins
 from noetic_nb.runs._run_source import RunLike
 from noetic_nb.steering import RuleBook
+from noetic_nb.widgets._approval import origin_words
 from noetic_nb.widgets._rules.trial_table import trial_data
 
 # What an item is known by: those around the value.
@@ -142,7 +143,7 @@ class Causes:
                 {
                     "name": plain(name),
                     "value": plain_data(clean, 160),
-                    "origin": _origin_words(origin),
+                    "origin": origin_words(origin),
                     "words": _around(self._items.get(origin.item or ""), value),
                     "go": self._go(origin, event, go),
                 }
@@ -205,18 +206,3 @@ def _words(item: Any) -> str:
         return f"{item.get('name')} {item.get('arguments') or ''}"
     output = item.get("output")
     return output if isinstance(output, str) else item_text(item)
-
-
-def _origin_words(origin: Origin) -> str:
-    """Return the author of a value, in words.
-
-    Examples
-    --------
-    >>> _origin_words(Origin("tool", "get_contacts", field="email")), _origin_words(Origin("user"))
-    ('the tool get_contacts, its email', 'the user')
-    """
-    if origin.kind == "model":
-        return "the model itself: nobody wrote it before"
-    name = "" if origin.name is None else f" {plain(origin.name)}"
-    of = "" if origin.field is None else f", its {plain(origin.field)}"
-    return f"the {origin.kind}{name}{of}"

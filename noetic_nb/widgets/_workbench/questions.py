@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
-from noetic_nb.widgets._approval import question_words, refusal
+from noetic_nb.widgets._approval import QuestionWords, refusal
 
 CLOSED: Final = "The question was withdrawn: its workbench was closed."
 
@@ -15,11 +15,11 @@ CLOSED: Final = "The question was withdrawn: its workbench was closed."
 class OpenQuestion:
     """One question that waits for its answer; the same to an `Approval` as its form below a cell."""
 
-    def __init__(self, number: int, words: tuple[str, str], done: Callable[[OpenQuestion], object]) -> None:
+    def __init__(self, number: int, words: QuestionWords, done: Callable[[OpenQuestion], object]) -> None:
         self._loop = asyncio.get_running_loop()
         self._done = done
         self.number = number
-        self.asked, self.call = words
+        self.asked, self.call, self.why = words
         self.answer: asyncio.Future[str] = self._loop.create_future()
 
     def take(self, answer: str) -> None:
@@ -46,10 +46,10 @@ class Questions:
         self._count = 0
         self._open: dict[int, OpenQuestion] = {}
 
-    def ask(self, name: str, args: Mapping[str, Any], question: str | None) -> OpenQuestion:
+    def ask(self, words: QuestionWords) -> OpenQuestion:
         """Ask one more."""
         self._count += 1
-        asked = OpenQuestion(self._count, question_words(name, args, question), self._settled)
+        asked = OpenQuestion(self._count, words, self._settled)
         self._open[asked.number] = asked
         self._changed()
         return asked
@@ -69,7 +69,10 @@ class Questions:
 
     def data(self) -> list[dict[str, Any]]:
         """Return the open questions as a page shows them."""
-        return [{"id": asked.number, "asked": asked.asked, "call": asked.call} for asked in self._open.values()]
+        return [
+            {"id": asked.number, "asked": asked.asked, "call": asked.call, "why": list(asked.why)}
+            for asked in self._open.values()
+        ]
 
     def _settled(self, asked: OpenQuestion) -> None:
         if self._open.pop(asked.number, None) is not None:

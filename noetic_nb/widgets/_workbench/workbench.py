@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from noetic_nb.runs._events.numbering import numbered
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain
 from noetic_nb.runtime._context.reply import AgentReply
 from noetic_nb.steering import RuleBook
-from noetic_nb.widgets._approval import Approval, Asked
+from noetic_nb.widgets._approval import Approval, Asked, QuestionWords
 from noetic_nb.widgets._workbench.chat import NO_HARNESS, Conversation
 from noetic_nb.widgets._workbench.panel_host import OWN, PanelHost
 from noetic_nb.widgets._workbench.panels import PANELS, Subject, checked_names, checked_size, names_to_open, subject_of
@@ -178,11 +178,11 @@ class Workbench(PanelHost):
             raise NoeticConfigError("NO_HARNESS", NO_HARNESS, hint="Workbench(harness)")
         return found
 
-    def ask(self, name: str, args: Mapping[str, Any], question: str | None) -> Asked | None:
+    def ask(self, words: QuestionWords) -> Asked | None:
         """Ask for an approval inside; None where the workbench is not shown."""
         if self.comm is None or not self._places or self.reading.questions is None:
             return None
-        return self.reading.questions.ask(name, args, question)
+        return self.reading.questions.ask(words)
 
     def __getattr__(self, name: str) -> Any:
         # Only names that are no attributes come here.

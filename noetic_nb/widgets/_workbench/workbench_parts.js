@@ -198,7 +198,7 @@ function questionsPart(parent, { get, failed }) {
   const box = parent.appendChild(make("div", { class: "nn-questions", role: "alert" }));
   const create = () => {
     const form = make("form", { class: "nn-question" });
-    form.append(make("p", { class: "nn-asked" }), make("p", { class: "nn-quote" }));
+    form.append(make("p", { class: "nn-asked" }), make("p", { class: "nn-quote" }), make("ul", { class: "nn-list" }));
     const row = form.appendChild(make("div", { class: "nn-toolbar" }));
     const answer = (word) => get({ do: "answer", id: form.question, answer: word, reason: reason.value }).catch(failed);
     button(row, "Allow once", () => answer("once"));
@@ -222,6 +222,7 @@ function questionsPart(parent, { get, failed }) {
       form.question = each.id;
       setText(form.children[0], each.asked);
       setText(form.children[1], each.call);
+      patch(form.children[2], each.why, () => make("li"), setText);
     }
     box.hidden = questions.length === 0;
   };
