@@ -13,6 +13,8 @@ from noetic_nb.events import SteeringDecided, ToolCalled, TurnCompleted, TurnSta
 from noetic_nb.lab import datasets
 from noetic_nb.runs import Run
 from noetic_nb.widgets import Compare, Selection
+from noetic_nb.widgets._compare.compare_reading import row_data
+from noetic_nb.widgets.base._text_diff import parts_text
 from tests.widgets.hostile_texts import HOSTILE_TEXTS, hostile_run
 from tests.widgets.scenes import demo_run, planned_run
 from tests.widgets.views import watching
@@ -193,3 +195,16 @@ def test_answers_with_hostile_text_travel_as_json(name: str) -> None:
         for request in ({}, {"only": True}, {"kind": "reply"}):
             text = json.dumps(asked(view, **request), ensure_ascii=False)
             assert len(text.encode()) < 1_000_000
+
+
+def test_requests_are_shown_without_the_hashes_that_tell_them_apart() -> None:
+    same, other, longer = "6 items, 40 tokens, c78d0b18", "6 items, 40 tokens, 12345678", "7 items, 40 tokens, 12345678"
+
+    rows = [row_data(("request", same, second)) for second in (same, other, longer, None)]
+
+    assert [(row["same"], parts_text(row["a"]), parts_text(row["b"])) for row in rows] == [
+        (True, "6 items, 40 tokens", "6 items, 40 tokens"),
+        (False, "[-6 items, 40 tokens-]", "{+6 items, 40 tokens, other texts+}"),
+        (False, "[-6 items, 40 tokens-]", "{+7 items, 40 tokens+}"),
+        (False, "[-6 items, 40 tokens-]", "—"),
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
@@ -273,6 +274,7 @@ def _pair_html(pair: dict[str, Any]) -> str:
 PAGE: Final = 10
 ROWS: Final = 60
 CELL_LENGTH: Final = 600
+_HASH: Final = re.compile(", [0-9a-f]{8}$")
 # What is compared as words; everything else as a whole.
 _WORDS: Final = frozenset({"prompt", "tool call", "tool result", "reply"})
 
@@ -423,6 +425,10 @@ def row_data(row: Row) -> dict[str, Any]:
     """Return a row as a page gets it: what, whether it is the same, and both sides in parts with their signs."""
     what, a, b = row
     is_same = a == b
+    if what == "request":
+        # A hash tells a program that contents differ, and a reader nothing.
+        one, other = (side if side is None else _HASH.sub("", side) for side in (a, b))
+        a, b = one, f"{other}, other texts" if not is_same and one == other else other
     if not is_same and what in _WORDS and isinstance(a, str) and isinstance(b, str):
         parts = text_parts(a, b)
         left, right = [part for part in parts if part[0] != "+"], [part for part in parts if part[0] != "-"]
