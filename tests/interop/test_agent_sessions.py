@@ -11,6 +11,7 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import ChildEnded, ChildStarted, ContextCompacted, ModelCalled, ToolCalled
+from noetic_nb.items import item_text
 
 USAGE = {
     "input_tokens": 3,
@@ -97,6 +98,24 @@ def test_a_compaction_is_no_turn(tmp_path: Path) -> None:
     (event,) = run.select(ContextCompacted)
     assert (event.by, event.tokens_before, event.tokens_after, event.trigger) == ("claude-code", 9_000, 700, "manual")
     assert [turn.query for turn in run.turns] == ["Count the chairs.", "And tables?"]
+
+
+def test_messages_that_a_compaction_preserves_stand_behind_its_summary(tmp_path: Path) -> None:
+    answer = block("m9", {"type": "text", "text": "The order code is LX-2217."})
+    boundary = {
+        "type": "system",
+        "subtype": "compact_boundary",
+        "sessionId": "s-1",
+        "uuid": "b",
+        "compactMetadata": {"preservedMessages": {"uuids": [answer["uuid"], "gone"]}},
+    }
+    lines = [*SESSION[:8], answer, boundary, said("user", "Chairs were counted.", isCompactSummary=True), *SESSION[10:]]
+    (event,) = nn.import_run(written(tmp_path / "s.jsonl", lines)).select(ContextCompacted)
+
+    assert [(item["role"], item_text(item)) for item in event.items] == [
+        ("user", "Chairs were counted."),
+        ("assistant", "The order code is LX-2217."),
+    ]
 
 
 def with_helper(folder: Path) -> Path:
@@ -243,6 +262,20 @@ def test_the_call_that_wrote_a_summary_is_one_of_its_own(tmp_path: Path) -> None
     (event,) = run.select(ContextCompacted)
     assert (event.by, event.tokens_before, event.opaque) == ("codex", 200, False)
     assert [turn.text for turn in run.turns] == ["One file.", "Welcome."]
+
+
+def test_messages_of_the_user_in_a_replaced_history_stand_before_the_summary(tmp_path: Path) -> None:
+    parts = [{"type": "input_text", "text": "Count the files."}]
+    told = [{"type": "input_text", "text": "Summary: one file."}]
+    kept = [{"type": "message", "role": "user", "content": content} for content in (parts, told)]
+    lines = [
+        *HEAD,
+        message("assistant", "One."),
+        line("compacted", message="Summary: one file.", replacement_history=kept),
+    ]
+    (event,) = nn.import_run(written(tmp_path / "r.jsonl", lines)).select(ContextCompacted)
+
+    assert [item_text(item) for item in event.items] == ["Count the files.", "Summary: one file."]
 
 
 def test_a_summary_that_only_the_provider_reads_is_opaque(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from noetic_nb.interop._formats.agent_logs import (
     user,
 )
 from noetic_nb.interop._formats.sources import Document, first_lines, lines_of, read_document
+from noetic_nb.items import Item
 from noetic_nb.items._messages.message import (
     FINISH,
     Child,
@@ -29,6 +30,7 @@ from noetic_nb.items._messages.message import (
     call,
     count,
     money,
+    output_text,
     result_text,
     text_message,
     time_ms,
@@ -97,9 +99,11 @@ class _Reader:
         self.skipped: Counter[str] = Counter()
         self.sides: list[Mapping[str, Any]] = []
         self.depth = 0
+        self.by_id: dict[str | None, Mapping[str, Any]] = {}
 
     def talk(self, lines: Sequence[Mapping[str, Any]]) -> Talk:
         """Return lines as messages."""
+        self.by_id = {text_of(line.get("uuid")): line for line in lines}
         # An answer has a line for each of its blocks, with results of early calls between them.
         answers: dict[str, list[Mapping[str, Any]]] = {}
         for line in lines:
@@ -195,14 +199,24 @@ class _Reader:
         first = boundary or line or {}
         about = mapping(first.get("compactMetadata", first.get("microcompactMetadata")))
         parts = () if line is None else input_parts(mapping(line.get("message")).get("content"), self.notes, place)
+        kept = mapping(about.get("preservedMessages")).get("uuids")
+        lines = [self.by_id[name] for name in kept if name in self.by_id] if isinstance(kept, list) else []
         return Compaction(
             "claude-code",
-            (text_message("user", parts),) if parts else (),
+            (*((text_message("user", parts),) if parts else ()), *[self._kept(line) for line in lines]),
             count(about.get("preTokens")),
             count(about.get("postTokens")),
             trigger=text_of(about.get("trigger")),
             t_ms=time_ms(first.get("timestamp")),
         )
+
+    def _kept(self, line: Mapping[str, Any]) -> Item:
+        """Return a message that goes on standing behind the summary, which the log has as well."""
+        content = mapping(line.get("message")).get("content")
+        if line.get("type") != "assistant":
+            return text_message("user", input_parts(content, self.notes, "preservedMessages"))
+        texts = [str(block.get("text", "")) for block in _blocks(line) if block.get("type") == "text"]
+        return text_message("assistant", (output_text("\n".join(texts)),))
 
     def _child(self, about: Mapping[str, Any], call_id: str) -> Child | None:
         agent_id = text_of(about.get("agentId"))

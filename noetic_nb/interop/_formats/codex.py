@@ -260,10 +260,19 @@ class _Reader:
         if isinstance(last, Compaction):  # its item stands just before the line
             self._talk.pop()
         opaque = any(each.get("encrypted_content") for each in history if "compaction" in str(each.get("type")))
+        # Messages of the user that go on standing there, each as it was; the summary is the last of them.
+        kept = [
+            text_message("user", input_parts(each.get("content"), self.notes, "compacted"))
+            for each in history
+            if each.get("type") == "message" and each.get("role") == "user"
+        ]
+        if summary is not None:
+            told = text_message("user", input_parts(summary, self.notes, "compacted"))
+            kept = [*[item for item in kept if item["content"] != told["content"]], told]
         self._talk.append(
             Compaction(
                 "codex",
-                () if summary is None else (text_message("user", input_parts(summary, self.notes, "compacted")),),
+                tuple(kept),
                 (wrote.usage or {}).get("input_tokens") if wrote is not None else None,
                 opaque=opaque or (summary is None and isinstance(last, Compaction) and last.opaque),
                 trigger="auto",
