@@ -354,12 +354,24 @@ n: Pairs that have the measure on both sides.
         "a fact that a call was not sent",
         """
 fact: The fact: a number, a name, an id.
-kind: What it is: name, number, date, time, id, quote or decision.
+kind: What it is: name, number, date, time, id, path, command, quote, decision or preference.
 position: The place of the item in the log.
 asked_later: The turn that asks for it again; missing where none does.
 reason: Why the item was left out.
 item: The id of the item.
 sentence: Where the fact stands.
+needed_by: The first call that needed it; missing where none did.
+""",
+    ),
+    "Survival": Table(
+        "lab.survival([run])",
+        "a kind of fact",
+        """
+kind: As in losses.
+n: Facts that were still told after every compaction.
+of: Facts of items that were left out after a compaction.
+rate: The share of n in of.
+low, high: Its 95 % interval, over runs; missing for one run.
 """,
     ),
     "Near misses": Table(

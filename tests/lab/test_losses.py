@@ -284,7 +284,16 @@ def test_losses_are_a_table() -> None:
 
     table = lab.lost(run, -1).to_frame()
 
-    assert table.columns.tolist() == ["fact", "kind", "position", "asked_later", "reason", "item", "sentence"]
+    assert table.columns.tolist() == [
+        "fact",
+        "kind",
+        "position",
+        "asked_later",
+        "reason",
+        "item",
+        "sentence",
+        "needed_by",
+    ]
     assert table.loc[0, "reason"] == "hidden"
     assert table.asked_later.isna().all()
     assert lab.lost(run, 0).to_frame().empty

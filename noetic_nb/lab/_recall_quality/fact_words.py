@@ -67,7 +67,8 @@ _PERSON_WORDS_TEXT: Final = """
     came comes joined left agreed decided chose met knows thinks thought can could should does did and ist war hat
     hatte wird möchte sagt sagte mag wohnt lebt arbeitet zog ruft rief braucht bevorzugt fährt kommt kam geht ging
     kauft kaufte zahlt besitzt und est a veut habite aime vit travaille préfère es está tiene quiere vive trabaja
-    prefiere живёт живет работает хочет любит сказал сказала"""
+    prefiere leads teaches writes runs manages handles repairs keeps studies plays drives sells makes helps brings owes
+    sends takes treats cooks gives speaks travels sings begins starts studied живёт живет работает хочет любит сказал сказала"""
 PERSON_WORDS: Final = frozenset(_PERSON_WORDS_TEXT.split())
 """What follows a name that begins a sentence."""
 

@@ -1,29 +1,40 @@
-"""Facts in texts, found by rules: names, numbers, dates, times, ids, quoted strings and decisions. No model reads anything.
+"""Facts in texts, found by rules: names, numbers, dates, ids, paths, commands, quotes, decisions, likes and states of people.
 
-The rules are on the page of behaviour. What they do not know (a name in small letters, a number in words) is no fact here.
+No model reads anything. The rules are on the page of behaviour. What they do not know (a name in small letters, a number in
+words) is no fact here.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from functools import cached_property
+from math import ceil
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from noetic_nb.lab._recall_quality.fact_names import NameReader
-from noetic_nb.lab._recall_quality.fact_words import DECIDED, NOT_NAMES
+from noetic_nb.lab._recall_quality.fact_words import DECIDED
 from noetic_nb.lab._recall_quality.folded_text import FoldedTexts, folded
 from noetic_nb.lab._recall_quality.normal_forms import MONTHS, WEEKDAYS, ascii_digits, date_keys, number_keys, time_keys
+from noetic_nb.lab._recall_quality.paths_and_commands import work_facts
+from noetic_nb.lab._recall_quality.person_states import states_of
+from noetic_nb.lab._recall_quality.word_senses import core, denies, sentence_stems, stems
 
-FactKind: TypeAlias = Literal["name", "number", "date", "time", "id", "quote", "decision"]
+FactKind: TypeAlias = Literal[
+    "name", "number", "date", "time", "id", "path", "command", "quote", "decision", "preference"
+]
 
 # Characters of one text that are read, and of one fact that are kept; more is a document.
 LONGEST_TEXT: Final = 200_000
 LONGEST_FACT: Final = 300
+# Stands behind the key of a state that may as well be an act.
+_UNSURE: Final = "?"
 # Levels of data inside data.
 DEEPEST: Final = 32
-# A decision is still told where a sentence has this share of its words: a summary says it in fewer.
-DECISION_SHARE: Final = 0.6
+# A decision, a like or a state is still told where a sentence has this share of its words: a summary says it in fewer.
+SENTENCE_SHARE: Final = 0.6
 
 _MONTH: Final = "|".join(sorted([name for name in MONTHS if "-" not in name], key=len, reverse=True))
 _LATIN: Final = "A-Za-z\u00c0-\u024f\u0370-\u052f"
@@ -132,7 +143,7 @@ class _Reader:
             yield part, at
 
     def _part(self, text: str, *, is_value: bool) -> _Part:
-        found, taken = _found(text)
+        found, taken = _found(text, is_value=is_value)
         runs = [] if text.islower() or not text else self.names.read(text, is_value=is_value, taken=taken)
         return _Part(text, found, runs)
 
@@ -157,30 +168,46 @@ def _fields(text: str) -> list[str] | None:
     return found
 
 
-def _found(text: str) -> tuple[list[_Found], list[tuple[int, int]]]:
+def _found(text: str, *, is_value: bool) -> tuple[list[_Found], list[tuple[int, int]]]:
     """Return the facts of a text that are no names, and the places that they take."""
-    found: list[_Found] = []
-    taken: list[tuple[int, int]] = []
+    work = work_facts(text, is_value=is_value)
+    found: list[_Found] = [(one.start, one.kind, one.text, (folded(one.text),)) for one in work]
+    taken = [(one.start, one.stop) for one in work]
+    begins, ends = [one.start for one in work], [one.stop for one in work]
+
+    def is_inside(place: int) -> bool:
+        at = bisect_right(begins, place) - 1
+        return at >= 0 and place < ends[at]
+
     if _is_structured(text):
         for match in _pattern(text).finditer(text):
+            if is_inside(match.start()):
+                continue
             one = _structured(str(match.lastgroup if match.lastgroup != "mark" else "dmy"), match[0])
             if one is not None:
                 found += [(match.start(), *fact) for fact in one]
                 taken.append(match.span())
+        taken.sort()  # of one kind after the other
     found += [
         (match.start(), "date", match[0], (f"day {WEEKDAYS[word]}",))
         for match in _WORD.finditer(text)
         if (word := match[0].lower()) in WEEKDAYS
     ]
     for match in _QUOTED.finditer(text):
-        inside = match[match.lastindex or 0].strip()
-        if inside and folded(inside):
-            found.append((match.start(match.lastindex or 0), "quote", inside, (folded(inside),)))
-    if DECIDED.search(text):
-        for match in _SENTENCE.finditer(text):
-            said = match[0].strip()
-            if DECIDED.search(said) and not said.endswith(("?", "？")):
-                found.append((match.start(), "decision", said[:LONGEST_FACT], (folded(said),)))
+        said = match[match.lastindex or 0].strip()
+        if said and folded(said) and not is_inside(match.start(match.lastindex or 0)):
+            found.append((match.start(match.lastindex or 0), "quote", said, (folded(said),)))
+    decided = DECIDED.search(text) is not None
+    others = []
+    for match in _SENTENCE.finditer(text):
+        said = match[0].strip()
+        if decided and DECIDED.search(said) and not said.endswith(("?", "？")):
+            found.append((match.start(), "decision", said[:LONGEST_FACT], (folded(said),)))
+        else:
+            others.append(match)
+    for start, said, is_sure in () if is_value else states_of(others):
+        key = folded(said)
+        found.append((start, "preference", said[:LONGEST_FACT], (key,) if is_sure else (key, _UNSURE)))
     return found, taken
 
 
@@ -221,15 +248,30 @@ def _in_order(part: _Part, offset: int, names: list[tuple[int, str]]) -> list[Fa
         return []
     both.sort(key=lambda one: one[0])
     text = part.text
+    told = [(start, said) for start, kind, said, _ in both if kind not in ("decision", "preference")]
     ends = [match.end() for match in _SENTENCE.finditer(text)]
     facts, at, before = [], 0, 0
     for start, kind, said, keys in both:
         while at < len(ends) and ends[at] <= start:
             before, at = ends[at], at + 1
         end = ends[at] if at < len(ends) else len(text)
+        if keys[-1] == _UNSURE:
+            inside = told[bisect_left(told, (start,)) : bisect_left(told, (start + len(said),))]
+            if inside and _says_no_more(said, [fact for _, fact in inside]):
+                continue
+            keys = keys[:1]
         if keys[0]:
             facts.append(Fact(said, kind, keys, offset + start, text[before:end].strip()[:LONGEST_FACT]))
     return facts
+
+
+def _says_no_more(said: str, facts: Sequence[str]) -> bool:
+    """Tell whether a state is but a verb beside other facts, as in "my sister lives in Graz": those say it all."""
+    # Its verb, and its subject where that is more than a pronoun.
+    small = 2 if said.lower().startswith(("my ", "our ", "his ", "her ", "their ")) else 1
+    for fact in facts:
+        said = said.replace(fact, " ")
+    return len(core(said)) <= small
 
 
 class KnownFacts:
@@ -276,7 +318,10 @@ class KnownFacts:
                     or any(key in self._known("id") for key in fact.keys)
                 )
             case "decision":
-                return self._texts.has(fact.text) or self._tells(fact.text)
+                words = [word for word in folded(fact.text).split() if len(word) > 2]
+                return self._texts.has(fact.text) or self._tells(stems(words))
+            case "preference":
+                return self._texts.has(fact.text) or self._tells(core(fact.text), denied=denies(folded(fact.text)))
             case "name":
                 return self._texts.has(fact.text) or self._names(fact.text)
         return self._texts.has(fact.text)
@@ -286,8 +331,27 @@ class KnownFacts:
         first, _, rest = name.partition(" ")
         return bool(rest) and not first.endswith(".") and len(rest.split()) > 1 and self._texts.has(rest)
 
-    def _tells(self, decision: str) -> bool:
-        words = {word for word in folded(decision).split() if len(word) > 2 and word not in NOT_NAMES}
+    def _tells(self, words: frozenset[str], *, denied: bool = False) -> bool:
+        """Tell whether one sentence has enough of some words, and denies something where that is asked."""
+        least = ceil(SENTENCE_SHARE * len(words) - 1e-9)
         if not words:
             return False
-        return any(len(words & sentence) >= DECISION_SHARE * len(words) for sentence in self._texts.sentences)
+        # A sentence with enough of them has one of the rarest.
+        rare = sorted([self._having.get(word, ()) for word in words], key=len)[: len(words) - least + 1]
+        return any(
+            len(words & self._sentences[at][0]) >= least and (self._sentences[at][1] or not denied)
+            for places in rare
+            for at in places
+        )
+
+    @cached_property
+    def _sentences(self) -> list[tuple[frozenset[str], bool]]:
+        return [(sentence_stems(words), denies(words)) for words in self._texts.sentences]
+
+    @cached_property
+    def _having(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for at, (words, _) in enumerate(self._sentences):
+            for word in words:
+                found.setdefault(word, []).append(at)
+        return found

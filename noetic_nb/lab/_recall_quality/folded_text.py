@@ -49,7 +49,8 @@ class FoldedTexts:
         return "\n".join([f" {form} " for text in self.texts for form in _spellings(text)])
 
     @cached_property
-    def _words(self) -> frozenset[str]:
+    def words(self) -> frozenset[str]:
+        """All their words."""
         return frozenset(self._streams.split())
 
     @cached_property
@@ -57,16 +58,16 @@ class FoldedTexts:
         return self._streams.replace(" ", "")
 
     @cached_property
-    def sentences(self) -> tuple[frozenset[str], ...]:
-        """The words of each sentence."""
+    def sentences(self) -> tuple[str, ...]:
+        """The words of each sentence, each once."""
         found = [folded(part) for text in self.texts for part in re.split(r"[.!?。！？\n]+", text)]
-        return tuple([frozenset(words.split()) for words in found if words])
+        return tuple(dict.fromkeys([words for words in found if words]))
 
     def has(self, text: str) -> bool:
         """Tell whether a text stands in one of these, word for word."""
         # Most of what is looked for is not there, which one look at its first word tells.
         return any(
-            form and form.partition(" ")[0] in self._words and f" {form} " in self._streams for form in _spellings(text)
+            form and form.partition(" ")[0] in self.words and f" {form} " in self._streams for form in _spellings(text)
         )
 
     def has_squeezed(self, text: str) -> bool:

@@ -2,97 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ModelCalled, TurnStarted
-from noetic_nb.items import Item, item_text
-from noetic_nb.lab._recall_quality.fact_words import NOT_NAMES
+from noetic_nb.events import ItemsAppended, ModelCalled, TurnStarted
+from noetic_nb.items import Item
 from noetic_nb.lab._recall_quality.facts import Fact, FactKind, KnownFacts, facts_of
-from noetic_nb.lab._recall_quality.folded_text import FoldedTexts, folded
-from noetic_nb.redact import redact_text
+from noetic_nb.lab._recall_quality.later_questions import asked_in
+from noetic_nb.lab._recall_quality.sent_contexts import IN_PLACE, ContextIndex, SentContext, fact_text, log_key
 from noetic_nb.runs import Run
-from noetic_nb.runs._requests.recorded_requests import recorded_request
-from noetic_nb.runs._requests.sent_request import RecordedRequest, SentItem
+from noetic_nb.runs._requests.sent_request import RecordedRequest
 
 if TYPE_CHECKING:
     import pandas
 
 
-# Of the words of a question that say something, this share stands in the sentence of the fact.
-SHARE: Final = 0.5
-# "ordered" asks for an "order": words are compared by so many letters, in scripts with blanks.
-STEM: Final = 5
-
-_ASKS: Final = re.compile(
-    r"[?？؟;՞]|\b(?:remind|tell me|recall|remember|repeat|what|which|who|when|where|how|"
-    r"erinner\w*|nenn\w*|sag mir|wie|was|wer|wann|wo|welche[nrs]?|wiederhol\w*|rappelle|recuérdame|напомни\w*)\b",
-    re.IGNORECASE,
-)
-# What a question of this form asks for; all others ask for anything.
-_WANTED: Final = (
-    (
-        re.compile(r"\b(?:when|what (?:time|date|day)|wann|um wie ?viel uhr|quand|cuándo|когда)\b", re.IGNORECASE),
-        {"date", "time"},
-    ),
-    (re.compile(r"\b(?:who|whose|wer|wen|wem|wessen|qui|quién|кто)\b", re.IGNORECASE), {"name", "quote", "id"}),
-    (re.compile(r"\b(?:how (?:much|many)|wie ?viele?|combien|cuánt\w+|сколько)\b", re.IGNORECASE), {"number"}),
-)
-_EMPTY_TEXT: Final = """
-    number called tell remind exactly please said mention mentioned again gesagt bitte genau nochmal noch mal heißt quel
-    quelle quels quelles cuál cuáles qual quale quali welcher welches welchen welchem какои какая какое какие каков моеи мою
-    моего"""
-_EMPTY: Final = frozenset(folded(word) for word in NOT_NAMES) - {"order", "place", "name"} | frozenset(
-    _EMPTY_TEXT.split()
-)
-
-
-class Question(NamedTuple):
-    """The text of a user in one turn."""
-
-    turn: int
-    texts: FoldedTexts
-    words: frozenset[str]
-    asks: bool
-    wanted: frozenset[str]
-    """Kinds of facts that it asks for; empty for all."""
-
-
-def questions_of(turns: Iterable[tuple[int, str]]) -> tuple[Question, ...]:
-    """Return the texts of turns in a form that can be compared with facts."""
-    found = []
-    for turn, text in turns:
-        wanted = {kind for form, kinds in _WANTED if form.search(text) for kind in kinds}
-        found.append(
-            Question(turn, FoldedTexts([text]), _stems(text), _ASKS.search(text) is not None, frozenset(wanted))
-        )
-    return tuple(found)
-
-
-def first_asked(fact: Fact, questions: Sequence[Question]) -> int | None:
-    """Return the first turn that asks for a fact, or names it; None where none does."""
-    around: frozenset[str] | None = None
-    for question in questions:
-        if fact.kind != "decision" and question.texts.has(fact.text):
-            return question.turn
-        if not question.asks or not question.words or (question.wanted and fact.kind not in question.wanted):
-            continue
-        if around is None:
-            around = _stems(fact.sentence)
-        shared = len(question.words & around)
-        if shared >= max(SHARE * len(question.words), min(2, len(question.words))):
-            return question.turn
-    return None
-
-
-def _stems(text: str) -> frozenset[str]:
-    words = [word for word in folded(text).split() if word not in _EMPTY]
-    return frozenset([word[:STEM] for word in words if len(word) > 1 or not word.isascii()])
-
-
-COLUMNS: Final = ("fact", "kind", "position", "asked_later", "reason", "item", "sentence")
+COLUMNS: Final = ("fact", "kind", "position", "asked_later", "reason", "item", "sentence", "needed_by")
+# A shorter number stands in too many texts to say that one was needed.
+SHORTEST_NUMBER: Final = 3
 _IN_PLACE: Final = "projection"
 
 
@@ -109,10 +37,13 @@ class Loss(NamedTuple):
     position: int
     """The place of the item in the log."""
     reason: str
-    """Why the item was not sent; ``not_sent`` where the run does not say."""
+    """Why the item was not sent: ``compacted``, or as in the plan; ``not_sent`` where the run does not say."""
     keys: tuple[str, ...]
     """Normal forms of the fact."""
     sentence: str
+    needed_by: int | None = None
+    """The first of the agent's model calls, from this one on, that needed it: its turn asks for it, or it was written or looked
+    up again there."""
 
     def __repr__(self) -> str:
         """Return the fact and where it stood, without the item, which may hold a secret."""
@@ -124,7 +55,8 @@ class Retelling(NamedTuple):
     """A text that retells earlier text, compared with its source: facts as they are written there."""
 
     origin: str
-    """``layer:<id>``, ``layer:summary`` for the policy's own, ``projection`` for what a layer wrote in place of history."""
+    """``layer:<id>``, ``layer:summary`` for the policy's own, ``projection`` for what a layer wrote in place of history,
+    ``compaction`` for what another program did."""
     text: str
     kept: tuple[str, ...]
     """Facts of the items that were not sent that the text tells."""
@@ -143,16 +75,28 @@ class Losses(tuple[Loss, ...]):
         Every text of a layer and every summary that was sent, compared with the log before the call.
     unread : int
         Items at the head of the log that the run does not have any more: facts of theirs cannot be named.
+    unknown : int
+        Compactions before the call of which nobody but the provider can read what they kept: whether it has a fact that
+        they covered is not known, and none of these is named.
     """
 
     retellings: tuple[Retelling, ...]
     unread: int
+    unknown: int
 
-    def __new__(cls, found: Iterable[Loss] = (), *, retellings: tuple[Retelling, ...] = (), unread: int = 0) -> Losses:
+    def __new__(
+        cls, found: Iterable[Loss] = (), *, retellings: tuple[Retelling, ...] = (), unread: int = 0, unknown: int = 0
+    ) -> Losses:
         """Return a tuple with the retellings."""
         self = super().__new__(cls, found)
-        self.retellings, self.unread = retellings, unread
+        self.retellings, self.unread, self.unknown = retellings, unread, unknown
         return self
+
+    def __repr__(self) -> str:
+        """Return the losses, and whether there may be others that nobody can know."""
+        if not self.unknown:
+            return super().__repr__()
+        return f"<{len(self)} losses known {super().__repr__()}; {self.unknown} compactions that nobody can read>"
 
     def to_frame(self) -> pandas.DataFrame:
         """Return one row for each loss.
@@ -161,15 +105,25 @@ class Losses(tuple[Loss, ...]):
         -------
         pandas.DataFrame
             ``fact, kind, position`` (in the log), ``asked_later`` (a turn, missing where none asked), ``reason``, ``item`` (its
-            id), ``sentence``.
+            id), ``sentence``, ``needed_by`` (a call, missing where none needed it).
         """
         import pandas
 
         rows = [
-            (one.fact, one.kind, one.position, one.asked_later, one.reason, one.item.get("id"), one.sentence)
+            (
+                one.fact,
+                one.kind,
+                one.position,
+                one.asked_later,
+                one.reason,
+                one.item.get("id"),
+                one.sentence,
+                one.needed_by,
+            )
             for one in self
         ]
-        return pandas.DataFrame(rows, columns=COLUMNS).astype({"position": "int64", "asked_later": "Int64"})
+        whole = {"position": "int64", "asked_later": "Int64", "needed_by": "Int64"}
+        return pandas.DataFrame(rows, columns=COLUMNS).astype(whole)
 
 
 def lost(run: Run, call: int | ModelCalled, *, thread_id: str | None = None) -> Losses:
@@ -178,7 +132,7 @@ def lost(run: Run, call: int | ModelCalled, *, thread_id: str | None = None) -> 
     Parameters
     ----------
     run : Run
-        That has the request of the call.
+        That has the request of the call, or tells the compactions before it, as imported runs may.
     call : int or ModelCalled
         Its place among the agent's model calls, from 0, from the end where it is negative; or its event.
     thread_id : str, optional
@@ -188,12 +142,15 @@ def lost(run: Run, call: int | ModelCalled, *, thread_id: str | None = None) -> 
     -------
     Losses
         A tuple of losses with ``fact``, ``item`` and ``asked_later``, each fact once. What was sent is the instructions, the
-        window of the history, the texts of layers and the summary. ``.retellings`` compares each summary with its source.
+        window of the history, the texts of layers and the summary; in an imported run, the log without the part that a compaction
+        replaced, and the text in its place. ``.retellings`` compares each summary with its source; ``.unknown`` counts
+        compactions that nobody can read.
 
     Raises
     ------
     NoeticConfigError
-        ``UNKNOWN_CALL``; ``NOT_RECORDED`` where the run does not have the request, as runs of others; ``INVALID_RUN``.
+        ``UNKNOWN_CALL``; ``NOT_RECORDED`` where the run has neither the request nor a compaction, as runs of others;
+        ``INVALID_RUN``.
 
     References
     ----------
@@ -218,66 +175,60 @@ def lost(run: Run, call: int | ModelCalled, *, thread_id: str | None = None) -> 
             given=run,
             hint="Use nn.record(harness) or nn.load_run(path).",
         )
-    request = recorded_request(run, call, thread_id=thread_id)
-    if request.view is None:
+    index = ContextIndex(run)
+    request = index.requests.find(call, thread_id=thread_id)
+    if not index.knows(request):
         raise NoeticConfigError(
             "NOT_RECORDED",
             "Nobody knows what this call was sent.",
             given=request.place,
-            hint="The run has answers and no requests, as runs of others; record a harness with nn.record.",
+            hint="The run has answers, and neither requests nor compactions, as runs of others; record one with nn.record.",
         )
-    sent = request.items
-    shown = {one.position for one in sent if one.position is not None}
-    log: Sequence[Item] = request.known or ()
-    absent = [at for at in range(len(log)) if at + request.first not in shown]
-    texts = [fact_text(log[at]) for at in absent]
-    known = KnownFacts(
-        [redact_text(request.instructions or ""), *[fact_text(one.item) for one in sent if one.item is not None]]
-    )
-    found = facts_of(texts)
-    reasons = _reasons(request)
-    later = questions_of(_asked(run, request))
+    context = index.context(request)
+    absent = frozenset(context.absent)
+    known = KnownFacts(context.texts)
+    found = facts_in(context.log)
+    reasons, replaced = _reasons(request), index.replaced(request)
     losses: dict[tuple[str, tuple[str, ...]], Loss] = {}
     is_known: dict[tuple[str, tuple[str, ...]], bool] = {}
-    for at, facts in zip(absent, found, strict=True):
-        place = at + request.first
+    others: list[Fact] = []
+    for at, facts in enumerate(found):
+        place = at + context.first
+        if at not in absent:
+            others += facts
+            continue
+        reason = "compacted" if place in replaced else reasons.get(place, "not_sent")
         for fact in facts:
             key = fact.kind, fact.keys
             if key not in is_known:
                 is_known[key] = fact in known
             if is_known[key]:
+                others.append(fact)
                 continue
             losses.pop(key, None)  # the last place counts
-            losses[key] = Loss(
-                fact.text,
-                log[at],
-                None,
-                fact.kind,
-                place,
-                reasons.get(place, "not_sent"),
-                fact.keys,
-                fact.sentence,
-            )
-    named = [
-        loss._replace(asked_later=first_asked(Fact(loss.fact, loss.kind, loss.keys, 0, loss.sentence), later))
-        for loss in losses.values()
+            losses[key] = Loss(fact.text, context.log[at], None, fact.kind, place, reason, fact.keys, fact.sentence)
+    dropped = [fact for at in context.absent for fact in found[at]]
+    retellings = _retellings(context, found, dropped)
+    named = _needed(run, request, list(losses.values()), others)
+    return Losses(named, retellings=retellings, unread=context.first, unknown=context.unknown)
+
+
+def facts_in(log: Sequence[Item]) -> list[list[Fact]]:
+    """Return the facts of items, item by item; likes and states only where a person wrote them."""
+    found = facts_of([fact_text(item) for item in log])
+    return [
+        facts
+        if item["type"] == "message" and item.get("role") == "user"
+        else [fact for fact in facts if fact.kind != "preference"]
+        for item, facts in zip(log, found, strict=True)
     ]
-    dropped = [fact for facts in found for fact in facts]
-    return Losses(named, retellings=_retellings(sent, log, dropped), unread=request.first)
-
-
-def fact_text(item: Item) -> str:
-    """Return the text of an item that facts are looked for in, secrets replaced: of a call its arguments, not its tool."""
-    if item["type"] == "function_call":
-        arguments = item.get("arguments")
-        return redact_text(arguments) if isinstance(arguments, str) else ""
-    return redact_text(item_text(item))
 
 
 def _reasons(request: RecordedRequest) -> dict[int, str]:
     """Return why items of the log were not sent, as far as it is known."""
     view = request.view
-    assert view is not None
+    if view is None:
+        return {}
     reasons = dict.fromkeys(range(min(view.floor, view.window[0])), "outside_window")
     reasons |= dict.fromkeys(range(view.floor, view.window[0]), "over_budget")
     for start, stop, _ in view.hidden:
@@ -296,25 +247,66 @@ def _asked(run: Run, request: RecordedRequest) -> list[tuple[int, str]]:
     return sorted(turns.items())
 
 
-def _retellings(sent: Sequence[SentItem], log: Sequence[Item], dropped: Sequence[Fact]) -> tuple[Retelling, ...]:
-    """Compare the texts of layers and summaries with the log, and with the facts left out of it."""
-    told = [
-        one for one in sent if one.item is not None and (one.origin == _IN_PLACE or one.origin.startswith("layer:"))
+def _needed(run: Run, request: RecordedRequest, losses: list[Loss], others: list[Fact]) -> list[Loss]:
+    """Return losses with the turn that asks for each, and the call that needed it."""
+    facts = [Fact(one.fact, one.kind, one.keys, 0, one.sentence) for one in losses]
+    asked = asked_in(facts, others, _asked(run, request))
+    key = log_key(request.where)
+    texts: list[str] = []
+    calls: list[int] = []
+    turns: dict[int, int] = {}
+    place = -1
+    for seq, event in enumerate(run.events):
+        is_call = isinstance(event, ModelCalled) and event.purpose == "agent"
+        place += is_call
+        if seq < request.seq or log_key(event.where) != key:
+            continue
+        if isinstance(event, ModelCalled) and is_call:
+            turns.setdefault(event.where.turn, place)
+            made = list(event.items)
+        elif isinstance(event, ItemsAppended):
+            made = [one for one in event.items if one["type"] == "function_call_output"]
+        else:
+            continue
+        texts += map(fact_text, made)
+        calls += [place] * len(made)
+    again: dict[tuple[str, tuple[str, ...]], int] = {}
+    for at, found in zip(calls, facts_of(texts), strict=True):
+        for fact in found:
+            if fact.kind not in ("decision", "preference") and (
+                fact.kind != "number" or len(fact.keys[0]) >= SHORTEST_NUMBER
+            ):
+                again.setdefault((fact.kind, fact.keys), at)
+    return [
+        loss._replace(
+            asked_later=turn,
+            needed_by=min(
+                [at for at in (turns.get(turn or -1), again.get((loss.kind, loss.keys))) if at is not None],
+                default=None,
+            ),
+        )
+        for loss, turn in zip(losses, asked, strict=True)
     ]
+
+
+def _retellings(
+    context: SentContext, found: Sequence[Sequence[Fact]], dropped: Sequence[Fact]
+) -> tuple[Retelling, ...]:
+    """Compare the texts of layers and summaries with the log, and with the facts left out of it."""
+    told = [one for one in context.sent if one.origin in (_IN_PLACE, IN_PLACE) or one.origin.startswith("layer:")]
     if not told:
         return ()
-    source = KnownFacts([fact_text(item) for item in log])
-    found = []
+    source = KnownFacts([fact_text(item) for item in context.log])
+    compared = []
     for one in told:
-        assert one.item is not None
         text = fact_text(one.item)
         [facts] = facts_of([text])
         tells = KnownFacts([text])
         kept = [fact.text for fact in dropped if fact in tells]
         gone = [fact.text for fact in dropped if fact not in tells]
-        added = [fact.text for fact in facts if fact not in source]
-        found.append(Retelling(one.origin, text, _once(kept), _once(gone), _once(added)))
-    return tuple(found)
+        added = [fact.text for fact in facts if fact.kind != "preference" and fact not in source]
+        compared.append(Retelling(one.origin, text, _once(kept), _once(gone), _once(added)))
+    return tuple(compared)
 
 
 def _once(texts: Iterable[str]) -> tuple[str, ...]:

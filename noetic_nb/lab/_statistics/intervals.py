@@ -3,6 +3,8 @@
 References
 ----------
 .. [1] Wilson, E. B. (1927). Probable inference, the law of succession, and statistical inference. JASA 22, 209-212.
+.. [3] Korn, E. L., and Graubard, B. I. (1998). Confidence intervals for proportions with small expected number of positive
+   counts estimated from survey data. Survey Methodology 24, 193-201.
 .. [2] Field, C. A., and Welsh, A. H. (2007). Bootstrapping clustered data. JRSS B 69, 369-390.
 """
 
@@ -34,16 +36,32 @@ class Count(NamedTuple):
         return f"{self.n}/{self.of} ({100 * self.rate:.1f} % [{100 * self.low:.1f}, {100 * self.high:.1f}])"
 
 
-def counted(n: int, of: int) -> Count:
-    """Return a count with the interval of Wilson."""
+def counted(n: int, of: int, *, size: float | None = None) -> Count:
+    """Return a count with the interval of Wilson, of a sample of another effective size where that is given."""
     if not of:
         return Count(n, of, nan, nan, nan)
-    rate = n / of
-    scale = 1 + _Z * _Z / of
-    middle = (rate + _Z * _Z / (2 * of)) / scale
-    spread = _Z * sqrt(rate * (1 - rate) / of + _Z * _Z / (4 * of * of)) / scale
+    rate, size = n / of, of if size is None else size
+    scale = 1 + _Z * _Z / size
+    middle = (rate + _Z * _Z / (2 * size)) / scale
+    spread = _Z * sqrt(rate * (1 - rate) / size + _Z * _Z / (4 * size * size)) / scale
     # At the ends the interval begins at the share itself; rounding would put it a hair beyond.
     return Count(n, of, rate, min(rate, max(0.0, middle - spread)), max(rate, min(1.0, middle + spread)))
+
+
+def clustered(hits: Sequence[int], totals: Sequence[int]) -> Count:
+    """Return a count over groups whose members resemble each other, with the interval of Wilson for its effective size [3]_.
+
+    The size is that of a simple sample whose rate varies as much as this one does from group to group; where all or none were
+    hit, the number of groups. One group has no interval.
+    """
+    n, of, groups = sum(hits), sum(totals), len(totals)
+    if groups < 2 or not of:
+        return Count(n, of, n / of if of else nan, nan, nan)
+    rate = n / of
+    spread = sum([(hit - rate * total) ** 2 for hit, total in zip(hits, totals, strict=True)])
+    variance = spread * groups / (groups - 1) / of**2
+    size = groups if n in (0, of) else rate * (1 - rate) / variance if variance else of
+    return counted(n, of, size=min(max(size, 1.0), of))
 
 
 def resampled(groups: Sequence[Hashable], samples: int, seed: int) -> Iterator[list[int]]:

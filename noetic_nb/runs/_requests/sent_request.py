@@ -196,7 +196,7 @@ class RecordedRequest:
         if self.can_replan:
             return self._items_of(self.plan)
         layers = [self._sent(item, f"layer:{layer_id}", None) for layer_id, item in view.layer_items]
-        return (*layers, *[self._at(at) for at in _positions(view)], *self._appended(view))
+        return (*layers, *[self._at(at) for at in sent_positions(view)], *self._appended(view))
 
     def _items_of(self, plan: TurnPlan) -> tuple[SentItem, ...]:
         inputs, view = self.inputs, self.view
@@ -239,7 +239,7 @@ class RecordedRequest:
         return SentItem(item, origin, position, item_tokens(item, self._counter or estimate_tokens))
 
 
-def _positions(view: ViewAssembled) -> list[int]:
+def sent_positions(view: ViewAssembled) -> list[int]:
     """Return which log items a request has, as far as its event says."""
     gone = {fate.position for fate in view.fates if fate.origin == "history" and fate.reason != "forced"}
     gone.update(*[range(start, stop) for start, stop, _ in view.hidden])

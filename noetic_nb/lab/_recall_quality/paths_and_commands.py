@@ -1,0 +1,192 @@
+"""Paths of files and commands of a shell in texts, by their form and by the names of common programs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, Literal, NamedTuple
+
+LONGEST_PATH: Final = 260
+LONGEST_COMMAND: Final = 300
+
+_PIECE: Final = re.compile(r"[^\s\"'`<>|(),;=\[\]{}“”„«»]+")
+_PLAIN: Final = re.compile(r"[\w.@+~/-]+")
+_WINDOWS: Final = re.compile(r"[A-Za-z]:\\[^\s:*?\"<>|]+")
+_LINE: Final = re.compile(r"(?::\d+)+$")
+_FILE_END: Final = re.compile(
+    r"\.(?:py|pyi|ipynb|js|jsx|ts|tsx|mjs|cjs|css|scss|html?|vue|json|jsonl|ya?ml|toml|ini|cfg|conf|env|lock|md|mdx|rst|txt|log|csv|tsv|"
+    r"parquet|xlsx?|docx?|pptx?|pdf|sql|sqlite3?|db|dump|sh|bash|zsh|ps1|bat|go|rs|c|h|cc|cpp|hpp|java|kt|scala|rb|php|pl|swift|dart|"
+    r"lua|jl|tex|bib|xml|svg|png|jpe?g|gif|webp|zip|tar|gz|tgz|bz2|xz|7z|whl|jar|exe|dll|so|pem|key|crt|tf|proto|graphql|patch|diff|bak)$",
+    re.IGNORECASE,
+)
+_FOLDERS_TEXT: Final = """
+    tmp etc var usr home opt srv mnt data root dev proc src lib bin tests test docs app apps packages users media
+    build dist"""
+_FOLDERS: Final = frozenset(_FOLDERS_TEXT.split())
+_WHOLE_NAMES_TEXT: Final = """
+    makefile dockerfile .env .gitignore .bashrc .zshrc .npmrc .dockerignore .editorconfig .ssh .profile"""
+_WHOLE_NAMES: Final = frozenset(_WHOLE_NAMES_TEXT.split())
+_PRODUCTS_TEXT: Final = """
+    node.js vue.js next.js express.js d3.js three.js react.js nuxt.js"""
+_PRODUCTS: Final = frozenset(_PRODUCTS_TEXT.split())
+
+# Programs whose names are no words of prose, and those that are.
+_PROGRAM_NAMES: Final = """
+    git npm npx yarn pnpm pip pip3 pipx uv poetry python3 python deno cmake cargo rustc gradle mvn docker
+    docker-compose podman kubectl helm terraform ansible-playbook ssh scp rsync curl wget ls mkdir chmod chown grep rg
+    sed awk tar unzip ffmpeg psql mysql sqlite3 redis-cli pytest tox nox ruff mypy flake8 pylint eslint prettier jest
+    vitest tsc webpack vite systemctl journalctl apt apt-get brew yum dnf conda mamba jupyter alembic uvicorn gunicorn
+    celery dbt aws gcloud gh svn openssl gpg javac gcc g++ clang dotnet gem composer rscript pandoc latexmk crontab"""
+_PROGRAMS: Final = frozenset(_PROGRAM_NAMES.split())
+_WORDLIKE_TEXT: Final = """
+    make go node bun find cat cd cp mv rm cp source service export echo touch head tail kill ps bash sh zsh sudo java
+    ruby rails php perl bundle flask black zip az"""
+_WORDLIKE: Final = frozenset(_WORDLIKE_TEXT.split())
+_DOES_TEXT: Final = """
+    install run push pull commit clone checkout rebase merge build test start up down exec apply get delete create
+    init add update upgrade publish deploy status diff log compose sync restart stop logs describe rollout reset stash
+    fetch"""
+_DOES: Final = frozenset(_DOES_TEXT.split())
+_ENDS_TEXT: Final = """
+    before and to then after in when first for from again on it the a an with because so every is was or if until now
+    please that which by as but at once twice here there failed fails works"""
+_ENDS: Final = frozenset(_ENDS_TEXT.split())
+_TOLD: Final = re.compile(
+    r"\b(?:run|ran|runs|running|executed?|executing|invoke|type|command(?:\sis|\swas)?:?|with|via|do|did)\s(?=[a-z.~/])"
+)
+_PROMPT: Final = re.compile(r"^[ \t]*\$[ \t]+(\S[^\n]*)", re.MULTILINE)
+_TICKS: Final = re.compile(r"(?<!`)`([^`\n]{2,300})`(?!`)|\"([^\"\n]{4,300})\"|'([^'\n]{4,300})'")
+_FENCE: Final = re.compile(r"```[^\n]*\n(.*?)(?:```|\Z)", re.DOTALL)
+_WORD: Final = re.compile(r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'`])+")
+
+
+class WorkFact(NamedTuple):
+    """A path or a command, and where it stands."""
+
+    start: int
+    stop: int
+    kind: Literal["path", "command"]
+    text: str
+
+
+def work_facts(text: str, *, is_value: bool = False) -> list[WorkFact]:
+    """Return the commands of a text, and the paths outside of them, in order; `is_value` is a field of data."""
+    found = list(_commands(text, is_value=is_value))
+    kept: list[WorkFact] = []
+    for one in sorted([*found, *_paths(text)]):
+        if not kept or one.start >= kept[-1].stop:
+            kept.append(one)
+        elif one.kind == "command" and kept[-1].kind == "path":
+            kept[-1] = one
+    return kept
+
+
+def _paths(text: str) -> Iterator[WorkFact]:
+    if "/" not in text and "\\" not in text and "." not in text and "file" not in text:
+        return
+    for match in _PIECE.finditer(text):
+        piece = match[0]
+        if "/" in piece or "." in piece or "\\" in piece or piece in ("Makefile", "Dockerfile"):
+            said = _LINE.sub("", piece.rstrip(".,:;!?*"))
+            if said and len(said) <= LONGEST_PATH and _is_path(said):
+                yield WorkFact(match.start(), match.start() + len(said), "path", said)
+
+
+def _is_path(said: str) -> bool:
+    if "://" in said:
+        return False
+    if "\\" in said:
+        return _WINDOWS.fullmatch(said) is not None
+    if said.lower() in _WHOLE_NAMES:
+        return True
+    if not _PLAIN.fullmatch(said) or not any(letter.isalpha() for letter in said):
+        return False
+    parts = [part for part in said.split("/") if part]
+    if not parts:
+        return False
+    is_file = _FILE_END.search(parts[-1]) is not None and any(
+        letter.isalpha() for letter in parts[-1].partition(".")[0]
+    )
+    if "/" not in said:
+        return is_file and "@" not in said and said.lower() not in _PRODUCTS
+    if is_file:
+        return True
+    begins = parts[0].lower().removeprefix(".") in _FOLDERS
+    if said.startswith(("~/", "./", "../")):
+        return len(parts) > 1
+    if said.startswith("/"):
+        return begins or len(parts) > 1
+    return (begins and not parts[-1].isdigit()) or (said.endswith("/") and len(parts[0]) > 1)
+
+
+def _commands(text: str, *, is_value: bool) -> Iterator[WorkFact]:
+    if is_value:
+        if is_command(text):
+            yield WorkFact(0, len(text), "command", text.strip()[:LONGEST_COMMAND])
+        return
+    for match in _PROMPT.finditer(text) if "$" in text else ():
+        yield _placed(match.start(1), match[1])
+    if "`" in text or '"' in text or "'" in text:
+        for match in _TICKS.finditer(text):
+            inside = match[match.lastindex or 0]
+            if is_command(inside):
+                yield _placed(match.start(match.lastindex or 0), inside)
+    for block in _FENCE.finditer(text) if "```" in text else ():
+        at = block.start(1)
+        for line in block[1].splitlines(keepends=True):
+            if is_command(line.strip()):
+                yield _placed(at + len(line) - len(line.lstrip()), line)
+            at += len(line)
+    for match in _TOLD.finditer(text):
+        said = _in_prose(text, match.end(), _PROGRAMS | _WORDLIKE)
+        if said:
+            yield _placed(match.end(), said)
+    for match in _WORD.finditer(text):
+        if match[0] in _PROGRAMS:
+            said = _in_prose(text, match.start(), _PROGRAMS)
+            if said and (said.split()[1] in _DOES or any(word.startswith("-") for word in said.split()[1:])):
+                yield _placed(match.start(), said)
+
+
+def _placed(start: int, said: str) -> WorkFact:
+    said = said.strip()
+    return WorkFact(start, start + len(said), "command", said[:LONGEST_COMMAND])
+
+
+def is_command(said: str) -> bool:
+    """Tell whether a text that stands apart is a command: a known program with arguments, or options behind a word."""
+    words = said.split()
+    if len(words) < 2 or len(said) > LONGEST_COMMAND:
+        return False
+    first = words[1] if words[0] == "sudo" else words[0]
+    name = first.rsplit("/", 1)[-1]
+    if name in _PROGRAMS or (name in _WORDLIKE and words[1] not in _ENDS - {"a"}):
+        return True
+    has_option = any(re.fullmatch(r"--?[a-zA-Z][\w-]*(?:=\S+)?", word) for word in words[1:])
+    return has_option and re.fullmatch(r"[a-z./][\w./-]*", words[0]) is not None
+
+
+def _in_prose(text: str, start: int, programs: frozenset[str]) -> str:
+    """Return the command that begins there in a sentence, empty where none does: it ends before the words go on."""
+    stop = start
+    bare = 0
+    count = 0
+    for match in _WORD.finditer(text, start, start + LONGEST_COMMAND):
+        word = match[0]
+        plain = word.rstrip(".,;:!?)")
+        if count and text[stop : match.start()].strip(" "):
+            break
+        if not count:
+            if plain.rsplit("/", 1)[-1] not in programs:
+                return ""
+        else:
+            is_argument = (
+                plain[:1] in "-\"'./~$*" or any(mark in plain for mark in "/=._*:") or plain in ("|", "&&", ">")
+            )
+            if plain in _ENDS or (not is_argument and (bare >= 3 or not plain.isascii())):
+                break
+            bare += not is_argument
+        stop, count = match.start() + len(plain), count + 1
+        if plain != word:
+            break
+    return text[start:stop] if count > 1 else ""

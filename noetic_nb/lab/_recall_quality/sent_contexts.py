@@ -1,0 +1,179 @@
+"""The context of a model call: the part of the log that was sent, what stood in place of the rest, and what nobody knows.
+
+Runs of this library have their requests. In runs of others a call was sent its log, except what a compaction replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from noetic_nb.events import ContextCompacted, ItemsAppended, ViewAssembled, Where
+from noetic_nb.items import Item, item_text
+from noetic_nb.redact import redact_text
+from noetic_nb.runs import Run
+from noetic_nb.runs._requests.recorded_requests import RequestIndex
+from noetic_nb.runs._requests.sent_request import RecordedRequest, sent_positions
+
+IN_PLACE = "compaction"
+"""The origin of what a compaction put in place of a part of the log."""
+
+
+class SentText(NamedTuple):
+    """One text of a request; `origin` as in `SentItem`, or `IN_PLACE`."""
+
+    origin: str
+    item: Item
+
+
+class SentContext(NamedTuple):
+    """What a call was sent, as far as it is known."""
+
+    first: int
+    """Where the recorded part of the log begins."""
+    log: Sequence[Item]
+    """From there to the call."""
+    absent: tuple[int, ...]
+    """Places in `log` that were not sent."""
+    sent: tuple[SentText, ...]
+    instructions: str
+    unknown: int
+    """Compactions of which nobody can read what they kept."""
+
+    @property
+    def texts(self) -> list[str]:
+        """All that was sent, secrets replaced."""
+        return [redact_text(self.instructions), *[fact_text(one.item) for one in self.sent]]
+
+
+class _Point(NamedTuple):
+    seq: int
+    length: int
+    """Of the log at that moment."""
+    event: ContextCompacted
+
+
+def fact_text(item: Item) -> str:
+    """Return the text of an item that facts are looked for in, secrets replaced: of a call its arguments, not its tool."""
+    if item["type"] == "function_call":
+        arguments = item.get("arguments")
+        return redact_text(arguments) if isinstance(arguments, str) else ""
+    return redact_text(item_text(item))
+
+
+def log_key(where: Where) -> tuple[str, str]:
+    """Return which log an event belongs to: that of its thread, or that of a child."""
+    return where.thread_id, "" if where.depth == 0 else where.execution_id
+
+
+class ContextIndex:
+    """The requests and compactions of a run."""
+
+    def __init__(self, run: Run) -> None:
+        self.requests = RequestIndex()
+        self.points: dict[tuple[str, str], list[_Point]] = {}
+        lengths: dict[tuple[str, str], int] = {}
+        self.ends: dict[tuple[str, str], Where] = {}
+        self._systems: dict[tuple[str, str], frozenset[int]] = {}
+        for seq, event in enumerate(run.events):
+            self.requests.take(event)
+            if isinstance(event, ItemsAppended):
+                lengths[log_key(event.where)] = event.start + len(event.items)
+            elif isinstance(event, ContextCompacted):
+                key = log_key(event.where)
+                self.points.setdefault(key, []).append(_Point(seq, lengths.get(key, 0), event))
+                self.ends[key] = event.where
+
+    def knows(self, request: RecordedRequest) -> bool:
+        """Tell whether it is known what a call was sent: its request, or a run that tells its compactions."""
+        return request.view is not None or log_key(request.where) in self.points
+
+    def context(self, request: RecordedRequest) -> SentContext:
+        """Return the context of a call that is known."""
+        points = [one for one in self.points.get(log_key(request.where), ()) if one.seq < request.seq]
+        log = request.known or ()
+        if request.view is None:
+            return _kept(request.first, log, points, self._system(log_key(request.where)))
+        view = request.view
+        # Without planning the call again, which takes as long as its log is: a long run has hundreds of compactions.
+        shown = [at for at in sent_positions(view) if 0 <= at - request.first < len(log)]
+        sent = [SentText(f"layer:{layer_id}", item) for layer_id, item in view.layer_items]
+        sent += [SentText("projection", item) for item in _written(view)]
+        sent += [SentText("history", log[at - request.first]) for at in shown]
+        sent += [SentText("appended", item) for item in view.appended]
+        absent = sorted(set(range(len(log))).difference([at - request.first for at in shown]))
+        return SentContext(request.first, log, tuple(absent), tuple(sent), request.instructions or "", 0)
+
+    def replaced(self, request: RecordedRequest) -> frozenset[int]:
+        """Return the places in the log that compactions before a call replaced."""
+        points = [one for one in self.points.get(log_key(request.where), ()) if one.seq < request.seq]
+        if request.view is None:
+            return frozenset(range(max([one.length for one in points], default=0)))
+        stretches = {stretch for one in points for stretch in one.event.replaced}
+        whole = max([stop for start, stop in stretches if not start], default=0)
+        return frozenset([*range(whole), *[at for start, stop in stretches if start for at in range(start, stop)]])
+
+    def after_compactions(self) -> Iterator[tuple[tuple[str, str], SentContext]]:
+        """Yield the context after each compaction, at the next call where requests were recorded, and its log."""
+        calls: dict[tuple[str, str], list[RecordedRequest]] = {}
+        for request in self.requests.requests:
+            calls.setdefault(log_key(request.where), []).append(request)
+        for key, points in self.points.items():
+            those = calls.get(key, [])
+            at = 0
+            for place, point in enumerate(points):
+                while at < len(those) and those[at].seq < point.seq:
+                    at += 1
+                following = points[place + 1].seq if place + 1 < len(points) else None
+                if at < len(those) and those[at].view is not None:
+                    if following is None or those[at].seq < following:
+                        yield key, self.context(those[at])
+                elif at == len(those) or those[at].view is None:
+                    log = self.requests.log_of(self.ends[key])
+                    first = those[-1].first if those else 0
+                    until = log[: max(0, point.length - first)]
+                    yield key, _kept(first, until, points[: place + 1], self._system(key))
+
+    def _system(self, key: tuple[str, str]) -> frozenset[int]:
+        found = self._systems.get(key)
+        if found is None:
+            log = self.requests.log_of(self.ends[key])
+            found = self._systems[key] = frozenset([at for at, item in enumerate(log) if item.get("role") == "system"])
+        return found
+
+
+def _written(view: ViewAssembled) -> Iterator[Item]:
+    """Yield what layers wrote in place of history that was sent."""
+    after = view.window[0]
+    for part in view.projection or ():
+        if part.written and after >= view.window[0]:
+            yield from part.written
+        after = part.stop if not part.written else after
+
+
+def _kept(first: int, log: Sequence[Item], points: Sequence[_Point], system: frozenset[int]) -> SentContext:
+    """Return the context of a call of another program: its log, and what compactions made of it. `system` is always sent."""
+    whole = [
+        place for place, one in enumerate(points) if one.event.items and not (one.event.opaque or one.event.replaced)
+    ]
+    gone: set[int] = set()
+    hidden: set[int] = set()  # nobody knows
+    beside: tuple[Item, ...] = ()
+    unknown = 0
+    # All that came before the last one that can be read is in its text, or gone.
+    for point in points[whole[-1] if whole else 0 :]:
+        event, before = point.event, set(range(min(point.length - first, len(log))))
+        if event.opaque:
+            hidden, beside, unknown = before - gone, tuple(item for item in event.items if item_text(item)), unknown + 1
+        elif event.replaced:
+            gone.update([at - first for start, stop in event.replaced for at in range(start, stop)])
+            beside += event.items
+        elif event.items:
+            gone, beside = before, event.items
+        else:  # items were left out, and nobody says which
+            unknown += 1
+    gone = {at for at in gone if 0 <= at < len(log)} - system
+    left = gone | (hidden - system)
+    shown = [SentText("history", log[at]) for at in range(len(log)) if at not in left]
+    stands = [SentText(IN_PLACE, item) for item in beside]
+    return SentContext(first, log, tuple(sorted(gone)), (*stands, *shown), "", unknown)
