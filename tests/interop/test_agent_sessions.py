@@ -158,7 +158,24 @@ def test_a_helper_without_a_file_is_noted(tmp_path: Path) -> None:
 def test_a_session_that_was_cut_in_its_last_line_is_read_up_to_it(tmp_path: Path) -> None:
     path = written(tmp_path / "s.jsonl", SESSION)
     path.write_text(path.read_text()[:-30])
-    assert len(nn.import_run(path).turns) == 2
+    run = nn.import_run(path)
+    assert len(run.turns) == 2
+    (note,) = [each for each in run.meta["unmapped"] if "cannot be read" in each["what"]]
+    assert note["place"] == f"line {len(SESSION)}"
+    assert note["value"].startswith("{")
+
+
+@pytest.mark.parametrize("place", range(1, 6))
+def test_a_broken_line_of_a_session_is_listed_and_the_rest_is_read(place: int, tmp_path: Path) -> None:
+    path = written(tmp_path / "s.jsonl", SESSION)
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[:place], '{"type": "user", "mess', *lines[place:]]) + "\n")
+
+    run, whole = nn.import_run(path), nn.import_run(written(tmp_path / "whole.jsonl", SESSION))
+
+    assert run.turns == whole.turns
+    assert run.events[:] == whole.events[:]
+    assert [each["place"] for each in run.meta["unmapped"] if "cannot be read" in each["what"]] == [f"line {place + 1}"]
 
 
 # Codex

@@ -260,3 +260,24 @@ def test_a_file_that_is_too_large_says_how_to_split_it_and_its_parts_give_the_sa
     assert [run.events for run in found] == [
         run.events for run in sorted(runs_from_spans(whole), key=lambda run: run.run_id)
     ]
+
+
+@pytest.mark.parametrize("name", ["smolagents-oi", "google-adk"])
+def test_a_damaged_line_of_spans_is_listed_and_the_others_are_read(name: str, tmp_path: Path) -> None:
+    found = capture(name)
+    lines = as_otlp_lines(found["spans"], found["logs"]).splitlines()
+    whole, path = only(runs_from_spans(found)), tmp_path / "spans.jsonl"
+
+    for at in range(len(lines) + 1):
+        path.write_text("\n".join([*lines[:at], lines[0][:-30], *lines[at:]]))
+        run = nn.import_run(path)
+        noted = [each for each in run.meta["unmapped"] if "cannot be read" in each["what"]]
+        assert (run.turns, len(noted)) == (whole.turns, 1)
+
+    spans = [*found["spans"], {"name": "no span"}, 7]
+    run = only(runs_from_spans(spans, logs=found["logs"]))
+    assert run.turns == whole.turns
+    assert [each["value"] for each in run.meta["unmapped"] if "cannot be read" in each["what"]] == [
+        {"name": "no span"},
+        7,
+    ]

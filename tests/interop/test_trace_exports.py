@@ -760,9 +760,8 @@ HOSTILE: list[Any] = [
     [{**langsmith_trace()[0], "id": None}],
     [langsmith_trace()[0], 7],
     [{**langsmith_trace()[0], "child_runs": 7}],
-    {**langfuse_trace(), "observations": [{"id": "o", "type": "TOOL"}, 5]},
+    {**langfuse_trace(), "observations": [{"id": "o", "type": "CHAIN"}, 5]},
     {**mlflow_trace(), "data": {"spans": [{"name": "no ids"}]}},
-    [mlflow_trace(), {"info": 5, "data": 6}],
     [weave_trace()[0], {"id": "w1", "op_name": "x"}],
 ]
 
@@ -810,14 +809,58 @@ def test_no_value_of_a_field_raises_an_unknown_error(trace: Any) -> None:
     assert read_whole > 40
 
 
-def test_a_line_that_is_cut_off_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("trace", "bad", "place"),
+    [
+        (langsmith_trace, {"run_type": "tool", "trace_id": "r0", "name": "no id"}, "record {}"),
+        (langsmith_trace, 7, "record {}"),
+        (lambda: [langfuse_trace()], {"id": None, "observations": [{}]}, "record {}"),
+        (lambda: langfuse_trace()["observations"], {"type": "TOOL", "traceId": "t1"}, "record {}"),
+        (lambda: [mlflow_trace()], {"info": 5, "data": 6}, "record {}"),
+        (weave_trace, {"op_name": "x", "trace_id": "t"}, "record {}"),
+    ],
+)
+def test_a_record_that_cannot_be_read_is_listed_and_spoils_no_other(trace: Any, bad: Any, place: str) -> None:
+    whole = read(trace())
+    for at in range(len(trace()) + 1):
+        records = trace()
+        records.insert(at, bad)
+        runs = read(records)
+        (note,) = [each for each in runs[0].meta["unmapped"] if each["what"].startswith("a record that cannot be read")]
+
+        assert [model_calls(run) for run in runs] == [model_calls(run) for run in whole]
+        assert [tool_calls(run) for run in runs] == [tool_calls(run) for run in whole]
+        assert (note["place"], note["value"]) == (place.format(at), bad)
+
+
+def test_a_bad_record_inside_another_is_listed_with_its_place() -> None:
+    root, *inner = langsmith_trace()
+    langfuse, mlflow = langfuse_trace(), mlflow_trace()
+    langfuse["observations"].insert(1, 5)
+    mlflow["data"]["spans"].append({"name": "no ids"})
+    sources = [{**root, "child_runs": [*inner, {"id": []}]}, langfuse, mlflow]
+    places = [
+        f"record 0.child_runs[{len(inner)}]",
+        "record 0.observations[1]",
+        f"record 0.spans[{len(mlflow['data']['spans']) - 1}]",
+    ]
+
+    for source, place in zip(sources, places, strict=True):
+        [run] = read(source)
+        assert model_calls(run) == THE_CALLS
+        assert place in [each["place"] for each in run.meta["unmapped"]]
+
+
+def test_a_line_that_is_cut_off_is_listed_and_the_others_are_read(tmp_path: Path) -> None:
     path = written(tmp_path / "runs.jsonl", langsmith_trace())
     path.write_text(path.read_text(encoding="utf-8")[:-40], encoding="utf-8")
 
-    with pytest.raises(NoeticError) as caught:
-        nn.import_run(path)
+    run = nn.import_run(path)
 
-    assert (caught.value.kind, caught.value.line) == ("invalid_run_file", 4)
+    assert [call[1:] for call in model_calls(run)] == [
+        call[1:] for call in model_calls(read(langsmith_trace()[:-1])[0])
+    ]
+    assert [each["place"] for each in run.meta["unmapped"] if "cannot be read" in each["what"]] == ["line 4"]
 
 
 def test_a_circle_of_parents_ends_and_secrets_are_replaced() -> None:

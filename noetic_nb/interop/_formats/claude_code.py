@@ -64,7 +64,8 @@ def read(document: Document, format: str | None = None) -> Iterator[Callable[[],
 
 
 def _run(document: Document) -> Run:
-    lines, notes = list(lines_of(document)), Notes()
+    notes = Notes()
+    lines = list(lines_of(document, notes.add))
     reader = _Reader(document.path, notes)
     sides = {id(line) for line in lines if line.get("isSidechain")}
     main = [line for line in lines if id(line) not in sides] if len(sides) < len(lines) else lines
@@ -227,7 +228,7 @@ class _Reader:
             places = (self.path.with_suffix("") / "subagents", self.path.parent)
             found = (place / f"agent-{agent_id}.jsonl" for place in places)
             file = next((file for file in found if file.is_file() and file != self.path), None)
-            lines = [] if file is None else list(lines_of(read_document(file)))
+            lines = [] if file is None else list(lines_of(read_document(file), self.notes.add))
         if not lines:
             self.notes.add(f"tool {call_id}", agent_id, "the log of a sub-agent that is not there")
             return None

@@ -114,7 +114,7 @@ class _Reader:
 
     def talk(self, document: Document) -> Talk:
         """Return a rollout as messages."""
-        lines = list(lines_of(document))
+        lines = list(lines_of(document, self.notes.add))
         has_records = any(line.get("type") == "token_usage_record" for line in lines)
         for line in lines:
             # A program is said to have ended beside its output, which may come first.

@@ -6,7 +6,7 @@ import errno
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -210,22 +210,28 @@ def first_lines(document: Document, most: int) -> Iterator[Mapping[str, Any]]:
             yield found
 
 
-def lines_of(document: Document, most: int | None = None) -> Iterator[Mapping[str, Any]]:
-    """Yield the records of a log; a last line that was not written to its end is left out.
+def lines_of(document: Document, note: Callable[..., None]) -> Iterator[Mapping[str, Any]]:
+    """Yield the records of a log; one that cannot be read, as the last of a session that was killed, is noted.
 
-    Of the first ones alone, so many at `most`, those are yielded that can be read.
+    Raises `NoeticError` ``invalid_run_file`` where none can be read.
     """
-    data = document.data
-    count = len(data) if isinstance(data, list | tuple) else 0
-    for place in range(count if most is None else min(most, count)):
-        if document.by_line:
-            try:
-                yield record(document, place)
-            except NoeticError:
-                if most is None and (place < count - 1 or place == 0):
-                    raise
-        elif isinstance(data[place], Mapping):
-            yield data[place]
+    data = document.data if isinstance(document.data, list | tuple) else ()
+    first = None
+    is_empty = True
+    for place in range(len(data)):
+        try:
+            yield record(document, place)
+            is_empty = False
+        except NoeticError as error:
+            first = first or error
+            value = data[place].text.decode("utf-8", "replace") if isinstance(data[place], _Line) else data[place]
+            note(
+                f"line {place + 1}",
+                value,
+                f"a line that cannot be read ({error.what.removeprefix(document.name + ' ')})",
+            )
+    if first is not None and is_empty:
+        raise first
 
 
 class _Line:

@@ -24,6 +24,7 @@ from noetic_nb.interop._spans.span_messages import parsed
 from noetic_nb.interop._spans.span_record import LogRecord, Span, log_record, span_record
 from noetic_nb.interop._spans.span_run import run_of_execution
 from noetic_nb.interop._spans.span_tree import NO_PLACE, Conversation, conversations, executions, joined
+from noetic_nb.items._messages.message import shown
 from noetic_nb.runs import Run
 from noetic_nb.runs._load import MAX_BYTES
 
@@ -63,7 +64,8 @@ def read_records(source: Any, *, max_bytes: int = MAX_BYTES) -> Iterator[tuple[s
     """Yield ``("span", value)`` and ``("log", value)`` of a path, JSON text, a document or an iterable of spans.
 
     Only text that is given here may name a file: text inside a file or a document is data (`records_of`). Raises
-    `NoeticError` ``invalid_run_file``, with the place, for a damaged, cut off or too large one.
+    `NoeticError` ``invalid_run_file``, with the place, for a damaged, cut off or too large one; where each document
+    has lines of its own, a damaged one is ``("damaged", error)``, and the next one follows.
     """
     if isinstance(source, os.PathLike) or (isinstance(source, str) and not _is_json(source)):
         yield from _file(Path(source), max_bytes)
@@ -138,10 +140,11 @@ class _Text:
         self.file, self.name, self.path, self.max_bytes = file, name, path, max_bytes
         self.buffer = ""
         self.at = self.total = self.count = 0
-        self.ended = False
+        self.ended = self.is_last = False
         self.decode = json.JSONDecoder().raw_decode
 
-    def fail(self, what: str, cause: BaseException | None = None, hint: str = "") -> NoReturn:
+    def fail(self, what: str, cause: BaseException | None = None, hint: str = "", is_last: bool = False) -> NoReturn:
+        self.is_last = is_last
         raise NoeticError(
             "invalid_run_file",
             f"{self.name} cannot be read at record {self.count}: {what}",
@@ -156,7 +159,7 @@ class _Text:
             return False
         held = len(self.buffer) - self.at
         if held >= _LONGEST_RECORD:
-            self.fail(f"a record is longer than {_LONGEST_RECORD:,} characters")
+            self.fail(f"a record is longer than {_LONGEST_RECORD:,} characters", is_last=True)
         # As much again as is held: a long record is not read over and over in small pieces.
         piece = self.file.read(max(_PIECE, held))
         if not piece:
@@ -164,7 +167,7 @@ class _Text:
             return False
         self.total += len(piece)
         if self.total > self.max_bytes:
-            self.fail(f"it holds more than {self.max_bytes:,} characters", hint=_TOO_LARGE)
+            self.fail(f"it holds more than {self.max_bytes:,} characters", hint=_TOO_LARGE, is_last=True)
         self.buffer, self.at = self.buffer[self.at :] + piece, 0
         return True
 
@@ -210,8 +213,26 @@ class _Text:
             return found
 
     def records(self) -> Iterator[tuple[str, Any]]:
+        documents = 0
         while self.peek():
-            yield from self.walk(_SPANS, 0)
+            try:
+                yield from self.walk(_SPANS, 0)
+                documents += 1
+            except NoeticError as error:
+                # Text of one document is damaged as a whole; of many the next one begins on a line of its own.
+                if self.is_last or not (self.next_document() or documents):
+                    raise
+                yield "damaged", error
+
+    def next_document(self) -> bool:
+        """Go to the next line that begins an object; False at the end."""
+        while (found := self.buffer.find("\n{", self.at)) < 0:
+            self.at = max(self.at, len(self.buffer) - 1)
+            if not self.more():
+                self.at = len(self.buffer)
+                return False
+        self.at = found + 1
+        return True
 
     def walk(self, key: str, depth: int) -> Iterator[tuple[str, Any]]:
         """Yield the records of the value that comes next, which is called `key`."""
@@ -315,10 +336,17 @@ def _holds_spans(value: Any) -> bool:
 
 def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
     """Yield a reader for each run of a document."""
-    data = document.data
-    if document.by_line:
-        data = [record(document, place) for place in range(len(data))]
-    yield from _runs(records_of(data), ())
+    yield from _runs(_records_of_lines(document) if document.by_line else records_of(document.data), ())
+
+
+def _records_of_lines(document: Document) -> Iterator[tuple[str, Any]]:
+    for place in range(len(document.data)):
+        try:
+            value = record(document, place)
+        except NoeticError as error:
+            yield "damaged", error
+        else:
+            yield from records_of(value)
 
 
 def runs_from_spans(spans_or_path: Any, *, logs: Iterable[Any] | str | PathLike[str] = ()) -> tuple[Run, ...]:
@@ -368,22 +396,34 @@ def run_readers(
 def _runs(given: Iterable[tuple[str, Any]], logs: Iterable[tuple[str, Any]]) -> Iterator[Callable[[], Run]]:
     spans: list[Span] = []
     records: list[LogRecord] = []
-    for kind, value in counted(given, "spans"):
-        if kind == "log":
+    faults: list[tuple[int, NoeticError, Any]] = []
+    for place, (kind, value) in enumerate(counted(given, "spans")):
+        near = max(len(spans) - 1, 0)
+        if kind == "damaged":
+            faults.append((near, value, None))
+        elif kind == "log":
             found = log_record(value)
             if found is not None:
                 records.append(found)
-            continue
-        span = span_record(value, len(spans))
-        if span is None:
+        elif (span := span_record(value, len(spans))) is not None:
+            spans.append(span)
+        else:
             hint = "A span has a context with its ids (SDK), or spanId and traceId (OTLP)."
-            raise NoeticError("invalid_run_file", f"Record {len(spans)} is no span.", hint=hint, index=len(spans))
-        spans.append(span)
-    for _, value in logs:
-        found = log_record(value)
-        if found is not None:
+            error = NoeticError("invalid_run_file", f"Record {place} is no span.", hint=hint, index=place)
+            faults.append((near, error, value))
+    if faults and not spans:
+        raise faults[0][1]
+    for kind, value in logs:
+        if kind == "damaged":
+            faults.append((0, value, None))
+        elif (found := log_record(value)) is not None:
             records.append(found)
-    yield from runs_of(spans, records)
+    yield from runs_of(spans, records, notes=[(near, _noted(error, value)) for near, error, value in faults])
+
+
+def _noted(error: NoeticError, value: Any) -> dict[str, Any]:
+    what = "a record that cannot be read"
+    return {"place": f"record {error.index}", "what": f"{what} ({error.what})", "value": shown(value)}
 
 
 def runs_of(
@@ -391,15 +431,22 @@ def runs_of(
     records: Iterable[LogRecord] = (),
     *,
     about: Callable[[Conversation], Mapping[str, Any]] = lambda _: {"source": "otel"},
-    notes: Iterable[dict[str, Any]] = (),
+    notes: Iterable[tuple[int, dict[str, Any]]] = (),
 ) -> Iterator[Callable[[], Run]]:
-    """Yield a reader for each run of spans; `about` returns the meta of one, `notes` are the parts without a place."""
+    """Yield a reader for each run of spans; `about` returns the meta of one, `notes` are the parts without a place.
+
+    Each note stands beside the place of the span that it is listed with.
+    """
     whole, unmapped = joined(spans, records)
-    by_place: dict[str, list[dict[str, Any]]] = {}
-    for entry in (*unmapped, *notes):
-        by_place.setdefault(entry["place"], []).append(entry)
-    for conversation in conversations(whole):
-        strange = [entry for span in conversation.spans for entry in by_place.get(f"span {span.place}", ())]
+    by_place: dict[int, list[dict[str, Any]]] = {}
+    for place, entry in (*unmapped, *notes):
+        by_place.setdefault(place, []).append(entry)
+    found = conversations(whole)
+    placed = {span.place for conversation in found for span in conversation.spans}
+    others = [entry for place, entries in by_place.items() if place not in placed for entry in entries]
+    for conversation in found:
+        strange = [entry for span in conversation.spans for entry in by_place.get(span.place, ())] + others
+        others = []  # of spans that belong to no run: they are listed once
         yield partial(_run, conversation, strange, about)
 
 

@@ -30,14 +30,14 @@ NO_PLACE: Final = frozenset(["embeddings", "embedding", "rerank", "reranker", "d
 DEEPEST: Final = 512
 
 
-def joined(spans: Iterable[Span], logs: Iterable[LogRecord]) -> tuple[list[Span], list[dict[str, Any]]]:
+def joined(spans: Iterable[Span], logs: Iterable[LogRecord]) -> tuple[list[Span], list[tuple[int, dict[str, Any]]]]:
     """Return spans once each, with their log records among their events, and the list of oddities.
 
     Of a span that was sent twice the later one counts: it has ended, or has more on it. Two spans of one id that have
     different names are both kept. Log records of a model call whose span is missing stand for it.
     """
     found: dict[_Key, Span] = {}
-    unmapped: list[dict[str, Any]] = []
+    unmapped: list[tuple[int, dict[str, Any]]] = []
     for span in spans:
         key = span.trace_id, span.span_id
         known = found.get(key)
@@ -49,9 +49,8 @@ def joined(spans: Iterable[Span], logs: Iterable[LogRecord]) -> tuple[list[Span]
         else:
             span.span_id = f"{span.span_id}~{span.place}"
             found[span.trace_id, span.span_id] = span
-            unmapped.append(
-                {"place": f"span {span.place}", "what": "its id is that of another span", "value": span.name[:200]}
-            )
+            what = "its id is that of another span"
+            unmapped.append((span.place, {"place": f"span {span.place}", "what": what, "value": span.name[:200]}))
     for record in logs:
         key = record.trace_id, record.span_id
         if key not in found:

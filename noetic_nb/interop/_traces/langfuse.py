@@ -85,9 +85,10 @@ def _add(trace: Trace, entry: Mapping[str, Any]) -> None:
         _observe(trace, entry, None)
         return
     about = _camel(plain(entry["trace"])) | {"observations": entry["observations"]} if "trace" in entry else entry
-    found = [_camel(plain(each)) for each in about["observations"] if not isinstance(each, str)]
+    given = [each for each in map(plain, about["observations"]) if not isinstance(each, str)]
+    found = [_camel(each) for each in given if isinstance(each, Mapping)]
     trace_id = text_of(about["id"])
-    if trace_id is None or (about["observations"] and not found):
+    if trace_id is None or (about["observations"] and not given):
         raise ValueError("a trace has an id, and its observations in full: fetch it with GET /api/public/traces/{id}")
     tops = [each for each in found if not each.get("parentObservationId")]
     top = trace.add(
@@ -109,8 +110,9 @@ def _add(trace: Trace, entry: Mapping[str, Any]) -> None:
     trace.tell(trace_id, "metadata", parsed(about.get("metadata")))
     trace.tell(trace_id, "scores", [plain(each) for each in about.get("scores") or ()])
     trace.rest(top, about, _TRACE)
-    for each in found:
-        _observe(trace, {"traceId": trace_id, **each}, top.id)
+    for place, each in enumerate(given):
+        entry = {"traceId": trace_id, **_camel(each)} if isinstance(each, Mapping) else each
+        trace.attempt(f"observations[{place}]", entry, _observe, top.id)
 
 
 def _tell(trace: Trace, trace_id: str, entry: Mapping[str, Any]) -> None:

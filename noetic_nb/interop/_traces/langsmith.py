@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from noetic_nb.interop._formats.sources import Document
 from noetic_nb.interop._spans.span_messages import parsed
-from noetic_nb.interop._traces.payloads import first_of, mapping, number, plain, tokens
+from noetic_nb.interop._traces.payloads import first_of, mapping, number, tokens
 from noetic_nb.interop._traces.trace_records import Record, Trace, begins, read_traces, text_of
 from noetic_nb.runs import Run
 
@@ -102,6 +102,9 @@ def _add(trace: Trace, entry: Mapping[str, Any], trace_id: str | None = None, de
     said = [each for each in entry.get("events") or () if mapping(each).get("name") not in ("start", "end")]
     trace.rest(made, {**entry, "events": said}, _KNOWN)
     trace.rest(made, extra, _EXTRA, "extra.")
-    for inner in entry.get("child_runs") or ():
-        inner = plain(inner)
-        _add(trace, {"parent_run_id": run_id, **{k: v for k, v in inner.items() if v is not None}}, trace_id, depth + 1)
+    for place, inner in enumerate(entry.get("child_runs") or ()):
+        trace.attempt(f"child_runs[{place}]", inner, _below, run_id, trace_id, depth + 1)
+
+
+def _below(trace: Trace, entry: Mapping[str, Any], parent: str, trace_id: str, depth: int) -> None:
+    _add(trace, {"parent_run_id": parent, **{k: v for k, v in entry.items() if v is not None}}, trace_id, depth)

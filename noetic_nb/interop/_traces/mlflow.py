@@ -77,7 +77,8 @@ def _add(trace: Trace, entry: Mapping[str, Any]) -> None:
         raise ValueError("a trace has `info`, and `data` with its spans")
     metadata = mapping(info.get("trace_metadata", info.get("request_metadata")))
     session = text_of(metadata.get("mlflow.trace.session"))
-    made = [_span(trace, plain(each), session) for each in spans]
+    found = [trace.attempt(f"spans[{place}]", each, _span, session) for place, each in enumerate(spans)]
+    made = [each for each in found if each is not None]
     if not made:
         return
     top = made[0]

@@ -7,9 +7,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 from typing import Any, Final
 
 from noetic_nb._core.long_work import counted
+from noetic_nb.errors import NoeticError
 from noetic_nb.interop._formats.sources import Document, record, refused
 from noetic_nb.interop._spans.import_spans import runs_of
 from noetic_nb.interop._spans.span_record import Span, SpanEvent
@@ -34,6 +36,8 @@ _PARAMS: Final = ("temperature", "top_p", "max_tokens", "seed")
 _RAISED: Final = re.compile(r"([A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Timeout|Warning))\b(?::\s*)?")
 # Steps of LangChain that wrap others, and say nothing of an agent.
 _WRAPPERS: Final = ("Runnable", "Channel", "__")
+# A line of its own, or a bad one, may stand before the first record.
+_LOOKED_AT: Final = 10
 _TRACE: Final = "Traceback (most recent call last)"
 _WRONG: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
@@ -72,6 +76,25 @@ class Trace:
         self.records: list[Record] = []
         self.about: dict[str, dict[str, Any]] = {}
         self.notes: list[tuple[Record, str, Any]] = []
+        # Records that cannot be read: where each stood, and behind how many records; what is wrong; the record.
+        self.faults: list[tuple[str, int, Exception, Any]] = []
+        self.place = ""
+
+    def attempt(self, place: str, value: Any, read: Callable[..., Any], *more: Any) -> Any:
+        """Read a record, whose place is below that of the one around it: a bad one is noted, and spoils no other."""
+        around, self.place = self.place, f"{self.place}.{place}" if self.place else place
+        try:
+            if isinstance(value, NoeticError):
+                raise value
+            value = plain(value)
+            if not isinstance(value, Mapping):
+                raise TypeError(f"a record is a mapping, not {type(value).__name__}")
+            return read(self, value, *more)
+        except (*_WRONG, NoeticError) as error:
+            self.faults.append((self.place, len(self.records), error, value))
+        finally:
+            self.place = around
+        return None
 
     def add(self, made: Record) -> Record:
         """Add a record."""
@@ -100,13 +123,23 @@ class Trace:
             made = made[::-1]
         spans = self._spans(made)
         places = {id(each): place for place, each in enumerate(made)}
-        notes, seen = [], set()
+        notes: list[tuple[int, dict[str, Any]]] = []
+        seen = set()
         for each, what, value in self.notes:
             note = {"what": what, "value": shown(value)}
             # Of a constant that every record of a trace repeats one note is enough.
             if (key := (each.trace, str(note))) not in seen:
                 seen.add(key)
-                notes.append({"place": f"span {places[id(each)]}", **note})
+                place = places[id(each)]
+                notes.append((place, {"place": f"span {place}", **note}))
+        by_trace = {each.trace: each for each in reversed(self.records)}
+        for where, behind, error, value in self.faults if made else ():
+            about = value if isinstance(value, Mapping) else {}
+            # Of its trace, as far as it names one that is there, else of that of the record before it.
+            near = by_trace.get(str(about.get("trace_id", about.get("traceId")))) or self.records[max(behind - 1, 0)]
+            what = f"a record that cannot be read ({fault(error)})"
+            kept = None if value is error else shown(value)
+            notes.append((places[id(near)], {"place": where, "what": what, "value": kept}))
         yield from runs_of(spans, about=self.meta, notes=notes)
 
     def _spans(self, made: list[Record]) -> list[Span]:
@@ -134,7 +167,14 @@ class Trace:
                 self.tell(each.trace, "agent", each.name)
             if each.kind == "chat" and answers[id(each)].others:
                 self.notes.append((each, "other choices of an answer", answers[id(each)].others))
-        return [_span(each, answers.get(id(each)), place) for place, each in enumerate(made)]
+        spans = []
+        for place, each in enumerate(made):
+            try:
+                spans.append(_span(each, answers.get(id(each)), place))
+            except _WRONG as error:
+                where = self.records.index(each)
+                self.faults.append((f"record {where}", where + 1, error, (each.inputs, each.outputs)))
+        return spans
 
     def meta(self, conversation: Conversation) -> dict[str, Any]:
         """Return the facts of the traces of a conversation."""
@@ -165,13 +205,20 @@ def _data(value: Any) -> Any:
 # Sources
 
 
-def entries(document: Document, *lists: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the records of a document: one, a list, a line each, or a page that has them below one of the keys in `lists`."""
+def entries(document: Document, *lists: str) -> Iterator[Any]:
+    """Yield the records of a document: one, a list, a line each, or a page that has them below one of the keys in `lists`.
+
+    For a line that cannot be read its error is yielded.
+    """
     data = document.data
-    if document.by_line:
-        for place in range(len(data)):
-            yield from _rows(record(document, place), lists)
-    else:
+    for place in range(len(data)) if document.by_line else ():
+        try:
+            value = record(document, place)
+        except NoeticError as error:
+            yield error
+        else:
+            yield from _rows(value, lists)
+    if not document.by_line:
         yield from _rows(data, lists)
 
 
@@ -190,9 +237,9 @@ def _rows(value: Any, lists: tuple[str, ...]) -> Iterator[Any]:
 
 
 def begins(document: Document, is_one: Callable[[Mapping[str, Any]], bool], *lists: str) -> bool:
-    """Tell whether the first record of a document is of a form."""
-    first = next(entries(document, *lists), None)
-    return isinstance(first, Mapping) and is_one(first)
+    """Tell whether one of the first records of a document is of a form."""
+    first = islice(entries(document, *lists), _LOOKED_AT)
+    return any(isinstance(each, Mapping) and is_one(each) for each in first)
 
 
 def read_traces(
@@ -200,17 +247,24 @@ def read_traces(
 ) -> Iterator[Callable[[], Run]]:
     """Yield a reader for each run of a document, whose records `add` puts into its traces."""
     trace = Trace(source)
-    place = -1
+    for place, entry in enumerate(counted(entries(document, *lists), "records")):
+        trace.attempt(f"{'line' if document.by_line else 'record'} {place + document.by_line}", entry, add)
     try:
-        for place, entry in enumerate(counted(entries(document, *lists), "records")):
-            if not isinstance(entry, Mapping):
-                raise refused(document, f"a record is a mapping, not {type(entry).__name__}", index=place)
-            add(trace, entry)
         found = list(trace.runs())
     except _WRONG as error:
-        fault = f"it is not as its format has it ({type(error).__name__}: {str(error)[:200]})"
-        raise refused(document, fault, index=max(place, 0)) from error
+        raise refused(document, f"it is not as its format has it ({fault(error)})", index=0) from error
+    if not found and trace.faults:  # nothing else is there to be read
+        where, _, error, _ = trace.faults[0]
+        if isinstance(error, NoeticError):
+            raise error
+        index = int(where.partition(".")[0].split()[1]) - document.by_line
+        raise refused(document, f"it is not as its format has it ({fault(error)})", index=index) from error
     yield from found
+
+
+def fault(error: Exception) -> str:
+    """Return an error in short."""
+    return f"{type(error).__name__}: {str(error)[:200]}"
 
 
 def text_of(value: Any) -> str | None:
