@@ -132,10 +132,17 @@ def _is_own(path: Path) -> bool:
 
 def _reader(document: Document, format: str | None) -> _Reader:
     for reader in _READERS:
-        if format in reader.formats if format is not None else reader.looks_like(document):
+        if format in reader.formats if format is not None else _is_of(reader, document):
             return reader
     given, hint = _seen(document)
     raise refused(document, f"unrecognised format. Given: {given}", hint=f"{hint} Formats: {', '.join(formats())}.")
+
+
+def _is_of(reader: _Reader, document: Document) -> bool:
+    try:
+        return reader.looks_like(document)
+    except NoeticError:  # its first record cannot be read: other readers look at more of them
+        return False
 
 
 # What documents of the formats have at their top.

@@ -12,6 +12,7 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.errors import NoeticError
+from noetic_nb.items import item_text
 
 ASK = {"role": "user", "content": "Is box 4 full?"}
 SYSTEM = {"role": "system", "content": "You keep the store."}
@@ -885,3 +886,21 @@ def test_the_answer_that_only_the_root_of_a_trace_tells_keeps_no_secret() -> Non
 
     assert run.turns[0].text.startswith("The key is ")
     assert secret not in repr([*run.events, run.meta])
+
+
+def test_a_picture_is_listed_with_the_item_that_it_belongs_to() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "https://shop.example/box.png"}}
+    for content, shown in (
+        ([{"type": "text", "text": "Is it full?"}, picture], "Is it full?"),
+        ([picture], "[image_url]"),
+    ):
+        trace = langsmith_trace()
+        for record in trace:
+            if record["run_type"] == "llm":
+                record["inputs"] = {"messages": [SYSTEM, {"role": "user", "content": content}]}
+        [run] = read(trace)
+        (note,) = [each for each in run.meta["unmapped"] if each["what"] == "a part of a message cannot be read"]
+        (item,) = [item for item in run.log("t7") if item["id"] == note["item"]]
+
+        assert "box.png" in note["value"]
+        assert (item["role"], item_text(item)) == ("user", shown)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
+from noetic_nb.interop._formats.unread import NOTHING, WRONG, Keys, Unread
 from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.items._item import Item
 from noetic_nb.items._messages.message import (
@@ -27,24 +29,38 @@ from noetic_nb.runs._run import run_of_settled
 Talk = list[Message | Compaction | Child]
 
 _TEXTS: Final = frozenset({"text", "input_text", "output_text"})
-_NOTHING: Final[tuple[Any, ...]] = (None, "", [], {}, ())
 
 
 class Notes:
     """The parts of a source that have no place in a run, for ``meta["unmapped"]``."""
 
     def __init__(self) -> None:
-        self.all: list[dict[str, Any]] = []
+        self._said: list[dict[str, Any]] = []
+        self._unread = Unread()
+
+    @property
+    def all(self) -> list[dict[str, Any]]:
+        """All notes."""
+        return [*self._said, *self._unread.notes()]
 
     def add(self, place: str, value: object, what: str = "no place in a run") -> None:
         """Note a value, unless it says nothing."""
-        if value not in _NOTHING:
-            self.all.append({"place": place, "what": what, "value": shown(value)})
+        if value not in NOTHING:
+            self._said.append({"place": place, "what": what, "value": shown(value)})
 
-    def rest(self, place: str, value: Mapping[str, Any], known: Iterable[str]) -> None:
-        """Note the keys of a mapping that nobody reads."""
-        for key in value.keys() - set(known):
-            self.add(f"{place}.{key}" if place else str(key), value[key])
+    @contextmanager
+    def line(self, number: int, value: Mapping[str, Any]) -> Iterator[None]:
+        """Note a line where reading it fails: it is not as its format has it, and spoils no other."""
+        try:
+            yield
+        except WRONG as error:
+            self.add(
+                f"line {number + 1}", value, f"a line that cannot be read ({type(error).__name__}: {str(error)[:200]})"
+            )
+
+    def rest(self, place: str, value: Any, known: Keys, path: str = "") -> None:
+        """Note the values of a record, at any depth, whose keys nobody reads."""
+        self._unread.look(place, value, known, path)
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
@@ -66,6 +82,8 @@ def input_parts(content: Any, notes: Notes, place: str) -> tuple[FrozenDict, ...
     """Return the parts of a message to the model: texts and pictures; other media are named in a text and noted."""
     if isinstance(content, str):
         return (input_text(content),) if content else ()
+    if content not in NOTHING and not isinstance(content, list | tuple):
+        notes.add(place, content, "content of no known form")
     parts = []
     for number, part in enumerate(records(content)):
         kind, text = str(part.get("type")), part.get("text")

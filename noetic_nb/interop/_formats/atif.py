@@ -21,19 +21,12 @@ from noetic_nb.interop._formats.agent_logs import (
     user,
 )
 from noetic_nb.interop._formats.sources import Document, read_document, record, refused
+from noetic_nb.interop._formats.unread import Keys, keys
 from noetic_nb.items._messages.message import Child, Compaction, Message, call, money, text_message, time_ms, usage_of
 from noetic_nb.items._messages.usage_fields import USAGE
 from noetic_nb.runs import Run
 
 FORMATS: Final = ("atif",)
-_TOP: Final = (
-    "schema_version", "session_id", "trajectory_id", "agent", "steps", "subagent_trajectories", "final_metrics", "notes",
-    "extra",
-)  # fmt: skip
-_STEP: Final = (
-    "step_id", "timestamp", "source", "model_name", "message", "reasoning_content", "tool_calls", "observation", "metrics",
-    "extra", "llm_call_count", "is_copied_context", "reasoning_effort",
-)  # fmt: skip
 # Producers name counts that the format has no field for in their own ways; the first that is there counts.
 _STORED: Final = (
     "cache_write_tokens",
@@ -44,6 +37,32 @@ _STORED: Final = (
 _REASONING: Final = ("reasoning_tokens", "reasoning_output_tokens", "thinking_tokens")
 _FAILED: Final = ("is_error", "isError", "tool_result_is_error", "error", "failed")
 _COMPACTED: Final = ("context_compacted", "compaction", "context_compaction", "is_compact_summary")
+_KEYS: Final = Keys(
+    keys(
+        "schema_version session_id trajectory_id agent steps subagent_trajectories extra name version model_name",
+        "timestamp source message reasoning_content tool_calls observation metrics is_copied_context reasoning_effort",
+        "function_name tool_call_id prompt_tokens completion_tokens cached_tokens cost_usd finish_reason model_error",
+        "results source_call_id content subagent_trajectory_ref trajectory_path status type text policy duration_ms",
+        "output_tokens_details completion_tokens_details tool_result_metadata cache_read_input_tokens",
+        _STORED,
+        _REASONING,
+        _FAILED,
+    ),
+    keys(
+        _COMPACTED,
+        "tool_definitions arguments arguments_text final_metrics notes outcome meta estimated quality closing_tools",
+    ),
+    {
+        "step_id": "the number of a step, which its place says",
+        "llm_call_count": "how many model calls a step was, which is noted where it is not one",
+        "media_type": "of a picture or a file, which its note shows",
+        "path": "of a picture or a file, which its note shows",
+        "raw_arguments": "a copy of the arguments",
+        "raw_tool_result": "a copy of the result",
+        "tool_use_result": "a copy of the result",
+        "tool_use_name": "a copy of the name",
+    },
+)
 _DEEPEST: Final = 20
 
 
@@ -67,7 +86,12 @@ def _run(document: Document, place: int) -> Run:
     if not isinstance(entry, Mapping) or not isinstance(entry.get("steps"), list):
         raise refused(document, "a trajectory has a list of `steps`", index=place)
     notes, agent = Notes(), mapping(entry.get("agent"))
-    talk = _Reader(document, entry, notes).talk(entry)
+    reader = _Reader(document, entry, notes)
+    talk = reader.talk(entry)
+    for name, inner in reader.embedded.items():
+        notes.add(f"{name}.final_metrics", inner.get("final_metrics"), "the sums of a sub-agent")
+        if name not in reader.told:
+            notes.add(name, inner, "a trajectory that no call refers to")
     extra = dict(mapping(entry.get("extra")))
     own = {name: extra.pop(name) for name in ("meta", "estimated", "quality", "closing_tools") if name in extra}
     meta = {
@@ -83,8 +107,7 @@ def _run(document: Document, place: int) -> Run:
     }
     # As `Run.to_atif` writes them.
     meta = {**mapping(own.get("meta")), **{key: value for key, value in meta.items() if value is not None}}
-    notes.rest("", entry, _TOP)
-    notes.rest("agent", agent, ("name", "version", "model_name", "tool_definitions"))
+    notes.rest("", {**entry, "extra": None}, _KEYS)
     run_id = text_of(entry.get("session_id")) or text_of(entry.get("trajectory_id"))
     quality = money(own.get("quality"))
     estimated = [name for name in own.get("estimated") or () if isinstance(name, str)]
@@ -101,6 +124,7 @@ class _Reader:
         self.embedded: dict[str, Mapping[str, Any]] = {}
         self._collect(root, 0)
         self.open: set[str] = set()
+        self.told: set[str] = set()
 
     def _collect(self, entry: Mapping[str, Any], depth: int) -> None:
         for inner in records(entry.get("subagent_trajectories")) if depth < _DEEPEST else ():
@@ -114,7 +138,6 @@ class _Reader:
         talk: Talk = []
         for number, step in enumerate(records(entry.get("steps"))):
             place = f"steps[{number}]"
-            self.notes.rest(place, step, _STEP)
             about = mapping(step.get("extra"))
             compaction = next((about[name] for name in _COMPACTED if about.get(name)), None)
             if compaction is not None:
@@ -158,12 +181,9 @@ class _Reader:
 
     def _answer(self, step: Mapping[str, Any], model: str | None, place: str) -> Iterator[Message]:
         calls = []
-        for number, each in enumerate(records(step.get("tool_calls"))):
+        for each in records(step.get("tool_calls")):
             given = mapping(each.get("extra")).get("arguments_text", each.get("arguments"))
             calls.append(call(str(each.get("function_name")), given, str(each.get("tool_call_id"))))
-            self.notes.rest(
-                f"{place}.tool_calls[{number}]", each, ("function_name", "arguments", "tool_call_id", "extra")
-            )
         metrics = mapping(step.get("metrics"))
         about = mapping(step.get("extra"))
         reason = mapping(metrics.get("extra")).get("finish_reason", about.get("finish_reason"))
@@ -177,9 +197,6 @@ class _Reader:
         count = step.get("llm_call_count")
         if type(count) is int and count > 1:
             self.notes.add(f"{place}.llm_call_count", count, "several model calls are told as one")
-        self.notes.rest(
-            f"{place}.metrics", metrics, ("prompt_tokens", "completion_tokens", "cached_tokens", "cost_usd", "extra")
-        )
         yield answer(
             text,
             calls,
@@ -192,6 +209,7 @@ class _Reader:
             t_ms=_at(step),
             is_called=count != 0,
             error=text_of(about.get("model_error")),
+            duration_ms=money(about.get("duration_ms")),
         )
         yield from self._results(step, {str(each["callId"]) for each in calls}, place)
 
@@ -218,7 +236,8 @@ class _Reader:
             for reference in records(each.get("subagent_trajectory_ref")):
                 if (child := self._child(reference, place)) is not None:
                     children[call_id] = child
-            yield result(call_id, text, error=error, known=failed is not None, children=children, t_ms=_at(step))
+            known = {"known": failed is not None, "t_ms": _at(step), "duration_ms": money(about.get("duration_ms"))}
+            yield result(call_id, text, error=error, children=children, **known)
         for text in self._observed(step, calls):
             if not (len(calls) == len(said) == 1):
                 yield system(text, t_ms=_at(step))
@@ -237,10 +256,12 @@ class _Reader:
         path = text_of(reference.get("trajectory_path"))
         if entry is None and path is not None:
             entry = self._beside(path)
+            self.notes.rest(path, entry, _KEYS)
         if entry is None or name in self.open or len(self.open) >= _DEEPEST:
             self.notes.add(f"{place}.subagent_trajectory_ref", reference, "a trajectory that is not there")
             return None
         self.open.add(name)
+        self.told.add(name)
         try:
             talk = self.talk(entry)
         finally:

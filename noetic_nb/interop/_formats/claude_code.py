@@ -22,6 +22,7 @@ from noetic_nb.interop._formats.agent_logs import (
 )
 from noetic_nb.interop._formats.sources import Document, first_lines, lines_of, read_document
 from noetic_nb.items import Item
+from noetic_nb.interop._formats.unread import Keys, keys
 from noetic_nb.items._messages.message import (
     FINISH,
     Child,
@@ -35,13 +36,39 @@ from noetic_nb.items._messages.message import (
     text_message,
     time_ms,
 )
-from noetic_nb.items._messages.usage_fields import known_usage
+from noetic_nb.items._messages.usage_fields import USAGE, known_usage
 from noetic_nb.runs import Run
 
 FORMATS: Final = ("claude-code",)
 _LINES: Final = frozenset({"user", "assistant", "system"})
 # Lines of role user that the program wrote: commands of the terminal, notes beside a prompt, a stop of the user.
 _NOT_SAID: Final = ("<command-", "<local-command-", "<bash-", "<system-reminder>", "[Request interrupted by user")
+_KEYS: Final = Keys(
+    keys(
+        "type message timestamp isSidechain isMeta sessionId agentId version subtype isApiErrorMessage isCompactSummary",
+        "compactMetadata microcompactMetadata preTokens postTokens trigger id role model content stop_reason usage",
+        "text thinking name tool_use_id is_error source url data uuid error title",
+        [path.partition(".")[0] for paths in USAGE["anthropic"].read.values() for path in paths],
+        "thinking_tokens cache_creation server_tool_use ephemeral_5m_input_tokens ephemeral_1h_input_tokens",
+    ),
+    keys("input"),
+    {
+        **dict.fromkeys(
+            keys(
+                "parentUuid logicalParentUuid sourceToolAssistantUUID promptId requestId requestRef leafUuid headUuid",
+                "anchorUuid tailUuid uuids allUuids messageId",
+            ),
+            "the id of a line or of a request",
+        ),
+        "toolUseResult": "the result again, as the program shows it; of it the id, type and status of a sub-agent are read",
+        "signature": "the signature of a thought, which only its provider reads",
+        "media_type": "of a picture, which its address says",
+        "iterations": "the parts of a usage, or the calls of it once more",
+        "apiBlockIndex": "the place of a block",
+        "turnPosition": "the place of a turn",
+        "originalLine": "a line again",
+    },
+)
 _LOOKED_AT: Final = 50
 _DEEPEST: Final = 10
 
@@ -59,18 +86,29 @@ def is_part(document: Document) -> bool:
 
 
 def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
-    """Yield the reader of a session."""
-    yield partial(_run, document)
-
-
-def _run(document: Document) -> Run:
+    """Yield a reader for each session of a document."""
     notes = Notes()
-    lines = list(lines_of(document, notes.add))
+    sessions: dict[str, list[Mapping[str, Any]]] = {}
+    last = None
+    waiting = []
+    for line in lines_of(document, notes.add):
+        last = text_of(line.get("sessionId")) or last
+        if last is None:
+            waiting.append(line)
+        else:  # some lines name no session: they belong to the one around them
+            sessions.setdefault(last, waiting).append(line)
+            waiting = []
+    for number, lines in enumerate(sessions.values() if sessions else [waiting]):
+        yield partial(_run, document, lines, notes if number == 0 else Notes())
+
+
+def _run(document: Document, lines: list[Mapping[str, Any]], notes: Notes) -> Run:
     reader = _Reader(document.path, notes)
     sides = {id(line) for line in lines if line.get("isSidechain")}
     main = [line for line in lines if id(line) not in sides] if len(sides) < len(lines) else lines
     reader.sides = [line for line in lines if id(line) in sides] if main is not lines else []
     talk = reader.talk(main)
+    reader.forgotten()
     said = next((line for line in lines if line.get("sessionId")), {})
     costs = [line for line in lines if line.get("type") == "cost-state"]
     models = [message.model for message in talk if isinstance(message, Message) and message.model]
@@ -101,6 +139,9 @@ class _Reader:
         self.sides: list[Mapping[str, Any]] = []
         self.depth = 0
         self.by_id: dict[str | None, Mapping[str, Any]] = {}
+        self.boundary: Mapping[str, Any] | None = None
+        self.told: set[str] = set()
+        """The ids of the sub-agents that calls have named."""
 
     def talk(self, lines: Sequence[Mapping[str, Any]]) -> Talk:
         """Return lines as messages."""
@@ -111,30 +152,36 @@ class _Reader:
             if line.get("type") == "assistant":
                 answers.setdefault(_message_id(line), []).append(line)
         talk: Talk = []
-        boundary: Mapping[str, Any] | None = None
+        self.boundary = None
         for number, line in enumerate(lines):
-            kind = line.get("type")
-            if kind == "assistant":
-                if (blocks := answers.pop(_message_id(line), None)) is not None:
-                    talk.append(self._answer(blocks))
-            elif kind == "user" and line.get("isCompactSummary"):
-                talk.append(self._compaction(boundary, line, f"line {number + 1}"))
-                boundary = None
-            elif kind == "user":
-                talk += self._user(line, f"line {number + 1}")
-            elif kind == "system" and str(line.get("subtype")).endswith("compact_boundary"):
-                if boundary is not None:
-                    talk.append(self._compaction(boundary, None, ""))
-                boundary = line
-            elif kind == "system" and line.get("subtype") == "api_error":
-                self.notes.add(
-                    f"line {number + 1}", line.get("error") or line.get("content"), "an error of the model's API"
-                )
-            else:
-                self.skipped[str(kind)] += 1
-        if boundary is not None:
-            talk.append(self._compaction(boundary, None, ""))
+            with self.notes.line(number, line):
+                talk += self._line(line, f"line {number + 1}", answers)
+        if self.boundary is not None:
+            talk.append(self._compaction(self.boundary, None, ""))
         return talk
+
+    def _line(
+        self, line: Mapping[str, Any], place: str, answers: dict[str, list[Mapping[str, Any]]]
+    ) -> Iterator[Message | Compaction | Child]:
+        kind, boundary = str(line.get("type")), self.boundary
+        if kind in _LINES:
+            self.notes.rest(place, line, _KEYS, kind)
+        if kind == "assistant":
+            if (blocks := answers.pop(_message_id(line), None)) is not None:
+                yield self._answer(blocks)
+        elif kind == "user" and line.get("isCompactSummary"):
+            self.boundary = None
+            yield self._compaction(boundary, line, place)
+        elif kind == "user":
+            yield from self._user(line, place)
+        elif kind == "system" and str(line.get("subtype")).endswith("compact_boundary"):
+            self.boundary = line
+            if boundary is not None:
+                yield self._compaction(boundary, None, "")
+        elif kind == "system" and line.get("subtype") == "api_error":
+            self.notes.add(place, line.get("error") or line.get("content"), "an error of the model's API")
+        else:
+            self.skipped[kind] += 1
 
     def _answer(self, lines: Sequence[Mapping[str, Any]]) -> Message:
         texts, thoughts, calls = [], [], []
@@ -219,10 +266,19 @@ class _Reader:
         texts = [str(block.get("text", "")) for block in _blocks(line) if block.get("type") == "text"]
         return text_message("assistant", (output_text("\n".join(texts)),))
 
+    def forgotten(self) -> None:
+        """Note the sub-agents that no call names, as those that were at work when the session was killed."""
+        names = {str(line.get("agentId")) for line in self.sides}
+        if self.path is not None:
+            names |= {file.stem[6:] for file in (self.path.with_suffix("") / "subagents").glob("agent-*.jsonl")}
+        for name in sorted(names - self.told):
+            self.notes.add("subagents", name, "the log of a sub-agent that no call names")
+
     def _child(self, about: Mapping[str, Any], call_id: str) -> Child | None:
         agent_id = text_of(about.get("agentId"))
         if agent_id is None or self.depth >= _DEEPEST or not agent_id.isalnum():
             return None
+        self.told.add(agent_id)
         lines = [line for line in self.sides if line.get("agentId") == agent_id]
         if not lines and self.path is not None:
             places = (self.path.with_suffix("") / "subagents", self.path.parent)
@@ -231,6 +287,7 @@ class _Reader:
             lines = [] if file is None else list(lines_of(read_document(file), self.notes.add))
         if not lines:
             self.notes.add(f"tool {call_id}", agent_id, "the log of a sub-agent that is not there")
+            self.notes.add(f"tool {call_id}.usage", about.get("usage"), "tokens of a sub-agent that is not there")
             return None
         self.depth += 1
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -24,7 +24,8 @@ from noetic_nb.interop._formats.agent_logs import (
     text_of,
     user,
 )
-from noetic_nb.interop._formats.sources import Document, first_lines, lines_of, read_document
+from noetic_nb.interop._formats.sources import Document, first_lines, first_record, lines_of, read_document
+from noetic_nb.interop._formats.unread import Keys, keys
 from noetic_nb.items import Item
 from noetic_nb.items._messages.message import (
     Child,
@@ -40,6 +41,9 @@ from noetic_nb.runs import Run
 
 FORMATS: Final = ("codex",)
 _TYPES: Final = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
+_READ: Final = frozenset(
+    {"session_meta", "turn_context", "response_item", "compacted", "token_usage_record", "event_msg"}
+)
 _OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output", "local_shell_call_output"})
 _CALLS: Final = frozenset(
     {"function_call", "custom_tool_call", "local_shell_call", "web_search_call", "tool_search_call", "mcp_call"}
@@ -49,15 +53,52 @@ _NOT_SAID: Final = (
     "<environment_context", "<user_instructions", "<subagent_notification", "<turn_aborted", "<INSTRUCTIONS",
     "<permissions", "<skills", "# AGENTS.md instructions",
 )  # fmt: skip
+_KEYS: Final = Keys(
+    keys(
+        "type timestamp payload id role content text summary call_id name namespace metadata source data media_type url",
+        "base_instructions instructions originator cli_version parent_thread_id agent_nickname agent_role model effort",
+        "usage input_tokens output_tokens cached_input_tokens cache_write_input_tokens reasoning_output_tokens",
+        "info total_token_usage last_token_usage message replacement_history provenance content_item_metadata",
+        "internal_chat_message_metadata_passthrough",
+    ),
+    keys("arguments input action output status image_url encrypted_content"),
+    {
+        **dict.fromkeys(
+            keys(
+                "ordinal session_id turn_id root_turn_id thread_id response_id window_id first_window_id previous_window_id",
+                "started_at_ms completed_at_ms started_at completed_at compaction_response_id history_sequence create_time",
+                "sampled_through_sequence user_input_order",
+                "content_item_kinds retained_source",
+            ),
+            "the id, the number or the time of a line, a turn or a window",
+        ),
+        "item": "an item that another line has, too; of it exit codes and the ids of sub-agents are read",
+        "last_agent_message": "a text that another line has, too",
+        "total_tokens": "the sum of two others",
+        "turn_token_usage": "the sum of calls",
+        "thread_token_usage": "the sum of calls",
+        "latest_token_usage_record": "a usage once more",
+        "replacement_history_metadata": "facts of the items that are kept, which stand at them",
+        "retained_context": "messages that are kept, once more",
+    },
+)
+# Events that say again which items and counts the other lines have.
+_AGAIN: Final = frozenset(
+    {"item_started", "item_completed", "token_count", "task_started", "task_complete", "turn_started", "turn_complete",
+     "user_message", "agent_message", "agent_reasoning", "agent_reasoning_raw_content", "exec_command_begin",
+     "exec_command_end", "exec_command_output_delta", "patch_apply_begin", "patch_apply_end", "mcp_tool_call_begin",
+     "mcp_tool_call_end", "web_search_begin", "web_search_end", "context_compacted"}
+)  # fmt: skip
 _EXIT: Final = re.compile(r"(?:Process exited with code|Exit code:?) (-?\d+)")
+_LOOKED_AT: Final = 10
 _MOST_SIBLINGS: Final = 500
 _DEEPEST: Final = 10
 
 
 def looks_like(document: Document) -> bool:
     """Tell whether a document is a rollout: lines of a type with a payload."""
-    first = next(first_lines(document, 1), {})
-    return text_of(first.get("type")) in _TYPES and isinstance(first.get("payload"), Mapping)
+    lines = first_lines(document, _LOOKED_AT)
+    return any(text_of(line.get("type")) in _TYPES and isinstance(line.get("payload"), Mapping) for line in lines)
 
 
 def is_part(document: Document) -> bool:
@@ -68,13 +109,25 @@ def is_part(document: Document) -> bool:
 
 
 def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
-    """Yield the reader of a rollout."""
-    yield partial(_run, document)
+    """Yield a reader for each rollout of a document."""
+    notes = Notes()
+    parts: list[list[Mapping[str, Any]]] = [[]]
+    known: set[str] = set()
+    for line in lines_of(document, notes.add):
+        about = mapping(line.get("payload")) if line.get("type") == "session_meta" else {}
+        # One that was forked off another begins with the head of that, too.
+        if parts[-1] and about and str(about.get("id")) not in known:
+            parts.append([])
+            known = set()
+        known |= {value for value in about.values() if isinstance(value, str)}
+        parts[-1].append(line)
+    for number, lines in enumerate(parts):
+        yield partial(_run, document, lines, notes if number == 0 else Notes())
 
 
-def _run(document: Document) -> Run:
-    reader = _Reader(document.path, Notes())
-    talk = reader.talk(document)
+def _run(document: Document, lines: list[Mapping[str, Any]], notes: Notes) -> Run:
+    reader = _Reader(document.path, notes)
+    talk = reader.talk(lines)
     about = reader.about
     prompt = about.get("base_instructions", about.get("instructions"))
     policy = text_of(mapping(prompt).get("text")) if isinstance(prompt, Mapping) else text_of(prompt)
@@ -112,9 +165,8 @@ class _Reader:
         self._failed: dict[str, str] = {}
         self._spawned: dict[str, str] = {}
 
-    def talk(self, document: Document) -> Talk:
+    def talk(self, lines: Sequence[Mapping[str, Any]]) -> Talk:
         """Return a rollout as messages."""
-        lines = list(lines_of(document, self.notes.add))
         has_records = any(line.get("type") == "token_usage_record" for line in lines)
         for line in lines:
             # A program is said to have ended beside its output, which may come first.
@@ -124,32 +176,40 @@ class _Reader:
             if item.get("tool") == "spawn_agent" and isinstance(item.get("receiver_thread_ids"), list):
                 self._spawned |= {str(item.get("id")): str(name) for name in item["receiver_thread_ids"][:1]}
         for number, line in enumerate(lines):
-            payload = mapping(line.get("payload", line))
-            t_ms = time_ms(line.get("timestamp")) if isinstance(line.get("timestamp"), str) else None
-            kind = line.get("type")
-            if kind == "session_meta":
-                self.about = payload
-            elif kind == "turn_context":
-                self.model = text_of(payload.get("model")) or self.model
-                self.effort = text_of(payload.get("effort")) or self.effort
-            elif kind == "response_item":
-                self._item(payload, t_ms, f"line {number + 1}")
-            elif kind == "compacted":
-                self._compacted(payload, t_ms)
-            elif kind == "token_usage_record":
-                self._flush(empty=True)
-                self._pay(mapping(payload.get("usage")))
-            elif kind == "event_msg" and payload.get("type") == "token_count" and not has_records:
-                self._counted(mapping(payload.get("info")))
-            elif kind == "event_msg" and payload.get("type") in ("error", "stream_error", "turn_aborted"):
-                self.notes.add(f"line {number + 1}", payload, "an event of the program")
-            elif kind != "event_msg":
-                self.skipped[str(kind)] += 1
+            with self.notes.line(number, line):
+                self._line(line, f"line {number + 1}", has_records)
         self._flush()
         return self._talk
 
+    def _line(self, line: Mapping[str, Any], place: str, has_records: bool) -> None:
+        payload = mapping(line.get("payload", line))
+        t_ms = time_ms(line.get("timestamp")) if isinstance(line.get("timestamp"), str) else None
+        kind, about = str(line.get("type")), str(payload.get("type"))
+        if kind == "session_meta":
+            self.about = self.about or payload
+        elif kind == "turn_context":
+            self.model = text_of(payload.get("model")) or self.model
+            self.effort = text_of(payload.get("effort")) or self.effort
+        elif kind == "response_item":
+            self._item(payload, t_ms, place)
+        elif kind == "compacted":
+            self._compacted(payload, t_ms)
+        elif kind == "token_usage_record":
+            self._flush(empty=True)
+            self._pay(mapping(payload.get("usage")))
+        elif kind == "event_msg" and about == "token_count" and not has_records:
+            self._counted(mapping(payload.get("info")))
+        elif kind == "event_msg" and about in ("error", "stream_error", "turn_aborted"):
+            self.notes.add(place, payload, "an event of the program")
+        elif kind != "event_msg":
+            self.skipped[kind] += 1
+        elif about not in _AGAIN:
+            self.skipped[f"event_msg.{about}"] += 1
+        if kind in _READ:
+            self.notes.rest(place, line, _KEYS, kind)
+
     def _item(self, item: Mapping[str, Any], t_ms: float | None, place: str) -> None:
-        kind, role = item.get("type"), item.get("role")
+        kind, role = str(item.get("type")), item.get("role")
         if kind == "message" and role == "assistant":
             self._ended_ms = t_ms
             self._texts += [str(part.get("text", "")) for part in records(item.get("content"))]
@@ -290,7 +350,8 @@ class _Reader:
             self.notes.add(f"tool {call_id}", agent_id, "the log of a sub-agent that is not there")
             return None
         inner = _Reader(file, self.notes, self.depth + 1)
-        talk = inner.talk(read_document(file))
+        talk = inner.talk(list(lines_of(read_document(file), self.notes.add)))
+        self.skipped += inner.skipped
         name = inner.about.get("agent_nickname") or inner.about.get("agent_role") or "agent"
         return Child(str(name), talk)
 
@@ -308,7 +369,7 @@ def _rollout_of(thread_id: str, path: Path) -> Path | None:
     """Return the rollout of a thread among the files beside another one; names of real ones hold the id."""
     files = [file for file in islice(path.parent.glob("*.jsonl"), _MOST_SIBLINGS) if file != path]
     for file in sorted(files, key=lambda each: thread_id not in each.name):
-        first = next(first_lines(read_document(file), 1), {})
+        first = first_record(file)
         if first.get("type") == "session_meta" and mapping(first.get("payload")).get("id") == thread_id:
             return file
     return None

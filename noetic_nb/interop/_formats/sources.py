@@ -6,6 +6,7 @@ import errno
 import math
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -137,13 +138,20 @@ def _parsed(content: bytes, path: Path | None) -> Document:
     first = content[: content.find(b"\n") + 1]
     # A document a line, where the first line is one by itself: seen before all is parsed in vain.
     if first.rstrip().endswith((b"}", b"]")) and _NOT_BLANK.search(content, len(first)) and _is_json(first):
-        # Split at one sign where that is enough: it is found several times as fast as one of two.
-        lines = content.splitlines() if b"\r" in content else content.split(b"\n")
-        return Document([_Line(line) for line in lines if line.strip()], path, by_line=True)
+        return _by_line(content, path)
     try:
         return Document(parsed_json(content), path)
     except (ValueError, RecursionError) as error:
+        # The first line of a log may be the damaged one.
+        if any(line[:1] == b"{" and _is_json(line) for line in content[:MAX_LINE_BYTES].split(b"\n", 3)[1:3]):
+            return _by_line(content, path)
         raise refused(Document(None, path), f"it is not JSON ({error})", hint=_advice(error, content, path)) from error
+
+
+def _by_line(content: bytes, path: Path | None) -> Document:
+    # Split at one sign where that is enough: it is found several times as fast as one of two.
+    lines = content.splitlines() if b"\r" in content else content.split(b"\n")
+    return Document([_Line(line) for line in lines if line.strip()], path, by_line=True)
 
 
 def _advice(error: Exception, content: bytes, path: Path | None) -> str:
@@ -208,6 +216,16 @@ def first_lines(document: Document, most: int) -> Iterator[Mapping[str, Any]]:
         found = value.parsed() if isinstance(value, _Line) else value
         if isinstance(found, Mapping):
             yield found
+
+
+def first_record(path: Path) -> Mapping[str, Any]:
+    """Return the first record of a log, an empty one for a file that has none: the rest of it is not read."""
+    try:
+        with regular_file(path, sys.maxsize) as file:
+            found = parsed_json(file.readline(MAX_LINE_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, Mapping) else {}
 
 
 def lines_of(document: Document, note: Callable[..., None]) -> Iterator[Mapping[str, Any]]:

@@ -61,11 +61,21 @@ class Result:
     failed: bool | None = None
 
 
+_MEDIA: Final = ("image", "audio", "video", "file", "document", "media", "blob", "uri")
+
+
 @dataclass(slots=True)
 class Other:
     """A block that has no place in a run."""
 
     value: Any
+
+    @property
+    def label(self) -> str:
+        """What stands for it where a message has nothing else: the kind of a picture or a file, "" for other blocks."""
+        kind = self.value.get("type") if isinstance(self.value, Mapping) else None
+        is_media = isinstance(kind, str) and any(name in kind for name in _MEDIA)
+        return f"[{str(kind)[:50]}]" if is_media else ""
 
 
 @dataclass(slots=True)
@@ -78,8 +88,9 @@ class SpanMessage:
 
     @property
     def text(self) -> str:
-        """The words, without thoughts."""
-        return "".join([block.text for block in self.blocks if type(block) is Text and not block.is_thought])
+        """The words, without thoughts; of a message without any the kinds of its pictures and files."""
+        words = "".join([block.text for block in self.blocks if type(block) is Text and not block.is_thought])
+        return words or "".join([block.label for block in self.blocks if type(block) is Other])
 
     @property
     def calls(self) -> list[Call]:

@@ -151,10 +151,8 @@ class RunWriter(TurnWriter):
         sent = log.tokens
         self.at(span.end_ns if span.end_ns is not None else span.start_ns)
         mark = len(self.events)
-        outputs, items = use.outputs or (), []
-        for msg in outputs:
-            items += self.message_items(log, msg, span)
-        appended = self.append(log, items, "model")
+        outputs = use.outputs or ()
+        appended = self.append(log, self.message_items(log, outputs, span), "model")
         usage: Mapping[str, int] = use.usage or {}
         if "input_tokens" not in usage or "output_tokens" not in usage:
             usage = self.estimate(usage, *((sent, log.tokens - sent) if use.outputs is not None else (0, 0)))
@@ -223,8 +221,7 @@ class RunWriter(TurnWriter):
             return
         inputs = [msg for msg in (use.inputs.messages if use.inputs else ()) if msg.role != "system"]
         last = max((place for place, msg in enumerate(inputs) if msg.role == "assistant"), default=-1)
-        items = [item for msg in inputs[: last + 1] for item in self.message_items(log, msg, use.span)]
-        self.append(log, items, "seed")
+        self.append(log, self.message_items(log, inputs[: last + 1], use.span), "seed")
 
     def answered(self, log: Log, result: Result, execution: Execution, is_root: bool) -> None:
         """Settle a call that the model has read the result of: by its span, else by the text that the model read."""
@@ -343,7 +340,7 @@ class RunWriter(TurnWriter):
         items: list[Item] = []
         if model is not None and model.system:
             items.append(text_message("system", (input_text(self.redaction.text(model.system)),)))
-        items += [item for msg in inputs for item in self.message_items(inner, msg, span)]
+        items += self.message_items(inner, inputs, span, len(items))
         own = [Item({"id": f"{where.execution_id}/i{place}", **item}) for place, item in enumerate(items)]
         started = self.at(span.start_ns)
         name = self.redaction.text(execution.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -95,9 +95,9 @@ class TurnWriter:
         if len(self.unmapped) < _MOST_UNMAPPED:
             self.unmapped.append(self.redaction.data(dict(entry)))
 
-    def skip(self, span: Span, what: str, value: object) -> None:
+    def skip(self, span: Span, what: str, value: object, **more: str) -> None:
         """List the part of a span that cannot be mapped."""
-        self.note({"place": f"span {span.place}", "what": what, "value": str(value)[:_MOST_VALUE]})
+        self.note({"place": f"span {span.place}", "what": what, "value": str(value)[:_MOST_VALUE], **more})
 
     def at(self, time_ns: int | None) -> float:
         """Return a time that is not before the last one: clocks of several machines disagree, a run goes forward."""
@@ -151,9 +151,16 @@ class TurnWriter:
         log.waiting[given if given not in log.waiting else own] = item
         return item
 
-    def message_items(self, log: Log, msg: SpanMessage, span: Span) -> list[Item]:
-        """Return a message as items, without secrets; its calls wait for their results."""
+    def message_items(self, log: Log, messages: Iterable[SpanMessage], span: Span, before: int = 0) -> list[Item]:
+        """Return messages as items of a log, so many behind its end, without secrets; their calls wait for their results."""
+        items: list[Item] = []
+        for msg in messages:
+            items += self._items_of(log, msg, span, log.length + before + len(items))
+        return items
+
+    def _items_of(self, log: Log, msg: SpanMessage, span: Span, start: int) -> list[Item]:
         clean = self.redaction.text
+        others: list[Other] = []
         items: list[Item] = []
         later: list[Item] = []
         parts: list[FrozenDict] = []
@@ -168,10 +175,17 @@ class TurnWriter:
                 else:
                     parts.append(output_text(text) if msg.role == "assistant" else input_text(text))
             elif isinstance(block, Other):
-                self.skip(span, "a part of a message cannot be read", block.value)
+                others.append(block)
             elif block.call_id in log.waiting:
                 output = clean(block.output)
                 later.append(call_output(log.waiting.pop(block.call_id)["callId"], output))
+        if not parts and (
+            label := "".join([each.label for each in others])
+        ):  # a picture alone is a message all the same
+            parts.append((output_text if msg.role == "assistant" else input_text)(clean(label)))
+        where = {"item": f"{log.where.execution_id}/i{start + len(items)}"} if parts else {}
+        for each in others:
+            self.skip(span, "a part of a message cannot be read", each.value, **where)
         if parts:
             items.append(text_message(msg.role, tuple(parts)))
         items += later
@@ -203,8 +217,7 @@ class TurnWriter:
                 begins = not is_same or not log.waiting
             if not begins:
                 if asked and text and text != turn.query:
-                    for each in asked:
-                        self.append(log, self.message_items(log, each, span), "user")
+                    self.append(log, self.message_items(log, asked, span), "user")
                     turn.users = max(_users(use), turn.users)
                 if invocation is not None and invocation not in turn.roots:
                     turn.roots.append(invocation)
@@ -233,7 +246,7 @@ class TurnWriter:
         if not asked and invocation is not None:
             asked = [each for each in asked_of(invocation) if each.role == "user" and each.text][-1:]
         turn = self.turn = _Turn(started, span.trace_id, invocation, [invocation] if invocation else [], users=users)
-        items = [item for each in asked for item in self.message_items(log, each, span)]
+        items = self.message_items(log, asked, span)
         turn.query = "".join([each.text for each in asked])
         query = self.redaction.text(turn.query)
         turn_id = f"{self.thread_id}/t{self.turns}"

@@ -32,6 +32,7 @@ _WHOLE: Final = (
     ("input", "input_tokens", "prompt", "prompt_tokens"),
     ("output", "output_tokens", "completion", "completion_tokens"),
 )
+_COUNTED: Final = ("input", "prompt", "cache", "output", "completion", "reason", "total", "unit")
 _STORED: Final = ("creation", "write", "ephemeral")
 _CALL_ID: Final = ("tool_call_id", "toolCallId", "gen_ai.tool.call.id")
 # Read here, sums and prices of others, or numbers of the service's own tables.
@@ -158,6 +159,12 @@ def _observe(trace: Trace, entry: Mapping[str, Any], top: str | None) -> None:
     trace.rest(made, entry, _OBSERVATION)
     if _unit(usage := mapping(parsed(entry.get("usage")))) != "TOKENS":
         trace.rest(made, {"usage": usage}, frozenset())
+    counted = {**mapping(parsed(entry.get("usage"))), **mapping(parsed(entry.get("usageDetails")))}
+    others = {key: value for key, value in counted.items() if not _is(str(key).lower(), *_COUNTED)}
+    trace.payload(made, others, "usageDetails.")
+    trace.payload(made, parsed(entry.get("modelParameters")), "modelParameters.")
+    costs = mapping(parsed(entry.get("costDetails")))
+    trace.rest(made, {key: value for key, value in costs.items() if number(value) is None}, frozenset(), "costDetails.")
     if entry["type"] == "EVENT" or (made.error is None and entry.get("statusMessage")):
         said = {key: entry.get(key) for key in ("name", "input", "output", "level", "statusMessage")}
         trace.rest(made, {entry["type"]: said}, frozenset())

@@ -93,15 +93,20 @@ def _add(trace: Trace, entry: Mapping[str, Any], trace_id: str | None = None, de
     own = [tag for tag in tags if not str(tag).startswith(_STEPS)] if isinstance(tags, list) else None
     trace.tell(trace_id, "tags", own)
     trace.tell(trace_id, "project", entry.get("session_name"))
-    trace.tell(
-        trace_id, "metadata", {k: v for k, v in metadata.items() if k not in _THREAD and not k.startswith("ls_")}
-    )
+    about = {k: v for k, v in metadata.items() if k not in (*_THREAD, "tool_call_id") and not str(k).startswith("ls_")}
+    trace.tell(trace_id, "metadata", about)
     stats = mapping(parsed(entry.get("feedback_stats")))
-    scores = [{"name": key, "run": name, **mapping(value)} for key, value in stats.items()]
+    scores = [
+        {"name": key, "run": name, **(value if isinstance(value, Mapping) else {"value": value})}
+        for key, value in stats.items()
+    ]
     trace.tell(trace_id, "scores", scores)
     said = [each for each in entry.get("events") or () if mapping(each).get("name") not in ("start", "end")]
     trace.rest(made, {**entry, "events": said}, _KNOWN)
     trace.rest(made, extra, _EXTRA, "extra.")
+    trace.payload(made, params, "extra.invocation_params.")
+    for part in ("prompt_token_details", "completion_token_details"):
+        trace.payload(made, {part: entry.get(part)}, "")
     for place, inner in enumerate(entry.get("child_runs") or ()):
         trace.attempt(f"child_runs[{place}]", inner, _below, run_id, trace_id, depth + 1)
 

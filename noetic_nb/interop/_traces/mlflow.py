@@ -34,6 +34,12 @@ _INFO: Final = frozenset((
     "trace_metadata", "request_metadata", "tags", "assessments", "request_preview", "response_preview",
     "execution_duration", "execution_duration_ms", "execution_time_ms", "client_request_id",
 ))  # fmt: skip
+_RAISED: Final = frozenset(f"exception.{name}" for name in ("message", "type", "stacktrace", "escaped"))
+_SPAN: Final = frozenset((
+    "trace_id", "traceId", "span_id", "spanId", "parent_span_id", "parentSpanId", "parent_id", "name", "context", "events",
+    "start_time_unix_nano", "end_time_unix_nano", "startTimeUnixNano", "endTimeUnixNano", "start_time", "end_time",
+    "status", "status_code", "status_message", "attributes", "kind",
+))  # fmt: skip
 _OF_MLFLOW: Final = frozenset((
     "traceRequestId", "spanType", "spanInputs", "spanOutputs", "spanLogLevel", "spanFunctionName", "spanStartTimeNs",
     "chat.tools", "chat.tokenUsage", "llm.cost", "llm.model", "llm.provider", "message.format", "experimentId",
@@ -91,6 +97,9 @@ def _add(trace: Trace, entry: Mapping[str, Any]) -> None:
     trace.tell(top.trace, "metadata", {k: v for k, v in metadata.items() if not str(k).startswith("mlflow.trace")})
     trace.tell(top.trace, "scores", [_score(plain(each)) for each in info.get("assessments") or ()])
     trace.rest(top, info, _INFO)
+    trace.rest(top, entry, frozenset(["info", "data"]))
+    trace.rest(top, mapping(entry["data"]), frozenset(["spans"]), "data.")
+    trace.rest(top, mapping(info.get("trace_location")), frozenset(["type", "mlflow_experiment"]), "trace_location.")
 
 
 def _score(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,6 +108,8 @@ def _score(given: Mapping[str, Any]) -> dict[str, Any]:
     value = said.get("value", mapping(said.get("serialized_value")).get("value"))
     kind = "expectation" if "expectation" in given else "feedback"
     rest = {key: inner for key, inner in given.items() if key not in ("assessment_name", "name", "trace_id", kind)}
+    if beside := {key: inner for key, inner in said.items() if key not in ("value", "serialized_value")}:
+        rest[kind] = beside
     return {"name": given.get("assessment_name", given.get("name")), "value": value, "type": kind, **rest}
 
 
@@ -138,6 +149,13 @@ def _span(trace: Trace, entry: Mapping[str, Any], session: str | None) -> Record
     )
     trace.tell(base.trace_id, "tools", about.get("mlflow.chat.tools"))
     rest = {key.removeprefix("mlflow."): value for key, value in about.items()}
+    trace.rest(made, entry, _SPAN)
+    for event in entry.get("events") or ():
+        trace.rest(made, mapping(event), frozenset(["name", "time_unix_nano", "timestamp", "attributes"]), "event ")
+        trace.rest(made, mapping(mapping(event).get("attributes")), _RAISED, "event attribute ")
+    trace.rest(
+        made, mapping(entry.get("status")), frozenset(["code", "message", "status_code", "description"]), "status."
+    )
     trace.rest(made, rest, _OF_MLFLOW | _RAW | frozenset(_SESSIONS), "attribute ")
     return made
 

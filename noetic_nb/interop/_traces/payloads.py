@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from noetic_nb.interop._formats.unread import Keys, keys
 from noetic_nb.interop._spans.span_messages import ROLES, parsed, result_of
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.items._messages.message import count, money, usage_of
@@ -29,6 +30,25 @@ _CACHED: Final = ("cache_read_input_tokens", "cached_content_token_count", "cach
 _STORED: Final = ("cache_creation_input_tokens", "cache_write_tokens")
 _THOUGHT: Final = ("reasoning_tokens", "thoughts_token_count", "thoughtsTokenCount")
 _USAGES: Final = ("usage", "usage_metadata", "usageMetadata", "token_usage", "metrics")
+# What is read of requests and answers; tokens by kind are added below.
+PAYLOAD: Final = Keys(
+    keys(
+        _SENT, _SYSTEM, _KEPT, _FINISH, _READ, _WRITTEN, _CACHED, _STORED, _THOUGHT, _USAGES,
+        "config role type text lc kwargs data additional_kwargs invalid_tool_calls refusal function index call_id id",
+        "choices candidates generations generation_info response_metadata llm_output model model_name output_text completion",
+        "response answer temperature top_p max_tokens seed thinking reasoning reasoning_text summary tool_use_id is_error",
+        "total_tokens totalTokenCount total_token_count prompt_tokens_details completion_tokens_details",
+        "input_tokens_details output_tokens_details input_token_details output_token_details prompt_token_details",
+        "completion_token_details cache_read cache_creation cache_write cached cached_tokens",
+        "cache_creation_tokens ephemeral_5m_input_tokens ephemeral_1h_input_tokens",
+    ) - {"input", "inputs"},
+    # Pictures and files are listed with their items.
+    keys(
+        "tools arguments args input inputs output outputs result",
+        "image_url image source input_audio file inline_data inlineData file_data fileData",
+    ),
+    {"object": "the name of the form", "created": "a time once more", "requests": "a number of calls, of which each is one"},
+)  # fmt: skip
 _ATTRIBUTES: Final = {
     "input_tokens": "gen_ai.usage.input_tokens",
     "output_tokens": "gen_ai.usage.output_tokens",
@@ -245,6 +265,19 @@ def called(messages: list[dict[str, Any]] | None) -> Iterator[str]:
             name = mapping(mapping(each).get("function", each)).get("name")
             if isinstance(name, str):
                 yield name
+
+
+def unread(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the path and the value of each part of a request or an answer that nobody reads."""
+    value = parsed(value)
+    if isinstance(value, Mapping) and PAYLOAD.read.isdisjoint(value) and PAYLOAD.inside.isdisjoint(value):
+        return  # it is read as text
+    yield from PAYLOAD.unread(value)
+    # Elsewhere these are what a tool was given, and what it answered.
+    for name in (
+        ("input", "inputs", "output", "outputs") if isinstance(value, Mapping) and not _is_message(value) else ()
+    ):
+        yield from PAYLOAD.unread(parsed(value.get(name)), name)
 
 
 # Tokens

@@ -13,10 +13,12 @@ from typing import Any, Final
 from noetic_nb._core.long_work import counted
 from noetic_nb.errors import NoeticError
 from noetic_nb.interop._formats.sources import Document, record, refused
+from noetic_nb.interop._formats.unread import NOTHING, WRONG
 from noetic_nb.interop._spans.import_spans import runs_of
 from noetic_nb.interop._spans.span_record import Span, SpanEvent
 from noetic_nb.interop._spans.span_tree import Conversation
 from noetic_nb.interop._traces.payloads import (
+    PAYLOAD,
     Answer,
     Outcome,
     answered,
@@ -25,21 +27,22 @@ from noetic_nb.interop._traces.payloads import (
     outcome,
     plain,
     sent,
+    unread,
     usage_attributes,
     usage_in,
 )
 from noetic_nb.items._messages.message import shown, time_ms
 from noetic_nb.runs import Run
 
-_NOTHING: Final[tuple[Any, ...]] = (None, "", [], {}, ())
 _PARAMS: Final = ("temperature", "top_p", "max_tokens", "seed")
 _RAISED: Final = re.compile(r"([A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Timeout|Warning))\b(?::\s*)?")
 # Steps of LangChain that wrap others, and say nothing of an agent.
 _WRAPPERS: Final = ("Runnable", "Channel", "__")
+# What they are given and answer is kept as text.
+_TEXTS: Final = ("execute_tool", "retrieval", "embeddings", "evaluator", "guardrail", "rerank", "search_memory")
 # A line of its own, or a bad one, may stand before the first record.
 _LOOKED_AT: Final = 10
 _TRACE: Final = "Traceback (most recent call last)"
-_WRONG: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 @dataclass(slots=True)
@@ -90,7 +93,7 @@ class Trace:
             if not isinstance(value, Mapping):
                 raise TypeError(f"a record is a mapping, not {type(value).__name__}")
             return read(self, value, *more)
-        except (*_WRONG, NoeticError) as error:
+        except (*WRONG, NoeticError) as error:
             self.faults.append((self.place, len(self.records), error, value))
         finally:
             self.place = around
@@ -103,16 +106,29 @@ class Trace:
 
     def tell(self, trace: str, name: str, value: Any) -> None:
         """Keep a fact of a trace for the meta of its run: lists grow, mappings are joined, else the first counts."""
-        if value in _NOTHING:
+        if value in NOTHING:
             return
         about = self.about.setdefault(trace, {})
-        about[name] = _joined(about.get(name), value)
+        known = about.get(name)
+        about[name] = _joined(known, value)
+        if known is not None and not isinstance(known, list) and self.records:
+            others = value if isinstance(value, Mapping) else {"": value}
+            held = known if isinstance(known, Mapping) else {"": known}
+            for key, inner in others.items():
+                if held.get(key, inner) != inner:
+                    self.notes.append(
+                        (self.records[-1], f"another value than the first: {name}.{key}".rstrip("."), inner)
+                    )
 
     def rest(self, made: Record, value: Mapping[str, Any], known: frozenset[str], where: str = "") -> None:
         """Note the keys of a record that nobody reads."""
         for key, inner in value.items():
-            if key not in known and inner not in _NOTHING:
+            if key not in known and inner not in NOTHING:
                 self.notes.append((made, f"no place in a run: {where}{key}", inner))
+
+    def payload(self, made: Record, value: Any, where: str) -> None:
+        """Note the parts of a request, an answer or its usage, at any depth, that nobody reads."""
+        self.notes += [(made, f"no place in a run: {where}{path}", inner) for path, inner in PAYLOAD.unread(value)]
 
     def runs(self) -> Iterator[Callable[[], Run]]:
         """Yield a reader for each run."""
@@ -154,9 +170,13 @@ class Trace:
             if each.kind == "other" and above is not None and (each.trace, each.name) in issued:
                 each.kind = "execute_tool"
             # Of a trace the top that was given something is one request.
-            if each.kind == "other" and above is None and each.inputs not in _NOTHING:
+            if each.kind == "other" and above is None and each.inputs not in NOTHING:
                 each.kind = "invoke_workflow"
         for each in made:
+            for name in ("inputs", "outputs") if each.kind not in _TEXTS else ():
+                # What stands between the calls is not read: the calls have it, but for other keys.
+                rest = (PAYLOAD.unread if each.kind == "other" else unread)(getattr(each, name))
+                self.notes += [(each, f"no place in a run: {name}.{path}", inner) for path, inner in rest]
             above = None if each.parent is None else known.get((each.trace, each.parent))
             is_agent = each.role is not None and (above is None or each.role == "subagent" != above.role)
             if each.kind in ("other", "invoke_workflow") and is_agent:
@@ -171,7 +191,7 @@ class Trace:
         for place, each in enumerate(made):
             try:
                 spans.append(_span(each, answers.get(id(each)), place))
-            except _WRONG as error:
+            except WRONG as error:
                 where = self.records.index(each)
                 self.faults.append((f"record {where}", where + 1, error, (each.inputs, each.outputs)))
         return spans
@@ -251,7 +271,7 @@ def read_traces(
         trace.attempt(f"{'line' if document.by_line else 'record'} {place + document.by_line}", entry, add)
     try:
         found = list(trace.runs())
-    except _WRONG as error:
+    except WRONG as error:
         raise refused(document, f"it is not as its format has it ({fault(error)})", index=0) from error
     if not found and trace.faults:  # nothing else is there to be read
         where, _, error, _ = trace.faults[0]

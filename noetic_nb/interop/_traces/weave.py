@@ -37,6 +37,9 @@ _ATTRIBUTES: Final = frozenset((
     "parent_span_id",
 ))  # fmt: skip
 _SUMMARY: Final = frozenset(["usage", "status_counts", "weave"])
+_PRICES: Final = frozenset(("prompt_tokens", "completion_tokens", "requests", "prompt_token_cost", "completion_token_cost",
+    "prompt_token_cost_unit", "completion_token_cost_unit", "effective_date", "provider_id", "pricing_level",
+    "pricing_level_id", "created_at", "created_by"))  # fmt: skip
 _OF_WEAVE: Final = frozenset((
     "status", "trace_name", "latency_ms", "costs", "feedback", "display_name", "kind", "client_version", "source",
     "sys_version", "os_name", "os_version", "os_release",
@@ -112,6 +115,13 @@ def _add(trace: Trace, entry: Mapping[str, Any]) -> None:
     trace.rest(made, attributes, _ATTRIBUTES, "attributes.")
     trace.rest(made, summary, _SUMMARY, "summary.")
     trace.rest(made, {**server, **own}, _OF_WEAVE, "weave.")
+    for name, value in usage.items():
+        trace.payload(made, value if isinstance(value, Mapping) else {"": value}, f"summary.usage.{name}.")
+    for name, value in mapping(server.get("costs")).items():
+        rest = value if isinstance(value, Mapping) else {"": value}
+        rest = {key: each for key, each in rest.items() if not str(key).endswith("_total_cost")}
+        trace.rest(made, rest, _PRICES, f"summary.weave.costs.{name}.")
+    trace.rest(made, mapping(summary.get("status_counts")), frozenset(["success", "error"]), "summary.status_counts.")
 
 
 def _guessed(op: str, output: Any) -> str:
