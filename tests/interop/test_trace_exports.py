@@ -904,3 +904,37 @@ def test_a_picture_is_listed_with_the_item_that_it_belongs_to() -> None:
 
         assert "box.png" in note["value"]
         assert (item["role"], item_text(item)) == ("user", shown)
+
+
+@pytest.mark.parametrize("says", ["metadata", "name of the node"])
+def test_a_summary_of_langchain_is_a_compaction_and_no_turn(says: str) -> None:
+    prompt = {"role": "user", "content": "Summarise: the box was weighed."}
+    about = {"lc_source": "summarization"} if says == "metadata" else {}
+    node = "SummarizationMiddleware.before_model" if says != "metadata" else "node"
+    summary = completion({"role": "assistant", "content": "Box 4 is full."}, "stop", 40, 6, 0, 0)
+    extra = {"metadata": {"thread_id": "t7", "ls_model_name": "m2", **about}}
+    sent = {"role": "human", "content": "Summary: Box 4 is full.", "additional_kwargs": {"lc_source": "summarization"}}
+    first = langsmith_trace()
+    later = {"trace_id": "q0", "extra": {"metadata": {"thread_id": "t7", "ls_model_name": "m1"}}}
+    second = [
+        langsmith("q0", "chain", 20, None, **later, inputs={"messages": [{"role": "user", "content": "And now?"}]}),
+        langsmith("q1", "chain", 21, "q0", **{**later, "name": node}),
+        langsmith("q2", "llm", 22, "q1", trace_id="q0", extra=extra, inputs={"messages": [[prompt]]}, outputs=summary),
+        langsmith(
+            *("q3", "llm", 24, "q0"),
+            **later,
+            inputs={"messages": [SYSTEM, sent, {"role": "user", "content": "And now?"}]},
+            outputs=SECOND,
+        ),
+    ]
+    [run] = read([*first, *second])
+
+    assert [turn.query for turn in run.turns] == ["Is box 4 full?", "And now?"]
+    purposes = [(event.purpose, event.model) for event in run.events if event.kind == "model_called"]
+    assert purposes == [("agent", "m1"), ("agent", "m1"), ("summary", "m2"), ("agent", "m1")]
+    (event,) = [event for event in run.events if event.kind == "context_compacted"]
+    assert (event.by, [item_text(item) for item in event.items], event.where.turn) == (
+        "SummarizationMiddleware",
+        ["Box 4 is full."],
+        2,
+    )

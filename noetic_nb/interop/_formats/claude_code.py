@@ -156,9 +156,12 @@ class _Reader:
         for number, line in enumerate(lines):
             with self.notes.line(number, line):
                 talk += self._line(line, f"line {number + 1}", answers)
-        if self.boundary is not None:
-            talk.append(self._compaction(self.boundary, None, ""))
+        talk += self._end()
         return talk
+
+    def _end(self) -> Iterator[Compaction]:
+        if self.boundary is not None:
+            yield self._compaction(self.boundary, None, "")
 
     def _line(
         self, line: Mapping[str, Any], place: str, answers: dict[str, list[Mapping[str, Any]]]

@@ -149,6 +149,13 @@ class ModelUse:
     error: str | None
 
     @property
+    def is_summary(self) -> bool:
+        """Whether LangChain says that the call made a summary in place of a part of the context."""
+        about = parsed(self.span.attributes.get("metadata"))
+        said = about.get("lc_source") if isinstance(about, Mapping) else None
+        return (self.span.attributes.get("lc_source") or said) == "summarization"
+
+    @property
     def system(self) -> str | None:
         """The system prompt: sent apart, or with the messages."""
         found: str | None = first("system", self.span)

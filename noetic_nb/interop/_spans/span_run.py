@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from noetic_nb.events import (
     ChildEnded,
     ChildStarted,
+    ContextCompacted,
     MemoryTraceSpan,
     ModelCalled,
     QualityGiven,
@@ -32,6 +33,7 @@ from noetic_nb.items._json_copy import frozen_data
 from noetic_nb.items._messages.message import FINISH, call_output, input_text, output_text, text_message
 from noetic_nb.redact import Redaction
 from noetic_nb.runs._run import Run
+from noetic_nb.tokens import estimate_tokens
 
 _HOOKS: Final[Mapping[str, Any]] = {
     "search_memory": "recall",
@@ -100,7 +102,7 @@ class RunWriter(TurnWriter):
 
     def entry(self, log: Log, entry: Any, execution: Execution, is_root: bool) -> None:
         """Write one thing that happened."""
-        if isinstance(entry, ModelUse):
+        if isinstance(entry, ModelUse) and not entry.is_summary:
             self.model(log, entry, execution, is_root)
         elif isinstance(entry, ToolUse):
             self.tool(log, entry, execution, is_root)
@@ -115,7 +117,9 @@ class RunWriter(TurnWriter):
 
     def beside(self, log: Log, entry: Any) -> None:
         """Write what is no call: an operation of a memory, a plan, a check."""
-        if isinstance(entry, CheckUse):
+        if isinstance(entry, ModelUse):
+            self.summary(log, entry)
+        elif isinstance(entry, CheckUse):
             self.check(log, entry)
         elif kind_of(entry) == "plan":
             self.plan(log, entry)
@@ -153,40 +157,18 @@ class RunWriter(TurnWriter):
         mark = len(self.events)
         outputs = use.outputs or ()
         appended = self.append(log, self.message_items(log, outputs, span), "model")
-        usage: Mapping[str, int] = use.usage or {}
-        if "input_tokens" not in usage or "output_tokens" not in usage:
-            usage = self.estimate(usage, *((sent, log.tokens - sent) if use.outputs is not None else (0, 0)))
         calls, text = False, ""
         for item in appended:
             if item["type"] == "function_call":
                 calls = True
             elif item["type"] == "message":
                 text += item_text(item)
-        finish = FINISH.get(use.finish or "") or ("tool_calls" if calls else None)
-        model = self.redaction.text(use.model or "unknown")
-        step = ModelCalled(
-            log.where,
-            self.now,
-            log.steps,
-            model,
-            "agent",
-            self.duration(span),
-            "ok" if use.error is None else "error",
-            appended,
-            input_tokens=usage["input_tokens"],
-            output_tokens=usage["output_tokens"],
-            cached_tokens=usage.get("cached_tokens"),
-            cache_write_tokens=usage.get("cache_write_tokens"),
-            reasoning_tokens=usage.get("reasoning_tokens"),
-            cost=use.cost,
-            error=None if use.error is None else self.redaction.text(use.error),
-            finish_reason=finish,
-        )
+        step = self.called(log, use, appended, sent, log.tokens - sent, "tool_calls" if calls else None)
         # The call stands before its items, as in runs of our own.
         self.events.insert(mark, step)
         log.steps += 1
         if use.model and use.model != "unknown":
-            self.models[model] = None
+            self.models[step.model] = None
         if self.params is None:
             self.params = use.params
         turn = self.turn
@@ -202,6 +184,52 @@ class RunWriter(TurnWriter):
                 log.issued[key] = log.issued.get(key, 1) - 1
                 for late in log.late.pop(key, ()):
                     self.tool(log, late, execution, is_root)
+
+    def called(
+        self,
+        log: Log,
+        use: ModelUse,
+        items: tuple[Item, ...],
+        sent: int,
+        made: int,
+        finish: Any = None,
+        purpose: Literal["agent", "summary"] = "agent",
+    ) -> ModelCalled:
+        """Return a model call as an event; the tokens are estimates, for counts that nobody tells."""
+        usage: Mapping[str, int] = use.usage or {}
+        if "input_tokens" not in usage or "output_tokens" not in usage:
+            usage = self.estimate(usage, *((sent, made) if use.outputs is not None else (0, 0)))
+        return ModelCalled(
+            log.where,
+            self.now,
+            log.steps,
+            self.redaction.text(use.model or "unknown"),
+            purpose,
+            self.duration(use.span),
+            "ok" if use.error is None else "error",
+            items,
+            input_tokens=usage["input_tokens"],
+            output_tokens=usage["output_tokens"],
+            cached_tokens=usage.get("cached_tokens"),
+            cache_write_tokens=usage.get("cache_write_tokens"),
+            reasoning_tokens=usage.get("reasoning_tokens"),
+            cost=use.cost,
+            error=None if use.error is None else self.redaction.text(use.error),
+            finish_reason=FINISH.get(use.finish or "") or finish,
+        )
+
+    def summary(self, log: Log, use: ModelUse) -> None:
+        """Write a call that made a summary, and that the summary took the place of what stood before."""
+        self.at(use.span.end_ns if use.span.end_ns is not None else use.span.start_ns)
+        text = self.redaction.text("".join([msg.text for msg in use.outputs or ()]))
+        items = (text_message("assistant", (output_text(text),)),) if text else ()
+        self.events.append(self.called(log, use, items, log.tokens, estimate_tokens(text), purpose="summary"))
+        if use.error is None and text:
+            kept = (text_message("user", (input_text(text),)),)
+            self.events.append(
+                ContextCompacted(log.where, self.now, "SummarizationMiddleware", None, kept, None, None, False)
+            )
+            log.tokens = estimate_tokens(text)
 
     def estimate(self, usage: Mapping[str, int], sent: int, made: int) -> Mapping[str, int]:
         """Return the usage of a call, with estimates of the missing counts."""
@@ -332,7 +360,8 @@ class RunWriter(TurnWriter):
         where = Where(self.thread_id, f"{log.where.execution_id}/c{self.children}", log.where.turn, log.where.depth + 1)
         execution.where = where
         inner = Log(where)
-        model = next((entry for entry in execution.entries if isinstance(entry, ModelUse)), None)
+        uses = [entry for entry in execution.entries if isinstance(entry, ModelUse) and not entry.is_summary]
+        model = next(iter(uses), None)
         given = model.inputs.messages if model is not None and model.inputs is not None else []
         inputs = [msg for msg in given if msg.role != "system"]
         if not inputs:

@@ -152,10 +152,13 @@ def _observe(trace: Trace, entry: Mapping[str, Any], top: str | None) -> None:
             _usage(entry),
             _cost(entry),
             {key: number(value) for key, value in mapping(parsed(entry.get("modelParameters"))).items()},
+            origin=text_of(metadata.get("lc_source")),
         )
     )
     _tell(trace, str(trace_id), entry)
-    trace.rest(made, metadata, frozenset([*_CALL_ID, "attributes", "resourceAttributes", "scope"]), "metadata.")
+    trace.rest(
+        made, metadata, frozenset([*_CALL_ID, "attributes", "resourceAttributes", "scope", "lc_source"]), "metadata."
+    )
     trace.rest(made, entry, _OBSERVATION)
     if _unit(usage := mapping(parsed(entry.get("usage")))) != "TOKENS":
         trace.rest(made, {"usage": usage}, frozenset())

@@ -77,6 +77,7 @@ def _add(trace: Trace, entry: Mapping[str, Any], trace_id: str | None = None, de
             text_of(entry.get("error")) or ("failed" if entry.get("status") == "error" else None),
             text_of(first_of(metadata, *_THREAD) or entry.get("thread_id")),
             text_of(metadata.get("tool_call_id") or extra.get("tool_call_id")),
+            origin=text_of(metadata.get("lc_source")),
             role=text_of(metadata.get("ls_agent_type")),
         )
     )

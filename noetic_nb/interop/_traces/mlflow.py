@@ -145,6 +145,7 @@ def _span(trace: Trace, entry: Mapping[str, Any], session: str | None) -> Record
             {**given, **request},
             {key: value for key, value in about.items() if not key.startswith("mlflow.")},
             base.events,
+            text_of(mapping(about.get("metadata")).get("lc_source")),
         )
     )
     trace.tell(base.trace_id, "tools", about.get("mlflow.chat.tools"))

@@ -39,7 +39,7 @@ PAYLOAD: Final = Keys(
         "response answer temperature top_p max_tokens seed thinking reasoning reasoning_text summary tool_use_id is_error",
         "total_tokens totalTokenCount total_token_count prompt_tokens_details completion_tokens_details",
         "input_tokens_details output_tokens_details input_token_details output_token_details prompt_token_details",
-        "completion_token_details cache_read cache_creation cache_write cached cached_tokens",
+        "completion_token_details lc_source cache_read cache_creation cache_write cached cached_tokens",
         "cache_creation_tokens ephemeral_5m_input_tokens ephemeral_1h_input_tokens",
     ) - {"input", "inputs"},
     # Pictures and files are listed with their items.
@@ -178,6 +178,8 @@ def _message(value: Mapping[str, Any], role: str) -> dict[str, Any]:
     said = _kind(value, "role")
     known = said if said in ROLES else kind if kind in ROLES else role
     beside = mapping(value.get("additional_kwargs"))
+    if beside.get("lc_source") == "summarization":  # in the name of the user
+        known = "system"
     made = {name: each for name in _KEPT if (each := value.get(name) or beside.get(name)) is not None}
     if isinstance(invalid := value.get("invalid_tool_calls"), list) and invalid:
         made["tool_calls"] = [*(made.get("tool_calls") or ()), *invalid]

@@ -38,6 +38,8 @@ _PARAMS: Final = ("temperature", "top_p", "max_tokens", "seed")
 _RAISED: Final = re.compile(r"([A-Za-z_][\w.]*(?:Error|Exception|Exit|Interrupt|Timeout|Warning))\b(?::\s*)?")
 # Steps of LangChain that wrap others, and say nothing of an agent.
 _WRAPPERS: Final = ("Runnable", "Channel", "__")
+# The node of a graph in which LangChain summarises.
+_SUMMARY: Final = "SummarizationMiddleware"
 # What they are given and answer is kept as text.
 _TEXTS: Final = ("execute_tool", "retrieval", "embeddings", "evaluator", "guardrail", "rerank", "search_memory")
 # A line of its own, or a bad one, may stand before the first record.
@@ -67,6 +69,8 @@ class Record:
     params: Mapping[str, Any] = field(default_factory=dict)
     attributes: Mapping[str, Any] = field(default_factory=dict)
     events: list[SpanEvent] = field(default_factory=list)
+    origin: str | None = None
+    """Which part of LangChain made a call, where it is none of the agent's own."""
     role: str | None = None
     """The part that an agent plays, which those below it repeat."""
 
@@ -189,6 +193,9 @@ class Trace:
                 self.notes.append((each, "other choices of an answer", answers[id(each)].others))
         spans = []
         for place, each in enumerate(made):
+            above = None if each.parent is None else known.get((each.trace, each.parent))
+            if each.kind == "chat" and above is not None and above.name.startswith(_SUMMARY):
+                each.origin = "summarization"
             try:
                 spans.append(_span(each, answers.get(id(each)), place))
             except WRONG as error:
@@ -274,11 +281,11 @@ def read_traces(
     except WRONG as error:
         raise refused(document, f"it is not as its format has it ({fault(error)})", index=0) from error
     if not found and trace.faults:  # nothing else is there to be read
-        where, _, error, _ = trace.faults[0]
-        if isinstance(error, NoeticError):
-            raise error
+        where, _, first, _ = trace.faults[0]
+        if isinstance(first, NoeticError):
+            raise first
         index = int(where.partition(".")[0].split()[1]) - document.by_line
-        raise refused(document, f"it is not as its format has it ({fault(error)})", index=index) from error
+        raise refused(document, f"it is not as its format has it ({fault(first)})", index=index) from first
     yield from found
 
 
@@ -343,6 +350,7 @@ def _span(made: Record, answer: Answer | None, place: int) -> Span:
     if made.kind == "chat":
         usage = {**usage_in(made.outputs), **(made.usage or {})}
         about |= {
+            "lc_source": made.origin,
             "gen_ai.request.model": made.model or (None if answer is None else answer.model),
             "gen_ai.response.finish_reasons": None if answer is None or answer.finish is None else [answer.finish],
             **{f"gen_ai.request.{name}": made.params.get(name) for name in _PARAMS},

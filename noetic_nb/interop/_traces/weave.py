@@ -34,7 +34,7 @@ _KNOWN: Final = frozenset((
 ))  # fmt: skip
 _ATTRIBUTES: Final = frozenset((
     "weave", "type", "tool_call_id", "call_id", "lc_id", "lc_name", "parent_run_id", "agent_trace_id", "agent_span_id",
-    "parent_span_id",
+    "parent_span_id", "lc_source",
 ))  # fmt: skip
 _SUMMARY: Final = frozenset(["usage", "status_counts", "weave"])
 _PRICES: Final = frozenset(("prompt_tokens", "completion_tokens", "requests", "prompt_token_cost", "completion_token_cost",
@@ -97,6 +97,7 @@ def _add(trace: Trace, entry: Mapping[str, Any]) -> None:
             or ("failed" if server.get("status") == "error" and kind != "other" else None),
             text_of(entry.get("thread_id")),
             text_of(first_of(attributes, "tool_call_id", "call_id") or first_of(own, "tool_call_id")),
+            origin=text_of(attributes.get("lc_source") or mapping(attributes.get("metadata")).get("lc_source")),
         )
     )
     if kind == "chat":
