@@ -16,6 +16,7 @@ from noetic_nb._core.long_work import Progress, Work
 from noetic_nb._core.names import nearest
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.interop._formats import agentdojo, atif, claude_code, codex, inspect_logs, message_files, tau, tau2
+from noetic_nb.interop._formats.large_files import is_large, large_document
 from noetic_nb.interop._formats.sources import Document, documents, is_folder, read_document, record, refused
 from noetic_nb.interop._spans import import_spans
 from noetic_nb.interop._traces import langfuse, langsmith, mlflow, weave
@@ -93,7 +94,7 @@ def _runs_of(source: Any, format: str | None) -> Iterator[tuple[Path | None, Cal
                 for run in import_spans.run_readers(path):
                     yield path, run
                 continue
-            document = found if isinstance(found, Document) else read_document(found)
+            document = found if isinstance(found, Document) else _opened(found)
             reader = _reader(document, format)
             if in_folder and reader.is_part(document):
                 continue
@@ -101,6 +102,10 @@ def _runs_of(source: Any, format: str | None) -> Iterator[tuple[Path | None, Cal
                 yield path, run
         except NoeticError as error:
             yield path, partial(_raise, error)
+
+
+def _opened(path: Path) -> Document:
+    return large_document(path) if is_large(path, MAX_BYTES) else read_document(path)
 
 
 def _raise(error: Exception) -> Run:

@@ -236,7 +236,11 @@ class _Reader:
             for reference in records(each.get("subagent_trajectory_ref")):
                 if (child := self._child(reference, place)) is not None:
                     children[call_id] = child
-            facts: dict[str, Any] = {"known": failed is not None, "t_ms": _at(step), "duration_ms": money(about.get("duration_ms"))}
+            facts: dict[str, Any] = {
+                "known": failed is not None,
+                "t_ms": _at(step),
+                "duration_ms": money(about.get("duration_ms")),
+            }
             yield result(call_id, text, error=error, children=children, **facts)
         for text in self._observed(step, calls):
             if not (len(calls) == len(said) == 1):

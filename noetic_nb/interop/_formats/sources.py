@@ -39,6 +39,11 @@ class Document:
     by_line: bool = False
 
     @property
+    def is_large(self) -> bool:
+        """Whether its records stay in the file until they are asked for."""
+        return self.by_line and not isinstance(self.data, list)
+
+    @property
     def name(self) -> str:
         """The source in words."""
         return "The source" if self.path is None else repr(str(self.path))
@@ -151,7 +156,7 @@ def _parsed(content: bytes, path: Path | None) -> Document:
 def _by_line(content: bytes, path: Path | None) -> Document:
     # Split at one sign where that is enough: it is found several times as fast as one of two.
     lines = content.splitlines() if b"\r" in content else content.split(b"\n")
-    return Document([_Line(line) for line in lines if line.strip()], path, by_line=True)
+    return Document([Line(line) for line in lines if line.strip()], path, by_line=True)
 
 
 def _advice(error: Exception, content: bytes, path: Path | None) -> str:
@@ -212,8 +217,8 @@ def _is_json(text: bytes) -> bool:
 
 def first_lines(document: Document, most: int) -> Iterator[Mapping[str, Any]]:
     """Yield the first records of a log, those that can be read: to tell its format by them."""
-    for value in document.data[:most] if isinstance(document.data, list | tuple) else ():
-        found = value.parsed() if isinstance(value, _Line) else value
+    for value in document.data[:most] if document.by_line or isinstance(document.data, list | tuple) else ():
+        found = value.parsed() if isinstance(value, Line) else value
         if isinstance(found, Mapping):
             yield found
 
@@ -233,7 +238,7 @@ def lines_of(document: Document, note: Callable[..., None]) -> Iterator[Mapping[
 
     Raises `NoeticError` ``invalid_run_file`` where none can be read.
     """
-    data = document.data if isinstance(document.data, list | tuple) else ()
+    data = document.data if document.by_line or isinstance(document.data, list | tuple) else ()
     first = None
     is_empty = True
     for place in range(len(data)):
@@ -242,7 +247,8 @@ def lines_of(document: Document, note: Callable[..., None]) -> Iterator[Mapping[
             is_empty = False
         except NoeticError as error:
             first = first or error
-            value = data[place].text.decode("utf-8", "replace") if isinstance(data[place], _Line) else data[place]
+            value = data[place]
+            value = value.text.decode("utf-8", "replace") if isinstance(value, Line) else value
             note(
                 f"line {place + 1}",
                 value,
@@ -252,7 +258,7 @@ def lines_of(document: Document, note: Callable[..., None]) -> Iterator[Mapping[
         raise first
 
 
-class _Line:
+class Line:
     """A line of a file, parsed when its turn comes: a bad one spoils no other, and one is in memory at a time."""
 
     __slots__ = ("text",)
@@ -271,7 +277,7 @@ class _Line:
 def record(document: Document, index: int) -> Mapping[str, Any]:
     """Return one record of a document, parsed; raises `NoeticError` ``invalid_run_file``, with its ``index``."""
     value = document.data[index]
-    if isinstance(value, _Line):
+    if isinstance(value, Line):
         if len(value.text) > MAX_LINE_BYTES:
             raise refused(document, f"the line is longer than {MAX_LINE_BYTES:,} bytes", index=index)
         try:

@@ -47,7 +47,7 @@ def entries(document: Document) -> list[Any]:
     """Return the trajectories of a document."""
     if isinstance(document.data, Mapping) and "traj" in document.data:
         return [document.data]
-    if not isinstance(document.data, list):
+    if not document.by_line and not isinstance(document.data, list):
         refuser(document, None, _HINT)("it holds no list")
     return document.data
 

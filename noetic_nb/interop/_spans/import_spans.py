@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn
 from noetic_nb._core.atomic_write import regular_file
 from noetic_nb._core.long_work import counted
 from noetic_nb.errors import NoeticError
-from noetic_nb.interop._formats.sources import Document, record
+from noetic_nb.interop._formats.sources import Document, record, refused
 from noetic_nb.interop._spans.own_spans import is_own, run_of_own
 from noetic_nb.interop._spans.span_messages import parsed
 from noetic_nb.interop._spans.span_record import LogRecord, Span, log_record, span_record
@@ -336,6 +336,8 @@ def _holds_spans(value: Any) -> bool:
 
 def read(document: Document, format: str | None = None) -> Iterator[Callable[[], Run]]:
     """Yield a reader for each run of a document."""
+    if document.is_large:
+        raise refused(document, "spans of a file as large cannot be read one run at a time", hint=_TOO_LARGE)
     yield from _runs(_records_of_lines(document) if document.by_line else records_of(document.data), ())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -232,13 +232,13 @@ def _data(value: Any) -> Any:
 # Sources
 
 
-def entries(document: Document, *lists: str) -> Iterator[Any]:
+def entries(document: Document, *lists: str, places: Iterable[int] | None = None) -> Iterator[Any]:
     """Yield the records of a document: one, a list, a line each, or a page that has them below one of the keys in `lists`.
 
     For a line that cannot be read its error is yielded.
     """
     data = document.data
-    for place in range(len(data)) if document.by_line else ():
+    for place in (range(len(data)) if places is None else places) if document.by_line else ():
         try:
             value = record(document, place)
         except NoeticError as error:
@@ -273,8 +273,48 @@ def read_traces(
     document: Document, source: str, add: Callable[[Trace, Mapping[str, Any]], None], *lists: str
 ) -> Iterator[Callable[[], Run]]:
     """Yield a reader for each run of a document, whose records `add` puts into its traces."""
+    # Records of one run may stand anywhere in a file: of a large one those of one conversation are held at a time.
+    for places in _conversations(document, source, add, lists) if document.is_large else (None,):
+        yield from _read(document, source, add, lists, places)
+
+
+def _conversations(
+    document: Document, source: str, add: Callable[..., None], lists: tuple[str, ...]
+) -> list[list[int]]:
+    """Return the places of the lines of each conversation."""
+    groups: list[list[int]] = []
+    group_of: dict[tuple[str, str | None], list[int]] = {}
+    for place in range(len(document.data)):
+        trace = Trace(source)
+        for entry in entries(document, *lists, places=[place]):
+            trace.attempt("", entry, add)
+        names = [("trace", each.trace) for each in trace.records]
+        names += [("thread", each.thread) for each in trace.records if each.thread is not None]
+        known = [group_of[name] for name in dict.fromkeys(names) if name in group_of]
+        # What cannot be read stays with the line before it.
+        group = known[0] if known else groups[-1] if groups and not names else []
+        if not any(group is each for each in groups[-1:]) and not known:
+            groups.append(group)
+        for other in known[1:]:
+            if other is not group:
+                group += other
+                groups = [each for each in groups if each is not other]
+                group_of = {name: group if each is other else each for name, each in group_of.items()}
+        group.append(place)
+        group_of |= dict.fromkeys(names, group)
+    return [sorted(group) for group in groups]
+
+
+def _read(
+    document: Document,
+    source: str,
+    add: Callable[[Trace, Mapping[str, Any]], None],
+    lists: tuple[str, ...],
+    places: list[int] | None,
+) -> Iterator[Callable[[], Run]]:
     trace = Trace(source)
-    for place, entry in enumerate(counted(entries(document, *lists), "records")):
+    for number, entry in enumerate(counted(entries(document, *lists, places=places), "records")):
+        place = number if places is None or number >= len(places) else places[number]
         trace.attempt(f"{'line' if document.by_line else 'record'} {place + document.by_line}", entry, add)
     try:
         found = list(trace.runs())
