@@ -34,7 +34,8 @@ TOKENS_COLOUR: Final = "#009E73"
 
 SPAN_COLOURS: Final = {
     "turn": "#5B6470", "step": "#B9C0CA", "child": "#CC79A7", "model": "#0072B2", "tool": "#E69F00", "hook": "#009E73",
-    "decision": "#56B4E9", "wait": "#F0E442", "regulator": "#8A94A3", "error": "#D55E00", "warning": "#F5CE7F",
+    "decision": "#56B4E9", "wait": "#F0E442", "compaction": "#332288",
+    "regulator": "#8A94A3", "error": "#D55E00", "warning": "#F5CE7F",
 }  # fmt: skip
 """Fill of what ran, by its kind."""
 

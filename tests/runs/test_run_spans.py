@@ -14,6 +14,7 @@ import noetic_nb as nn
 from noetic_nb.events import (
     ChildEnded,
     ChildStarted,
+    ContextCompacted,
     MemoryTraceSpan,
     ModelCalled,
     RunEvent,
@@ -463,3 +464,14 @@ def test_a_wait_in_the_queue_is_beside_the_turn_that_was_waited_for() -> None:
     assert [[span.name for span in row.spans] for row in timeline.rows] == [["turn 1", "turn 2"], ["queue for turn 2"]]
     assert timeline.waited_ms == 0.0
     assert_rows_are_sound(timeline)
+
+
+def test_a_compaction_is_a_moment_with_its_sizes() -> None:
+    event = ContextCompacted(TURN, 40.0, "codex", tokens_before=31_900, tokens_after=2_735)
+    timeline = grown([TurnStarted(TURN, 0.0, "u1", 0, 1, "Hi"), event])
+    (span,) = [span for span in timeline.spans if span.kind == "compaction"]
+
+    assert (span.name, span.status, span.duration_ms, span.severity) == ("codex", "31,900 → 2,735 tokens", None, 0)
+    assert span.parent is not None
+    assert span.parent.kind == "turn"
+    assert timeline.counts["compaction"] == 1

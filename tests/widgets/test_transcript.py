@@ -9,6 +9,7 @@ import pytest
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import (
+    ContextCompacted,
     ErrorRaised,
     ItemFate,
     ItemsAppended,
@@ -21,7 +22,7 @@ from noetic_nb.events import (
     ViewAssembled,
     Where,
 )
-from noetic_nb.items import assistant_message, function_call, input_message
+from noetic_nb.items import Item, assistant_message, function_call, input_message
 from noetic_nb.runs import Run
 from noetic_nb.runs._requests.call_book import CallBook
 from noetic_nb.widgets import Selection, Transcript
@@ -465,3 +466,64 @@ def test_a_text_is_folded_by_lines_and_by_length() -> None:
 def test_a_reading_of_nothing_knows_no_call() -> None:
     with pytest.raises(NoeticConfigError):
         TranscriptReading().answer({"what": "call", "at": 0})
+
+
+# Compactions
+
+
+def compacted(where: Where = HERE, **known: Any) -> ContextCompacted:
+    return ContextCompacted(where, 2.0, "codex", tokens_before=31_900, tokens_after=2_735, trigger="auto", **known)
+
+
+def test_a_compaction_stands_before_the_next_call_of_its_thread_and_until_then_behind_the_last() -> None:
+    later = Where("t1", "e9", 2)
+    events = [asked(), compacted(), asked(CHILD), asked(Where("t2", "e3", 1))]
+    waits, done = book_of(*events), book_of(*events, asked(later))
+
+    assert [type(event) for _, event in waits.calls[0].after] == [ContextCompacted]
+    assert done.calls[0].after == []
+    assert [type(event) for _, event in done.calls[-1].before] == [ContextCompacted]
+    assert all(not call.before for call in done.calls[:-1])
+
+
+@pytest.mark.parametrize(
+    ("known", "went", "came"),
+    [
+        (
+            {"items": (input_message("They look for a lamp."),), "replaced": ((0, 2),), "items_removed": 2},
+            ("What went: 2 items (0 to 1 of the log)", "A lamp, please.\nWhich one?"),
+            "They look for a lamp.",
+        ),
+        (
+            {"opaque": True, "items": (Item(type="compaction", id="c1", encrypted_content="b3BhcXVl"),)},
+            ("What went: a part of the context; which one is not recorded, the log keeps all", ""),
+            "An opaque block of the provider: only its models can read it.",
+        ),
+        (
+            {"items_removed": 3},
+            ("What went: 3 items; which one is not recorded, the log keeps all", ""),
+            "Nothing: the part was left out.",
+        ),
+    ],
+)
+def test_a_compaction_says_what_went_and_what_came_in_its_place(
+    known: dict[str, Any], went: tuple[str, str], came: str
+) -> None:
+    said = (input_message("A lamp, please."), assistant_message("Which one?"))
+    run = run_of_events([ItemsAppended(HERE, 0.0, 0, said, "user"), asked(), compacted(**known), asked()])
+    with Transcript(run) as view:
+        call = view._transcript.current()
+        assert call is not None
+        lines = [(line.heading, line.text, line.level) for line in call.before]
+        text, page = repr(view), view.to_html()
+
+    assert lines == [
+        ("Context compacted by codex (auto): 31,900 → 2,735 tokens", "", 0),
+        (*went, 1),
+        ("In its place", came, 1),
+    ]
+    assert "b3BhcXVl" not in text + page
+    for part in (lines[0][0], went[0], came):
+        assert part in text
+        assert part in page
+    assert page.index(came) < page.index(">Request<")

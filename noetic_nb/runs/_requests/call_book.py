@@ -8,6 +8,7 @@ from typing import ClassVar, Final, TypeAlias
 from msgspec import structs
 
 from noetic_nb.events import (
+    ContextCompacted,
     ErrorRaised,
     ModelCalled,
     RegulatorDecided,
@@ -20,7 +21,7 @@ from noetic_nb.events import (
 )
 from noetic_nb.runs._regulation.decision_words import DecisionRedaction
 
-Outcome: TypeAlias = SteeringDecided | RegulatorDecided | ToolCalled | ErrorRaised | WarningRaised
+Outcome: TypeAlias = SteeringDecided | RegulatorDecided | ToolCalled | ErrorRaised | WarningRaised | ContextCompacted
 _OUTCOMES: Final = (SteeringDecided, RegulatorDecided, ToolCalled, ErrorRaised, WarningRaised)
 
 
@@ -38,7 +39,8 @@ class CallRecord:
     view: ViewAssembled | None
     """What was sent; None where the run does not have it."""
     before: list[tuple[int, Outcome]]
-    """What was decided before it, since the call before it or the beginning of the execution, each with its ``seq``."""
+    """What was decided before it, since the call before it or the beginning of the execution, each with its ``seq``; also
+    the compactions of its context since the call before it in the thread."""
     after: list[tuple[int, Outcome]] = field(default_factory=list)
     """What came of it until the next call of the execution: its tool calls, and what was decided."""
 
@@ -66,7 +68,7 @@ class CallBook:
     ['lookup']
     """
 
-    reads: ClassVar = frozenset({ViewAssembled, ModelCalled, *_OUTCOMES}) | DecisionRedaction.reads
+    reads: ClassVar = frozenset({ViewAssembled, ModelCalled, ContextCompacted, *_OUTCOMES}) | DecisionRedaction.reads
     """The types of the events that it has a use for."""
 
     def __init__(self) -> None:
@@ -74,6 +76,8 @@ class CallBook:
         self._views: dict[tuple[str, str], ViewAssembled] = {}
         self._newest: dict[tuple[str, str], int] = {}
         self._before: dict[tuple[str, str], list[tuple[int, Outcome]]] = {}
+        self._compacted: dict[tuple[str, str], list[tuple[int, ContextCompacted]]] = {}
+        self._last: dict[tuple[str, str], int] = {}
         self._in_turn: dict[tuple[str, int], int] = {}
         self._of_decision: dict[int, int] = {}
         self.words = DecisionRedaction(grows=False)
@@ -91,6 +95,8 @@ class CallBook:
         elif kind is ModelCalled:
             assert isinstance(event, ModelCalled)
             return None if number is None else self._call(event, seq, number)
+        elif isinstance(event, ContextCompacted):
+            return self._compaction(event, seq)
         elif isinstance(event, _OUTCOMES):
             return self._outcome(event, seq)
         else:
@@ -117,11 +123,25 @@ class CallBook:
         key, turn = (where.thread_id, where.execution_id), (where.thread_id, where.turn)
         self._in_turn[turn] = self._in_turn.get(turn, 0) + 1
         at = len(self.calls)
-        before = self._before.pop(key, [])
+        context = _context(where)
+        compacted = self._compacted.pop(context, [])
+        if compacted and (last := self._last.get(context)) is not None:
+            self.calls[last].after = [each for each in self.calls[last].after if each not in compacted]
+        self._last[context] = at
+        before = sorted([*compacted, *self._before.pop(key, [])], key=lambda each: each[0])
         for decided, _ in before:
             self._of_decision[decided] = at
         self.calls.append(CallRecord(number, seq, self._in_turn[turn], event, self._views.pop(key, None), before))
         self._newest[key] = at
+        return at
+
+    def _compaction(self, event: ContextCompacted, seq: int) -> int | None:
+        """Keep a compaction for the next call of its context; until there is one, it stands behind the last call."""
+        context = _context(event.where)
+        self._compacted.setdefault(context, []).append((seq, event))
+        at = self._last.get(context)
+        if at is not None:
+            self.calls[at].after.append((seq, event))
         return at
 
     def _outcome(self, event: Outcome, seq: int) -> int | None:
@@ -134,3 +154,8 @@ class CallBook:
         self.calls[at].after.append((seq, event))
         self._of_decision[seq] = at
         return at
+
+
+def _context(where: Where) -> tuple[str, str]:
+    """Return the context of an execution: all turns of a thread have one, a child has its own."""
+    return where.thread_id, where.execution_id if where.depth else ""

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Final
 from noetic_nb.events import (
     ChildEnded,
     ChildStarted,
+    ContextCompacted,
     ErrorRaised,
     ItemsAppended,
     MemoryTraceSpan,
@@ -27,6 +28,7 @@ from noetic_nb.events import (
     WarningRaised,
     Where,
 )
+from noetic_nb.runs._compaction_words import size_words
 from noetic_nb.runs._timeline.span import Span, severity_of
 from noetic_nb.runs._timeline.span_layout import PlacedSpans, Running
 
@@ -280,6 +282,9 @@ class Timeline(PlacedSpans):
             self._of(event.where, event.t_ms).stopped_by = event.layer_id
         return True
 
+    def _compacted(self, event: ContextCompacted, seq: int, _call: int | None) -> None:
+        self._whole("compaction", event.by, event, seq, None, size_words(event) or "compacted")
+
     def _error_raised(self, event: ErrorRaised, seq: int, _call: int | None) -> None:
         status = "timeout" if event.error_kind in _OUT_OF_TIME else "error"
         self._whole("error", event.error_kind, event, seq, None, status, event.message)
@@ -301,6 +306,7 @@ _TAKES: Final[dict[type[Any], Callable[[Timeline, Any, int, int | None], Any]]] 
     MemoryTraceSpan: Timeline._hook_called,
     SteeringDecided: Timeline._decided,
     RegulatorDecided: Timeline._regulator_decided,
+    ContextCompacted: Timeline._compacted,
     ErrorRaised: Timeline._error_raised,
     WarningRaised: Timeline._warning_raised,
 }

@@ -7,10 +7,25 @@ from typing import Final
 from noetic_nb.events import Where
 from noetic_nb.runs._timeline.span_rows import Row
 
-__all__ = ["CUT_OFF", "KINDS", "SIGNS", "Span", "severity_of"]
+__all__ = ["CUT_OFF", "KINDS", "MOMENTS", "SIGNS", "Span", "severity_of"]
 
-KINDS: Final = ("turn", "step", "child", "model", "tool", "hook", "decision", "wait", "regulator", "error", "warning")
-"""Kinds of spans. The last three are moments: they have no duration."""
+KINDS: Final = (
+    "turn",
+    "step",
+    "child",
+    "model",
+    "tool",
+    "hook",
+    "decision",
+    "wait",
+    "compaction",
+    "regulator",
+    "error",
+    "warning",
+)
+"""Kinds of spans."""
+MOMENTS: Final = ("compaction", "regulator", "error", "warning")
+"""Those that have no duration."""
 
 SIGNS: Final = ("", "⊘", "◔", "✕")
 """What stands at a span beside its word: nothing, kept from going on, out of time, failed."""

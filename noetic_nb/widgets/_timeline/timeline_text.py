@@ -8,7 +8,7 @@ from typing import Any, Final
 from noetic_nb.runs._palette import SPAN_COLOURS
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, plain_line, sendable
 from noetic_nb.runs._timeline.run_spans import Timeline
-from noetic_nb.runs._timeline.span import SIGNS, Span
+from noetic_nb.runs._timeline.span import MOMENTS, SIGNS, Span
 from noetic_nb.runs._timeline.time_axis import duration_text
 from noetic_nb.runs._timeline.turn_parts import TurnParts
 
@@ -17,7 +17,8 @@ EMPTY: Final = "Nothing has run yet. Turns, calls and hooks appear here as they 
 NO_CLOCK: Final = "This recording has no clock times: what is shown is the order of its events."
 KIND_NAMES: Final = {
     "turn": "turns", "step": "steps", "child": "children", "model": "model calls", "tool": "tool calls", "hook": "hooks",
-    "decision": "decisions", "wait": "waits", "regulator": "regulator", "error": "errors", "warning": "warnings",
+    "decision": "decisions", "wait": "waits", "compaction": "compactions",
+    "regulator": "regulator", "error": "errors", "warning": "warnings",
 }  # fmt: skip
 SEVERITY_WORDS: Final = ("", "held back", "out of time", "failed")
 LISTED: Final = 8
@@ -145,7 +146,7 @@ def detail_of(timeline: Timeline, span: Span) -> dict[str, Any]:
     """Return everything about a span, for a page."""
     facts = [["Status", plain(span.status)]]
     took = duration_text(span.duration_ms)
-    if span.kind not in ("error", "warning", "regulator"):
+    if span.kind not in MOMENTS:
         facts.append(["Duration", took or ("still runs" if span.is_open else "not known")])
     if timeline.is_timed:
         since = span.start_ms - (timeline.time.origin or 0.0)

@@ -117,7 +117,8 @@ class ShownCall:
     @property
     def _outcome(self) -> tuple[list[OutcomeLine], list[OutcomeLine]]:
         if self._lines is None:
-            self._lines = previous_decisions(self.record), outcome_lines(self.record)
+            log_item = self.request.log_item
+            self._lines = previous_decisions(self.record, log_item), outcome_lines(self.record, log_item)
         return self._lines
 
     @property

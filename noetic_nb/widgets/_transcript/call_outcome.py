@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from noetic_nb.events import (
+    ContextCompacted,
     ErrorRaised,
     ModelCalled,
     RegulatorDecided,
     SteeringDecided,
     ToolCalled,
 )
-from noetic_nb.items import item_text
+from noetic_nb.items import Item, item_text
 from noetic_nb.items._json_text import compact_json
+from noetic_nb.runs._compaction_words import compaction_parts, heading_words
 from noetic_nb.runs._plain_text import NAME_LENGTH, TEXT_LENGTH, count, plain
 from noetic_nb.runs._regulation.decision_words import decision_detail, decision_label
 from noetic_nb.runs._requests.call_book import CallRecord, Outcome
@@ -31,13 +33,13 @@ class OutcomeLine:
     """One line of an outcome: its kind, its heading, and its text."""
 
     kind: str
-    """``message`` (or another kind of item), ``call``, ``result``, ``steering``, ``regulator`` or ``fault``."""
+    """``message`` (or another kind of item), ``call``, ``result``, ``steering``, ``regulator``, ``compaction``, ``fault``."""
     tone: str
     """How it ended: an action of steering, ``stop``, ``warn``, ``error``, ``ok``; empty where that is no question."""
     heading: str
     text: str = ""
     level: int = 0
-    """1 for what belongs to the tool call above."""
+    """1 for what belongs to the tool call or the compaction above."""
     seq: int | None = None
     """The place of a decision among the events of the run."""
     is_quiet: bool = False
@@ -78,12 +80,19 @@ def _duration(duration_ms: float) -> str:
     return f"{duration_ms:.0f} ms" if duration_ms < 1_000 else f"{duration_ms / 1_000:.3g} s"
 
 
-def previous_decisions(record: CallRecord) -> list[OutcomeLine]:
-    """Return the decisions since the call before, or since the beginning of the execution."""
-    return list(_lines(record.before, set()))
+LogItem: TypeAlias = Callable[[int], Item | None]
 
 
-def outcome_lines(record: CallRecord) -> list[OutcomeLine]:
+def _not_recorded(_position: int) -> None:
+    return None
+
+
+def previous_decisions(record: CallRecord, log_item: LogItem = _not_recorded) -> list[OutcomeLine]:
+    """Return the decisions and compactions since the call before, or since the beginning of the execution."""
+    return list(_lines(record.before, set(), log_item))
+
+
+def outcome_lines(record: CallRecord, log_item: LogItem = _not_recorded) -> list[OutcomeLine]:
     """Return the answer with its decisions, then each tool call with its decisions and its result."""
     event = record.event
     lines = []
@@ -98,7 +107,7 @@ def outcome_lines(record: CallRecord) -> list[OutcomeLine]:
         text = item_text(item) or ("" if kind == "message" else compact_json(item))
         lines.append(OutcomeLine(kind, "", "" if kind == "message" else plain(kind.replace("_", " ")), text))
     made = {outcome.call_id for _, outcome in record.after if isinstance(outcome, ToolCalled)}
-    lines += _lines(record.after, set(calls))
+    lines += _lines(record.after, set(calls), log_item)
     for call_id, item in calls.items():
         if call_id not in made:
             lines.append(OutcomeLine("call", "", _name(item.get("name")), str(item.get("arguments") or "")))
@@ -106,7 +115,7 @@ def outcome_lines(record: CallRecord) -> list[OutcomeLine]:
     return lines
 
 
-def _lines(outcomes: Iterable[tuple[int, Outcome]], asked: set[Any]) -> Iterator[OutcomeLine]:
+def _lines(outcomes: Iterable[tuple[int, Outcome]], asked: set[Any], log_item: LogItem) -> Iterator[OutcomeLine]:
     """Yield outcomes, with decisions about a tool call behind its head; `asked` are the calls of the model."""
     waiting: list[OutcomeLine] = []
     level = 0
@@ -131,6 +140,10 @@ def _lines(outcomes: Iterable[tuple[int, Outcome]], asked: set[Any]) -> Iterator
                 waiting.append(_regulator(seq, outcome, level=1))
             else:
                 yield _regulator(seq, outcome, level=level if is_of_call else 0)
+        elif isinstance(outcome, ContextCompacted):
+            yield OutcomeLine("compaction", "", heading_words(outcome))
+            for heading, text in compaction_parts(outcome, log_item):
+                yield OutcomeLine("compaction", "", heading, text, level=1)
         elif isinstance(outcome, ErrorRaised):
             yield OutcomeLine("fault", "error", f"Error: {_name(outcome.error_kind)}", outcome.message)
         else:

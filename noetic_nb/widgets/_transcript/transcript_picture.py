@@ -155,6 +155,7 @@ def static_text(call: ShownCall | None, empty: str = EMPTY) -> str:
         return f"Transcript. {empty}"
     lines = [f"Transcript. {title_of(call.record)}: {call.headline}"]
     lines += [note for note in (call.settings, call.unknown, call.difference) if note]
+    lines += map(_line_text, [line for line in call.before if not line.is_quiet])
     first, left, last = _shortened(call.entries(only_changes=True), TEXT_ENTRIES)
     remedies = _remedies(call, (*first, *last))
     lines += [_entry_text(call, entry, remedies) for entry in first]
@@ -162,12 +163,13 @@ def static_text(call: ShownCall | None, empty: str = EMPTY) -> str:
         lines.append(f"    … {left:,} more …")
     lines += [_entry_text(call, entry, remedies) for entry in last]
     lines.append(call.answer)
-    lines += [
-        f"  {'    ' * line.level}{line.heading}{': ' if line.heading and line.text else ''}{plain_line(line.text, TEXT_WIDTH)}"
-        for line in call.outcome
-        if not line.is_quiet
-    ]
+    lines += map(_line_text, [line for line in call.outcome if not line.is_quiet])
     return "\n".join(lines)
+
+
+def _line_text(line: OutcomeLine) -> str:
+    between = ": " if line.heading and line.text else ""
+    return f"  {'    ' * line.level}{line.heading}{between}{plain_line(line.text, TEXT_WIDTH)}"
 
 
 def _entry_text(call: ShownCall, entry: Entry, remedies: Mapping[int, str]) -> str:
