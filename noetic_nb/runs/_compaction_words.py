@@ -55,10 +55,15 @@ def compaction_parts(event: ContextCompacted, log_item: Callable[[int], Item | N
         )
     else:
         yield f"What went: {number or 'a part of the context'}; which one is not recorded, the log keeps all", ""
-    texts = [_words(item) for item in event.items if not item.get("encrypted_content")]
+    texts = [_words(item) for item in event.items if not is_opaque(item)]
     if event.opaque:
         texts.append(OPAQUE)
     yield "In its place", "\n".join(texts) or _LEFT_OUT
+
+
+def is_opaque(item: Item) -> bool:
+    """Tell whether only the provider can read an item that stands in place of a part of the context."""
+    return item.get("type") == "compaction" and bool(item.get("encrypted_content"))
 
 
 def _words(item: Item) -> str:

@@ -20,6 +20,7 @@ from noetic_nb.interop._formats.agent_logs import (
     text_of,
     user,
 )
+from noetic_nb.interop._formats.reads import EVERYTHING
 from noetic_nb.interop._formats.sources import Document, read_document, record, refused
 from noetic_nb.interop._formats.unread import Keys, keys
 from noetic_nb.items._messages.message import Child, Compaction, Message, call, money, text_message, time_ms, usage_of
@@ -27,6 +28,7 @@ from noetic_nb.items._messages.usage_fields import USAGE
 from noetic_nb.runs import Run
 
 FORMATS: Final = ("atif",)
+READS: Final = EVERYTHING
 # Producers name counts that the format has no field for in their own ways; the first that is there counts.
 _STORED: Final = (
     "cache_write_tokens",

@@ -20,6 +20,7 @@ from noetic_nb.interop._formats.agent_logs import (
     text_of,
     user,
 )
+from noetic_nb.interop._formats.reads import EVERYTHING
 from noetic_nb.interop._formats.sources import Document, first_lines, lines_of, read_document
 from noetic_nb.items import Item
 from noetic_nb.interop._formats.unread import Keys, keys
@@ -40,6 +41,7 @@ from noetic_nb.items._messages.usage_fields import USAGE, known_usage
 from noetic_nb.runs import Run
 
 FORMATS: Final = ("claude-code",)
+READS: Final = EVERYTHING - {"labels", "system prompt", "tool definitions"}
 _LINES: Final = frozenset({"user", "assistant", "system"})
 # Lines of role user that the program wrote: commands of the terminal, notes beside a prompt, a stop of the user.
 _NOT_SAID: Final = ("<command-", "<local-command-", "<bash-", "<system-reminder>", "[Request interrupted by user")

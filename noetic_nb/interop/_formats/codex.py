@@ -24,6 +24,7 @@ from noetic_nb.interop._formats.agent_logs import (
     text_of,
     user,
 )
+from noetic_nb.interop._formats.reads import EVERYTHING
 from noetic_nb.interop._formats.sources import Document, first_lines, first_record, lines_of, read_document
 from noetic_nb.interop._formats.unread import Keys, keys
 from noetic_nb.items import Item
@@ -40,6 +41,7 @@ from noetic_nb.items._messages.message import (
 from noetic_nb.runs import Run
 
 FORMATS: Final = ("codex",)
+READS: Final = EVERYTHING - {"costs", "labels", "tool definitions"}
 _TYPES: Final = frozenset({"session_meta", "response_item", "event_msg", "turn_context", "compacted"})
 _READ: Final = frozenset(
     {"session_meta", "turn_context", "response_item", "compacted", "token_usage_record", "event_msg"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NoReturn
 
@@ -43,13 +43,14 @@ def read(
         yield partial(trajectory, document, index, redaction)
 
 
-def entries(document: Document) -> list[Any]:
+def entries(document: Document) -> Sequence[Any]:
     """Return the trajectories of a document."""
     if isinstance(document.data, Mapping) and "traj" in document.data:
         return [document.data]
     if not document.by_line and not isinstance(document.data, list):
         refuser(document, None, _HINT)("it holds no list")
-    return document.data
+    found: Sequence[Any] = document.data
+    return found
 
 
 def trajectory(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from noetic_nb.interop._formats.reads import EVERYTHING
 from noetic_nb.interop._formats.sources import Document
 from noetic_nb.interop._spans.span_messages import parsed
 from noetic_nb.interop._traces.payloads import first_of, mapping, number, plain, tokens
@@ -14,6 +15,7 @@ from noetic_nb.items._messages.message import count
 from noetic_nb.runs import Run
 
 FORMATS: Final = ("langfuse",)
+READS: Final = EVERYTHING
 _LISTS: Final = ("data", "traces")
 _KINDS: Final = {
     "GENERATION": "chat",
@@ -156,6 +158,7 @@ def _observe(trace: Trace, entry: Mapping[str, Any], top: str | None) -> None:
         )
     )
     _tell(trace, str(trace_id), entry)
+    trace.tell(str(trace_id), "tools", parsed(mapping(parsed(entry.get("modelParameters"))).get("tools")))
     trace.rest(
         made, metadata, frozenset([*_CALL_ID, "attributes", "resourceAttributes", "scope", "lc_source"]), "metadata."
     )

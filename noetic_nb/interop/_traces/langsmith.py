@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from noetic_nb.interop._formats.reads import EVERYTHING
 from noetic_nb.interop._formats.sources import Document
 from noetic_nb.interop._spans.span_messages import parsed
 from noetic_nb.interop._traces.payloads import first_of, mapping, number, tokens
@@ -12,6 +13,7 @@ from noetic_nb.interop._traces.trace_records import Record, Trace, begins, read_
 from noetic_nb.runs import Run
 
 FORMATS: Final = ("langsmith",)
+READS: Final = EVERYTHING
 _LISTS: Final = ("runs",)
 _KINDS: Final = {
     "llm": "chat",

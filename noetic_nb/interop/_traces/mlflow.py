@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from noetic_nb.interop._formats.reads import EVERYTHING
 from noetic_nb.interop._formats.sources import Document
 from noetic_nb.interop._spans.span_messages import parsed
 from noetic_nb.interop._spans.span_record import SpanEvent, span_record
@@ -13,6 +14,7 @@ from noetic_nb.interop._traces.trace_records import Record, Trace, begins, read_
 from noetic_nb.runs import Run
 
 FORMATS: Final = ("mlflow",)
+READS: Final = EVERYTHING
 _LISTS: Final = ("traces", "spans")
 _KINDS: Final = {
     "LLM": "chat",

@@ -15,6 +15,7 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.interop._formats.sources import Document, record, refused
 from noetic_nb.interop._formats.unread import NOTHING, WRONG
 from noetic_nb.interop._spans.import_spans import runs_of
+from noetic_nb.interop._spans.span_messages import parsed
 from noetic_nb.interop._spans.span_record import Span, SpanEvent
 from noetic_nb.interop._spans.span_tree import Conversation
 from noetic_nb.interop._traces.payloads import (
@@ -24,6 +25,7 @@ from noetic_nb.interop._traces.payloads import (
     answered,
     arguments,
     called,
+    mapping,
     outcome,
     plain,
     sent,
@@ -181,6 +183,8 @@ class Trace:
                 # What stands between the calls is not read: the calls have it, but for other keys.
                 rest = (PAYLOAD.unread if each.kind == "other" else unread)(getattr(each, name))
                 self.notes += [(each, f"no place in a run: {name}.{path}", inner) for path, inner in rest]
+            if each.kind == "chat":
+                self.tell(each.trace, "tools", mapping(parsed(each.inputs)).get("tools"))
             above = None if each.parent is None else known.get((each.trace, each.parent))
             is_agent = each.role is not None and (above is None or each.role == "subagent" != above.role)
             if each.kind in ("other", "invoke_workflow") and is_agent:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from noetic_nb.interop._formats.reads import EVERYTHING
 from noetic_nb.interop._formats.sources import Document
 from noetic_nb.interop._traces.payloads import first_of, mapping, number, tokens, usage_in
 from noetic_nb.interop._traces.trace_records import Record, Trace, begins, read_traces, text_of
 from noetic_nb.runs import Run
 
 FORMATS: Final = ("weave",)
+READS: Final = EVERYTHING
 _LISTS: Final = ("calls",)
 # Of `attributes.weave.kind`, and of `attributes.type` as the integration of the OpenAI Agents SDK has it.
 _KINDS: Final = {
@@ -105,7 +107,6 @@ def _add(trace: Trace, entry: Mapping[str, Any]) -> None:
         made.usage = usage_in(output) or _sum(usage)
         made.cost = _cost(server)
         made.params = inputs
-        trace.tell(trace_id, "tools", inputs.get("tools"))
     elif kind == "invoke_agent":
         made.usage = _sum(usage)
     trace.tell(trace_id, "user", entry.get("wb_username") or entry.get("wb_user_id"))

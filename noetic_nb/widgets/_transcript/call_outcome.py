@@ -16,7 +16,7 @@ from noetic_nb.events import (
 )
 from noetic_nb.items import Item, item_text
 from noetic_nb.items._json_text import compact_json
-from noetic_nb.runs._compaction_words import compaction_parts, heading_words
+from noetic_nb.runs._compaction_words import OPAQUE, compaction_parts, heading_words, is_opaque
 from noetic_nb.runs._plain_text import NAME_LENGTH, TEXT_LENGTH, count, plain
 from noetic_nb.runs._regulation.decision_words import decision_detail, decision_label
 from noetic_nb.runs._requests.call_book import CallRecord, Outcome
@@ -104,7 +104,7 @@ def outcome_lines(record: CallRecord, log_item: LogItem = _not_recorded) -> list
         if kind == "function_call":
             calls[item.get("callId")] = item
             continue
-        text = item_text(item) or ("" if kind == "message" else compact_json(item))
+        text = OPAQUE if is_opaque(item) else item_text(item) or ("" if kind == "message" else compact_json(item))
         lines.append(OutcomeLine(kind, "", "" if kind == "message" else plain(kind.replace("_", " ")), text))
     made = {outcome.call_id for _, outcome in record.after if isinstance(outcome, ToolCalled)}
     lines += _lines(record.after, set(calls), log_item)

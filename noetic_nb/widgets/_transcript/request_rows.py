@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 from noetic_nb.events import OfferedTool, ViewAssembled
 from noetic_nb.items import Item, item_text, item_tokens, thaw
 from noetic_nb.items._json_text import compact_json
+from noetic_nb.runs._compaction_words import OPAQUE, is_opaque
 from noetic_nb.runs._plain_text import plain
 from noetic_nb.runs._requests.sent_request import RecordedRequest, SentItem
 from noetic_nb.runtime._planning.least_budget import AbsentItem, LeastBudget
@@ -204,6 +205,8 @@ def _row(item: Item, origin: Any, names: Mapping[Any, str], **known: Any) -> Req
     kind = item["type"]
     if kind == _CALL:
         text = str(item.get("arguments") or "")
+    elif is_opaque(item):
+        text = OPAQUE
     else:
         text = item_text(item)
         content = item.get("content")
