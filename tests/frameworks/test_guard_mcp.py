@@ -80,3 +80,37 @@ def test_each_way_to_call_a_session_is_seen() -> None:
     for refused in asyncio.run(work()):
         assert "at most" in refused.content[0].text or "may not" in refused.content[0].text
     assert DONE == []
+
+
+def test_tools_of_a_server_of_version_2_are_tools_of_an_agent_of_ours() -> None:
+    if not hasattr(mcp, "Client"):
+        pytest.skip("version 2 has the class Client")
+    DONE.clear()
+    book = nn.RuleBook()
+    book.when("tool.args.amount > 100", id="small", tools="pay", guidance="Ask a person.")
+    asked = iter([nn.CallTool("pay", amount=7), nn.CallTool("pay", amount=700), "Paid what I may."])
+
+    async def work() -> Any:
+        async with AsyncExitStack() as stack:
+            client = await connected(stack)
+            (offered,) = (await client.list_tools()).tools
+
+            @nn.tool(name=offered.name, description=offered.description)
+            async def pay(amount: int, to: str = "bank") -> str:
+                answer = await client.call_tool(offered.name, {"amount": amount, "to": to})
+                return "".join([part.text for part in answer.content])
+
+            config = nn.AgentConfig(name="clerk", step=nn.react(model="m", tools=[pay]), memory=[nn.steering(book)])
+            harness = nn.AgentHarness(config, model=nn.ScriptedModel(lambda _request: next(asked)))
+            run = nn.record(harness)
+            await harness.execute("Pay both.", thread_id="t1")
+            return run
+
+    run = asyncio.run(work())
+
+    assert DONE == [7]
+    table = run.to_frame("tools")
+    assert list(table["tool_name"]) == ["pay", "pay"]
+    assert list(table["status"]) == ["ok", "denied"]
+    assert table["output"][0] == "paid 7 to bank"
+    assert run.turns[0].text == "Paid what I may."

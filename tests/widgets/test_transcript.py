@@ -527,3 +527,12 @@ def test_a_compaction_says_what_went_and_what_came_in_its_place(
         assert part in text
         assert part in page
     assert page.index(came) < page.index(">Request<")
+
+
+def test_an_opaque_block_of_a_provider_is_shown_as_opaque() -> None:
+    block = Item(type="compaction", id="c1", encrypted_content="b3BhcXVl")
+    run = run_of_events([asked(HERE, block), ItemsAppended(HERE, 1.0, 0, (block,), "model"), asked()])
+    with Transcript(run, call=0) as answered, Transcript(run, call=1) as sent:
+        for view in (answered, sent):
+            assert "An opaque block of the provider" in repr(view)
+            assert "b3BhcXVl" not in repr(view) + view.to_html()
