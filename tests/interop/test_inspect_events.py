@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 import noetic_nb as nn
 from noetic_nb.events import ChildEnded, ChildStarted, ContextCompacted, ModelCalled, ToolCalled
 from noetic_nb.items import item_text
@@ -224,3 +226,16 @@ def test_a_branch_is_a_child_that_forked_and_a_failed_call_is_kept() -> None:
         (0, "ok"),
     ]
     assert [entry["what"] for entry in run.meta["unmapped"]] == ["a model call of a scorer"]
+
+
+@pytest.mark.parametrize("junk", [7, [7], "x", [[]], {"a": 1}, None])
+def test_a_damaged_event_spoils_no_sample(junk: Any) -> None:
+    messages = [SYSTEM, ASKED, FIRST, result("r1", "c1", "dry"), SECOND]
+    events = [model(FIRST, 10), tool("c1", "look", "dry", message_id="r1"), model(None, 50), model(SECOND, 7)]
+    events[2]["output"]["choices"] = junk
+    odd = [*events[:2], {"event": junk, "span_id": "main"}, *events[2:]]
+
+    for given in (events, odd):
+        run = run_of(messages, given)
+        assert [turn.text for turn in run.turns] == ["Bed 1."]
+        assert [each.input_tokens for each in run.select(ModelCalled)][-1] == 30

@@ -51,7 +51,7 @@ class Story:
         self._groups: dict[str, list[Mapping[str, Any]]] = {}
         scoring = False
         for event in events:
-            kind, owner = event.get("event"), self._owner(event)
+            kind, owner = str(event.get("event")), self._owner(event)
             scoring = scoring or (kind == "step" and event.get("type") == "scorer")  # logs before there were spans
             if kind == _BRANCH and owner == event.get("span_id"):
                 self._groups[owner] = []  # until here it did again what was done before
@@ -99,7 +99,7 @@ class Story:
         beside: list[Message] = []
         events = self._groups.get("", [])
         for number, event in enumerate(events):
-            kind, there = event.get("event"), begin if at < 0 else after[at]
+            kind, there = str(event.get("event")), begin if at < 0 else after[at]
             if kind == "model":
                 self.params |= params_of(event.get("config"))
                 place = self._place(event)
@@ -214,7 +214,7 @@ class Story:
         sent = [{str(message.get("id")) for message in self._input(event)} for event in events]
         answer: Message | None = None
         for number, event in enumerate(events):
-            kind = event.get("event")
+            kind = str(event.get("event"))
             if kind == "model":
                 for message in self._input(event):
                     if str(message.get("id")) not in seen:
