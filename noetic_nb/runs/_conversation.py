@@ -24,15 +24,14 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.items import Item, item_text
-from noetic_nb.items._build import content_tokens
 from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.items._item_checks import problem_of
 from noetic_nb.items._messages import Message
 from noetic_nb.items._messages.message import Child, Compaction
 from noetic_nb.redact import Redaction
+from noetic_nb.runs._context_tokens import ChosenCounter, ContextTokens
 from noetic_nb.runs._conversation_texts import clean_meta, items_of, read_object, reads_as_error, safe_items, said
 from noetic_nb.runs._memory_calls import memory_span
-from noetic_nb.tokens import estimate_tokens
 
 __all__ = ["conversation_events"]
 
@@ -107,13 +106,15 @@ def conversation_events(
     given = list(messages)
     redaction = Redaction() if redaction is None else redaction
     policy, items = safe_items(policy, given, redaction)
-    writer = _Writer(Where(thread_id, f"{thread_id}/e0", 0), redaction, policy, closing_tools, timed, ended)
+    answers = [message for message in given if isinstance(message, Message)]
+    model = next((message.model for message in answers if message.model), None)
+    counter = ChosenCounter(str(model or (meta or {}).get("model") or ""))
+    where = Where(thread_id, f"{thread_id}/e0", 0)
+    writer = _Writer(where, redaction, policy, closing_tools, timed, ended, counter)
     writer.write(counted(given, "messages"), items, next(_times(given), None))
     writer.end_turn()
     if quality is not None and writer.judged is not None:
         writer.events.append(QualityGiven(writer.judged, writer.t_ms, quality, "reward"))
-    answers = [message for message in given if isinstance(message, Message)]
-    model = next((message.model for message in answers if message.model), None)
     params = next((message.params for message in answers if message.params), None)
     beside = [*unmapped, *writer.unmapped]
     about: dict[str, Any] = {
@@ -126,6 +127,7 @@ def conversation_events(
         **clean_meta(meta or {}, redaction),
         "policy": "\n\n".join(writer.policy),
         "estimated": [name for name in _ESTIMATED if name in writer.estimated],
+        "counter": counter.name,
         "unmapped": redaction.data(beside) if beside else [],
     }
     return about, writer.events
@@ -142,6 +144,7 @@ class _Writer:
         closing_tools: Collection[str],
         timed: bool,
         ended: bool,
+        counter: ChosenCounter,
     ) -> None:
         self.thread_id = where.thread_id
         self.where = where
@@ -154,7 +157,7 @@ class _Writer:
         self.estimated: set[str] = set()
         self.unmapped: list[dict[str, Any]] = []
         self.length = self.turn = 0
-        self.sent_tokens = estimate_tokens(policy)
+        self.counter, self.context = counter, ContextTokens(counter, policy=policy)
         self.t_ms = _START_MS
         self.has_times = False
         self.started_ms: float | None = None
@@ -230,7 +233,7 @@ class _Writer:
             if (problem := problem_of(item)) is not None:
                 self.unmapped.append({"place": f"item {self.length}", "what": problem, "thread_id": self.thread_id})
             self.length += 1
-            self.sent_tokens += content_tokens(item)
+        self.context.add(made)
         kept = tuple(made)
         self.events.append(ItemsAppended(self.where, self.t_ms, start, kept, origin))
         return kept
@@ -264,12 +267,12 @@ class _Writer:
         if not message.is_kept:
             self.beside(message, items)
             return
-        sent = self.sent_tokens
+        # What it was sent is counted before its answer is added, and the call stands before its items, as in runs of our own.
+        usage = self.usage(message, items) if message.is_called else {}
         made = self.append(items, "model")
         if message.is_called:
-            # The call stands before its items, as in runs of our own.
             appended = self.events.pop()
-            step = self.model_call(message, made, sent, self.sent_tokens - sent, "agent")
+            step = self.model_call(message, made, usage, "agent")
             self.events += (step, appended) if made else (step,)
             self.steps.append(step)
         calls, outputs = set(), set()
@@ -285,17 +288,29 @@ class _Writer:
 
     def beside(self, message: Message, items: Sequence[Item], purpose: Literal["agent", "summary"] = "agent") -> None:
         """Write a call whose answer is no part of the conversation."""
-        step = self.model_call(message, tuple(items), self.sent_tokens, sum(map(content_tokens, items)), purpose)
+        step = self.model_call(message, tuple(items), self.usage(message, items), purpose)
         self.events.append(step)
         if purpose == "agent":
             self.steps.append(step)
 
-    def model_call(
-        self, message: Message, made: tuple[Item, ...], sent: int, written: int, purpose: Literal["agent", "summary"]
-    ) -> ModelCalled:
-        """Return a call as an event; counts that the source does not have are estimates."""
-        usage = message.usage or {}
+    def usage(self, message: Message, items: Sequence[Item]) -> Mapping[str, int]:
+        """Return the usage of a call; counts that the source does not have are estimates."""
+        usage = {**(message.usage or {})}
         self.estimated.update(_COUNTED - usage.keys())
+        if "input_tokens" not in usage:
+            usage["input_tokens"] = self.context.sent()
+        if "output_tokens" not in usage:
+            usage["output_tokens"] = self.context.written(items)
+        return usage
+
+    def model_call(
+        self,
+        message: Message,
+        made: tuple[Item, ...],
+        usage: Mapping[str, int],
+        purpose: Literal["agent", "summary"],
+    ) -> ModelCalled:
+        """Return a call as an event."""
         return ModelCalled(
             self.where,
             self.t_ms,
@@ -305,8 +320,8 @@ class _Writer:
             message.duration_ms,
             "ok" if message.error is None else "error",
             made,
-            usage.get("input_tokens", sent),
-            usage.get("output_tokens", written),
+            usage["input_tokens"],
+            usage["output_tokens"],
             usage.get("cached_tokens"),
             message.cost,
             error=None if message.error is None else self.redaction.text(message.error),
@@ -336,7 +351,7 @@ class _Writer:
                 usage=None if one.usage is None else FrozenDict(one.usage),
             )
         )
-        self.sent_tokens = sum(map(content_tokens, kept)) if one.tokens_after is None else one.tokens_after
+        self.context.reset(kept, one.tokens_after)
 
     def child(self, child: Child) -> None:
         """Write an agent that a call of a tool started, with a log of its own."""
@@ -345,7 +360,7 @@ class _Writer:
             self.thread_id, f"{self.where.execution_id}/c{self.children}", self.where.turn, self.where.depth + 1
         )
         _, items = safe_items("", child.messages, self.redaction)
-        inner = _Writer(where, self.redaction, "", (), self.timed, self.ended)
+        inner = _Writer(where, self.redaction, "", (), self.timed, self.ended, self.counter)
         inner.events, inner.estimated, inner.unmapped = self.events, self.estimated, self.unmapped
         times = list(_times(child.messages))
         started, ended = (min(times), max(times)) if times else (self.t_ms, self.t_ms)

@@ -68,9 +68,10 @@ from noetic_nb.models._client import Usage
 from noetic_nb.runs._decision_faults import ledger_line
 from noetic_nb.runs._regulation.decision_words import DecisionRedaction
 from noetic_nb.runs._requests.billing_differences import CallUsage, UsageIndex
-from noetic_nb.runs._requests.recorded_counter import recorded_counter
+from noetic_nb.runs._requests.recorded_counter import item_counter
+from noetic_nb.runs._requests.tool_shares import tool_tokens
 from noetic_nb.runs._turns import TurnSummary
-from noetic_nb.tokens import estimate_tokens, tokenizer_name
+from noetic_nb.tokens import tokenizer_name
 
 if TYPE_CHECKING:
     import pandas
@@ -157,25 +158,30 @@ def _billed(run: Recorded) -> dict[int, CallUsage]:
 
 
 def _tokens(run: Recorded) -> Iterator[_Row]:
-    index = UsageIndex()
+    index, tools = UsageIndex(), list[_Row]()
     for seq, event in enumerate(run.events):
-        usage = index.take(event)
-        if usage is None:
+        billed = index.read(event)
+        if billed is None:
             continue
-        called = usage.called
+        usage, called = billed.usage, billed.called
         # A model that reports nothing has not reported 0.
         known = called.input_tokens > 0
+        head = _head(run, called.where, seq, called.t_ms)
+        named = called.model, called.step, usage.counter, usage.known_error
         yield (
-            *_head(run, called.where, seq, called.t_ms),
-            *(called.model, called.step, usage.counter, usage.known_error, usage.planned, usage.reported),
-            *(usage.unexplained, usage.error, usage.problem),
+            *(*head, *named, usage.planned, usage.reported, usage.unexplained, usage.error, usage.problem),
             *((called.cached_tokens, called.output_tokens) if known else (None, None)),
             *((called.cache_write_tokens, called.reasoning_tokens) if known else (None, None)),
+            *("request", usage.planned),
         )
+        offered = () if billed.view is None else tool_tokens(billed.prepared, billed.view.tools)
+        tools += [(*head, *named, *[None] * 9, f"tool:{name}", tokens) for name, tokens in offered]
+    # Behind all requests, so that the place of a request is that of its call.
+    yield from tools
 
 
 def _items(run: Recorded) -> Iterator[_Row]:
-    counter = recorded_counter(run.events) or estimate_tokens
+    counter = item_counter(run.events)
     counted_by = tokenizer_name(counter)
     for head, event in _events_of(run, ItemsAppended):
         for place, item in enumerate(event.items):
@@ -304,7 +310,7 @@ TABLES: Final[dict[str, _Table]] = {
     "tokens": _Table(
         "model:object step:int64 counter:object known_error:float64 planned:float64 reported:float64 unexplained:float64 "
         "error:float64 problem:object cached_tokens:float64 output_tokens:float64 "
-        "cache_write_tokens:float64 reasoning_tokens:float64",
+        "cache_write_tokens:float64 reasoning_tokens:float64 part:object tokens:float64",
         _tokens,
     ),
     "compactions": _Table(

@@ -283,7 +283,7 @@ def _advance(pieces: Iterator[Any]) -> tuple[Any, bool]:
         return end.value, True
 
 
-def spec_tokens(spec: ToolSpec, tokenizer: Tokenizer = estimate_tokens) -> int:
+def spec_tokens(spec: ToolSpec | OfferedTool, tokenizer: Tokenizer = estimate_tokens) -> int:
     """Count the tokens a tool takes up in a request: of the JSON a provider is sent."""
     shown = {"name": wire_name(spec.name), "description": spec.description, "parameters": dict(spec.parameters)}
     return tokenizer(compact_json(shown))

@@ -120,7 +120,10 @@ def _base_of(name: Any, given: Tokenizer | None = None) -> Tokenizer:
     # Late: most agents count by the estimate.
     from noetic_nb.tokenizers._encodings import ENCODINGS
     from noetic_nb.tokenizers._from_files import encoding_tokenizer
+    from noetic_nb.tokenizers._offline import OFFLINE, offline_tokenizer
 
+    if name == OFFLINE:
+        return offline_tokenizer()
     if name not in ENCODINGS:
         raise ValueError(f"it was learned on top of {name!r}: pass that as base=")
     return encoding_tokenizer(name)

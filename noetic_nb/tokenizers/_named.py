@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any, Final
@@ -12,6 +13,7 @@ from noetic_nb.items._json_text import compact_json
 from noetic_nb.tokenizers._encoding_tokenizer import EncodingTokenizer
 from noetic_nb.tokenizers._from_files import encoding_tokenizer
 from noetic_nb.tokenizers._learning import CalibratedTokenizer, TokenCalibration
+from noetic_nb.tokenizers._offline import OFFLINE, offline_tokenizer
 from noetic_nb.tokens import Tokenizer, estimate_tokens, known_error, tokenizer_name
 
 
@@ -70,7 +72,8 @@ def get(name: str) -> Tokenizer:
     ----------
     name : str
         An encoding (``"o200k_base"``, ``"cl100k_base"``), a model (``"gpt-4.1"``, ``"openai/gpt-4o-mini"``),
-        ``"estimate"`` for the default, or ``"calibrated"`` for one that starts as the default and learns.
+        ``"estimate"`` for the default, ``"calibrated-offline"`` for one that is close to o200k_base and needs no vocabulary, or
+        ``"calibrated"`` for one that starts as the default and learns.
 
     Returns
     -------
@@ -97,6 +100,8 @@ def get(name: str) -> Tokenizer:
         return calibrated()
     if name == DEFAULT:
         return estimate_tokens
+    if name == OFFLINE:
+        return offline_tokenizer()
     return encoding_tokenizer(name)
 
 
@@ -114,6 +119,21 @@ def calibrated(base: str | Tokenizer = estimate_tokens) -> CalibratedTokenizer:
     2
     """
     return TokenCalibration(as_tokenizer(base)).tokenizer()
+
+
+@functools.lru_cache(maxsize=64)
+def best_tokenizer(model: str = "") -> Tokenizer:
+    """Return the counter that is closest to what a model bills: what figures are counted by that nothing was planned by.
+
+    Where the extra is installed, the model's own vocabulary, or o200k_base for a model of which none is known; else the counter
+    that needs no vocabulary.
+    """
+    for name in (model, "o200k_base"):
+        try:
+            return encoding_tokenizer(name)
+        except NoeticConfigError:  # no vocabulary is published, or none is on this machine
+            continue
+    return offline_tokenizer()
 
 
 def asked_tokenizer(given: str | TokenCalibration | Tokenizer | None) -> Tokenizer | None:
@@ -150,7 +170,7 @@ def as_tokenizer(given: Any) -> Any:
         except NoeticConfigError as exc:
             if exc.code != "UNKNOWN_TOKENIZER":
                 raise
-            near = closest(given, [CALIBRATED, DEFAULT])
+            near = closest(given, [CALIBRATED, DEFAULT, OFFLINE])
             if not near:
                 raise
             raise NoeticConfigError(

@@ -28,12 +28,11 @@ from noetic_nb.interop._spans.span_record import Span
 from noetic_nb.interop._spans.span_tree import Execution
 from noetic_nb.interop._spans.span_turns import Log, TurnWriter, asked_of
 from noetic_nb.items import Item, item_text
-from noetic_nb.items._build import content_tokens
 from noetic_nb.items._json_copy import frozen_data
 from noetic_nb.items._messages.message import FINISH, call_output, input_text, output_text, text_message
 from noetic_nb.redact import Redaction
+from noetic_nb.runs._context_tokens import ContextTokens
 from noetic_nb.runs._run import Run
-from noetic_nb.tokens import estimate_tokens
 
 _HOOKS: Final[Mapping[str, Any]] = {
     "search_memory": "recall",
@@ -63,6 +62,10 @@ def run_of_execution(
     return Run(redaction.text(run_id), meta={**writer.meta(), **redaction.data(dict(meta))}, events=events)
 
 
+def _is_counted(use: ModelUse) -> bool:
+    return use.usage is not None and "input_tokens" in use.usage and "output_tokens" in use.usage
+
+
 class RunWriter(TurnWriter):
     """Writes executions as events; a result follows its call."""
 
@@ -70,7 +73,7 @@ class RunWriter(TurnWriter):
 
     def write(self, root: Execution) -> None:
         """Write a conversation from its beginning to its end."""
-        log = Log(Where(self.thread_id, f"{self.thread_id}/e0", 0))
+        log = Log(Where(self.thread_id, f"{self.thread_id}/e0", 0), ContextTokens(self.counter))
         self.entries(log, root)
         self.release(log, None)
         self.end_turn(log, root)
@@ -152,7 +155,7 @@ class RunWriter(TurnWriter):
         self.open_turn(log, execution, use, is_root, use)
         if is_root and self.held:
             self.release(log, use)
-        sent = log.tokens
+        sent = self.sent(log, use)
         self.at(span.end_ns if span.end_ns is not None else span.start_ns)
         mark = len(self.events)
         outputs = use.outputs or ()
@@ -163,7 +166,7 @@ class RunWriter(TurnWriter):
                 calls = True
             elif item["type"] == "message":
                 text += item_text(item)
-        step = self.called(log, use, appended, sent, log.tokens - sent, "tool_calls" if calls else None)
+        step = self.called(log, use, appended, sent, "tool_calls" if calls else None)
         # The call stands before its items, as in runs of our own.
         self.events.insert(mark, step)
         log.steps += 1
@@ -185,20 +188,24 @@ class RunWriter(TurnWriter):
                 for late in log.late.pop(key, ()):
                     self.tool(log, late, execution, is_root)
 
+    def sent(self, log: Log, use: ModelUse) -> int:
+        """Return the tokens of the context of a call, 0 where its own count is used."""
+        self.counter.model = self.counter.model or self.redaction.text(use.model or "unknown")
+        return 0 if _is_counted(use) or use.outputs is None else log.context.sent()
+
     def called(
         self,
         log: Log,
         use: ModelUse,
         items: tuple[Item, ...],
         sent: int,
-        made: int,
         finish: Any = None,
         purpose: Literal["agent", "summary"] = "agent",
     ) -> ModelCalled:
-        """Return a model call as an event; the tokens are estimates, for counts that nobody tells."""
+        """Return a model call as an event; `sent` is an estimate, for a count that nobody tells."""
         usage: Mapping[str, int] = use.usage or {}
-        if "input_tokens" not in usage or "output_tokens" not in usage:
-            usage = self.estimate(usage, *((sent, made) if use.outputs is not None else (0, 0)))
+        if not _is_counted(use):
+            usage = self.estimate(usage, sent, 0 if use.outputs is None else log.context.written(items))
         return ModelCalled(
             log.where,
             self.now,
@@ -223,13 +230,13 @@ class RunWriter(TurnWriter):
         self.at(use.span.end_ns if use.span.end_ns is not None else use.span.start_ns)
         text = self.redaction.text("".join([msg.text for msg in use.outputs or ()]))
         items = (text_message("assistant", (output_text(text),)),) if text else ()
-        self.events.append(self.called(log, use, items, log.tokens, estimate_tokens(text), purpose="summary"))
+        self.events.append(self.called(log, use, items, self.sent(log, use), purpose="summary"))
         if use.error is None and text:
             kept = (text_message("user", (input_text(text),)),)
             self.events.append(
                 ContextCompacted(log.where, self.now, "SummarizationMiddleware", None, kept, None, None, False)
             )
-            log.tokens = estimate_tokens(text)
+            log.context.reset(kept, None)
 
     def estimate(self, usage: Mapping[str, int], sent: int, made: int) -> Mapping[str, int]:
         """Return the usage of a call, with estimates of the missing counts."""
@@ -359,7 +366,7 @@ class RunWriter(TurnWriter):
         self.children += 1
         where = Where(self.thread_id, f"{log.where.execution_id}/c{self.children}", log.where.turn, log.where.depth + 1)
         execution.where = where
-        inner = Log(where)
+        inner = Log(where, ContextTokens(self.counter))
         uses = [entry for entry in execution.entries if isinstance(entry, ModelUse) and not entry.is_summary]
         model = next(iter(uses), None)
         given = model.inputs.messages if model is not None and model.inputs is not None else []
@@ -375,7 +382,8 @@ class RunWriter(TurnWriter):
         name = self.redaction.text(execution.name)
         parent_id = log.where.execution_id
         self.events.append(ChildStarted(where, started, parent_id, name, "spawn", 0, tuple(own), {}))
-        inner.length, inner.tokens = len(own), sum(map(content_tokens, own))
+        inner.length = len(own)
+        inner.context.add(own)
         before = len(self.turn.calls) if self.turn is not None else 0
         self.entries(inner, execution)
         made = self.turn.calls[before:] if self.turn is not None else []
@@ -439,7 +447,7 @@ class RunWriter(TurnWriter):
             items = tuple(
                 text_message("assistant", (output_text(clean(msg.text)),)) for msg in call.outputs or () if msg.text
             )
-            usage = self.estimate(call.usage or {}, 0, sum(map(content_tokens, items)))
+            usage = self.estimate(call.usage or {}, 0, log.context.written(items))
             self.events.append(
                 ModelCalled(
                     log.where,

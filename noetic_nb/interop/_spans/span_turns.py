@@ -12,12 +12,12 @@ from noetic_nb.interop._spans.calls import ModelUse, ToolUse, first
 from noetic_nb.interop._spans.span_messages import Call, Other, Result, SpanMessage, Text
 from noetic_nb.interop._spans.span_record import Span
 from noetic_nb.interop._spans.span_tree import Execution
-from noetic_nb.items import Item, item_text
+from noetic_nb.items import Item
 from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.items._messages.message import call, call_output, input_text, output_text, text_message
 from noetic_nb.redact import Redaction
-from noetic_nb.tokens import estimate_tokens
+from noetic_nb.runs._context_tokens import ChosenCounter, ContextTokens
 
 _NS_PER_MS: Final = 1_000_000
 ESTIMATED: Final = ("t_ms", "input_tokens", "output_tokens", "status")
@@ -31,8 +31,8 @@ class Log:
     """The log of one execution while it is written."""
 
     where: Where
+    context: ContextTokens
     length: int = 0
-    tokens: int = 0
     steps: int = 0
     answer: str | None = None
     # Calls that have no result yet, by the id on the spans; each with its own id, its name and its arguments.
@@ -69,6 +69,7 @@ class TurnWriter:
         self.events: list[RunEvent] = []
         self.unmapped: list[Any] = []
         self.estimated: set[str] = set()
+        self.counter = ChosenCounter()
         self.policy: str | None = None
         self.models: dict[str, None] = {}
         self.params: Mapping[str, Any] | None = None
@@ -87,6 +88,7 @@ class TurnWriter:
             "policy": self.policy or "",
             "outcome": None,
             "estimated": [name for name in ESTIMATED if name in self.estimated],
+            "counter": self.counter.name,
             "unmapped": self.unmapped,
         }
 
@@ -124,9 +126,9 @@ class TurnWriter:
         at, made = start, []
         for item in items:
             made.append(Item({"id": f"{where.execution_id}/i{at}", **item}))
-            log.tokens += estimate_tokens(item_text(item))
             at += 1
         log.length = at
+        log.context.add(made)
         appended = tuple(made)
         self.events.append(ItemsAppended(where, self.now, start, appended, origin))
         return appended

@@ -11,6 +11,7 @@ from noetic_nb.interop._spans.span_run import RunWriter
 from noetic_nb.interop._spans.span_tree import Execution
 from noetic_nb.interop._spans.span_turns import Log
 from noetic_nb.redact import Redaction
+from noetic_nb.runs._context_tokens import ContextTokens
 
 
 class LiveWriter(RunWriter):
@@ -18,7 +19,7 @@ class LiveWriter(RunWriter):
 
     def __init__(self, thread_id: str, redaction: Redaction) -> None:
         super().__init__(thread_id, redaction)
-        self.log = Log(Where(thread_id, f"{thread_id}/e0", 0))
+        self.log = Log(Where(thread_id, f"{thread_id}/e0", 0), ContextTokens(self.counter))
         self._known: tuple[int, ...] = ()
 
     @property

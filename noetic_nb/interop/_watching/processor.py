@@ -351,7 +351,7 @@ class RunSpanProcessor:
     def _describe(self, about: dict[str, Any]) -> None:
         """Bring the head of the run up to date."""
         meta = self.run.meta
-        for name in ("model", "params", "policy", "outcome"):
+        for name in ("model", "params", "policy", "outcome", "counter"):
             if not meta.get(name):
                 meta[name] = about[name]
         known = {*(meta.get("estimated") or ()), *about["estimated"]}

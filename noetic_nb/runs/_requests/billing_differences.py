@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from noetic_nb.events import ModelCalled, RequestPrepared, RunEvent, ViewAssembled
+from noetic_nb.events import ModelCalled, RequestPrepared, RunEvent, ViewAssembled, Where
 from noetic_nb.runs._plain_text import plain
 from noetic_nb.tokenizers._reconciling import as_percent, percent, reconciled
 from noetic_nb.tokens import estimate_tokens, tokenizer_name
 
-__all__ = ["Billed", "CallUsage", "UsageIndex", "planned_tokens", "usage_words"]
+__all__ = ["Billed", "CallUsage", "UsageIndex", "counter_words", "planned_tokens", "usage_words"]
 
 _DEFAULT: Final = tokenizer_name(estimate_tokens)
 _PROBLEMS: Final = {
@@ -66,6 +66,17 @@ def planned_tokens(view: ViewAssembled) -> int:
     return view.system + view.tools + view.framing + view.history + sum([layer.used for layer in view.layers])
 
 
+def counter_words(name: str | None) -> str:
+    """Return what a counter is called in views.
+
+    Examples
+    --------
+    >>> counter_words("noetic_nb.tokens.estimate_tokens"), counter_words(None)
+    ('the default estimate', 'an unknown counter')
+    """
+    return plain((name or "an unknown counter").replace(_DEFAULT, "the default estimate"), 120)
+
+
 def usage_words(usage: CallUsage) -> str:
     """Return the reading of a request's tokens as a sentence.
 
@@ -76,8 +87,7 @@ def usage_words(usage: CallUsage) -> str:
     >>> usage_words(CallUsage(called, "o200k_base", 0.01, 100, 110, 10, -0.09, None))
     'Counted by o200k_base (known error 1 %). Billed 110 input tokens, 10 of them unexplained (9.1 %).'
     """
-    name = plain((usage.counter or "an unknown counter").replace(_DEFAULT, "the default estimate"), 120)
-    counted = f"Counted by {name} ({percent(usage.known_error)})."
+    counted = f"Counted by {counter_words(usage.counter)} ({percent(usage.known_error)})."
     if usage.reported is None:
         return f"{counted} Planned only: {_PROBLEMS[usage.problem or 'missing']}."
     said = f"Billed {usage.reported:,} input tokens"
@@ -105,6 +115,10 @@ class UsageIndex:
         self._prepared: dict[tuple[str, str], RequestPrepared] = {}
         self._open: dict[tuple[str, str], ViewAssembled] = {}
         self._before: dict[tuple[str, str], tuple[ViewAssembled, ModelCalled]] = {}
+
+    def prepared(self, where: Where) -> RequestPrepared | None:
+        """Return what the requests of an execution have in common; None where the run does not have it."""
+        return self._prepared.get((where.thread_id, where.execution_id))
 
     def take(self, event: RunEvent) -> CallUsage | None:
         """Read one event; returns the reading of the request that ended with it."""

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias, overload
 
-from noetic_nb.events import ItemFate, ModelCalled, RunEvent, ViewAssembled
+from noetic_nb.events import ItemFate, ModelCalled, RequestPrepared, RunEvent, ViewAssembled
 from noetic_nb.runs._plain_text import count, plain
 from noetic_nb.runs._requests.billing_differences import Billed, CallUsage, UsageIndex, usage_words
+from noetic_nb.runs._requests.tool_shares import tool_tokens
 
 __all__ = ["NO_PLANS", "CallShare", "Calls", "LayerShare", "LeftOut", "Part", "Shares", "leaves_out"]
 
@@ -29,13 +30,14 @@ PartKind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class LayerShare:
-    """One layer in one call, in tokens; `allocated` None is no limit."""
+    """One layer in one call, in tokens; `allocated` None is no limit, `is_late` is sent behind the history."""
 
     name: str
     allocated: float | None
     used: int
     yielded: float | None
     items: int
+    is_late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,8 @@ class CallShare:
     left_out: tuple[LeftOut, ...]
     usage: CallUsage | None = None
     """What the call was billed at, once it has ended."""
+    offered: tuple[tuple[str, int], ...] = ()
+    """The tools with their tokens, where the run has their definitions."""
 
     @property
     def unexplained(self) -> int:
@@ -141,11 +145,17 @@ class CallShare:
 
     def sent_parts(self, order: dict[str, int]) -> tuple[Part, ...]:
         """Return the segments of the sent request; `order` numbers the layers of the run."""
-        parts = [Part("system", "System", self.system), Part("tools", "Tools", self.tools)]
-        parts += [Part("layer", layer.name, layer.used, order[layer.name]) for layer in self.layers]
-        parts += [
+        front, late = (
+            [Part("layer", layer.name, layer.used, order[layer.name]) for layer in self.layers if layer.is_late is late]
+            for late in (False, True)
+        )
+        parts = [
+            Part("system", "System", self.system),
+            Part("tools", "Tools", self.tools),
+            *front,
             Part("framing", "Framing", self.framing),
             Part("history", "History", self.history),
+            *late,
             Part("unexplained", "Unexplained", self.unexplained),
             Part("free", "Free", max(0.0, self.free - max(0, self.unexplained))),
             Part("reserve", "Reserve", self.reserve),
@@ -185,12 +195,14 @@ class Shares(Sequence[CallShare]):
         self._calls = calls
         self.views: list[ViewAssembled] = []
         """What each call was sent."""
+        self._prepared: list[RequestPrepared | None] = []
         self._numbers: list[int] = []
         self._billed: dict[int, Billed] = {}
 
-    def add(self, view: ViewAssembled, number: int) -> None:
+    def add(self, view: ViewAssembled, number: int, prepared: RequestPrepared | None) -> None:
         """Add a call, the one of that number in its turn."""
         self.views.append(view)
+        self._prepared.append(prepared)
         self._numbers.append(number)
 
     def billed(self, at: int, billed: Billed) -> None:
@@ -210,7 +222,8 @@ class Shares(Sequence[CallShare]):
 
     def _share(self, at: int) -> CallShare:
         billed = self._billed.get(at)
-        return self._calls.share(self.views[at], self._numbers[at], None if billed is None else billed.usage)
+        usage = None if billed is None else billed.usage
+        return self._calls.share(self.views[at], self._numbers[at], usage, self._prepared[at])
 
 
 class Calls:
@@ -238,6 +251,7 @@ class Calls:
         self._in_turn: dict[tuple[str, int], int] = {}
         self._names: dict[str, str] = {}
         self._usage = UsageIndex()
+        self._offered: dict[tuple[int, int], tuple[RequestPrepared | None, tuple[tuple[str, int], ...]]] = {}
         # By execution, the call that is under way.
         self._open: dict[tuple[str, str], int] = {}
         self.ended: int | None = None
@@ -281,12 +295,27 @@ class Calls:
             if part.layer_id not in self._names:
                 self._name(part.layer_id)
         self._open[where.thread_id, where.execution_id] = len(self.all)
-        self.all.add(event, self._in_turn[place])
+        self.all.add(event, self._in_turn[place], self._usage.prepared(where))
         return True
 
-    def share(self, event: ViewAssembled, number: int, usage: CallUsage | None = None) -> CallShare:
+    def share(
+        self,
+        event: ViewAssembled,
+        number: int,
+        usage: CallUsage | None = None,
+        prepared: RequestPrepared | None = None,
+    ) -> CallShare:
         """Return the parts on which a request spent its budget; `number` counts the calls of its turn, from 1."""
         where = event.where
+        late = () if prepared is None or prepared.order != "cache" else prepared.suffixes
+        # As they are sent: in the order of their items, those that sent nothing at the end.
+        sent = {
+            layer_id: place for place, layer_id in enumerate(dict.fromkeys([name for name, _ in event.layer_items]))
+        }
+        layers = sorted(event.layers, key=lambda each: sent.get(each.layer_id, len(sent)))
+        key = id(prepared), event.tools
+        if key not in self._offered:  # with what it is known by, which stays alive
+            self._offered[key] = prepared, tool_tokens(prepared, event.tools)
         return CallShare(
             thread=_thread(where.thread_id),
             turn=where.turn,
@@ -303,13 +332,19 @@ class Calls:
             layers=tuple(
                 [
                     LayerShare(
-                        self._name(part.layer_id), _finite(part.allocated), part.used, _finite(part.yielded), part.items
+                        self._name(part.layer_id),
+                        _finite(part.allocated),
+                        part.used,
+                        _finite(part.yielded),
+                        part.items,
+                        part.layer_id in late,
                     )
-                    for part in event.layers
+                    for part in layers
                 ]
             ),
             left_out=tuple(_left_out(event)),
             usage=usage,
+            offered=self._offered[key][1],
         )
 
     @property

@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import RequestPrepared, RunEvent
+from noetic_nb.events import ModelCalled, RequestPrepared, RunEvent
 from noetic_nb.tokenizers._encodings import ENCODINGS
 from noetic_nb.tokenizers._learning import counter_of
-from noetic_nb.tokenizers._named import get
-from noetic_nb.tokens import Tokenizer
+from noetic_nb.tokenizers._named import best_tokenizer, get
+from noetic_nb.tokenizers._offline import OFFLINE
+from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-__all__ = ["counter_named", "prepared_counter", "recorded_counter"]
+__all__ = ["counter_named", "item_counter", "prepared_counter", "recorded_counter"]
 
 
 def counter_named(name: str) -> Tokenizer | None:
-    """Return the counter of an encoding, None where it is none or its vocabulary is not on this machine.
+    """Return the counter of an encoding, or of its stand-in; None where it is none or its vocabulary is not on this machine.
 
     Examples
     --------
     >>> counter_named("mine") is None
     True
     """
-    if name not in ENCODINGS:
+    if name != OFFLINE and name not in ENCODINGS:
         return None
     try:
         return get(name)
@@ -44,3 +45,11 @@ def recorded_counter(events: Iterable[RunEvent]) -> Tokenizer | None:
     """Return the one encoding that counted all requests of a run, None where it was the default, another, or several."""
     names = {event.tokenizer for event in events if isinstance(event, RequestPrepared)}
     return counter_named(names.pop()) if len(names) == 1 else None
+
+
+def item_counter(events: Iterable[RunEvent]) -> Tokenizer:
+    """Return the counter for the items of a run: what planned its requests, or the closest one known of its model."""
+    events = list(events)
+    if any(isinstance(event, RequestPrepared) for event in events):
+        return recorded_counter(events) or estimate_tokens
+    return best_tokenizer(next((event.model for event in events if isinstance(event, ModelCalled)), ""))

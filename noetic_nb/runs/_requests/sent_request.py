@@ -17,6 +17,7 @@ from noetic_nb.events import (
     ViewAssembled,
 )
 from noetic_nb.items import Item, ItemLog, item_tokens
+from noetic_nb.items._build import content_tokens
 from noetic_nb.items._call_ids import with_own_call_ids
 from noetic_nb.items._log import ItemView
 from noetic_nb.items._registry import ANY_ITEMS
@@ -24,6 +25,7 @@ from noetic_nb.runs._requests.recorded_counter import prepared_counter
 from noetic_nb.runtime._planning.least_budget import AbsentItem, LeastBudget, absent_items, least_budget
 from noetic_nb.runtime._planning.plan_inputs import PlanInputs, plan_inputs
 from noetic_nb.runtime._planning.turn_plan import TurnPlan
+from noetic_nb.tokenizers._named import best_tokenizer
 from noetic_nb.tokens import Tokenizer, estimate_tokens, tokenizer_name
 
 __all__ = ["RecordedRequest", "SentItem"]
@@ -44,6 +46,8 @@ class SentItem(NamedTuple):
     position: int | None
     """Its place in the log."""
     tokens: int
+    framing: int = 0
+    """Those of `tokens` that are around the text of a layer's item: a budget holds texts, and framing is a part of its own."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +117,13 @@ class RecordedRequest:
         return prepared_counter(self.prepared)
 
     @cached_property
+    def counter(self) -> Tokenizer:
+        """What counts its items: what planned them; where nobody did, the closest one known of its model."""
+        if self.view is None and self.tokenizer is None:
+            return best_tokenizer("" if self.called is None else self.called.model)
+        return self._counter or estimate_tokens
+
+    @cached_property
     def missing(self) -> tuple[str, ...]:
         """The names of the inputs that were not recorded and are needed to plan the call again."""
         if self.view is None:
@@ -141,7 +152,7 @@ class RecordedRequest:
         assert self.view is not None
         assert self.prepared is not None
         assert self.known is not None
-        tokenizer = self._counter or estimate_tokens
+        tokenizer = self.counter
         # A log of its own, which ends here: its sums and pairs are then looked up.
         log = ItemLog(self.known, registry=ANY_ITEMS, tokenizer=tokenizer).items
         inputs = plan_inputs(self.view, self.prepared, log, tokenizer)
@@ -236,7 +247,10 @@ class RecordedRequest:
         return self._sent(item, origin, position)
 
     def _sent(self, item: Item, origin: str, position: int | None) -> SentItem:
-        return SentItem(item, origin, position, item_tokens(item, self._counter or estimate_tokens))
+        counter = self.counter
+        tokens = item_tokens(item, counter)
+        framing = tokens - content_tokens(item, counter) if origin.startswith("layer:") else 0
+        return SentItem(item, origin, position, tokens, framing)
 
 
 def sent_positions(view: ViewAssembled) -> list[int]:

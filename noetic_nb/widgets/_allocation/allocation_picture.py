@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from noetic_nb.markup import escape, heading
-from noetic_nb.runs._plain_text import REASONS, count
-from noetic_nb.runs._requests.model_calls import CallShare, LeftOut, Part
+from noetic_nb.runs._plain_text import REASONS, count, plain
+from noetic_nb.runs._requests.model_calls import CallShare, LayerShare, LeftOut, Part
 from noetic_nb.widgets._allocation.call_bars import (
     BROKE,
     NO_CACHING,
@@ -83,19 +83,13 @@ def _with_caching(row: Row, caching: CallCaching) -> Row:
 
 def _rows(call: CallShare, order: dict[str, int]) -> list[Row]:
     free = count(call.free) if call.total is not None else "no limit"
+    front, late = (
+        [_layer_row(layer, order) for layer in call.layers if layer.is_late is late] for late in (False, True)
+    )
     return [
         Row(Part("system", "System", call.system), count(call.system)),
         Row(Part("tools", "Tools", call.tools), count(call.tools)),
-        *(
-            Row(
-                Part("layer", layer.name, layer.used, order[layer.name]),
-                count(layer.used),
-                count(layer.allocated),
-                "" if layer.yielded is None else count(layer.yielded),
-                str(layer.items),
-            )
-            for layer in call.layers
-        ),
+        *front,
         Row(Part("framing", "Framing", call.framing), count(call.framing)),
         Row(
             Part("history", "History", call.history),
@@ -104,10 +98,21 @@ def _rows(call: CallShare, order: dict[str, int]) -> list[Row]:
             "",
             str(call.history_items),
         ),
+        *late,
         *_unexplained(call),
         Row(Part("free", "Free", call.free), free),
         Row(Part("reserve", "Reserve", call.reserve), "", count(call.reserve)),
     ]
+
+
+def _layer_row(layer: LayerShare, order: dict[str, int]) -> Row:
+    return Row(
+        Part("layer", layer.name, layer.used, order[layer.name]),
+        count(layer.used),
+        count(layer.allocated),
+        "" if layer.yielded is None else count(layer.yielded),
+        str(layer.items),
+    )
 
 
 def _unexplained(call: CallShare) -> list[Row]:
@@ -129,6 +134,12 @@ def left_out_text(entry: LeftOut) -> str:
     size = f"{entry.count} item{'' if entry.count == 1 else 's'}"
     tokens = "" if entry.tokens is None else f", {count(entry.tokens)} tokens"
     return f"{entry.origin}, {places}: {REASONS.get(entry.reason, entry.reason)} ({size}{tokens})"
+
+
+def tools_text(call: CallShare) -> str:
+    """Return the tools with their tokens, the largest first; empty where the run does not have their definitions."""
+    largest = sorted(call.offered, key=lambda tool: -tool[1])
+    return f"Tools: {', '.join(f'{plain(name)} {count(tokens)}' for name, tokens in largest)}." if largest else ""
 
 
 def dropped_text(call: CallShare) -> str:
@@ -211,7 +222,8 @@ def _all_calls(calls: Sequence[CallShare], order: dict[str, int]) -> str:
 
 
 def _counted(call: CallShare) -> str:
-    return f'<p class="nn-note nn-counted">{escape(call.counted)}</p>' if call.counted else ""
+    tools = f'<p class="nn-note">{escape(tools_text(call))}</p>' if call.offered else ""
+    return (f'<p class="nn-note nn-counted">{escape(call.counted)}</p>' if call.counted else "") + tools
 
 
 def static_html(
@@ -257,7 +269,7 @@ def static_text(
     width = max(len(row.part.label) for row in table)
     lines = [f"Token allocation. {call.title}", call.headline, *([call.counted] if call.counted else [])]
     lines += [f"  {row.part.label:<{width}}  {row.words}" for row in table]
-    lines += [caching.line] if caching.line else []
+    lines += [line for line in (tools_text(call), caching.line) if line]
     if call.dropped[0]:
         lines += [dropped_text(call), *(f"  {left_out_text(entry)}" for entry in call.left_out)]
     return "\n".join(lines)

@@ -9,6 +9,7 @@ from noetic_nb.items import Item, item_text
 from noetic_nb.runs._plain_text import REASONS, count, plain_line
 from noetic_nb.runs._requests.model_calls import Calls
 from noetic_nb.runs._requests.sent_request import RecordedRequest
+from noetic_nb.runs._requests.tool_shares import tool_tokens
 
 # Enough to know an item again.
 WORDS_LENGTH: Final = 64
@@ -53,9 +54,16 @@ def items_of(request: RecordedRequest, calls: Calls) -> dict[str, Any]:
         assert request.view is not None
         parts["system"] = [(request.instructions, request.view.system, None, "")]
     if request.tools:
-        parts["tools"] = [(f"{tool.name}: {tool.description}", None, None, "") for tool in request.tools]
+        assert request.view is not None
+        sizes = tool_tokens(request.prepared, request.view.tools)
+        parts["tools"] = [
+            (f"{tool.name}: {tool.description}", tokens, None, "")
+            for tool, (_, tokens) in zip(request.tools, sizes, strict=True)
+        ]
     for sent in request.items:
-        parts.setdefault(part_of(sent.origin, calls), []).append((sent.item, sent.tokens, sent.position, ""))
+        parts.setdefault(part_of(sent.origin, calls), []).append(
+            (sent.item, sent.tokens - sent.framing, sent.position, "")
+        )
     note = ""
     try:
         for gone in request.absent:

@@ -8,9 +8,11 @@ from typing import Any, Final
 
 from noetic_nb.runs._palette import CATEGORY, ink_on, layer_colour
 from noetic_nb.runs._plain_text import REASONS, TEXT_LENGTH, count, plain
+from noetic_nb.runs._requests.billing_differences import counter_words
 from noetic_nb.runs._requests.call_book import CallRecord
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runtime._planning.least_budget import LeastBudget
+from noetic_nb.tokens import tokenizer_name
 from noetic_nb.widgets._transcript.call_outcome import OutcomeLine, answer_headline, outcome_lines, previous_decisions
 from noetic_nb.widgets._transcript.request_diff import Change, DiffRow
 from noetic_nb.widgets._transcript.request_rows import budget_words, settings_of, unknown_of
@@ -125,7 +127,7 @@ class ShownCall:
     def headline(self) -> str:
         """The sums of the request in one line."""
         own = [found.row for found in self.rows if found.own]
-        items = [row for row in own if row.origin not in ("system", "tools")]
+        items = [row for row in own if row.origin not in ("system", "tools", "framing")]
         sent = sum(row.is_sent for row in items)
         absent = sum(row.count for row in items) - sent
         where = "sent" if self.request.view is not None else "before the call"
@@ -137,7 +139,12 @@ class ShownCall:
             tokens = view.system + view.tools + view.framing + view.history + sum(layer.used for layer in view.layers)
             of = "" if view.total == float("inf") else f" of {count(view.total)}"
             parts.append(f"{count(tokens)}{of} tokens")
-        return ", ".join(parts)
+        return f"{', '.join(parts)}, counted by {self._counter}"
+
+    @property
+    def _counter(self) -> str:
+        prepared = self.request.prepared
+        return counter_words(tokenizer_name(self.request.counter) if prepared is None else prepared.tokenizer)
 
     @property
     def difference(self) -> str:
@@ -189,6 +196,8 @@ class ShownCall:
             return ""
         if not found.row.is_sent:
             return found.row.reason or "not sent"
+        if found.row.origin == "tools" and not only_changes:
+            return "tools"
         return "same" if only_changes else ""
 
     def _fold_words(self, kind: str, first: int, stop: int) -> str:
@@ -198,6 +207,8 @@ class ShownCall:
         rows = [found.row for found in self.rows[first:stop]]
         tokens = sum(row.tokens or 0 for row in rows)
         size = f", {count(tokens)} tokens" if tokens else ""
+        if kind == "tools":
+            return f"{number:,} tools offered{size}"
         return f"{number:,} items not sent: {REASONS.get(kind, plain(kind))}{size}"
 
     def entry_data(self, entry: Entry) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def request_diff(rows: Sequence[RequestRow], others: Sequence[RequestRow]) -> li
     """Return the rows of a request, each with its differences from another one, and the removed rows between them.
 
     An item is the same where it has the same id; without one, where origin, role and text are equal; and where only
-    one text of the same layer, the system or the tools is left on both sides, it has changed. What was not sent in
+    one text of the same layer, the system or a tool is left on both sides, it has changed. What was not sent in
     one of both counts as not there.
 
     Examples
@@ -102,4 +102,4 @@ def _by_text(row: RequestRow) -> Hashable:
 
 def _by_origin(row: RequestRow) -> Hashable:
     # A layer writes its text anew at every call, under a new id; each item of a conversation is one for itself.
-    return (row.origin, row.layer) if row.origin in ("system", "tools", "layer") else None
+    return (row.origin, row.layer, row.tool) if row.origin in ("system", "tools", "layer", "framing") else None

@@ -11,13 +11,18 @@ from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.events import OfferedTool, ViewAssembled
 from noetic_nb.items import Item, item_text, item_tokens, thaw
+from noetic_nb.items._build import content_tokens
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.runs._compaction_words import OPAQUE, is_opaque
 from noetic_nb.runs._plain_text import plain
 from noetic_nb.runs._requests.sent_request import RecordedRequest, SentItem
+from noetic_nb.runs._requests.tool_shares import tool_tokens
 from noetic_nb.runtime._planning.least_budget import AbsentItem, LeastBudget
+from noetic_nb.tokens import system_tokens
 
-RowOrigin: TypeAlias = Literal["system", "tools", "layer", "history", "tool", "guidance", "projection", "appended"]
+RowOrigin: TypeAlias = Literal[
+    "system", "tools", "layer", "framing", "history", "tool", "guidance", "projection", "appended"
+]
 
 UNRECORDED: Final = (
     "This run does not have its requests: shown is the conversation up to the call, and not which of it was sent, "
@@ -147,7 +152,11 @@ def request_rows(request: RecordedRequest, meta: Mapping[str, Any]) -> list[Requ
             rows += absent.offers(math.inf)
             rows += absent.history(-1 if sent.position is None else sent.position)
         rows.append(_sent_row(sent, names, absent.forced))
-    return [*rows, *absent.offers(math.inf), *absent.history(math.inf)]
+    rows += [*absent.offers(math.inf), *absent.history(math.inf)]
+    if view.framing:
+        behind = max([at for at, row in enumerate(rows, start=1) if row.origin == "layer"], default=len(rows))
+        rows.insert(behind, RequestRow("framing", "around the items of layers", "", view.framing))
+    return rows
 
 
 def _tool_names(known: Iterable[Item]) -> dict[Any, str]:
@@ -157,7 +166,7 @@ def _tool_names(known: Iterable[Item]) -> dict[Any, str]:
 def _policy(request: RecordedRequest, meta: Mapping[str, Any]) -> Iterator[RequestRow]:
     policy = meta.get("policy")
     if isinstance(policy, str) and policy and not any(item_text(item) == policy for item in request.known or ()):
-        yield RequestRow("system", "system", policy)
+        yield RequestRow("system", "system", policy, system_tokens(request.counter, policy))
 
 
 def _conversation(request: RecordedRequest, names: Mapping[Any, str]) -> Iterator[RequestRow]:
@@ -165,7 +174,8 @@ def _conversation(request: RecordedRequest, names: Mapping[Any, str]) -> Iterato
         origin: RowOrigin = "tool" if item["type"] == "function_call_output" else "history"
         if item.get("role") == "system":
             origin = "system"
-        yield _row(item, "guidance" if position in request.guidance else origin, names, position=position)
+        origin = "guidance" if position in request.guidance else origin
+        yield _row(item, origin, names, position=position, tokens=item_tokens(item, request.counter))
 
 
 def _instructions(request: RecordedRequest, view: ViewAssembled) -> Iterator[RequestRow]:
@@ -176,9 +186,10 @@ def _instructions(request: RecordedRequest, view: ViewAssembled) -> Iterator[Req
 def _tools(request: RecordedRequest, view: ViewAssembled) -> Iterator[RequestRow]:
     tools = request.tools or ()
     if view.tools or tools:
-        number = f"{len(tools):,} offered" if request.tools is not None else "offered"
-        whole = "\n\n".join(map(_tool_text, tools))
-        yield RequestRow("tools", number, "\n".join(map(_tool_line, tools)), view.tools, whole=whole)
+        if not tools:
+            yield RequestRow("tools", "offered", "", view.tools)
+        for tool, (_, tokens) in zip(tools, tool_tokens(request.prepared, view.tools), strict=True):
+            yield RequestRow("tools", "offered", _tool_line(tool), tokens, tool=tool.name, whole=_tool_text(tool))
 
 
 def _tool_line(tool: OfferedTool) -> str:
@@ -197,7 +208,12 @@ def _sent_row(sent: SentItem, names: Mapping[Any, str], forced: frozenset[int]) 
     if sent.item is None:
         return RequestRow("history", "not recorded", "", position=sent.position)
     reason = "forced" if sent.position in forced else ""
-    known: dict[str, Any] = {"tokens": sent.tokens, "layer": layer, "position": sent.position, "reason": reason}
+    known: dict[str, Any] = {
+        "tokens": sent.tokens - sent.framing,
+        "layer": layer,
+        "position": sent.position,
+        "reason": reason,
+    }
     return _row(sent.item, origin, names, **known)
 
 
@@ -216,7 +232,6 @@ def _row(item: Item, origin: Any, names: Mapping[Any, str], **known: Any) -> Req
             text = "\n".join([*([text] if text else []), *map(compact_json, extra or [item])])
     role = str(item.get("role") or "") if kind == "message" else _KINDS.get(kind, kind)
     tool = names.get(item.get("callId"), "") if kind in _KINDS else ""
-    known.setdefault("tokens", item_tokens(item))
     return RequestRow(origin, role, text, tool=tool, item_id=item.get("id"), **known)
 
 
@@ -226,7 +241,12 @@ def _absent(request: RecordedRequest, view: ViewAssembled) -> tuple[AbsentItem, 
         return request.absent
     offers = [
         AbsentItem(
-            f"layer:{offer.layer_id}", offer.place, item_tokens(offer.item), offer.reason, offer.item, offer.before
+            f"layer:{offer.layer_id}",
+            offer.place,
+            content_tokens(offer.item, request.counter),
+            offer.reason,
+            offer.item,
+            offer.before,
         )
         for offer in view.unsent
     ]
@@ -243,7 +263,7 @@ def _absent(request: RecordedRequest, view: ViewAssembled) -> tuple[AbsentItem, 
             reason = "hidden"
         else:
             reason = "outside_window" if position < view.floor else "over_budget"
-        history.append(AbsentItem("history", position, item_tokens(item), reason, item))
+        history.append(AbsentItem("history", position, item_tokens(item, request.counter), reason, item))
     return (*offers, *history)
 
 
