@@ -31,7 +31,7 @@ from noetic_nb.models._response_items import PIECE, answer_items, deltas_of, tex
 from noetic_nb.models._script import CallTool, Fault, Reply
 from noetic_nb.redact import redact_text
 from noetic_nb.sync import awaited
-from noetic_nb.tokens import estimate_tokens
+from noetic_nb.tokens import Tokenizer, estimate_tokens, system_tokens
 
 Line: TypeAlias = str | CallTool | Sequence[CallTool] | Reply | Fault | BaseException
 """One answer: a text, a call, several calls at once, a whole reply, a fault, or an exception to raise."""
@@ -67,6 +67,18 @@ def _checked(line: Any) -> Line:
     raise NoeticConfigError("INVALID_SCRIPT", what, given=line, hint=hint)
 
 
+def _counter_of(usage: Any) -> Tokenizer:
+    if usage == "estimate":
+        return estimate_tokens
+    from noetic_nb.tokenizers._named import get  # most scripts are counted by the estimate
+
+    try:
+        return get(usage)
+    except NoeticConfigError as exc:
+        hint = f"Use 'estimate', 'none' or the name of a counter. {exc.hint}"
+        raise NoeticConfigError("INVALID_SCRIPT", "`usage` of a scripted model", given=usage, hint=hint) from exc
+
+
 class _Part:
     """One list or function of a script, and how far it has been performed."""
 
@@ -99,9 +111,9 @@ class ScriptedModel:
         - a mapping from model name to a list or function; these serve requests of any purpose.
     ids : Ids, optional
         Source of item and call ids; a counter of its own when absent.
-    usage : {"estimate", "none"}
-        Whether replies that state no usage get an estimate, in tokens of the request's items, instructions and tools
-        and of the answer's items, or zeros.
+    usage : str
+        What counts the request and the answer where a reply states no usage: a name for `noetic_nb.tokenizers.get`, by default
+        ``"estimate"``, or ``"none"`` for zeros.
     seed : int, default 0
         Keeps the ids of this model apart from those of another one in the same conversation.
 
@@ -127,10 +139,7 @@ class ScriptedModel:
     def __init__(
         self, replies: Script | Mapping[str, Script], *, ids: Ids | None = None, usage: str = "estimate", seed: int = 0
     ) -> None:
-        if usage not in ("estimate", "none"):
-            raise NoeticConfigError(
-                "INVALID_SCRIPT", "`usage` of a scripted model", given=usage, hint="Use 'estimate' or 'none'."
-            )
+        counter = None if usage == "none" else _counter_of(usage)
         self._only: _Part | None = None
         self._parts: dict[str, _Part] = {}
         if isinstance(replies, Mapping):
@@ -141,7 +150,8 @@ class ScriptedModel:
         self._seed = seed
         # Counted, not random: two runs of one script have equal logs.
         self._ids: Ids = _Counter(seed) if ids is None else ids
-        self._estimates = usage == "estimate"
+        self._counter: Tokenizer = counter or estimate_tokens
+        self._estimates = counter is not None
         self._requests: list[ModelRequest] = []
         # Tools seldom change between requests, and counting them means writing them as JSON.
         self._tools: tuple[tuple[ToolSpec, ...], int] = ((), 0)
@@ -321,19 +331,20 @@ class ScriptedModel:
         """Return the usage of an answer, as far as it is known without a tokenizer of the model's own."""
         if not self._estimates:
             return NO_USAGE
-        output_tokens = item_tokens(items[0]) if len(items) == 1 else sum(map(item_tokens, items))
+        output_tokens = sum([item_tokens(item, self._counter) for item in items])
         return Usage(self._input_tokens(request), output_tokens)
 
     def _input_tokens(self, request: ModelRequest) -> int:
         items = request.items
         # A view of a log knows its tokens from running sums; counting again would make every turn O(history).
-        known = getattr(items, "tokens", None)
-        total: int = known if isinstance(known, int) else sum(map(item_tokens, items))
-        if request.instructions:
-            total += estimate_tokens(request.instructions)
+        counter = self._counter
+        known = getattr(items, "tokens", None) if counter is estimate_tokens else None
+        total: int = known if isinstance(known, int) else sum([item_tokens(item, counter) for item in items])
+        total += system_tokens(counter, request.instructions or "")
         if request.tools:
             if self._tools[0] is not request.tools:
                 text = (compact_json([t.name, t.description, thaw(t.parameters)]) for t in request.tools)
-                self._tools = (request.tools, sum(map(estimate_tokens, text)))
+                count = getattr(counter, "count_tools", None)
+                self._tools = (request.tools, sum(map(counter, text)) if count is None else count(request.tools))
             total += self._tools[1]
         return total

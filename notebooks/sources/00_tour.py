@@ -119,11 +119,15 @@ def desk_model(request):
 # %% [markdown]
 """
 Around it: two memory layers (a policy that is always sent, and notes that the model writes), the rules, and a **regulator** that may spend 600
-tokens and hears from a grader how good each answer was. `talk` opens the desk under some rules and says a few things.
+tokens and hears from a grader how good each answer was. Tokens are counted by `calibrated-offline`, which is close to what models bill and needs
+no download. `talk` opens the desk under some rules and says a few things.
 """
 
 
 # %%
+COUNTER = "calibrated-offline"
+
+
 def grader(reply) -> float:
     return max(0.0, 0.8 - 0.2 * reply.text.count("Sorry"))
 
@@ -144,10 +148,11 @@ async def talk(*said, under=None):
             tools=[search_flights, cancel_reservation],
         ),
         memory=layers,
-        projection=nn.ProjectionPolicy(token_budget=2_000, response_reserve=400),
+        projection=nn.ProjectionPolicy(token_budget=1_000, response_reserve=200),
+        tokenizer=COUNTER,
     )
     fixed = {"clock": FakeClock(step_ms=3), "ids": SeededIds(1)}
-    desk = nn.AgentHarness(config, model=nn.ScriptedModel(desk_model), **fixed)
+    desk = nn.AgentHarness(config, model=nn.ScriptedModel(desk_model, usage=COUNTER), **fixed)
     run = nn.record(desk)
     for text in said:
         reply = await desk.execute(text)

@@ -19,7 +19,7 @@ from noetic_nb.runs._requests.recorded_requests import RequestIndex, recorded_re
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runtime import AgentConfig
 from noetic_nb.sync import run_sync
-from noetic_nb.tokens import Tokenizer, estimate_tokens
+from noetic_nb.tokens import Tokenizer
 
 if TYPE_CHECKING:
     import pandas
@@ -159,7 +159,7 @@ def _memories(
         return [], tuple(share.layer_id for share in view.layers if view.where.depth or not asked)
     found = run_sync(_considered(run, request, asked))
     given = {share.layer_id: share.allocated for share in view.layers}
-    tokenizer = request.tokenizer or estimate_tokens
+    tokenizer = request.counter
     rows = [miss for one in found for miss in _missed(one, given.get(one.layer_id, math.inf), tokenizer)]
     told = {one.layer_id for one in found}
     return rows, tuple([layer.id for layer in asked if layer.id not in told])
@@ -173,7 +173,7 @@ def _fresh(layer: MemoryLayer) -> MemoryLayer:
 
 async def _considered(run: Run, request: RecordedRequest, layers: Sequence[MemoryLayer]) -> list[Considered]:
     """Let layers follow a run up to a call, and return the memories they choose from there."""
-    live = LayersAlong(layers, None, request.tokenizer or estimate_tokens)
+    live = LayersAlong(layers, None, request.counter)
     index = RequestIndex()
     states: dict[str, Any] = {}
     # What a layer of this thread alone knows is of no other.

@@ -290,9 +290,9 @@ class CacheReader:
     def begin(self, request: RecordedRequest, parts: tuple[RequestPart, ...], t_ms: float) -> PrefixReuse:
         """Compare a request, given as its parts, with those before it."""
         where, prepared = request.where, request.prepared
-        called = _NO_MODEL if request.called is None else request.called.model
+called = _NO_MODEL if request.called is None else request.called.model
         model = called if prepared is None else prepared.model
-        counter = request.tokenizer or estimate_tokens
+        counter = request.counter
         rules = self._rules or cache_rules(model)
         thread = where.thread_id, model
         before = self._last.get(thread)

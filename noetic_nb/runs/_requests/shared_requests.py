@@ -62,7 +62,7 @@ def parts_of(request: RecordedRequest) -> tuple[RequestPart, ...]:
         parts.append(RequestPart("tools", _tools_text(prepared), view.tools))
     if view.system or (prepared is not None and prepared.instructions):
         parts.append(RequestPart("system", "" if prepared is None else prepared.instructions, view.system))
-    counter = request.tokenizer or estimate_tokens
+    counter = request.counter
     if _is_plain(request) and known is not None and view.window[1] - request.first <= len(known):
         start, stop = view.window[0] - request.first, view.window[1] - request.first
         parts += _items(view.layer_items, counter)
