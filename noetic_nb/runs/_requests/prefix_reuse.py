@@ -25,7 +25,7 @@ from noetic_nb.runs._requests.shared_requests import (
     parts_of,
     shared_prefix,
 )
-from noetic_nb.tokens import Tokenizer, estimate_tokens
+from noetic_nb.tokens import Tokenizer
 
 __all__ = ["CacheReader", "Desk", "PartReuse", "PrefixReuse"]
 
@@ -290,7 +290,7 @@ class CacheReader:
     def begin(self, request: RecordedRequest, parts: tuple[RequestPart, ...], t_ms: float) -> PrefixReuse:
         """Compare a request, given as its parts, with those before it."""
         where, prepared = request.where, request.prepared
-called = _NO_MODEL if request.called is None else request.called.model
+        called = _NO_MODEL if request.called is None else request.called.model
         model = called if prepared is None else prepared.model
         counter = request.counter
         rules = self._rules or cache_rules(model)
