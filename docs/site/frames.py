@@ -200,9 +200,11 @@ detail: The event in its plain form.
     ),
     "Tokens": Table(
         'run.to_frame("tokens")',
-        "a request of the agent that ended",
+        "a request of the agent that ended, and behind these each tool that it offered",
         WHERE
         + """
+part: `request` or `tool:<name>`; a tool has no other counts than its tokens.
+tokens: Of the part: planned, or those of the definition.
 model, step: The model, and the number of the request in its execution.
 counter: What counted.
 known_error: Of the counter, relative; missing where nobody measured.

@@ -32,7 +32,9 @@ tokens         a request of the agent      model, step, counter (what counted), 
                                            planned, reported (input tokens), unexplained (reported that no part of the
                                            plan accounts for), error (planned against reported, relative), problem
                                            (missing, negative, backwards, disagrees), cached_tokens, output_tokens,
-                                           cache_write_tokens, reasoning_tokens (missing: not told)
+                                           cache_write_tokens, reasoning_tokens (missing: not told), part (request),
+                                           tokens (planned); behind these, for each tool of each request, its
+                                           definition: part (tool:<name>) and tokens
 compactions    a part of the context was   call (model calls of the execution before it), by, items_removed,
                replaced by a shorter one   tokens_before, tokens_after, opaque (only the provider reads it), trigger,
                                            summary, depth, and what was billed beside all model calls: input_tokens,

@@ -302,7 +302,7 @@ plots.economics(worth)
 
 # %% [markdown]
 """
-So the rule would have saved about 210 000 of the 609 000 tokens that the failed runs spent (estimated from the texts), **and** would have broken off
+So the rule would have saved about 250 000 of the 680 000 tokens that the failed runs spent (estimated from the texts), **and** would have broken off
 four of the ten conversations that went well. That is no bargain: `Regulator.recommended` counts only calls that are the same, arguments and all. Twenty
 runs are few, the intervals are wide, and a plain cap on steps (dashed) does about as well; what larger data sets say, `noetic_nb.regulator.presets.describe()` tells.
 
