@@ -27,7 +27,7 @@ NOTE: Final = (
     "Planned is the split of the budget before the call; tools and framing come off history. "
     "Pale with a dashed edge: allocated to a layer, not used by it, yielded to history. "
     "Unexplained is what was billed beyond all that was planned: the provider's own additions, and the error of the counter. "
-    "Shared with the beginning of the call before: of each part with its framing; ▼ where a part broke the prefix."
+    "Shared with the beginning of the call before; ▼ where a part broke the prefix."
 )
 # Older calls stay in the run's tables; a page of a saved notebook stays light. A short list is shown at once.
 CALLS_SHOWN: Final = 60
@@ -72,13 +72,17 @@ class Row:
 
 def rows(call: CallShare, order: dict[str, int], caching: CallCaching = NO_CACHING) -> list[Row]:
     """Return the table behind the bars, from the system prompt to the reserve."""
-    return [_with_caching(row, caching) for row in _rows(call, order)]
-
-
-def _with_caching(row: Row, caching: CallCaching) -> Row:
-    key = key_of(row.part)
-    shared, broke = caching.shared.get(key, ""), caching.broke == key
-    return replace(row, shared=shared, broke=broke) if shared or broke else row
+    shared = {**caching.shared}
+    for layer in call.layers:  # what is around its items is a part of its own
+        around = max(0, shared.get(order[layer.name], 0) - layer.used)
+        if around:
+            shared[order[layer.name]] -= around
+            shared["framing"] = shared.get("framing", 0) + around
+    found = [(row, key_of(row.part)) for row in _rows(call, order)]
+    return [
+        replace(row, shared=count(shared[key]) if key in shared else "", broke=caching.broke == key)
+        for row, key in found
+    ]
 
 
 def _rows(call: CallShare, order: dict[str, int]) -> list[Row]:

@@ -21,11 +21,11 @@ BROKE = "broke the prefix here"
 
 @dataclass(frozen=True, slots=True)
 class CallCaching:
-    """A line about a call, the key of the part that broke its prefix, and by key the shared tokens as text."""
+    """A line about a call, the key of the part that broke its prefix, and by key the shared tokens."""
 
     line: str = ""
     broke: str | int | None = None
-    shared: dict[str | int, str] = field(default_factory=dict)
+    shared: dict[str | int, int] = field(default_factory=dict)
 
 
 NO_CACHING = CallCaching()
@@ -42,7 +42,7 @@ def caching_of(reuse: PrefixReuse | None, calls: Calls) -> CallCaching:
         shared[key] = shared.get(key, 0) + part.shared
     broke = None if reuse.broken_by is None else _key(reuse.broken_by, calls)
     line = f"{_shared(reuse)} {_cached(reuse)}"
-    return CallCaching(line, broke, {key: count(tokens) for key, tokens in shared.items()})
+    return CallCaching(line, broke, shared)
 
 
 def _key(origin: str, calls: Calls) -> str | int:
