@@ -152,7 +152,9 @@ async def talk(*said, under=None):
         tokenizer=COUNTER,
     )
     fixed = {"clock": FakeClock(step_ms=3), "ids": SeededIds(1)}
-    desk = nn.AgentHarness(config, model=nn.ScriptedModel(desk_model, usage=COUNTER), **fixed)
+    desk = nn.AgentHarness(
+        config, model=nn.ScriptedModel(desk_model, usage=COUNTER), **fixed
+    )
     run = nn.record(desk)
     for text in said:
         reply = await desk.execute(text)
