@@ -267,7 +267,7 @@ def test_tools_and_layers_are_part_of_what_is_learned() -> None:
 
     asyncio.run(talk())
 
-    table = run.to_frame("tokens")
+    table = run.to_frame("tokens").query("part == 'request'")
     assert table.error.abs().iloc[8:].max() < 0.1
     rows = run.to_frame("allocations")
     assert rows.unexplained.to_list() == table.unexplained.to_list()
