@@ -80,6 +80,46 @@ def test_the_call_that_a_panel_brings_along_is_there_with_the_panel(notebook: Op
     assert opened.page.evaluate("window.rowsAtFirst") > 0
 
 
+PAYING = """
+import noetic_nb as nn
+from noetic_nb.widgets import Workbench
+
+@nn.tool
+def pay(amount: int) -> str:
+    "Pay."
+    return "Paid."
+
+rules = nn.RuleBook()
+rules.when('tool.name == "pay"', id="no_pay", guidance="Ask a person.")
+step = nn.react(model="m", tools=[pay])
+config = nn.AgentConfig(name="desk", step=step, memory=[nn.working_memory(), nn.steering(rules=rules)])
+answer = lambda request: nn.CallTool("pay", amount=5) if request.items[-1]["type"] == "message" else "Not paid."
+harness = nn.AgentHarness(config, model=nn.ScriptedModel(answer))
+names = ["ledger", "transcript", "allocation", "trends", "timeline", "memory", "rules"]
+async def talk(turns):
+    for number in range(turns):
+        await harness.execute(f"Pay {number}.", thread_id="t1")
+"""
+
+
+def test_every_panel_follows_turns_that_ran_while_the_page_was_not_drawn_yet(notebook: Open) -> None:
+    opened = notebook(
+        PAYING,
+        "bench = Workbench(harness, panels=names)\ndisplay(bench)\nawait talk(4)",
+        "await talk(5)",
+        "opened = Workbench(harness, panels=names)\nopened",
+    )
+    opened.run_all()
+    late, whole = (opened.page.locator(".nn-workbench").nth(at) for at in (0, 1))
+    expect(late.locator(".nn-turns > li")).to_have_count(9)
+
+    expect(panel(late, "rules")).to_contain_text("9 denied")
+    for name in ("ledger", "transcript", "allocation", "trends", "timeline", "memory"):
+        views = [panel(root, name).locator(".nn-panel-view") for root in (late, whole)]
+        expect(views[1]).not_to_contain_text("Opening")
+        wait_for(lambda views=views: len({view.inner_text() for view in views}) == 1, f"{name} is whole", seconds=10)
+
+
 def test_a_deny_leads_to_its_request_to_the_item_of_its_argument_and_to_what_would_have_been(
     notebook: Open, shot: Open
 ) -> None:

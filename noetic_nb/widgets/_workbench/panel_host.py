@@ -33,7 +33,7 @@ class PanelHost(RunView):
         """Take a message of a panel for its page; of one that is closed nobody needs it."""
         if panel in self._fetched:
             sent = self.reading.snapshot["panels"].get(panel, {})
-            sent.pop("ahead", None)  # may be another answer now
+            sent["ahead"] = []  # may be another answer now
             self._news.append((panel, content))
             self._flush()
 
