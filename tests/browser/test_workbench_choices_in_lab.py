@@ -35,7 +35,7 @@ def test_a_thread_is_chosen_on_the_page_and_all_panels_follow(notebook: Open, sh
     expect(turns).to_have_count(1)
     expect(panel(root, "allocation").locator(".nn-sub")).to_contain_text("Turn 1, call 1 · thread ann")
     expect(panel(root, "transcript").locator(".nn-sub").first).to_contain_text("thread ann")
-    says(opened, "bench.thread_id, sorted(bench._fetched)", "('ann', ['allocation', 'ledger', 'transcript', 'trends'])")
+    says(opened, "bench.thread_id, sorted(bench._fetched)", "('ann', ['allocation', 'transcript', 'trends'])")
     shot(root, "workbench-thread")
 
     # A turn of another thread is not shown; a new thread is offered, and what was chosen stays chosen.

@@ -348,11 +348,12 @@ def test_ten_thousand_turns_are_opened_and_the_panels_come_one_by_one(notebook: 
         "begun = lambda n: TurnStarted(Where('t1', f'e-t1-{n}', n), 0.0, f'turn-{n}', 0, 1, f'Where is order {n}?')\n"
         "run = Run(events=[e for n in range(1, 10_001) for e in (begun(n), *turn(n, quality=0.5, spent=n))])"
     )
-    opened = notebook(cell, "bench = Workbench(run)\nbench")
+    names = ("ledger", "transcript", "allocation", "trends")
+    opened = notebook(cell, f"bench = Workbench(run, panels={names})\nbench")
     root = bench_of(opened)
     turns = root.locator(".nn-turns > li")
     expect(turns.last).to_contain_text("Where is order 10000?")
-    for name in ("ledger", "transcript", "allocation", "trends"):
+    for name in names:
         expect(panel(root, name).locator(".nn-panel-view > .noetic-nb")).to_be_visible(timeout=60_000)
     root.get_by_role("button", name="Earlier turns").click()
     expect(turns).to_have_count(40)

@@ -15,6 +15,7 @@ import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ItemsAppended, SteeringDecided, ToolCalled, TurnCompleted, TurnStarted, Where
 from noetic_nb.items import function_call, function_call_output, input_message
+from noetic_nb.lab import datasets
 from noetic_nb.models import CallTool
 from noetic_nb.runs import Run
 from noetic_nb.widgets import Approval, Ledger, Selection, TokenAllocation, Workbench
@@ -80,6 +81,15 @@ def test_a_view_inside_shows_what_it_shows_alone(name: str) -> None:
                 assert inside.reading.answer(asked) == alone.reading.answer(asked)
             assert fetch(bench, name)["snapshot"] == known
             assert inside.to_frame().equals(alone.to_frame())
+
+
+def test_a_workbench_opens_on_what_a_recording_has() -> None:
+    run = datasets.airline_run(26)
+    with Workbench(run) as bench, Workbench(run, panels=["ledger", "memory"]) as asked, Workbench(Run()) as empty:
+        assert bench.panels == ["transcript", "trends"]
+        assert "lab.replay(run, rules=rules)" in asked.to_text()
+        assert "AgentConfig(memory=[...])" in asked.to_text()
+        assert empty.panels == ["ledger", "transcript", "allocation", "trends"]
 
 
 def test_an_event_is_one_message_with_the_news_of_every_open_panel(sent: list[dict[str, Any]]) -> None:

@@ -222,7 +222,7 @@ class LedgerReading(Reading):
             WarningRaised,
         }
     )  # fmt: skip
-    nothing = "No rules decided in {part}."
+    nothing = "No rules decided in {part}. For the decisions that rules would have made: lab.replay(run, rules=rules)."
 
     def __init__(
         self,

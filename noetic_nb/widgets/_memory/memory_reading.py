@@ -177,7 +177,7 @@ class MemoryReading(Reading):
 
     counted = "layer_state_changed", "writes of states"
     reads = StateIndex.reads
-    nothing = "No layer is named in {part}."
+    nothing = "No layer is named in {part}. Layers belong to the agent: AgentConfig(memory=[...])."
 
     def __init__(
         self, moment: Moment = EVERYTHING, *, layer_id: str | None = None, begin_edit: Begin | None = None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import ModelCalled, SteeringDecided, ViewAssembled
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs._recording.recorder import record, recorded
 from noetic_nb.runs._regulation.recorded_regulator import checked_regulator
@@ -50,16 +51,26 @@ class Panel(NamedTuple):
     """Why it cannot be opened, empty where it can."""
     is_of_thread: bool = True
     """Whether it shows only the thread that was chosen. Rules are those of all threads."""
+    needs: frozenset[type[Any]] = frozenset()
+    """The events of which a recording must have some for the panel to have anything; none where all will do."""
 
 
 def _needs_rules(subject: Subject) -> str:
     return "" if subject.rules is not None else "No rule book is known here: pass rules=."
 
 
+_DECIDED: Final[frozenset[type[Any]]] = frozenset({SteeringDecided})
+_CALLED: Final[frozenset[type[Any]]] = frozenset({ModelCalled})
+_PLANNED: Final[frozenset[type[Any]]] = frozenset({ViewAssembled})
+
 PANELS: Final[Mapping[str, Panel]] = {
-    "ledger": Panel("Ledger", Ledger, lambda of, **more: Ledger(of.run, **more), (12, 320)),
-    "transcript": Panel("Transcript", Transcript, lambda of, **more: Transcript(of.run, **more), (6, 460)),
-    "allocation": Panel("Tokens", TokenAllocation, lambda of, **more: TokenAllocation(of.run, **more), (6, 460)),
+    "ledger": Panel("Ledger", Ledger, lambda of, **more: Ledger(of.run, **more), (12, 320), needs=_DECIDED),
+    "transcript": Panel(
+        "Transcript", Transcript, lambda of, **more: Transcript(of.run, **more), (6, 460), needs=_CALLED
+    ),
+    "allocation": Panel(
+        "Tokens", TokenAllocation, lambda of, **more: TokenAllocation(of.run, **more), (6, 460), needs=_PLANNED
+    ),
     "trends": Panel(
         "Quality and cost",
         RegulatorTrends,
@@ -136,13 +147,18 @@ def subject_of(source: Any, rules: Any, regulator: Any) -> Subject:
 def names_to_open(subject: Subject, given: Sequence[str] | None) -> list[str]:
     """Return the panels to open: those that were named, or all that are open where nobody chose and can be.
 
+    Of a recording that is over, those are left out of which it has nothing.
+
     Raises
     ------
     NoeticConfigError
         ``UNKNOWN_PANEL``; ``PANEL_NOT_AVAILABLE``.
     """
     if given is None:
-        return [name for name, panel in PANELS.items() if panel.is_open and not panel.lacks(subject)]
+        found = {name: panel for name, panel in PANELS.items() if panel.is_open and not panel.lacks(subject)}
+        if not getattr(subject.run, "is_recording", False) and (kinds := set(map(type, subject.run.events))):
+            found = {name: panel for name, panel in found.items() if not panel.needs or panel.needs & kinds}
+        return list(found)
     names = checked_names(given)
     for name in names:
         why = PANELS[name].lacks(subject)

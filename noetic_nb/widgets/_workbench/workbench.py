@@ -51,7 +51,7 @@ class Workbench(PanelHost):
         run is shown. Recording goes on when the workbench is closed.
     panels : sequence of str, optional
         Which panels are open: ``"ledger"``, ``"transcript"``, ``"allocation"``, ``"trends"``, ``"timeline"``,
-        ``"memory"``, ``"rules"``; all but the last three by default.
+        ``"memory"``, ``"rules"``; by default the first four, of a recording that is over those for which it has events.
     rules : RuleBook, optional
         Those that steered; by default the harness's own.
     regulator : Regulator, optional
