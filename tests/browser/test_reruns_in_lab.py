@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.lab import wait_for
 from tests.browser.window import LATE_PROBLEMS, LIVE
 
 Open = Callable[..., Any]
@@ -41,6 +42,38 @@ def test_fifty_runs_of_a_cell_leave_the_comms_and_observers_of_one(notebook: Ope
     assert opened.kernel.value("counts()") == after_one
     opened.kernel.run("view.close()")
     assert opened.kernel.value("counts()[2:]") == "(0, 0)"
+
+
+RUN_AGAIN = """async (times) => {
+  const {content} = window.jupyterapp.shell.currentWidget;
+  for (let n = 0; n < times; n++) {
+    content.activeCellIndex = content.widgets.length - 1;
+    await window.jupyterapp.commands.execute("notebook:run-cell");
+    const shown = () => document.querySelector(".noetic-nb:not(.noetic-nb-static) .nn-title");
+    while (!shown()) await new Promise((done) => setTimeout(done, 5));
+  }
+}"""
+
+
+@pytest.mark.parametrize("made", ["Workbench(run)", "Ledger(run)", "RuleEditor(rules, run=run)"])
+def test_runs_of_a_cell_in_the_page_leave_no_nodes_behind(notebook: Open, cells_of: Open, made: str) -> None:
+    opened = notebook(*cells_of("demo_run", [COUNTS, f"view = {made}\nview"]))
+    opened.tolerated = LATE_PROBLEMS
+    opened.run_all()
+    page = opened.page.context.new_cdp_session(opened.page)
+    page.send("Performance.enable")
+
+    def nodes() -> int:
+        page.send("HeapProfiler.collectGarbage")
+        return next(each["value"] for each in page.send("Performance.getMetrics")["metrics"] if each["name"] == "Nodes")
+
+    opened.page.evaluate(RUN_AGAIN, 5)
+    of_one = opened.page.locator(f"{LIVE} *").count()
+    before = nodes()
+    opened.page.evaluate(RUN_AGAIN, 50)
+
+    # What is shown differs a little from moment to moment; fifty views, or a part of each, would be more than five.
+    wait_for(lambda: nodes() < before + 5 * of_one, f"hardly more nodes than before, {before}; a view has {of_one}")
 
 
 def test_a_closed_view_leaves_its_static_picture(notebook: Open, cells_of: Open) -> None:

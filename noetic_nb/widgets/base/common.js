@@ -206,7 +206,13 @@ function storeOf(take) {
   /** Wrap the `render` of a view, so that a fault in it is shown and no empty box. */
   store.guard = (render) => (parts) => {
     try {
-      return render(parts);
+      let end = render(parts);
+      // Front ends keep this function when the view is gone: it must not keep what was drawn.
+      return () => {
+        end?.();
+        end = null;
+        parts.el.replaceChildren();
+      };
     } catch (error) {
       store.failed(parts.model, error);
       parts.el.replaceChildren();
