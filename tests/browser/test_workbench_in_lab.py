@@ -117,7 +117,13 @@ def test_every_panel_follows_turns_that_ran_while_the_page_was_not_drawn_yet(not
     for name in ("ledger", "transcript", "allocation", "trends", "timeline", "memory"):
         views = [panel(root, name).locator(".nn-panel-view") for root in (late, whole)]
         expect(views[1]).not_to_contain_text("Opening")
-        wait_for(lambda views=views: len({view.inner_text() for view in views}) == 1, f"{name} is whole", seconds=10)
+        # The view of memory stays on the layer that had changed most when it was opened: its list of layers is compared.
+        parts = 1 if name == "memory" else None
+        wait_for(
+            lambda views=views, parts=parts: len({str(view.inner_text().split("\n\n")[:parts]) for view in views}) == 1,
+            f"{name} is whole",
+            seconds=10,
+        )
 
 
 def test_a_deny_leads_to_its_request_to_the_item_of_its_argument_and_to_what_would_have_been(
