@@ -134,10 +134,10 @@ def test_a_cursor_reads_each_event_once_however_many_at_a_time() -> None:
 
     assert woken == [2]
     assert steps(cursor.take(2)) == ["a", "b"]
-    assert cursor.is_behind
+    assert cursor.behind
     assert steps(cursor.take()) == ["c", "d", "e"]
     assert cursor.take() == []
-    assert not cursor.is_behind
+    assert not cursor.behind
     run.append(step("f"))
     run.extend([step("g")])
     assert woken == [2, 7]
@@ -216,7 +216,7 @@ def test_a_reader_has_what_is_dropped_too(read_first: int) -> None:
     for turn in range(1, 8):
         a_turn(run, turn)
         read += cursor.take(read_first)
-    while cursor.is_behind:
+    while cursor.behind:
         read += cursor.take(3)
 
     assert steps(read) == [f"s{turn}" for turn in range(1, 8)]

@@ -49,6 +49,7 @@ def decided(tool: str | None = "pay", action: Any = "allow", *, turn: int = 1, *
 
 def reading_of(*events: RunEvent) -> LedgerReading:
     reading = LedgerReading()
+    reading.begin()
     calls = 0
     for seq, event in enumerate(events):
         is_call = isinstance(event, ModelCalled) and event.purpose == "agent"
@@ -339,7 +340,6 @@ def test_the_snapshot_of_a_long_run_is_small() -> None:
         for n in range(10_000)
     ]
     reading = LedgerReading()
-    reading.is_followed = False
     for seq, event in enumerate(long):
         reading.take(event, Place(seq))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from types import SimpleNamespace
 from typing import Any
@@ -12,15 +13,16 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.events import QualityGiven, RunEvent, Where
 from noetic_nb.runs import Run, record
-from noetic_nb.widgets import Ledger, RuleEditor, Workbench
+from noetic_nb.widgets import Compare, Ledger, RuleEditor, Workbench
+from noetic_nb.widgets._workbench.panels import PANELS
 from noetic_nb.widgets.base import _cell_registry as cells
 from noetic_nb.widgets.base import _reading_thread as readings
 from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._reading_thread import READINGS, Follower, Readings, follower_of
 from noetic_nb.widgets.base._run_view import RunView
 from noetic_nb.widgets.base._selection import Selection
-from tests.widgets.scenes import decisions, turn
-from tests.widgets.views import watching
+from tests.widgets.scenes import decisions, memory_run, planned_run, turn, watched_run
+from tests.widgets.views import MAKERS, VIEWS, watching
 
 pytestmark = pytest.mark.reads_later
 LONG_S = 60
@@ -305,6 +307,59 @@ async def test_a_workbench_shows_the_end_of_a_conversation() -> None:
         assert "Two." in bench.to_text()
         assert bench.transcript.to_text() == bench.transcript.to_text()
         assert len(bench.reading.talk) == 2
+
+
+def every_panel(run: Any) -> Workbench:
+    """A workbench whose page has every panel."""
+    book = nn.RuleBook([{"id": "late", "applies_to": "before_tool_call", "predicate": lambda call: None}])
+    bench = Workbench(run, rules=book)
+    for name in PANELS:
+        bench._answer({"do": "panel", "panel": name})
+    return bench
+
+
+def everything_of(view: Any) -> Any:
+    """Return all that pages of a view have."""
+    panels = {name: panel.reading.snapshot for name, panel in getattr(view.reading, "views", {}).items()}
+    shown = json.loads(json.dumps([view.snapshot, panels]))
+    for snapshot in [shown[0], *shown[1].values()]:
+        # Pages that are open ask for older calls when someone looks at them.
+        for name in ("panels", "calls", "first", "news", "empty"):
+            snapshot.pop(name, None)
+    return shown
+
+
+@pytest.mark.parametrize("make", [*(view for view in VIEWS if view is not Workbench), every_panel])
+def test_a_long_backlog_is_read_as_a_run_is_opened(held: Held, make: Any) -> None:
+    watched = watched_run(60)
+    events = [*watched.events, *planned_run(60).events, *memory_run(30).events, *decisions()]
+    whole = Run(run_id="watched", meta=watched.meta, events=events)
+    assert len(events) > 1.5 * readings.BACKLOG
+    other = Run(events=events)
+    made = Compare if make is MAKERS[Compare] else None
+    run = Run(run_id="watched", meta=watched.meta, events=events[:100])
+    with made(run, other) if made else make(run) as view, made(whole, other) if made else make(whole) as opened:
+        sent: list[Any] = []
+        view.send = lambda content, buffers=None: sent.append(content)  # type: ignore[method-assign]
+        for event in events[100:]:
+            run.append(event)
+        view.catch_up()
+
+        assert len(sent) == 1
+        assert everything_of(view) == everything_of(opened)
+        for event in (*turn(151), *memory_run(1).events, *decisions()):
+            run.append(event)
+        view.catch_up()
+        assert len(sent) > 1
+
+
+def test_a_long_backlog_is_read_in_one_go_beside_an_agent(held: Held) -> None:
+    run, reading = Run(), Counted()
+    with View(run, reading):
+        for _ in range(2 * readings.BACKLOG):
+            run.append(grade())
+        assert follower_of(run).read_some(0.0)
+        assert reading.snapshot["taken"] == 2 * readings.BACKLOG
 
 
 def test_one_message_of_a_workbench_holds_what_is_read_in_one_go(held: Held) -> None:

@@ -38,8 +38,8 @@ class Cursor:
     >>> for turn in (1, 2):
     ...     _ = events.append(QualityGiven(Where("t1", "e1", turn), 5.0, 0.25, "grader"))
     news
-    >>> [event.where.turn for event in cursor.take(1)], cursor.is_behind
-    ([1], True)
+    >>> [event.where.turn for event in cursor.take(1)], cursor.behind
+    ([1], 1)
     """
 
     __slots__ = ("_dropped", "_place", "_run", "wake")
@@ -51,9 +51,9 @@ class Cursor:
         self._dropped: deque[RunEvent] = deque()
 
     @property
-    def is_behind(self) -> bool:
-        """Whether there is something to read."""
-        return bool(self._dropped) or self._place < len(self._run._events)
+    def behind(self) -> int:
+        """How many events there are to read."""
+        return len(self._dropped) + len(self._run._events) - self._place
 
     def take(self, most: int | None = None) -> list[RunEvent]:
         """Read the next events, so many at most; the reader is woken by the next that comes."""

@@ -127,7 +127,7 @@ def _changes(what: str, changes: Sequence[ItemChange]) -> dict[str, Any]:
 
 # Older calls are fetched when they are looked at; a page without a kernel has these.
 CALLS_KEPT: Final = 100
-# Inside another view, whose page always has a kernel: those that someone steps back through first.
+# For a page that has a kernel, as inside another view: those that someone steps back through first.
 CALLS_HOSTED: Final = 8
 
 
@@ -149,8 +149,6 @@ class AllocationReading(Reading):
         self.moment = moment
         self._shows_all = moment == EVERYTHING
         self._calls_kept = calls_kept
-        # Until pages follow, nothing is drawn: of the older calls of a long run no picture is ever made.
-        self._is_followed = False
         self.calls = Calls()
         self.index = RequestIndex()
         self._cache = CacheReader()
@@ -217,30 +215,39 @@ class AllocationReading(Reading):
         # A page colours layers by their place, so it needs to know new ones before the call that names them.
         # Where several requests are under way, `_placed` mends the number when one has ended.
         self._numbers.append(self._next + self.index.under_way - 1)
-        if not self._is_followed:
-            return None
+        if not self.is_followed:
+            return None  # of the older calls of a long run no picture is ever made
         known = len(self.snapshot["layers"])
-        fresh = self._layers(known)
         bar = bar_of(self.calls, at)
-        self.snapshot["layers"].extend(fresh)
         add_bar(self.snapshot["strip"], bar)
-        data = self._drawn_call(at)
-        self.snapshot["calls"].append(data)
-        if len(self.snapshot["calls"]) > self._calls_kept:
-            del self.snapshot["calls"][0]
-            self.snapshot["first"] += 1
+        self._draw(at)
+        fresh, data = self.snapshot["layers"][known:], self.snapshot["calls"][-1]
         message = {"type": "call", "at": at, "layersAt": known, "layers": fresh, "call": data, "bar": bar}
         return message if lost is None else {**message, "lost": lost}
 
     def begin(self) -> None:
         """Draw the newest calls, and the strip of all: from now on pages follow."""
-        self._is_followed = True
-        count = len(self._drawn)
-        first = max(0, count - self._calls_kept)
-        self.snapshot["layers"] = self._layers(0)
-        self.snapshot["first"] = first
-        self.snapshot["calls"] = [self._drawn_call(at) for at in range(first, count)]
-        self.snapshot["strip"] = strip_of(self.calls, 0, count - 1)
+        super().begin()
+        calls, count = self.snapshot["calls"], len(self._drawn)
+        known = self.snapshot["first"] + len(calls)
+        if not known:
+            self.snapshot["strip"] = strip_of(self.calls, 0, count - 1)
+            self._draw(count - self._calls_kept)
+            return
+        for at in range(known, count):
+            add_bar(self.snapshot["strip"], bar_of(self.calls, at))
+        # A page that is open asks for older ones.
+        if count - known > CALLS_HOSTED:
+            calls.clear()
+        self._draw(max(known, count - CALLS_HOSTED))
+
+    def _draw(self, first: int) -> None:
+        """Add the calls from a place on to the snapshot, and their layers; of all calls it keeps the newest."""
+        calls, count = self.snapshot["calls"], len(self._drawn)
+        self.snapshot["layers"] += self._layers(len(self.snapshot["layers"]))
+        calls += [self._drawn_call(at) for at in range(max(0, first), count)]
+        del calls[: -self._calls_kept]
+        self.snapshot["first"] = count - len(calls)
 
     def _drawn_call(self, at: int) -> dict[str, Any]:
         thread = sendable(self.request(at).where.thread_id)
@@ -249,10 +256,8 @@ class AllocationReading(Reading):
 
     def _placed(self, at: int, place: int | None) -> dict[str, Any] | None:
         self._numbers[at] = place
-        if not self._is_followed:
-            return None
         kept = at - self.snapshot["first"]
-        if kept < 0 or self.snapshot["calls"][kept]["place"] == place:
+        if not 0 <= kept < len(self.snapshot["calls"]) or self.snapshot["calls"][kept]["place"] == place:
             return None
         self.snapshot["calls"][kept]["place"] = place
         return {"type": "place", "at": at, "place": place}
@@ -260,10 +265,8 @@ class AllocationReading(Reading):
     def _billed(self, at: int, place: int | None) -> dict[str, Any] | None:
         """Draw a call again, with the tokens it was billed for."""
         self._numbers[at] = place
-        if not self._is_followed:
-            return None
         kept = at - self.snapshot["first"]
-        if kept < 0:
+        if not 0 <= kept < len(self.snapshot["calls"]):
             return None
         before = self.snapshot["calls"][kept]
         self.snapshot["calls"][kept] = data = self._drawn_call(at)

@@ -229,6 +229,11 @@ class Compare(RunView):
         except Exception as exc:
             self._fail(exc)
 
+    def _read_backlog(self, events: Any) -> None:
+        self.reading.is_followed = False
+        self._second.take_all([event.event for event in events if isinstance(event, _OfSecond)])
+        super()._read_backlog([event for event in events if not isinstance(event, _OfSecond)])
+
     def to_frame(self) -> Any:
         """Return the compared values as a table.
 

@@ -298,8 +298,6 @@ class CompareReading(Reading):
         self.sides = Side(), Side()
         self.turns = ComparedTurns(*self.sides)
         self.names = [f"{side}: {plain(name)}" for side, name in zip("ab", names, strict=True)]
-        # While runs that are there are read, nobody waits for messages.
-        self._is_followed = False
         self.snapshot = {
             "names": self.names,
             "empty": EMPTY,
@@ -323,7 +321,7 @@ class CompareReading(Reading):
         if not self.sides[side].take(event, place.seq, place.call, shows=shows):
             return None
         self.turns.grown()
-        if not self._is_followed:
+        if not self.is_followed:
             return None
         self.snapshot["totals"] = total_rows(*self.sides)
         self.snapshot["news"] += 1
@@ -331,7 +329,7 @@ class CompareReading(Reading):
 
     def begin(self) -> None:
         """Add up the totals of both runs: from now on pages follow."""
-        self._is_followed = True
+        super().begin()
         self.snapshot["totals"] = total_rows(*self.sides)
 
     def answer(self, request: dict[str, Any]) -> Any:

@@ -77,12 +77,7 @@ class Ledger(RunView):
         source = run_of(run)
         origins, note = RunOrigins(source).at, _skipped(source)
         reading = LedgerReading(moment, origins=origins, rule_texts=lambda: _rule_texts(source), note=note)
-        reading.is_followed = False
         super().__init__(run, reading, moment=moment, selection=selection)
-        with self.up_to_date():
-            reading.is_followed = True
-            if reading.is_stale:  # something was decided while the widget was made
-                self.send({"type": "all", "snapshot": reading.snapshot})
 
 
 def _rule_texts(run: RunLike) -> Mapping[str, str]:

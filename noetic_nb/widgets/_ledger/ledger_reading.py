@@ -235,8 +235,6 @@ class LedgerReading(Reading):
         self.moment = moment
         self.index = LedgerIndex()
         self.note = note
-        # While a run that is there is read, nobody waits for messages; texts are made at its end.
-        self.is_followed = True
         self._origins = origins
         self._rule_texts = rule_texts
         self._changes: dict[str, list[tuple[int, RuleChanged]]] = defaultdict(list)
@@ -250,13 +248,13 @@ class LedgerReading(Reading):
             "note": note,
             "columns": [list(pair) for pair in COLUMNS.items()],
         }
-        self.is_stale = True
+        self._is_stale = True
 
     @property
     def snapshot(self) -> dict[str, Any]:  # type: ignore[override]
         """The newest page, and how often each name occurs."""
-        if self.is_stale:
-            self.is_stale = False
+        if self._is_stale:
+            self._is_stale = False
             lines = self.index.lines(Filter())
             self._snapshot["total"] = len(self.index.entries)
             self._snapshot["count"] = len(lines)
@@ -309,7 +307,7 @@ class LedgerReading(Reading):
                 self._join_call(entry, event.tool_name, execution)
         if not self.is_followed:
             self.index.add(entry)
-            self.is_stale = True
+            self._is_stale = True
             return None
         data = self.snapshot
         self.index.add(entry)

@@ -188,7 +188,6 @@ class MemoryReading(Reading):
         self.position = -1
         self._begin_edit = begin_edit
         self._threads: dict[str, int] = {}
-        self._is_followed = False
         self.snapshot = {
             "page": PAGE,
             "empty": EMPTY,
@@ -209,7 +208,7 @@ class MemoryReading(Reading):
         track = self.index.take(event)
         if track is None:
             return None
-        if not self._is_followed:
+        if not self.is_followed:
             return None  # `begin` makes each row once
         rows = {
             at: self._row(self.index.tracks[at]) for at in sorted({track.at, *range(known, len(self.index.tracks))})
@@ -233,7 +232,7 @@ class MemoryReading(Reading):
 
     def begin(self) -> None:
         """Make the rows of all layers: from now on pages follow."""
-        self._is_followed = True
+        super().begin()
         self.snapshot["layers"] = list(map(self._row, self.index.tracks))
         self.snapshot["first"] = self._first() if self.index.tracks else -1
 

@@ -125,8 +125,6 @@ class EditorReading(Reading):
         self._shown: Draft | None = None
         self._generation = 0
         self._typed_at = 0.0
-        # Until pages follow, nothing is drawn: the hits of a long run are counted first.
-        self._is_followed = False
         self._offered: dict[str, dict[str, None]] = {"tools": {}, "args": {}, "models": {}}
         self.snapshot: dict[str, Any] = {
             "forms": [[form, words] for form, words in FORMS.items()],
@@ -150,10 +148,10 @@ class EditorReading(Reading):
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
         """Read one event; returns the message about new hits."""
         is_new = self._offer(event)
-        per = self.hits.per if self._is_followed else 0
+        per = self.hits.per if self.is_followed else 0
         changed = self.hits.take(event)
-        if not self._is_followed:
-            return None
+        if not self.is_followed:
+            return None  # the hits of a long run are counted first
         if is_new:
             self._put("offered", self._offers())
         if not changed:
@@ -171,7 +169,7 @@ class EditorReading(Reading):
 
     def begin(self) -> None:
         """Draw the hits and offer the recorded names: from now on pages follow."""
-        self._is_followed = True
+        super().begin()
         self._put_rules()
         self._put("offered", self._offers())
         self.news.clear()

@@ -265,6 +265,12 @@ class RuleEditor(RunView):
                 self._fail(exc)
         self._send_news()
 
+    def _read_backlog(self, events: Any) -> None:
+        super()._read_backlog([event for event in events if not isinstance(event, RuleChange)])
+        for change in events:
+            if isinstance(change, RuleChange):
+                self._read_event(change)
+
     def _trial_done(self, data: dict[str, Any], error: NoeticConfigError | None) -> None:
         with self._doing():
             self.reading.trial_done(data, error)

@@ -215,7 +215,6 @@ class TimelineReading(Reading):
         self.timeline = Timeline(is_timed=is_timed)
         self.windows = Windows(self.timeline)
         self.by_time = is_timed
-        self._is_followed = False
         # What a page was told of last, and what other views were told then.
         self._told: tuple[int, dict[str, Any]] | None = None
         self.snapshot: dict[str, Any] = {
@@ -243,11 +242,11 @@ class TimelineReading(Reading):
             return None
         self.snapshot["total"] = len(self.timeline.spans)
         # A page asks for what it shows, a few times a second: a message does not grow with the run.
-        return {"type": "grown", "total": self.snapshot["total"]} if self._is_followed else None
+        return {"type": "grown", "total": self.snapshot["total"]} if self.is_followed else None
 
     def begin(self) -> None:
         """Make the first picture: a page asks for later changes."""
-        self._is_followed = True
+        super().begin()
         self.snapshot["window"] = self._wire(self.windows.window(bins=FIRST_BINS, lanes=LANES))
         found = self.timeline.place_of(self.snapshot["selection"]) if self.snapshot.get("selection") else None
         self.snapshot["chosen"] = None if found is None else found.at

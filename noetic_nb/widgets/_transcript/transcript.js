@@ -6,7 +6,7 @@ const REMEDY_MS = 30;
 export default () => {
   const store = storeOf((data, message) => {
     if (message.type === "show") data.at = message.at;
-    if (message.type === "more") data.changed = { at: message.at, times: (data.changed?.times ?? 0) + 1 };
+    if (message.type === "more") data.changed = message.changed;
     if (message.type !== "call") return true;
     if (message.at < data.calls.length) return true; // already in the snapshot this page began with
     if (message.at > data.calls.length || message.threadsAt > data.threads.length) return false;

@@ -64,6 +64,7 @@ class TranscriptReading(Reading):
         self.book = CallBook()
         self.index = RequestIndex()
         self.layers: dict[str, int] = {}
+        self._grown = 0
         self.shown = -1
         self.compared: Any = None
         self._requests: list[int] = []
@@ -103,7 +104,9 @@ class TranscriptReading(Reading):
         if at is None:
             return None
         if not isinstance(event, ModelCalled):
-            return {"type": "more", "at": at}
+            self._grown += 1
+            self.snapshot["changed"] = {"at": at, "times": self._grown}
+            return {"type": "more", "changed": self.snapshot["changed"]}
         assert request is not None
         self._requests.append(request)
         record = self.book.calls[at]
@@ -118,6 +121,7 @@ class TranscriptReading(Reading):
 
     def begin(self) -> None:
         """From now on texts come with the run: they are looked at as they do."""
+        super().begin()
         self.book.words.grows = True
 
     def answer(self, request: dict[str, Any]) -> Any:

@@ -71,7 +71,8 @@ class TrendsReading(Reading):
         self.charts: list[ThreadChart] = []
         self.shown = -1
         self._places: dict[str, int] = {}
-        self._is_followed = False
+        # The turns that are new or have changed since pages were last told, by their identity.
+        self._untold: dict[int, tuple[int, TurnSignals]] = {}
         # Everything that a page needs at first, grown in place: the widget syncs this very dict.
         self.snapshot: dict[str, Any] = {
             "empty": EMPTY,
@@ -101,8 +102,9 @@ class TrendsReading(Reading):
         if not (self._shows_all or self._is_shown(turn)):
             return None  # read for what it leaves to the turn that is shown
         self.snapshot["latest"] = at
-        if not self._is_followed:
-            return None  # `begin` takes every turn once, however often it changed
+        if not self.is_followed:
+            self._untold[id(turn)] = at, turn  # `begin` takes every turn once, however often it changed
+            return None
         column, is_new = self.charts[at].take(turn)
         return self._message(at, column, is_new)
 
@@ -136,10 +138,12 @@ class TrendsReading(Reading):
 
     def begin(self) -> None:
         """Bring the snapshot up to date: from now on pages follow."""
-        self._is_followed = self.signals.words.grows = True
+        super().begin()
+        self.signals.words.grows = True
+        untold, self._untold = self._untold, {}
+        for at, turn in untold.values():
+            self.charts[at].take(turn)
         for at, chart in enumerate(self.charts):
-            for turn in filter(self._is_shown, chart.thread.turns):
-                chart.take(turn)
             known = self.snapshot["threads"][at]
             known.update(chart.changes())
             if at < THREADS_SENT:

@@ -324,6 +324,33 @@ class Workbench(PanelHost):
             elif self._behind[OWN] is event:
                 del self._behind[OWN]
 
+    def _read_backlog(self, events: Sequence[RunEvent]) -> None:
+        self._last_taken = events[-1] if events else self._last_taken
+        for name, view in tuple(self.reading.views.items()):
+            view._read_backlog(self._unread_of(name, events))
+        if self.fault:
+            return
+        self.reading.is_followed = False
+        try:
+            for event in events:
+                self.reading.take_thread(event)
+            self._feed.take_all(self._unread_of(OWN, events))
+            self.reading.begin()
+            self._news.append((OWN, {"type": "parts", **self.reading.parts}))
+        except Exception as exc:
+            self._fail_alone(exc)
+
+    def _unread_of(self, name: str, events: Sequence[RunEvent]) -> Sequence[RunEvent]:
+        """Return the events that a part has not read, which is behind the others."""
+        last = self._behind.pop(name, None)
+        if last is None:
+            return events
+        for at, event in enumerate(events, 1):
+            if event is last:
+                return events[at:]
+        self._behind[name] = last
+        return []
+
     def _take_part(self, event: RunEvent) -> None:
         """Read an event for the parts that are no panels; a fault in them leaves the panels alone."""
         if self.fault:
@@ -333,8 +360,11 @@ class Workbench(PanelHost):
                 if parts:
                     self._news.append((OWN, {"type": "parts", **parts}))
         except Exception as exc:
-            log.exception("A workbench failed; its panels go on.")
-            self.fault = f"The workbench itself failed: {type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"
+            self._fail_alone(exc)
+
+    def _fail_alone(self, exc: Exception) -> None:
+        log.exception("A workbench failed; its panels go on.")
+        self.fault = f"The workbench itself failed: {type(exc).__name__}: {plain(exc, TEXT_LENGTH)}"
 
     def _selected(self, fields: dict[str, Any]) -> None:
         with self._gathered():

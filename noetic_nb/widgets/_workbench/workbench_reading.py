@@ -253,7 +253,7 @@ class WorkbenchReading(Reading):
     def show(self, moment: Moment) -> None:
         """Forget the events read so far, and show this part of the run from now on: its events are to be read again."""
         self._moment = moment
-        self._is_begun = self._has_reply = False
+        self.is_followed = self._has_reply = False
         self.talk = Talk(moment)
         self.progress = Progress()
         self.causes = Causes(self._subject.run, self._subject.rules)
@@ -274,7 +274,7 @@ class WorkbenchReading(Reading):
         elif kind is SteeringDecided:
             self.causes.take(event, place.seq)
         at = self.talk.take(event, place.seq) if kind in Talk.reads else None
-        if not self._is_begun:
+        if not self.is_followed:
             return None
         news: dict[str, Any] = {}
         if at is not None:
@@ -307,7 +307,7 @@ class WorkbenchReading(Reading):
         if isinstance(event, TurnStarted) and self.conversation is not None:
             self.conversation.turn_started(event.where.thread_id)
         at = self.threads.take(event)
-        if at is None or not self._is_begun:
+        if at is None or not self.is_followed:
             return None
         self.parts["threads"].append(self.threads.row(at))
         self.parts["threadCount"] = len(self.threads)
@@ -321,8 +321,9 @@ class WorkbenchReading(Reading):
 
     def begin(self) -> None:
         """Make the snapshot of the events read so far."""
-        self._is_begun = True
-        self.threads.read(list(self._subject.run.events))
+        super().begin()
+        if not self.threads:  # else it was told of each
+            self.threads.read(list(self._subject.run.events))
         self._has_reply = self._chat_thread is not None and self.talk.has_reply(self._chat_thread)
         self.parts.update(
             progress=self.progress.text,

@@ -42,6 +42,8 @@ class Reading(ABC):
 
     snapshot: dict[str, Any]
     """What a page needs at first, as JSON data: always the same object, grown by `take`."""
+    is_followed = False
+    """Whether pages follow. Until they do, events are read without messages, and no picture is made that nobody sees."""
     nothing: str = "This recording has nothing to show."
     """What is shown instead of ``snapshot["empty"]`` where nothing is there and nothing more is recorded."""
 
@@ -57,8 +59,9 @@ class Reading(ABC):
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
         """Read one event; returns the message with the changes, None where nothing changed."""
 
-    def begin(self) -> None:  # noqa: B027  # most have nothing to do
+    def begin(self) -> None:
         """Bring the snapshot up to date: from now on pages follow, and each message of `take` is sent."""
+        self.is_followed = True
 
     def answer(self, request: dict[str, Any]) -> Any:
         """Answer a request of a page beyond the snapshot, as JSON data.

@@ -1,8 +1,9 @@
 """Schedule the reading of events: beside the agent, a little at a time while it works, the rest as soon as it waits.
 
 An event only tells that there is news. One thread reads it, for all views of a kernel: some 1 % of the time while
-others keep the processor busy, and without a pause once they do not. Whoever asks a view for something reads first what it has
-not read yet, and so does the end of a cell. Where there are no threads, events are read as they come.
+others keep the processor busy, and without a pause once they do not. A long backlog is read as a run is opened. Whoever asks
+a view for something reads first what it has not read yet, and so does the end of a cell. Where there are no threads, events
+are read as they come.
 """
 
 from __future__ import annotations
@@ -26,15 +27,17 @@ log = safe_logger(__name__)
 
 # Events that follow each other closely are read together, and nobody sees a picture that is so much late.
 GATHER_S: Final = 0.03
-# While others keep the processor busy: so long of this thread's own time, then a pause.
+# While others keep the processor busy: so long of this thread's own time, then pauses until they wait, ten at most.
 SLICE_S: Final = 0.002
-PAUSE_S: Final = 0.198
+PAUSE_S: Final = 0.018
 # Others are taken to wait when they use less than half of so long a moment.
 LOOK_S: Final = 0.002
 # A thread that has nothing to read for so long ends; the next news start another.
 IDLE_S: Final = 5.0
 # So many events are handed to all views before the next ones, so that no view runs ahead.
 CHUNK: Final = 32
+# Once others wait, more events than these are read as a run is opened: in a quarter of the time, and pages are sent everything once.
+BACKLOG: Final = 1_000
 
 
 class Stale(Protocol):
@@ -89,13 +92,12 @@ class Readings:
                     self._thread = None
                     return
             time.sleep(GATHER_S)
-            while not self._slice():
-                if not _others_wait():
-                    time.sleep(PAUSE_S)
+            is_quiet = False
+            while not self._slice(inf if is_quiet else thread_time() + SLICE_S):
+                is_quiet = any(_others_wait() for _ in range(10))
 
-    def _slice(self) -> bool:
-        """Read for a while; returns whether there is no more."""
-        until = thread_time() + SLICE_S
+    def _slice(self, until: float) -> bool:
+        """Read until `thread_time` is past a moment; returns whether there is no more."""
         for _ in range(len(self._stale)):
             context, stale = self._stale.popleft()
             # First: what comes from here on puts it in line again.
@@ -112,6 +114,8 @@ class Readings:
 
 
 def _others_wait() -> bool:
+    """Pause; returns whether others waited at the end of it."""
+    time.sleep(PAUSE_S)
     start = time.process_time()
     time.sleep(LOOK_S)
     return time.process_time() - start < LOOK_S / 2
@@ -208,6 +212,10 @@ class Follower:
         if not self.is_awake:
             READINGS.wake(self)
 
+    @property
+    def _behind(self) -> int:
+        return 0 if self._cursor is None else self._cursor.behind
+
     def hand_out(self, most: int | None = None) -> bool:
         """Hand waiting events, so many at most, to the views, which do not read them yet; returns whether these are all."""
         with self._lock:
@@ -218,12 +226,12 @@ class Follower:
             for event in cursor.take(most):
                 for take in takes:
                     take(event)
-            return not cursor.is_behind
+            return not cursor.behind
 
     def read_some(self, until: float) -> bool:
         """Read until there is no more, or `thread_time` is past a moment; returns whether there is no more."""
         while True:
-            is_all = self.hand_out(CHUNK)
+            is_all = self.hand_out(None if until == inf and self._behind > BACKLOG else CHUNK)
             if not all([view.read_some(until) for view in self.views]):  # noqa: C419  # each of them
                 return False
             if is_all:

@@ -35,7 +35,7 @@ from noetic_nb.widgets.base._feed import Feed, Reading
 from noetic_nb.widgets.base._files import FILES, FilesMixin
 from noetic_nb.widgets.base._host import HostedMixin, is_hosted
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
-from noetic_nb.widgets.base._reading_thread import READINGS, Follower, follower_of, watch_cells
+from noetic_nb.widgets.base._reading_thread import BACKLOG, READINGS, Follower, follower_of, watch_cells
 from noetic_nb.widgets.base._selection import FIELDS, Selection, selection_of, sendable_fields
 from noetic_nb.widgets.base._weak_views import connect_weakly, subscribe_weakly
 
@@ -291,6 +291,10 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
     def _read_until(self, until: float) -> bool:
         turns = 0
         try:
+            if until == inf and len(self._unread) > BACKLOG:
+                events = [self._unread.popleft() for _ in range(len(self._unread))]
+                self._read_backlog([event for event in events if id(event) not in self._already])
+                self._already, turns = {}, 1
             while self._unread:
                 event = self._unread.popleft()
                 if self._already:
@@ -317,6 +321,21 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
         except Exception as exc:
             self._fail(exc)
 
+    def _read_backlog(self, events: Sequence[RunEvent]) -> None:
+        """Read many events as a run is opened: pages are not told of each, and then sent everything once."""
+        if not self._is_following:
+            return
+        self.reading.is_followed = False
+        try:
+            self._feed.take_all(events)
+            self.reading.begin()
+            self._send_all()
+        except Exception as exc:
+            self._fail(exc)
+
+    def _send_all(self) -> None:
+        self.send({"type": "all", "snapshot": self.reading.snapshot})
+
     def _fail(self, exc: Exception) -> None:
         # A picture that fails must not stop the agent it shows: it reports the fault and stops itself.
         log.exception("A view of a run failed and no longer follows it.")
@@ -332,7 +351,7 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
                 self.drawn()
             case {"type": "again" | "here"}:  # a page saw that it missed a message, or did miss one
                 with self.up_to_date():
-                    self.send({"type": "all", "snapshot": self.reading.snapshot})
+                    self._send_all()
             case {"type": "get", "id": asked, "request": dict(request)}:
                 self.send({"type": "got", "id": asked, **self._answer(request)})
             case {"type": "select", "id": asked}:
