@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from time import thread_time
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,9 +36,9 @@ class Held(Readings):
         super().__init__(idle_s=0.0)
         self.go = threading.Event()
 
-    def _slice(self) -> bool:
+    def _slice(self, until: float) -> bool:
         assert self.go.wait(LONG_S)
-        return super()._slice()
+        return super()._slice(until)
 
 
 @pytest.fixture
@@ -353,13 +354,20 @@ def test_a_long_backlog_is_read_as_a_run_is_opened(held: Held, make: Any) -> Non
         assert len(sent) > 1
 
 
-def test_a_long_backlog_is_read_in_one_go_beside_an_agent(held: Held) -> None:
+def test_a_long_backlog_waits_while_the_agent_works_and_is_then_read_in_one_go(held: Held) -> None:
     run, reading = Run(), Counted()
-    with View(run, reading):
+    with View(run, reading) as view:
+        sent: list[Any] = []
+        view.send = lambda content, buffers=None: sent.append(content)  # type: ignore[method-assign]
         for _ in range(2 * readings.BACKLOG):
             run.append(grade())
-        assert follower_of(run).read_some(0.0)
+        assert not follower_of(run).read_some(0.0)
+        assert reading.snapshot["taken"] <= readings.CHUNK
+
+        sent.clear()
+        assert follower_of(run).read_some(thread_time() + readings.QUIET_S)
         assert reading.snapshot["taken"] == 2 * readings.BACKLOG
+        assert len(sent) == 1
 
 
 def test_one_message_of_a_workbench_holds_what_is_read_in_one_go(held: Held) -> None:

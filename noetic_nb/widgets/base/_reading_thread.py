@@ -36,8 +36,15 @@ LOOK_S: Final = 0.002
 IDLE_S: Final = 5.0
 # So many events are handed to all views before the next ones, so that no view runs ahead.
 CHUNK: Final = 32
-# Once others wait, more events than these are read as a run is opened: in a quarter of the time, and pages are sent everything once.
+# Once others wait, a longer backlog is read as a run is opened: in a quarter of the time, and pages are sent everything once.
 BACKLOG: Final = 1_000
+# Enough of this thread's own time for a whole backlog.
+QUIET_S: Final = 10.0
+
+
+def has_time(until: float) -> bool:
+    """Tell whether a moment of `thread_time` leaves more than a slice."""
+    return until - thread_time() > SLICE_S
 
 
 class Stale(Protocol):
@@ -93,7 +100,7 @@ class Readings:
                     return
             time.sleep(GATHER_S)
             is_quiet = False
-            while not self._slice(inf if is_quiet else thread_time() + SLICE_S):
+            while not self._slice(thread_time() + (QUIET_S if is_quiet else SLICE_S)):
                 is_quiet = any(_others_wait() for _ in range(10))
 
     def _slice(self, until: float) -> bool:
@@ -231,7 +238,7 @@ class Follower:
     def read_some(self, until: float) -> bool:
         """Read until there is no more, or `thread_time` is past a moment; returns whether there is no more."""
         while True:
-            is_all = self.hand_out(None if until == inf and self._behind > BACKLOG else CHUNK)
+            is_all = self.hand_out(None if self._behind > BACKLOG and has_time(until) else CHUNK)
             if not all([view.read_some(until) for view in self.views]):  # noqa: C419  # each of them
                 return False
             if is_all:

@@ -35,7 +35,7 @@ from noetic_nb.widgets.base._feed import Feed, Reading
 from noetic_nb.widgets.base._files import FILES, FilesMixin
 from noetic_nb.widgets.base._host import HostedMixin, is_hosted
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
-from noetic_nb.widgets.base._reading_thread import BACKLOG, READINGS, Follower, follower_of, watch_cells
+from noetic_nb.widgets.base._reading_thread import BACKLOG, READINGS, Follower, follower_of, has_time, watch_cells
 from noetic_nb.widgets.base._selection import FIELDS, Selection, selection_of, sendable_fields
 from noetic_nb.widgets.base._weak_views import connect_weakly, subscribe_weakly
 
@@ -291,7 +291,7 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
     def _read_until(self, until: float) -> bool:
         turns = 0
         try:
-            if until == inf and len(self._unread) > BACKLOG:
+            if len(self._unread) > BACKLOG and has_time(until):
                 events = [self._unread.popleft() for _ in range(len(self._unread))]
                 self._read_backlog([event for event in events if id(event) not in self._already])
                 self._already, turns = {}, 1
