@@ -23,7 +23,8 @@ from noetic_nb.plots._figure_style import (
 )
 from noetic_nb.runs._palette import DECISION_LOOKS, MEAN_COLOUR, OTHER_LOOK, QUALITY_COLOUR, TOKENS_COLOUR
 from noetic_nb.runs._plain_text import count
-from noetic_nb.runs._regulation.regulator_signals import Mark, Signals, ThreadSignals
+from noetic_nb.runs._regulation.regulator_signals import Signals
+from noetic_nb.runs._regulation.thread_signals import Mark, ThreadSignals
 from noetic_nb.runs._run_source import run_of
 
 # Beyond these, dots run together and words beside marks cover each other.

@@ -14,8 +14,6 @@ from noetic_nb.items._json_copy import frozen_data
 from noetic_nb.memory import MemoryLayer
 from noetic_nb.steps import Registry, Tool
 
-__all__ = ["bundle_of"]
-
 
 class _Names(Registry):
     """A registry that names everything, whether or not it was registered: a bundle is never refused for a function."""

@@ -15,8 +15,6 @@ from noetic_nb.memory._steering_decision import ALLOW
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
 from noetic_nb.models._client import ModelResponse, Usage
 
-__all__ = ["CallParams"]
-
 # What rules read of a layer's state is empty: the recorded ledger is that of the rules in force then.
 _STATE: Final = {"ledger": (), "pendingAsync": ()}
 _NO_ARGS: Final = freeze({})

@@ -33,8 +33,6 @@ from noetic_nb.runs._context_tokens import ChosenCounter, ContextTokens
 from noetic_nb.runs._conversation_texts import clean_meta, items_of, read_object, reads_as_error, safe_items, said
 from noetic_nb.runs._memory_calls import memory_span
 
-__all__ = ["conversation_events"]
-
 # Where nothing is known of the times, a message takes a second from the first of 1970 on: no reader takes that for a time.
 _START_MS: Final = 0.0
 _MESSAGE_MS: Final = 1_000.0
@@ -69,39 +67,10 @@ def conversation_events(
     ended: bool = False,
     redaction: Redaction | None = None,
 ) -> tuple[dict[str, Any], list[RunEvent]]:
-    """Return a conversation as the meta and the events of a run.
+    """Return a conversation as the meta and the events of a run without secrets, for `run_of_settled`.
 
-    Parameters
-    ----------
-    messages : iterable of Message, Compaction or Child
-        In order.
-    thread_id : str
-        The name of its only thread.
-    meta : mapping, optional
-        Added to ``policy`` (the system prompt), ``model``, ``estimated`` and ``unmapped``.
-    unmapped : iterable of mapping
-        What of the source has no place in the messages.
-    policy : str
-        A system prompt that stands in no message: every call sent it.
-    quality : float, optional
-        A grade of the conversation, which the last answered turn gets.
-    closing_tools : collection of str
-        Tools that end a conversation by design: a turn that ends with one needs no answer.
-    timed : bool
-        Whether the time between messages is that of the work; between those of a simulation it is not.
-    ended : bool
-        Whether the source is the whole record of an agent: a call without a result was made, as one that submits an answer.
-    redaction : Redaction, optional
-        What replaces secrets; one of its own by default.
-
-    Returns
-    -------
-    tuple of dict and list
-        Without secrets, for `run_of_settled`. Calls whose ids were used before got ids of their own.
-
-    References
-    ----------
-    .. [1] docs/behaviour/interop.md, "Conversations as runs".
+    Calls whose ids were used before get ids of their own. Between the messages of a simulation no time of work goes by (not
+    `timed`); where the source is the whole record of an agent (`ended`), a call without a result was made all the same.
     """
     given = list(messages)
     redaction = Redaction() if redaction is None else redaction

@@ -6,8 +6,6 @@ from typing import Final
 
 from noetic_nb.events import SteeringDecided, WarningRaised
 
-__all__ = ["FAULTY_OUTCOMES", "UNKNOWN_TARGET", "is_faulty", "ledger_line"]
-
 UNKNOWN_TARGET: Final = "unknown_rule_target"
 """Code of the warning about a rule that names a tool or an argument that no tool has."""
 
@@ -18,28 +16,12 @@ FAULTY_OUTCOMES: Final = frozenset(
 
 
 def is_faulty(event: SteeringDecided) -> bool:
-    """Tell whether a rule, a judge or a whole layer failed.
-
-    Examples
-    --------
-    >>> from noetic_nb.events import Where
-    >>> is_faulty(SteeringDecided(Where("t", "e", 1), 0.0, "s", "before_tool_call", "pay", {}, "deny", None, (), 1.0, "timeout"))
-    True
-    """
+    """Tell whether a rule, a judge or a whole layer failed."""
     return bool(event.faults) or event.outcome in FAULTY_OUTCOMES
 
 
 def ledger_line(event: SteeringDecided | WarningRaised) -> SteeringDecided | None:
-    """Return an event as a ledger shows it: decisions, and warnings about rules that may guard nothing; None for others.
-
-    Examples
-    --------
-    >>> from noetic_nb.events import Where
-    >>> warning = WarningRaised(Where("t", "e", 1), 0.0, UNKNOWN_TARGET, "Rule 'r': There is no tool 'serach'.", "steering")
-    >>> line = ledger_line(warning)
-    >>> line.action, line.outcome
-    ('warn', 'unknown_rule_target')
-    """
+    """Return an event as a ledger shows it: decisions, and warnings about rules that may guard nothing; None for others."""
     if isinstance(event, SteeringDecided):
         return event
     if event.code != UNKNOWN_TARGET:

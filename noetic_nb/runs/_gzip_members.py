@@ -17,8 +17,6 @@ try:
 except ImportError:  # no such thing on Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["THE_END", "is_unfinished", "member_ends", "packed"]
-
 _GZIP: Final = 31  # zlib's word for a gzip header
 _CHUNK: Final = 1 << 14
 # Deflated, with a further field; no time, so that the same content gives the same bytes; of an unknown system.
@@ -32,14 +30,7 @@ def _number(number: int) -> bytes:
 
 
 def packed(content: bytes) -> bytes:
-    """Return a member.
-
-    Examples
-    --------
-    >>> import gzip
-    >>> gzip.decompress(packed(b"one") + packed(b"two"))
-    b'onetwo'
-    """
+    """Return a member."""
     deflater = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
     body = deflater.compress(content) + deflater.flush()
     length = _number(_HEADER + len(body) + 8)

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 from noetic_nb.events import RunEvent
 
-__all__ = ["KnownUntil", "known_events", "known_until_of", "said_of"]
-
 _MOST = 3
 
 
@@ -22,15 +20,7 @@ class KnownUntil(NamedTuple):
 
 
 def known_until_of(meta: Mapping[str, Any]) -> dict[str, KnownUntil]:
-    """Return the notes of a replay in the meta data of its run.
-
-    Examples
-    --------
-    >>> known_until_of({"replay": {"known_until": {"t1": {"turn": 2, "seq": 31}}}})
-    {'t1': KnownUntil(turn=2, seq=31)}
-    >>> known_until_of({"replay": None})
-    {}
-    """
+    """Return the notes of a replay in the meta data of its run."""
     match meta.get("replay"):
         case {"known_until": Mapping() as found}:
             return {thread_id: KnownUntil(point["turn"], point["seq"]) for thread_id, point in found.items()}
@@ -48,15 +38,7 @@ def known_events(events: Sequence[RunEvent], points: Mapping[str, KnownUntil]) -
 
 
 def said_of(points: Mapping[str, KnownUntil]) -> str:
-    """Return one sentence about how far a replay is known.
-
-    Examples
-    --------
-    >>> said_of({"t1": KnownUntil(2, 31)})
-    "Known up to turn 2 of 't1' (event 31): there the agent goes another way, and later counts are those of the old way."
-    >>> said_of({})
-    'Known to its end.'
-    """
+    """Return one sentence about how far a replay is known."""
     if not points:
         return "Known to its end."
     places = [f"turn {point.turn} of {thread_id!r} (event {point.seq})" for thread_id, point in points.items()]

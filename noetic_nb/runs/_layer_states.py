@@ -84,18 +84,7 @@ class Track:
 class StateIndex:
     """The tracks of a run, in the order in which they are first heard of.
 
-    Parameters
-    ----------
-    shows : callable, optional
-        Tells whether what happened at a place is shown, or only read for what came of it.
-
-    Examples
-    --------
-    >>> index = StateIndex()
-    >>> for turn, state in enumerate(({"n": 1}, {"n": 1}, {"n": 2}), 1):
-    ...     track = index.take(LayerStateChanged(Where("t1", "e1", turn), 0.0, "notes", "store", state))
-    >>> [write.changed for write in track.writes], track.at_end_of(2).event.state
-    ([True, False, True], {'n': 1})
+    `shows` tells whether what happened at a place is shown, or only read for what came of it.
     """
 
     reads: ClassVar = frozenset({ChildEnded, ChildStarted, LayersDropped, LayerStateChanged, ViewAssembled})

@@ -26,8 +26,6 @@ from noetic_nb.runs._events.event_json import SCHEMA, SCHEMA_VERSION, WireError,
 from noetic_nb.runs._events.payload import from_wire, parse_json
 from noetic_nb.runs._gzip_members import is_unfinished, member_ends
 
-__all__ = ["MAX_BYTES", "MAX_LINE_BYTES", "UNFINISHED", "Part", "RunFile", "note_unfinished", "read_gzip", "read_run"]
-
 # A thousand turns take about 20 MB; a gigabyte of zeros takes 1 MB on disk.
 MAX_BYTES: Final = 512 * 2**20
 """Most bytes a file may unpack to, unless `load_run` is given another number."""

@@ -8,11 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "ACTION_COLOURS", "CATEGORY", "DECISION_LOOKS", "LAYER_COLOURS", "MEAN_COLOUR", "OTHER_LOOK", "QUALITY_COLOUR",
-    "SPAN_COLOURS", "TOKENS_COLOUR", "ink_on", "layer_colour",
-]  # fmt: skip
-
 # Okabe and Ito, "Color Universal Design" (2008), without black; sky blue is kept for history.
 _BASE: Final = ("#E69F00", "#009E73", "#CC79A7", "#0072B2", "#D55E00", "#F0E442")
 # After six layers a hue may repeat, a colour may not: darker shades, then lighter ones. A light blue would be history's.
@@ -65,13 +60,7 @@ LAYER_COLOURS: Final = (
 
 
 def layer_colour(position: int) -> str:
-    """Return the fill of the layer at a position, 0 for the first.
-
-    Examples
-    --------
-    >>> layer_colour(0), layer_colour(len(LAYER_COLOURS)) == layer_colour(0)
-    ('#E69F00', True)
-    """
+    """Return the fill of the layer at a position, 0 for the first."""
     return LAYER_COLOURS[position % len(LAYER_COLOURS)]
 
 
@@ -84,16 +73,6 @@ def _luminance(colour: str) -> float:
 
 
 def ink_on(fill: str) -> str:
-    """Return black or white, whichever reads better on a fill ``#RRGGBB``: the contrast is at least 4.5 to 1 for every fill.
-
-    References
-    ----------
-    .. [1] W3C, Web Content Accessibility Guidelines 2.2, "relative luminance" and "contrast ratio".
-
-    Examples
-    --------
-    >>> ink_on("#0072B2"), ink_on("#F0E442")
-    ('#FFFFFF', '#000000')
-    """
+    """Return black or white, whichever reads better on a fill ``#RRGGBB``: the contrast is at least 4.5 to 1 for every fill."""
     light = _luminance(fill)
     return "#000000" if (light + 0.05) / 0.05 >= 1.05 / (light + 0.05) else "#FFFFFF"

@@ -26,24 +26,12 @@ REASONS: Final = {
 
 
 def sendable(text: str) -> str:
-    r"""Return a name as a page may be sent it: without secrets; half a surrogate pair is no UTF-8 and is spelled out.
-
-    Examples
-    --------
-    >>> sendable("t1"), sendable(chr(0xD800))
-    ('t1', '\\ud800')
-    """
+    r"""Return a name as a page may be sent it: without secrets; half a surrogate pair is no UTF-8 and is spelled out."""
     text = redact_head(text, TEXT_LENGTH)
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 @lru_cache(maxsize=4096)  # the same few numbers again at each event of a live view
 def count(number: float | None) -> str:
-    """Return a number of tokens for people; None is no limit.
-
-    Examples
-    --------
-    >>> count(1234.4), count(None)
-    ('1,234', 'no limit')
-    """
+    """Return a number of tokens for people; None is no limit."""
     return "no limit" if number is None else f"{round(number):,}"

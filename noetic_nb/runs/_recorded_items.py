@@ -8,22 +8,11 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import ItemsAppended
 from noetic_nb.items import Item
 
-__all__ = ["recorded_items"]
-
 
 def recorded_items(threads: Collection[str], appended: Iterable[ItemsAppended], thread_id: str) -> list[Item]:
     """Return the items of one of the threads of a run, of all that was appended in the run; as `Run.log` does.
 
     Raises `NoeticConfigError` ``UNKNOWN_THREAD``, `NoeticError` ``tape_missing``.
-
-    Examples
-    --------
-    >>> from noetic_nb.events import Where
-    >>> from noetic_nb.items import input_message, item_text
-    >>> first, second = (input_message(text) for text in ("Hello", "Good morning"))
-    >>> appended = [ItemsAppended(Where("t1", "e1", 1), 5.0, 0, (item,), "user") for item in (first, second)]
-    >>> [item_text(item) for item in recorded_items(["t1"], appended, "t1")]
-    ['Good morning']
     """
     if thread_id not in threads:
         raise NoeticConfigError(

@@ -23,8 +23,6 @@ from noetic_nb.items._origins import MODEL, Origin
 from noetic_nb.runs._events.numbering import Numbering, place_of
 from noetic_nb.runs._run_source import RunLike
 
-__all__ = ["RecordedOrigins", "RunOrigins"]
-
 # Kept in a run as what every turn of it began with.
 _POLICY: Final = ("policy", "instructions")
 _RETURNED: Final = frozenset({"ok", "error", "invalid_result"})
@@ -52,14 +50,9 @@ class _Texts:
 
 
 class RecordedOrigins:
-    """Answers for the calls of one run; its events are read when a rule first asks.
+    """Origins of the values in the calls of one run; its events are read when a rule first asks.
 
-    Parameters
-    ----------
-    events : sequence of RunEvent
-        Of the run.
-    meta : mapping
-        Its `policy` or `instructions` count as the system's.
+    The `policy` or `instructions` in its meta count as the system's.
     """
 
     def __init__(self, events: Sequence[RunEvent], meta: Mapping[str, Any]) -> None:

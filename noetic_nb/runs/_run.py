@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from noetic_nb.models.prompt_caching import CacheRules
     from noetic_nb.tokens import Tokenizer
 
-__all__ = ["Events", "Run", "load_run", "run_of_file", "run_of_settled"]
-
 
 @with_card(shown="as HTML")
 class Run(GrowingEvents):

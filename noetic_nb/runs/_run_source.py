@@ -8,8 +8,6 @@ from typing import Any, Protocol
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent
 
-__all__ = ["RunLike", "run_of"]
-
 
 class RunLike(Protocol):
     """As much of a run as a view or a figure needs."""
@@ -32,14 +30,6 @@ def run_of(source: Any) -> RunLike:
     """Return the run to look at: a run that grows or was loaded, or the one that something holds as ``run``.
 
     Raises `NoeticConfigError` ``NOT_A_RUN``.
-
-    Examples
-    --------
-    >>> run_of(3)
-    Traceback (most recent call last):
-    ...
-    noetic_nb.errors.NoeticConfigError: [NOT_A_RUN] A view shows a run. Given: 3. Pass a Run, such as \
-`nn.record(harness)` or `load_run(path)`.
     """
     candidates: tuple[Any, ...] = (source, getattr(source, "run", None))
     for candidate in candidates:

@@ -19,8 +19,6 @@ from noetic_nb.redact import Redaction, redact_text
 from noetic_nb.runs._events.event_json import SCHEMA, SCHEMA_VERSION, dump_event, parse_event
 from noetic_nb.runs._events.payload import parse_json, to_wire
 
-__all__ = ["event_line", "header_line", "json_line", "save_events"]
-
 
 def json_line(data: Any, *, sort_keys: bool = False) -> bytes:
     """Return JSON data as one line of a file."""
@@ -83,14 +81,8 @@ def save_events(
 ) -> Path:
     """Write a run to one file, which must not change meanwhile; it is complete or it is not there.
 
-    `more` are further fields of the header. An existing file is replaced at the end. The path ends in ``.jsonl.gz`` by custom.
-
-    Raises `NoeticError` ``storage_failed`` if it cannot be written, ``invalid_run_file`` if an event cannot be put in
-    words of JSON.
-
-    Notes
-    -----
-    The same run gives the same bytes with one version of zlib: no time and no name is stored.
+    `more` are further fields of the header. An existing file is replaced at the end. The same run gives the same bytes with
+    one version of zlib: no time and no name is stored.
     """
     target = Path(path)
     try:

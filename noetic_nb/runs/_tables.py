@@ -78,8 +78,6 @@ from noetic_nb.tokens import tokenizer_name
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["TABLES", "Recorded", "frame"]
-
 _Row: TypeAlias = tuple[Any, ...]
 
 # Text and data are objects, because None must stay None; numbers that may be absent are floats with NaN.
@@ -329,11 +327,6 @@ def frame(run: Recorded, name: str) -> pandas.DataFrame:
     """Return one table of a run, a key of `TABLES`: one row per thing that happened, numbered from 0.
 
     Raises `NoeticConfigError` ``UNKNOWN_TABLE`` for another name.
-
-    Examples
-    --------
-    >>> frame(Recorded("empty", (), ()), "tools").columns[:7].to_list()
-    ['run_id', 'thread_id', 'execution_id', 'turn', 'seq', 't_ms', 'tool_name']
     """
     table = TABLES.get(name) if isinstance(name, str) else None
     if table is None:

@@ -29,8 +29,6 @@ from noetic_nb.events import (
 from noetic_nb.markup import dollars
 from noetic_nb.runs._plain_text import plain, plain_line
 
-__all__ = ["TurnBook", "TurnSummary", "turns_card"]
-
 # A cell stays readable.
 _MOST_TEXT: Final = 120
 _LARGE: Final = 10**15
@@ -261,13 +259,7 @@ def _cells(turn: TurnSummary) -> tuple[str | float | None, ...]:
 
 
 def turns_card(run_id: str, turns: Sequence[TurnSummary], *, problem: str | None = None) -> Card:
-    """Return a run as a card with a row for each turn.
-
-    Examples
-    --------
-    >>> turns_card("empty", ()).facts
-    [('', 'no turns yet')]
-    """
+    """Return a run as a card with a row for each turn."""
     count = "no turns yet" if not turns else "1 turn" if len(turns) == 1 else f"{len(turns)} turns"
     said = count if problem is None else f"{count} (NOT SAVED: {plain(problem)})"
     return Card("Run", run_id, [("", said)], table=Table(_HEADINGS, map(_cells, turns), empty=""))

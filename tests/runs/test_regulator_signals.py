@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from noetic_nb.events import ModelCalled, QualityGiven, RegulatorDecided, RegulatorSaw, Where
 from noetic_nb.runs import Run
-from noetic_nb.runs._regulation.regulator_signals import Signals, rolling_mean
+from noetic_nb.runs._regulation.regulator_signals import Signals
+from noetic_nb.runs._regulation.thread_signals import rolling_mean
 from noetic_nb.widgets._trends.trends_marks import lanes, marks_of
 from tests.runs.factories import signals_of as read
 from tests.widgets.scenes import demo_run, hostile_run, long_run, two_threads_run

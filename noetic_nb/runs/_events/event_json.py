@@ -23,18 +23,6 @@ from noetic_nb.items._json_copy import frozen_data
 from noetic_nb.items._registry import ANY_ITEMS
 from noetic_nb.runs._events.payload import from_wire, to_wire
 
-__all__ = [
-    "EVENT_TYPES",
-    "PLAIN_TYPES",
-    "SCHEMA",
-    "SCHEMA_VERSION",
-    "WireError",
-    "dump_event",
-    "parse_event",
-    "settled",
-    "size_of",
-]
-
 SCHEMA: Final = "noetic_nb/run"
 SCHEMA_VERSION: Final = 2
 """Version of the events and of the file that holds them; it grows when an older reader would be wrong."""
@@ -60,14 +48,7 @@ class WireError(ValueError):
 
 
 def dump_event(event: RunEvent) -> dict[str, Any]:
-    """Return an event as plain JSON data: ``kind`` and every field under its camelCase name, defaults included.
-
-    Examples
-    --------
-    >>> from noetic_nb.events import QualityGiven, Where
-    >>> dump_event(QualityGiven(Where("t1", "e1", 2), 5.0, 0.4, "grader"))["where"]
-    {'threadId': 't1', 'executionId': 'e1', 'turn': 2, 'depth': 0}
-    """
+    """Return an event as plain JSON data: ``kind`` and every field under its camelCase name, defaults included."""
     dumped: dict[str, Any] = to_wire(msgspec.to_builtins(event, enc_hook=_plain))
     return dumped
 
@@ -86,13 +67,6 @@ def parse_event(data: object) -> RunEvent:
     """Read an event from the data of `dump_event`, perhaps through a file; fields with a default may be missing.
 
     Raises `WireError` if the kind is unknown, a field is missing, unknown, or of the wrong type.
-
-    Examples
-    --------
-    >>> parse_event({"kind": "quality_given", "where": {"threadId": "t1", "executionId": "e1", "turn": "2"}})
-    Traceback (most recent call last):
-    ...
-    noetic_nb.runs._events.event_json.WireError: `where.turn` must be a whole number, but is '2'
     """
     kind = data.get("kind") if isinstance(data, dict) else ""
     if not isinstance(kind, str) or (kind not in _KINDS and isinstance(data, dict)):
@@ -193,14 +167,7 @@ def _settled_tools(tools: tuple[OfferedTool, ...]) -> tuple[OfferedTool, ...]:
 
 
 def size_of(events: Sequence[RunEvent]) -> int:
-    """Return about how many bytes events take as JSON, measured by MessagePack, which is faster: the unit of a run's bound.
-
-    Examples
-    --------
-    >>> from noetic_nb.events import QualityGiven, Where
-    >>> size_of([QualityGiven(Where("t1", "e1", 2), 5.0, 0.4, "grader")])
-    112
-    """
+    """Return about how many bytes events take as JSON, measured by MessagePack, which is faster: the unit of a run's bound."""
     try:
         return len(msgspec.msgpack.encode(events, enc_hook=_plain))
     # Half a character, or a field that no file could hold.

@@ -8,8 +8,6 @@ from typing import Protocol, overload
 from noetic_nb._core.cards import Card, Table, card_line, card_of, with_card
 from noetic_nb.events import RunEvent
 
-__all__ = ["Events", "Keeper"]
-
 
 class Keeper(Protocol):
     """A retention policy: keeps a run within its bound, and saves it as it grows."""

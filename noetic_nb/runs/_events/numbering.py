@@ -12,23 +12,12 @@ from typing import TypeAlias
 
 from noetic_nb.events import ModelCalled, RunEvent
 
-__all__ = ["Numbering", "Numbers", "call_at", "number_at", "numbered", "place_of"]
-
 Numbers: TypeAlias = tuple[Sequence[int], Sequence[int]]
 """Of some events: their numbers, and how many calls came before each."""
 
 
 class Numbering:
-    """For each event of a run, in order: its number, and how many of the agent's model calls were added before it.
-
-    Examples
-    --------
-    >>> from noetic_nb.events import QualityGiven, Where
-    >>> numbers = Numbering([QualityGiven(Where("t1", "e1", turn), 0.0, 0.5, "user") for turn in (1, 2, 3)])
-    >>> numbers.keep([False, True, True])
-    >>> numbers.seqs, numbers.place_of(0), numbers.place_of(2)
-    ([1, 2], None, 1)
-    """
+    """For each event of a run, in order: its number, and how many of the agent's model calls were added before it."""
 
     def __init__(self, events: Iterable[RunEvent] = ()) -> None:
         self.seqs: list[int] = []
@@ -62,17 +51,7 @@ def numbered(run: object) -> tuple[list[RunEvent], Numbers | None]:
 
 
 def place_of(run: object, seq: int, event: RunEvent) -> int | None:
-    """Return the index of an event in the run, by its sequence number; None where the run has let it go.
-
-    Examples
-    --------
-    >>> from noetic_nb.events import QualityGiven, Where
-    >>> from noetic_nb.runs import Run
-    >>> given = QualityGiven(Where("t1", "e1", 1), 0.0, 0.5, "user")
-    >>> run = Run(events=[given])
-    >>> place_of(run, 0, given), place_of(run, 1, given)
-    (0, None)
-    """
+    """Return the index of an event in the run, by its sequence number; None where the run has let it go."""
     events = run.events  # type: ignore[attr-defined]  # of whatever holds a run
     numbers: Numbering | None = getattr(run, "_numbers", None)
     place = seq if numbers is None else numbers.place_of(seq)
@@ -86,18 +65,7 @@ def number_at(run: object, place: int) -> int:
 
 
 def call_at(run: object, place: int) -> int | None:
-    """Return the number of the agent's model call that an event is about: the last of its execution up to it.
-
-    Examples
-    --------
-    >>> from noetic_nb.events import QualityGiven, Where
-    >>> from noetic_nb.runs import Run
-    >>> where = Where("t1", "e1", 1)
-    >>> called = ModelCalled(where, 0.0, 0, "m", "agent", 1.0, "ok")
-    >>> run = Run(events=[called, called, QualityGiven(where, 0.0, 0.5, "user")])
-    >>> call_at(run, 2)
-    1
-    """
+    """Return the number of the agent's model call that an event is about: the last of its execution up to it."""
     events = run.events  # type: ignore[attr-defined]  # of whatever holds a run
     numbers: Numbering | None = getattr(run, "_numbers", None)
     about = events[place].where

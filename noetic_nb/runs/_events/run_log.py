@@ -20,27 +20,13 @@ from noetic_nb.runs._events.event_view import Keeper
 from noetic_nb.runs._events.numbering import Numbering, Numbers
 from noetic_nb.runs._turns import TurnBook
 
-__all__ = ["Cursor", "GrowingEvents"]
-
 Listener: TypeAlias = Callable[[RunEvent], None]
 
 _LOG: Final = safe_logger("noetic_nb.runs")
 
 
 class Cursor:
-    """The place up to which a reader has read a run. Events that the run drops before they are read are read all the same.
-
-    Examples
-    --------
-    >>> from noetic_nb.events import QualityGiven, Where
-    >>> events = GrowingEvents("demo", [])
-    >>> cursor = events._follow(lambda: print("news"))
-    >>> for turn in (1, 2):
-    ...     _ = events.append(QualityGiven(Where("t1", "e1", turn), 5.0, 0.25, "grader"))
-    news
-    >>> [event.where.turn for event in cursor.take(1)], cursor.behind
-    ([1], 1)
-    """
+    """The place up to which a reader has read a run. Events that the run drops before they are read are read all the same."""
 
     __slots__ = ("_dropped", "_place", "_run", "wake")
 
@@ -79,21 +65,7 @@ class Cursor:
 class GrowingEvents:
     """Events in the order in which they were added, from any thread; a `Run` is these with a name, and all that is read of them.
 
-    Parameters
-    ----------
-    run_id : str
-        The name of the run.
-    events : list of RunEvent
-        What it begins with: settled ones, and the list is its own from now on.
-
-    Examples
-    --------
-    >>> from noetic_nb.events import QualityGiven, Where
-    >>> events = GrowingEvents("demo", [])
-    >>> leave = events.subscribe(lambda event: print(event.kind))
-    >>> events.append(QualityGiven(Where("t1", "e1", 1), 5.0, 0.25, "grader"))
-    quality_given
-    0
+    The list of settled events that it begins with is its own from then on.
     """
 
     def __init__(self, run_id: str, events: list[RunEvent]) -> None:
@@ -195,10 +167,7 @@ class GrowingEvents:
     def _follow(self, wake: Callable[[], object]) -> Cursor:
         """Return a cursor at the end of the run.
 
-        Parameters
-        ----------
-        wake : callable
-            Is called when an event has come, in the thread that adds it: once, until the cursor is read again.
+        `wake` is called when an event has come, in the thread that adds it: once, until the cursor is read again.
         """
         with self._lock:
             cursor = Cursor(self, wake)
@@ -234,20 +203,7 @@ class GrowingEvents:
     # Where they come from
 
     def _attach(self, source: object, connect: Callable[[], Callable[[], None]]) -> bool:
-        """Connect a source of events once; a source that is connected already is left as it is.
-
-        Parameters
-        ----------
-        source : object
-            What emits, by identity.
-        connect : callable
-            Starts the stream and returns what ends it.
-
-        Returns
-        -------
-        bool
-            Whether it was connected now.
-        """
+        """Connect a source of events once and tell whether it was connected now; `connect` returns what ends the stream."""
         with self._lock:
             if any(known is source for known, _ in self._attached):
                 return False

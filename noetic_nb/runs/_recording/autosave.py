@@ -27,8 +27,6 @@ try:
 except ImportError:  # no such thing on Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Autosave", "cannot_save"]
-
 _AUTOSAVE_LOG: Final = safe_logger("noetic_nb.runs")
 _CHUNK: Final = 1 << 20
 
@@ -59,15 +57,7 @@ def cannot_save(path: str, error: OSError) -> NoeticError:
 
 
 class Autosave:
-    """The open file of a run that is saved as it grows.
-
-    Attributes
-    ----------
-    path : str
-        The file.
-    error : str or None
-        Why the newest events are not in it; None when all is well.
-    """
+    """The open file of a run that is saved as it grows; `error` is why the newest events are not in it."""
 
     def __init__(self, path: str) -> None:
         self.path = path

@@ -21,8 +21,6 @@ from noetic_nb.runs._recording.retained_turns import KEPT_BYTES, KeptTurns
 from noetic_nb.runs._recording.retention import bound, open_autosave
 from noetic_nb.runs._run import Run
 
-__all__ = ["Recordable", "Recorder", "record", "recorded"]
-
 _LOG: Final = safe_logger("noetic_nb.runs")
 _MOST_EARLIER: Final = 100
 
@@ -164,15 +162,7 @@ def record(
 
 
 def recorded(harness: Recordable) -> Run | None:
-    """Return the run that follows a harness, the newest of several; None where none does.
-
-    Examples
-    --------
-    >>> import noetic_nb as nn
-    >>> harness = nn.AgentHarness(nn.AgentConfig(name="desk"))
-    >>> recorded(harness) is None, recorded(harness) is nn.record(harness), nn.record(harness) is recorded(harness)
-    (True, False, True)
-    """
+    """Return the run that follows a harness, the newest of several; None where none does."""
     runs = [sink.run for sink in getattr(harness, "sinks", ()) if isinstance(sink, Recorder)]
     return runs[-1] if runs else None
 

@@ -23,8 +23,6 @@ from noetic_nb.runtime._durability.thread_log import Part, ThreadStore, part_key
 from noetic_nb.storage import StorageAdapter
 from noetic_nb.sync import run_sync
 
-__all__ = ["recover"]
-
 _ITEMS: Final = ItemRegistry(strict=False)
 _TURN_MARKS: Final = (TurnStarted, TurnCompleted)
 

@@ -15,8 +15,6 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent, StepEnded, TurnCompleted, TurnStarted, Where
 from noetic_nb.runs._events.event_json import size_of
 
-__all__ = ["KEPT_BYTES", "KeptTurn", "KeptTurns", "with_dropped"]
-
 # About 5 000 turns with a tool call each.
 KEPT_BYTES: Final = 128 * 2**20
 """How much a recorded run keeps, in bytes, unless `record` is given another number."""
@@ -53,16 +51,6 @@ class KeptTurns:
     """The turns of a run in the order in which they began, and which of them each event belongs to.
 
     Raises `NoeticConfigError` ``INVALID_BOUND``.
-
-    Examples
-    --------
-    >>> from noetic_nb.events import QualityGiven, Where
-    >>> turns = KeptTurns(max_turns=2)
-    >>> for turn in range(1, 4):
-    ...     given = QualityGiven(Where("t1", "e1", turn), 0.0, 0.5, "user")
-    ...     turns.owners.append(turns.turn_of(given))
-    >>> [turn.turn for turn in turns.overflow()]
-    [1, 2]
     """
 
     def __init__(self, *, max_bytes: int | None = None, max_turns: int | None = None) -> None:
@@ -195,11 +183,6 @@ def with_dropped(known: Any, doomed: Iterable[KeptTurn]) -> list[dict[str, Any]]
     """Return ``meta["dropped"]`` with more turns: a list of ``{"thread_id", "first", "last"}``, neighbours joined.
 
     Of very many threads the first are only counted: ``{"thread_id": None, "turns": 12}``.
-
-    Examples
-    --------
-    >>> with_dropped([{"thread_id": "t1", "first": 1, "last": 3}], [KeptTurn("t1", 4), KeptTurn("t2", 1)])
-    [{'thread_id': 't1', 'first': 1, 'last': 4}, {'thread_id': 't2', 'first': 1, 'last': 1}]
     """
     entries = [dict(entry) for entry in known if isinstance(entry, Mapping)] if isinstance(known, list | tuple) else []
     newest = {entry.get("thread_id"): entry for entry in entries if isinstance(entry.get("last"), int)}

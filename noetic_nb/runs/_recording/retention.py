@@ -17,8 +17,6 @@ from noetic_nb.runs._recording.autosave import Autosave, cannot_save
 from noetic_nb.runs._recording.retained_turns import KeptTurn, KeptTurns, with_dropped
 from noetic_nb.runs._run import Run, run_of_file
 
-__all__ = ["RunKeeper", "bound", "is_saved_here", "open_autosave"]
-
 _LOG: Final = safe_logger("noetic_nb.runs")
 # A turn may take hours; this much of it is saved before it ends.
 _MOST_WAITING: Final = 500

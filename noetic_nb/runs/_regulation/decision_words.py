@@ -11,8 +11,6 @@ from noetic_nb.events import RegulatorSaw, RunEvent, TurnCompleted, TurnStarted
 from noetic_nb.redact import Redaction
 from noetic_nb.runs._plain_text import TEXT_LENGTH, count, plain
 
-__all__ = ["KIND_NAMES", "DecisionRedaction", "decision_detail", "decision_label", "reason_of"]
-
 KIND_NAMES: Final = {
     "circuit_break": "circuit break",
     "scope_drift_warn": "scope drift",
@@ -34,13 +32,7 @@ def reason_of(decision: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def decision_label(decision: Mapping[str, Any]) -> str:
-    """Return the label of a decision on a picture.
-
-    Examples
-    --------
-    >>> decision_label({"kind": "circuit_break", "reason": {"kind": "cost_cap_reached"}})
-    'circuit break: cost cap'
-    """
+    """Return the label of a decision on a picture."""
     name, reason = _shown(str(decision.get("kind"))), reason_of(decision)
     return f"{name}: {_shown(str(reason['kind']))}" if "kind" in reason else name
 
@@ -101,16 +93,7 @@ _TEXTS: Final[Mapping[type[Any], Callable[[Any], Any]]] = {
 
 
 class DecisionRedaction:
-    """Reads the texts that a regulator looks at, and replaces secrets in its decisions about them.
-
-    Examples
-    --------
-    >>> from noetic_nb.events import Where
-    >>> words = DecisionRedaction()
-    >>> words.take(TurnStarted(Where("t1", "e1", 1), 0.0, "turn-1", 0, 1, "PASSWORD=hunter2secret fails"))
-    >>> words.decision({"kind": "scope_drift_warn", "drift_tokens": ["hunter2secret"]})["drift_tokens"]
-    ['[redacted]']
-    """
+    """Reads the texts that a regulator looks at, and replaces secrets in its decisions about them."""
 
     reads: ClassVar = frozenset(_TEXTS)
     """The types of the events that it has a use for."""

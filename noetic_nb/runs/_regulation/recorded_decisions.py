@@ -28,8 +28,6 @@ from noetic_nb.runs._regulation.recorded_regulator import (
 )
 from noetic_nb.runs._regulation.regulator_signals import BETWEEN_TURNS
 
-__all__ = ["DecisionTape", "Redecided", "tape_of", "with_thresholds"]
-
 
 @dataclass(frozen=True, slots=True)
 class Redecided:
@@ -85,23 +83,8 @@ class _Thread:
 class DecisionTape:
     """Moments at which the first regulator of each thread decided, in the order of the run.
 
-    Parameters
-    ----------
-    regulator : Regulator
-        Whose settings and memory count; it is copied and learns nothing.
-    as_recorded : bool
-        Let the recorded thresholds count where they differ from those of the regulator, each at its moment.
-
-    Examples
-    --------
-    >>> from noetic_nb.events import QualityGiven, Where
-    >>> where = Where("t1", "e1", 1)
-    >>> grades = [QualityGiven(where, 0.0, quality, "user") for quality in (0.9, 0.5, 0.05)]
-    >>> tape = DecisionTape.of_unwatched(grades, Regulator.for_user("ann"))
-    >>> [each.decision.kind for each in tape.decide({})]
-    ['continue', 'continue', 'circuit_break']
-    >>> [each.decision.kind for each in tape.decide({"quality_decline": {"poor_mean": 0.4}})]
-    ['continue', 'continue', 'continue']
+    The settings and the memory of `regulator` count; it is copied and learns nothing. `as_recorded` lets the recorded
+    thresholds count where they differ from its own, each at its moment.
     """
 
     def __init__(self, regulator: Regulator, *, as_recorded: bool = False) -> None:
@@ -198,13 +181,7 @@ class DecisionTape:
         return len(self._rules) - 1
 
     def decide(self, thresholds: Mapping[str, Mapping[str, float | None]]) -> list[Redecided]:
-        """Return every decision as it is made under other thresholds; those that are not named are the recorded ones.
-
-        Raises
-        ------
-        NoeticConfigError
-            ``UNKNOWN_PREDICATE``, ``UNKNOWN_THRESHOLD`` or ``INVALID_THRESHOLD``.
-        """
+        """Return every decision as it is made under other thresholds; those that are not named are the recorded ones."""
         if not self._rules:  # refused also where nothing was decided
             with_thresholds(self.template.settings, thresholds)
         answers = [
@@ -222,13 +199,7 @@ class DecisionTape:
         return known[1]
 
     def decide_under(self, settings: Settings) -> list[Redecided]:
-        """Return every decision as a regulator with other predicates makes it.
-
-        Raises
-        ------
-        NoeticConfigError
-            ``OTHER_READING`` where the settings differ in more than their predicates: what was read is not what they look at.
-        """
+        """Return every decision as a regulator makes it that differs in predicates only: what it looks at is what was read."""
         if not settings.reads_as(self.template.settings):
             raise NoeticConfigError(
                 "OTHER_READING",
@@ -331,22 +302,9 @@ def _event(saw: RegulatorSaw) -> events.Event:
 def tape_of(
     run: Any, regulator: Regulator | None = None, recorded: Iterable[tuple[int, RunEvent]] | None = None
 ) -> DecisionTape:
-    """Return the decisions of a run, to be made again.
+    """Return the decisions of a run, or of those of its events that count, to be made again.
 
-    Parameters
-    ----------
-    run : Run
-        The run.
-    regulator : Regulator, optional
-        Whose settings and memory count in place of the recorded ones; needed where nothing was decided.
-    recorded : iterable of (int, RunEvent), optional
-        Which events of the run count, each with its place; all of them by default.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``NO_REGULATOR`` where the run had none, or does not say how it was set up, and none is given; ``INVALID_REGULATOR`` if
-        it is none; ``INVALID_RECORDING`` where what the regulator saw is damaged.
+    The settings and the memory of `regulator` count in place of the recorded ones; it is needed where nothing was decided.
     """
     if regulator is not None:
         checked_regulator(regulator)
@@ -372,22 +330,7 @@ def tape_of(
 
 
 def with_thresholds(settings: Settings, thresholds: Mapping[str, Mapping[str, float | None]]) -> Settings:
-    """Return settings with other thresholds.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``UNKNOWN_PREDICATE``, ``UNKNOWN_THRESHOLD`` or ``INVALID_THRESHOLD``.
-
-    Examples
-    --------
-    >>> from noetic_nb.regulator._settings import RELEASE_SETTINGS
-    >>> with_thresholds(RELEASE_SETTINGS, {"cost_cap": {"tokens_out": -1}})
-    Traceback (most recent call last):
-    ...
-    noetic_nb.errors.NoeticConfigError: [INVALID_THRESHOLD] tokens_out must be at least 0 and at most 4294967295. Given: \
-{'tokens_out': -1}. Thresholds are {predicate: {name: number}}, as in `Regulator.thresholds`.
-    """
+    """Return settings with other thresholds."""
     hint = "Thresholds are {predicate: {name: number}}, as in `Regulator.thresholds`."
     is_mapping = isinstance(thresholds, Mapping) and all(isinstance(each, Mapping) for each in thresholds.values())
     if not is_mapping:

@@ -37,16 +37,6 @@ from noetic_nb.regulator.events import accepted_text
 from noetic_nb.regulator.predicates import Predicate
 from noetic_nb.regulator.predicates.explanation import names_of
 
-__all__ = [
-    "Grader",
-    "RecordedReply",
-    "RegulatorFeed",
-    "as_recorded",
-    "checked_regulator",
-    "kept_regulator",
-    "recorded_regulators",
-]
-
 LAYER_KIND: Final = "regulation"
 PRESETS: Final = (RELEASE_SETTINGS, NEWER_SETTINGS, RECOMMENDED_SETTINGS)
 
@@ -63,13 +53,6 @@ def recorded_regulators(run: Any) -> list[Regulator]:
     """Return regulators as the first one that decided in a run may have been: one where the run says, none where nothing decided.
 
     Several where only thresholds are kept and several presets have them: what they decide tells them apart.
-
-    Examples
-    --------
-    >>> from noetic_nb.lab import datasets, replay_regulator
-    >>> run = replay_regulator(datasets.airline_run(26), Regulator.for_user("ann").with_cost_cap(900))
-    >>> [found.thresholds["cost_cap"]["tokens_out"] for found in recorded_regulators(run)]
-    [900]
     """
     first = next((event for event in run.events if isinstance(event, RegulatorDecided)), None)
     if first is None:

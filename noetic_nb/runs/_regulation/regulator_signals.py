@@ -26,19 +26,7 @@ from noetic_nb.events import (
 from noetic_nb.regulator import DriftInput, KeywordScorer, Regulator, ScopeDrift, events
 from noetic_nb.runs._plain_text import plain
 from noetic_nb.runs._regulation.decision_words import DecisionRedaction, decision_detail, decision_label, reason_of
-from noetic_nb.runs._regulation.thread_signals import Fall, Mark, ThreadSignals, TurnSignals, rolling_mean
-
-__all__ = [
-    "BETWEEN_TURNS",
-    "CURRENCIES",
-    "DriftScores",
-    "Fall",
-    "Mark",
-    "Signals",
-    "ThreadSignals",
-    "TurnSignals",
-    "rolling_mean",
-]
+from noetic_nb.runs._regulation.thread_signals import Mark, ThreadSignals, TurnSignals
 
 # What a regulator sees before it first decides is kept until its settings are known; that is the start of a turn.
 MOST_EARLY: Final = 100
@@ -53,22 +41,7 @@ Score: TypeAlias = Callable[[], float | None]
 class DriftScores:
     """The drift of every reply, as the recorded scorer sees it.
 
-    Parameters
-    ----------
-    regulator_of : callable
-        From the first decision to a regulator with the settings of the one that made it, or None where nobody knows them.
-
-    Examples
-    --------
-    >>> from noetic_nb.events import Where
-    >>> where = Where("t1", "e1", 1)
-    >>> scores = DriftScores(lambda decided: Regulator.for_user("ann"))
-    >>> task = {"kind": "turn_start", "user_message": "move the flight"}
-    >>> scores.take(RegulatorSaw(where, 0.0, "regulation", task))
-    >>> scores.take(RegulatorDecided(where, 0.0, "regulation", "turn_start", {"kind": "continue"}))
-    >>> reply = {"kind": "turn_complete", "full_response": "The flight and the hotel."}
-    >>> scores.take(RegulatorSaw(where, 0.0, "regulation", reply))()
-    0.5
+    `regulator_of` goes from the first decision to a regulator with the settings of the one that made it, or None.
     """
 
     def __init__(self, regulator_of: Callable[[RegulatorDecided], Regulator | None]) -> None:
@@ -158,29 +131,8 @@ BETWEEN_TURNS: Final = frozenset({"quality", "correction"})
 class Signals:
     """The threads of a run so far, or only the one given.
 
-    Parameters
-    ----------
-    thread_id : str, optional
-        Read only this thread.
-    regulator_of : callable, optional
-        From the first decision to a regulator with the settings of the one that made it, or None: it scores the drift of replies
-        that nobody was warned of.
-    meta : mapping, optional
-        That of the run: it says which numbers are estimates.
-
-    Examples
-    --------
-    >>> from noetic_nb.events import QualityGiven, Where
-    >>> signals = Signals()
-    >>> for quality in (0.6, 0.5, 0.1):
-    ...     changed = signals.take(QualityGiven(Where("t1", "e1", 1), 0.0, quality, "user"))
-    >>> changed[1].qualities, changed[1].mean
-    ([0.6, 0.5, 0.1], None)
-    >>> rule = {"quality_decline": {"window": 3, "min_delta": 0.15, "poor_mean": 0.5}}
-    >>> decided = RegulatorDecided(Where("t1", "e1", 1), 0.0, "regulation", "quality", {"kind": "continue"}, thresholds=rule)
-    >>> changed = signals.take(decided)
-    >>> changed[0].poor, changed[1].mean
-    (0.5, 0.4)
+    `regulator_of` goes from the first decision to a regulator with the settings of the one that made it, or None: it scores
+    the drift of replies that nobody was warned of. `meta` says which numbers are estimates.
     """
 
     reads: ClassVar[frozenset[type[Any]]] = frozenset()

@@ -9,22 +9,11 @@ from typing import Any
 
 from noetic_nb.events import Where
 
-__all__ = ["Fall", "Mark", "ThreadSignals", "TurnSignals", "rolling_mean"]
-
 
 def rolling_mean(qualities: list[float], window: int | None) -> float | None:
     """Return the mean of the last `window` qualities, oldest first.
 
     None while fewer are known, when the regulator does not call quality poor either, and where nobody knows its window.
-
-    References
-    ----------
-    .. [1] docs/behaviour/runs.md, "Readings".
-
-    Examples
-    --------
-    >>> rolling_mean([0.9, 0.5, 0.4, 0.3], 3), rolling_mean([0.1], 3), rolling_mean([0.1], None)
-    (0.4, None, None)
     """
     if window is None or len(qualities) < window:
         return None

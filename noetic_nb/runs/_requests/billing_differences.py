@@ -13,8 +13,6 @@ from noetic_nb.runs._plain_text import plain
 from noetic_nb.tokenizers._reconciling import as_percent, percent, reconciled
 from noetic_nb.tokens import estimate_tokens, tokenizer_name
 
-__all__ = ["Billed", "CallUsage", "UsageIndex", "counter_words", "planned_tokens", "usage_words"]
-
 _DEFAULT: Final = tokenizer_name(estimate_tokens)
 _PROBLEMS: Final = {
     "missing": "the model reported no usage",
@@ -67,26 +65,12 @@ def planned_tokens(view: ViewAssembled) -> int:
 
 
 def counter_words(name: str | None) -> str:
-    """Return what a counter is called in views.
-
-    Examples
-    --------
-    >>> counter_words("noetic_nb.tokens.estimate_tokens"), counter_words(None)
-    ('the default estimate', 'an unknown counter')
-    """
+    """Return the name of a counter in views."""
     return plain((name or "an unknown counter").replace(_DEFAULT, "the default estimate"), 120)
 
 
 def usage_words(usage: CallUsage) -> str:
-    """Return the reading of a request's tokens as a sentence.
-
-    Examples
-    --------
-    >>> from noetic_nb.events import Where
-    >>> called = ModelCalled(Where("t", "e", 1), 0.0, 0, "m", "agent", 1.0, "ok", input_tokens=110)
-    >>> usage_words(CallUsage(called, "o200k_base", 0.01, 100, 110, 10, -0.09, None))
-    'Counted by o200k_base (known error 1 %). Billed 110 input tokens, 10 of them unexplained (9.1 %).'
-    """
+    """Return the reading of a request's tokens as a sentence."""
     counted = f"Counted by {counter_words(usage.counter)} ({percent(usage.known_error)})."
     if usage.reported is None:
         return f"{counted} Planned only: {_PROBLEMS[usage.problem or 'missing']}."
@@ -99,17 +83,7 @@ def usage_words(usage: CallUsage) -> str:
 
 
 class UsageIndex:
-    """The agent's requests of a run so far, reconciled; grows with `take`.
-
-    Examples
-    --------
-    >>> from noetic_nb.events import Where
-    >>> where = Where("t", "e", 1)
-    >>> index = UsageIndex()
-    >>> index.take(ViewAssembled(where, 0.0, 0, (0, 1), (), (), (), 1000, 0, 20, 0, 0, 30, 900, 1))
-    >>> index.take(ModelCalled(where, 0.0, 0, "m", "agent", 1.0, "ok", input_tokens=60)).unexplained
-    10
-    """
+    """The agent's requests of a run so far, reconciled; grows with `take`."""
 
     def __init__(self) -> None:
         self._prepared: dict[tuple[str, str], RequestPrepared] = {}

@@ -20,8 +20,6 @@ from noetic_nb.tokens import Tokenizer
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["COLUMNS", "caching_frame", "reuse_frame"]
-
 COLUMNS: Final = (
     "run_id:object thread_id:object execution_id:object turn:int64 seq:int64 t_ms:float64 call:float64 model:object "
     "provider:object part:object tokens:int64 shared:int64 broke:bool cached:float64 written:float64 paid:float64 "

@@ -55,17 +55,6 @@ class CallBook:
 
     What follows a call in its execution belongs to it, until the next request is made. A child execution has calls of
     its own.
-
-    Examples
-    --------
-    >>> book, where = CallBook(), Where("t1", "e1", 1)
-    >>> asked = ModelCalled(where, 0.0, 0, "m", "agent", 1.0, "ok")
-    >>> book.take(asked, 0, 0)
-    0
-    >>> book.take(ToolCalled(where, 1.0, "lookup", "c1", {}, "42", 3.0, "ok"), 1)
-    0
-    >>> [event.name for _, event in book.calls[0].after]
-    ['lookup']
     """
 
     reads: ClassVar = frozenset({ViewAssembled, ModelCalled, ContextCompacted, *_OUTCOMES}) | DecisionRedaction.reads

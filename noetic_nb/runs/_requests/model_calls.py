@@ -17,8 +17,6 @@ from noetic_nb.runs._plain_text import count, plain
 from noetic_nb.runs._requests.billing_differences import Billed, CallUsage, UsageIndex, usage_words
 from noetic_nb.runs._requests.tool_shares import tool_tokens
 
-__all__ = ["NO_PLANS", "CallShare", "Calls", "LayerShare", "LeftOut", "Part", "Shares", "leaves_out"]
-
 NO_PLANS: Final = (
     "This recording has no plans: it has what models answered, not what they were sent or how a budget was split."
 )
@@ -97,25 +95,13 @@ class CallShare:
 
     @property
     def title(self) -> str:
-        """Which call this is.
-
-        Examples
-        --------
-        >>> CallShare("t1", 3, 2, 0, 100, 0, 1, 0, 0, 0, 0, 0, (), ()).title
-        'Turn 3, call 2 · thread t1'
-        """
+        """Which call this is."""
         inner = f" · depth {self.depth}" if self.depth else ""
         return f"Turn {self.turn}, call {self.call} · thread {self.thread}{inner}"
 
     @property
     def headline(self) -> str:
-        """The sums of the call in one line.
-
-        Examples
-        --------
-        >>> CallShare("t1", 3, 2, 0, 100, 20, 10, 0, 0, 40, 0, 0, (), ()).headline
-        '50 of 100 tokens sent (50%), 20 in reserve, 30 free'
-        """
+        """The sums of the call in one line."""
         if self.total is None:
             return f"{count(self.sent)} tokens sent, no limit"
         share = f" ({100 * self.sent / self.total:.0f}%)" if self.total else ""
@@ -230,16 +216,6 @@ class Calls:
     """The model calls of a run so far, of one turn (from 1) or thread where given, and the names and order of its layers.
 
     `lacks_plans` says that models were called and none of the requests is in the run, as in recordings of others.
-
-    Examples
-    --------
-    >>> from noetic_nb.events import LayerTokens, ViewAssembled, Where
-    >>> calls = Calls()
-    >>> shown = calls.take(
-    ...     ViewAssembled(Where("t1", "e1", 1), 0.0, 0, (0, 2), (), (LayerTokens("notes", 100, 40, 60),), (),
-    ...                   1000, 200, 50, 30, 5, 75, 650, 2))
-    >>> shown.sent, shown.free, [part.label for part in shown.sent_parts(calls.order)]
-    (200, 600.0, ['System', 'Tools', 'notes', 'Framing', 'History', 'Free', 'Reserve'])
     """
 
     def __init__(self, *, turn: int | None = None, thread_id: str | None = None) -> None:

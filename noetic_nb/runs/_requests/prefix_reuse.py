@@ -27,8 +27,6 @@ from noetic_nb.runs._requests.shared_requests import (
 )
 from noetic_nb.tokens import Tokenizer
 
-__all__ = ["CacheReader", "Desk", "PartReuse", "PrefixReuse"]
-
 
 class PartReuse(NamedTuple):
     """The tokens of one part of a request that are in the prefix shared with the call before it, and those in the cache."""
@@ -226,27 +224,8 @@ class Desk(NamedTuple):
 class CacheReader:
     """Reads the prefix that each call shares with earlier ones; grows with `take`.
 
-    Parameters
-    ----------
-    rules : CacheRules, optional
-        By which all models cache; as their providers publish it where absent.
-    tokenizer : callable, optional
-        What counted the tokens of the run, where it was not the default.
-    desk : Desk, optional
-        The other conversations that send the same tools and instructions.
-
-    Examples
-    --------
-    >>> import asyncio
-    >>> import noetic_nb as nn
-    >>> config = nn.AgentConfig(name="echo", step=nn.react(model="scripted"))
-    >>> harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Hello!", "Bye!"]))
-    >>> run, reader = nn.record(harness), CacheReader()
-    >>> for text in ("Hi", "See you"):
-    ...     _ = asyncio.run(harness.execute(text))
-    >>> first, second = [reuse for event in run.events if (reuse := reader.take(event))]
-    >>> first.is_first, second.shared == first.tokens, second.broken_by, second.cached
-    (True, True, None, None)
+    Where there are no `rules`, each model caches as its provider publishes it. A `desk` is the other conversations that send the
+    same tools and instructions.
     """
 
     def __init__(

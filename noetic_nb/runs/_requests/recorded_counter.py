@@ -12,17 +12,9 @@ from noetic_nb.tokenizers._named import best_tokenizer, get
 from noetic_nb.tokenizers._offline import OFFLINE
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-__all__ = ["counter_named", "item_counter", "prepared_counter", "recorded_counter"]
-
 
 def counter_named(name: str) -> Tokenizer | None:
-    """Return the counter of an encoding, or of its stand-in; None where it is none or its vocabulary is not on this machine.
-
-    Examples
-    --------
-    >>> counter_named("mine") is None
-    True
-    """
+    """Return the counter of an encoding, or of its stand-in; None where it is none or its vocabulary is not on this machine."""
     if name != OFFLINE and name not in ENCODINGS:
         return None
     try:

@@ -21,8 +21,6 @@ from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.tokenizers._named import asked_tokenizer
 from noetic_nb.tokens import Tokenizer
 
-__all__ = ["RequestIndex", "recorded_request"]
-
 
 class _KnownLog:
     """A log as far as it was recorded: `items` from the place `first` on."""
@@ -47,22 +45,7 @@ class _KnownLog:
 
 
 class RequestIndex:
-    """The agent's model calls of a run so far; grows with `take`.
-
-    Parameters
-    ----------
-    tokenizer : callable, optional
-        What counted tokens, where it was not the default.
-
-    Examples
-    --------
-    >>> from noetic_nb.events import ModelCalled, Where
-    >>> index = RequestIndex()
-    >>> index.take(ModelCalled(Where("t1", "e1", 1), 0.0, 0, "m", "agent", 1.0, "ok"))
-    0
-    >>> index.requests[0].place, index.requests[0].missing
-    (0, ('the request, as in runs of others',))
-    """
+    """The agent's model calls of a run so far; grows with `take`."""
 
     reads: ClassVar = frozenset({ItemsAppended, ChildStarted, RequestPrepared, ViewAssembled, ModelCalled})
     """The types of the events that it has a use for."""
@@ -149,13 +132,7 @@ class RequestIndex:
         self._logs[thread, event.where.execution_id] = log
 
     def find(self, call: int | ModelCalled, *, thread_id: str | None = None) -> RecordedRequest:
-        """Return a call; see `recorded_request`.
-
-        Raises
-        ------
-        NoeticConfigError
-            ``UNKNOWN_CALL``.
-        """
+        """Return a call; see `recorded_request`."""
         places = self.places
         if thread_id is not None:
             places = [at for at in places if self.requests[at].where.thread_id == thread_id]
@@ -181,42 +158,7 @@ def recorded_request(
 ) -> RecordedRequest:
     """Return the request of a model call of a run, with the inputs of its plan.
 
-    Parameters
-    ----------
-    run : Run
-        That has it.
-    call : int or ModelCalled
-        Its place among the agent's model calls of the run, in order and from the end where it is negative, or its event.
-    thread_id : str, optional
-        Count the calls of this thread only.
-    tokenizer : str, TokenCalibration or callable, optional
-        What counted tokens, where its name alone does not say so.
-
-    Returns
-    -------
-    RecordedRequest
-        With ``replan(...)`` to plan it again with other numbers.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``UNKNOWN_CALL``.
-
-    References
-    ----------
-    .. [1] docs/behaviour/runtime.md, "Planning a call again".
-
-    Examples
-    --------
-    >>> import asyncio
-    >>> import noetic_nb as nn
-    >>> config = nn.AgentConfig(name="echo", step=nn.react(model="scripted"))
-    >>> harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Hello!"]))
-    >>> run = nn.record(harness)
-    >>> _ = asyncio.run(harness.execute("Hi"))
-    >>> request = recorded_request(run, 0)
-    >>> [(sent.origin, sent.position) for sent in request.items], request.replan(total=10, reserve=0).fates[0].reason
-    ([('history', 0)], 'forced')
+    `call` is its event, or its place among the agent's model calls of the run or of a thread, from the end where negative.
     """
     index = RequestIndex(asked_tokenizer(tokenizer))
     for event in run.events:

@@ -28,8 +28,6 @@ from noetic_nb.runtime._planning.turn_plan import TurnPlan
 from noetic_nb.tokenizers._named import best_tokenizer
 from noetic_nb.tokens import Tokenizer, estimate_tokens, tokenizer_name
 
-__all__ = ["RecordedRequest", "SentItem"]
-
 # A run may hold items of extensions that are not registered where it is read.
 
 
@@ -52,21 +50,7 @@ class SentItem(NamedTuple):
 
 @dataclass(frozen=True)
 class RecordedRequest:
-    """One call of the agent's model, and its request.
-
-    Parameters
-    ----------
-    place : int or None
-        Among the agent's model calls of the run, 0 is the first; None while it is under way.
-    seq : int
-        Place of its first event in the run.
-    called : ModelCalled or None
-        Its end.
-    view : ViewAssembled or None
-        Its request, None in runs of others.
-    prepared : RequestPrepared or None
-        What its request had in common with others of its execution; None in runs that are older than that.
-    """
+    """One call of the agent's model, and its request; `seq` is the place of its first event in the run."""
 
     place: int | None
     seq: int
@@ -141,11 +125,8 @@ class RecordedRequest:
     def inputs(self) -> PlanInputs:
         """The inputs of the plan of the call.
 
-        Raises
-        ------
-        NoeticConfigError
-            ``NOT_RECORDED``, which says what is missing; also where what was recorded gives another plan, as in a file
-            from which secrets were removed.
+        ``NOT_RECORDED`` says what is missing; also where what was recorded gives another plan, as in a file from which
+        secrets were removed.
         """
         if self.missing:
             raise _not_recorded(self, "; ".join(self.missing))
@@ -181,13 +162,7 @@ class RecordedRequest:
         return least_budget(self.inputs, absent)
 
     def replan(self, **changes: Any) -> TurnPlan:
-        """Plan the call again with other numbers; see `PlanInputs.replan`.
-
-        Raises
-        ------
-        NoeticConfigError
-            ``NOT_RECORDED``, and what `PlanInputs.replan` raises.
-        """
+        """Plan the call again with other numbers; see `PlanInputs.replan`."""
         return self.inputs.replan(**changes)
 
     @property

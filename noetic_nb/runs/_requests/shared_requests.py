@@ -16,8 +16,6 @@ from noetic_nb.items._shared_prefix import leading_text, leading_tokens, same_wh
 from noetic_nb.runs._requests.sent_request import RecordedRequest, SentItem
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-__all__ = ["HEAD", "RequestPart", "Shared", "first_tokens", "is_whole", "may_be_whole", "parts_of", "shared_prefix"]
-
 HEAD: Final = ("tools", "system")
 """The origins of what all conversations with one agent begin with."""
 
@@ -171,28 +169,7 @@ class _Cursor:
 def shared_prefix(
     before: Sequence[RequestPart], now: Sequence[RequestPart], counter: Tokenizer = estimate_tokens
 ) -> Shared:
-    """Return the prefix that a request shares with another one.
-
-    Parameters
-    ----------
-    before, now : sequence of RequestPart
-        The earlier request and the later one.
-    counter : callable
-        From text to tokens, as the requests were counted.
-
-    References
-    ----------
-    .. [1] docs/behaviour/runs.md, "What caching does".
-
-    Examples
-    --------
-    >>> from noetic_nb.items import input_message
-    >>> hello, note = input_message("hello", item_id="1"), input_message("note", "developer", item_id="2")
-    >>> system = RequestPart("system", "Be brief.", 3)
-    >>> one = (system, RequestPart("history", (hello,), 29))
-    >>> shared_prefix(one, (system, RequestPart("layer:notes", (note,), 30), RequestPart("history", (hello,), 29)))
-    Shared(tokens=3, by_origin={'system': 3}, whole=1, ends_at='layer:notes')
-    """
+    """Return the prefix that a request shares with an earlier one; `counter` goes from text to tokens, as they were counted."""
     shared: dict[str, int] = {}
     at = whole = 0
     # Most requests begin alike, one part at a time: a cursor is for what comes then.

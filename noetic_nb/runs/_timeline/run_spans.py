@@ -32,8 +32,6 @@ from noetic_nb.runs._compaction_words import size_words
 from noetic_nb.runs._timeline.span import Span, severity_of
 from noetic_nb.runs._timeline.span_layout import PlacedSpans, Running
 
-__all__ = ["Timeline", "has_clock"]
-
 # Error kinds that say time was up.
 _OUT_OF_TIME: Final = frozenset({"hook_timeout", "channel_timeout", "timeout"})
 
@@ -45,45 +43,10 @@ def has_clock(run: Any) -> bool:
 
 
 class Timeline(PlacedSpans):
-    """The spans of a run, grown with `take`.
+    """The spans of a run, grown with `take`; where its clock is not `is_timed`, the order of events is all there is.
 
-    Parameters
-    ----------
-    is_timed : bool, default True
-        Whether the clock of the run is to be believed; without it the order of events is all there is.
-
-    Attributes
-    ----------
-    spans : list of Span
-        In the order in which they were seen.
-    time : DrawnTime
-        Where times are drawn.
-    order : int
-        How many moments there are in the order of events.
-    version : int
-        Grows when spans are moved to other rows.
-    problems, held : list of int
-        The numbers of the spans that did not go well, and of those that a rule, a person or the regulator held back. What only
-        follows from another, as a turn from the step that failed in it, is in neither.
-    counts, severities : dict of str to int, list of int
-        How many spans there are of each of `KINDS`, and how many of these two lists with each of `SIGNS`.
-    waited_ms : float
-        How long people were waited for.
-
-    Examples
-    --------
-    >>> timeline = Timeline()
-    >>> where = Where("t1", "e1", 1)
-    >>> for seq, event in enumerate([
-    ...     TurnStarted(where, 100.0, "u1", 0, 1, "Hi"),
-    ...     StepStarted(where, 101.0, "ask", "llm", "/ask#1"),
-    ...     ModelCalled(where, 110.0, 1, "fast", "agent", 8.0, "ok"),
-    ...     StepEnded(where, 111.0, "ask", "llm", "/ask#1", 10.0, "ok"),
-    ...     TurnCompleted(where, 112.0, "u1", "success", 12.0, "Hello", 9, 2, 0.0, 1, 0),
-    ... ]):
-    ...     _ = timeline.take(event, seq)
-    >>> [(span.kind, span.name, span.start_ms, span.duration_ms, span.depth) for span in timeline.spans]
-    [('turn', 'turn 1', 100.0, 12.0, 0), ('step', 'ask', 101.0, 10.0, 1), ('model', 'fast', 102.0, 8.0, 2)]
+    `problems` and `held` are the numbers of the spans that did not go well, and of those that a rule, a person or the regulator
+    held back. What only follows from another, as a turn from the step that failed in it, is in neither.
     """
 
     reads: ClassVar[frozenset[type[Any]]] = frozenset()

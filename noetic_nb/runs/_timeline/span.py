@@ -7,8 +7,6 @@ from typing import Final
 from noetic_nb.events import Where
 from noetic_nb.runs._timeline.span_rows import Row
 
-__all__ = ["CUT_OFF", "KINDS", "MOMENTS", "SIGNS", "Span", "severity_of"]
-
 KINDS: Final = (
     "turn",
     "step",

@@ -15,8 +15,6 @@ from noetic_nb.runs._timeline.span import CUT_OFF, KINDS, SIGNS, Span, severity_
 from noetic_nb.runs._timeline.span_rows import Block, Row, free_block
 from noetic_nb.runs._timeline.time_axis import DrawnTime
 
-__all__ = ["PlacedSpans", "Running"]
-
 # What is known when it is over and may have held others, and what of these a hook may.
 _HOLDS: Final = frozenset({"tool", "hook"})
 _OF_HOOKS: Final = frozenset({"model", "warning", "error"})

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from math import inf
 from typing import Any, Final
 
-__all__ = ["OVERLAP_MS", "Block", "Row"]
-
 # An end is read off the clock a moment after the duration was: ends and beginnings that meet may overlap by that much.
 OVERLAP_MS: Final = 0.5
 # Beyond so many rows beside each other spans are drawn over one another.

@@ -15,8 +15,6 @@ from noetic_nb.runs._timeline.span import Span
 from noetic_nb.runs._timeline.span_rows import Row
 from noetic_nb.runs._timeline.time_axis import duration_text
 
-__all__ = ["WHOLE", "Bar", "Lane", "Wanted", "Window", "Windows"]
-
 # Of a bar for several spans, so many are looked at for what most of them are, and of those with problems for the worst.
 _LOOKED_AT: Final = 16
 # Milliseconds: a float tells times since the epoch apart by less than a thousandth.
@@ -107,23 +105,7 @@ class _Kept:
 
 
 class Windows:
-    """Windows of one timeline.
-
-    Parameters
-    ----------
-    timeline : Timeline
-        What is drawn.
-
-    Examples
-    --------
-    >>> from noetic_nb.events import ModelCalled, Where
-    >>> timeline = Timeline()
-    >>> for n in range(1_000):
-    ...     _ = timeline.take(ModelCalled(Where("t1", "e1", 1), 10.0 * n, n, "m", "agent", 9.0, "ok"), n, n)
-    >>> window = Windows(timeline).window(bins=100)
-    >>> len(window.lanes), len(window.lanes[0].bars), sum(bar.size for bar in window.lanes[0].bars)
-    (1, 100, 1000)
-    """
+    """Windows of one timeline."""
 
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
@@ -285,13 +267,7 @@ def _worst(row: Row, at: int, after: int) -> int:
 
 
 def _round_up(step: float) -> float:
-    """Return the next of 1, 2, 5 and their tenfolds.
-
-    Examples
-    --------
-    >>> _round_up(0.03), _round_up(7.0), _round_up(2_000.0)
-    (0.05, 10.0, 2000.0)
-    """
+    """Return the next of 1, 2, 5 and their tenfolds."""
     if step <= 0:
         return 1.0
     base: float = 10.0 ** floor(log10(step))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import Final
 
-__all__ = ["DrawnTime", "duration_text"]
-
 # Shorter pauses are part of the picture.
 LEAST_PAUSE_MS: Final = 1_000.0
 # What stays of a pause, of the longest stretch without one so far: only of what was, so that a picture that grows keeps its form.
@@ -14,19 +12,7 @@ PAUSE_SHARE: Final = 0.1
 
 
 class DrawnTime:
-    """Times of the run's clock as milliseconds that are drawn, from 0, and back.
-
-    Examples
-    --------
-    >>> time = DrawnTime()
-    >>> for start, end in ((0.0, 4_000.0), (904_000.0, 906_000.0)):
-    ...     time.runs(start)
-    ...     time.ran(end)
-    >>> [time.drawn(t) for t in (0.0, 4_000.0, 904_000.0, 906_000.0)]
-    [0.0, 4000.0, 4400.0, 6400.0]
-    >>> time.clock(5_400.0), time.pauses
-    (905000.0, [(4000.0, 4400.0, 900000.0)])
-    """
+    """Times of the run's clock as milliseconds that are drawn, from 0, and back."""
 
     def __init__(self) -> None:
         self.origin: float | None = None
@@ -95,13 +81,7 @@ class DrawnTime:
 
 
 def duration_text(ms: float | None) -> str:
-    """Return a duration for people; one that nobody knows is empty.
-
-    Examples
-    --------
-    >>> [duration_text(ms) for ms in (None, 0.0, 0.024, 3.26, 840.0, 1_240.0, 125_000.0, 9_000_000.0, 200_000_000.0)]
-    ['', '0 ms', '0.02 ms', '3.3 ms', '840 ms', '1.24 s', '2:05 min', '2:30 h', '2 d 7 h']
-    """
+    """Return a duration for people; one that nobody knows is empty."""
     if ms is None:
         return ""
     if ms < 999.5:

@@ -22,8 +22,6 @@ from noetic_nb.events import (
     ViewAssembled,
 )
 
-__all__ = ["PARTS", "TurnParts", "parts_of_turns"]
-
 PARTS: Final = ("model", "tool", "person", "hook", "rule", "planning", "storage", "own", "unsplit")
 """What a turn is split into. ``own`` is the overhead of the library: all that is none of the others; where the run does not
 carry all of these, the rest is ``unsplit`` instead."""
@@ -177,22 +175,7 @@ class _Turn:
 
 
 def parts_of_turns(events: Iterable[RunEvent], *, is_timed: bool = True) -> list[TurnParts]:
-    """Return the parts of the turns that have ended, in the order in which they began; children's events are their turn's.
-
-    Examples
-    --------
-    >>> from noetic_nb.events import Where
-    >>> where = Where("t1", "e1", 1)
-    >>> [found] = parts_of_turns([
-    ...     MemoryTraceSpan(where, 3.0, "notes", "recall", 1.0, "ok"),
-    ...     ModelCalled(where, 9.0, 1, "fast", "agent", 5.0, "ok"),
-    ...     TurnCompleted(where, 10.0, "u1", "success", 10.0, "Hello", 9, 2, 0.0, 1, 0, storage_ms=1.0),
-    ... ])
-    >>> found.ms["model", "fast"], found.ms["hook", "notes"], found.ms["storage", ""]
-    (5.0, 1.0, 1.0)
-    >>> found.ms["planning", ""], found.ms["own", ""], found.ms["unsplit", ""]  # planning was not recorded
-    (nan, nan, 3.0)
-    """
+    """Return the parts of the turns that have ended, in the order in which they began; children's events are their turn's."""
     turns: dict[tuple[str, int], _Turn] = {}
     for event in events:
         where = event.where

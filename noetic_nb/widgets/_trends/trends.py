@@ -20,7 +20,8 @@ from noetic_nb.runs._palette import DECISION_LOOKS, MEAN_COLOUR, OTHER_LOOK, QUA
 from noetic_nb.runs._plain_text import sendable
 from noetic_nb.runs._regulation.decision_words import KIND_NAMES
 from noetic_nb.runs._regulation.recorded_regulator import checked_regulator, kept_regulator
-from noetic_nb.runs._regulation.regulator_signals import Signals, ThreadSignals, TurnSignals
+from noetic_nb.runs._regulation.regulator_signals import Signals
+from noetic_nb.runs._regulation.thread_signals import ThreadSignals, TurnSignals
 from noetic_nb.runs._run_source import run_of
 from noetic_nb.widgets._trends.trends_marks import MARK_SIZES
 from noetic_nb.widgets._trends.trends_panels import CELLS, ThreadChart, panel_data

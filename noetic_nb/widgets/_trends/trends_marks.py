@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from noetic_nb.runs._plain_text import clip, count
-from noetic_nb.runs._regulation.regulator_signals import Mark, ThreadSignals, TurnSignals
+from noetic_nb.runs._regulation.thread_signals import Mark, ThreadSignals, TurnSignals
 from noetic_nb.widgets._trends.trends_scales import centre
 
 LANE_PX: Final = 20

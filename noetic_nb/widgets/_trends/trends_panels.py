@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from noetic_nb.runs._palette import CATEGORY, DECISION_LOOKS, OTHER_LOOK, QUALITY_COLOUR, TOKENS_COLOUR
 from noetic_nb.runs._plain_text import plain, sendable
-from noetic_nb.runs._regulation.regulator_signals import ThreadSignals, TurnSignals
+from noetic_nb.runs._regulation.thread_signals import ThreadSignals, TurnSignals
 from noetic_nb.widgets._trends.trends_marks import falls, headline, marks_of
 from noetic_nb.widgets._trends.trends_scales import FORMATS, column_size, nice_top, spread
 

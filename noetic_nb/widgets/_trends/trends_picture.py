@@ -12,7 +12,7 @@ from typing import Final
 
 from noetic_nb.markup import escape, heading
 from noetic_nb.runs._palette import DECISION_LOOKS, MEAN_COLOUR, OTHER_LOOK, QUALITY_COLOUR
-from noetic_nb.runs._regulation.regulator_signals import TurnSignals
+from noetic_nb.runs._regulation.thread_signals import TurnSignals
 from noetic_nb.widgets._trends.trends_marks import LANE_PX, headline, lanes, mark_text
 from noetic_nb.widgets._trends.trends_panels import CELLS, PANELS, Panel, ThreadChart
 from noetic_nb.widgets._trends.trends_scales import FORMATS, Scale, centre, runs_of
