@@ -1,0 +1,448 @@
+"""The PyPI package ``noos`` 0.1.0 in pure Python: change the import line and nothing else.
+
+A `Regulator` of this module is one of `noetic_nb.regulator` too, so ``explain``, ``decide_all``, ``reset_task`` and
+``fork`` are there as well. Deviations, all towards less breakage: events compare by value, they, decisions and regulators can
+be copied and pickled, any thread may use a regulator, and numbers above 32 bits in a span saturate. The texts of suggestions
+and errors are this library's: branch on ``kind`` and on the class of an exception, as with the compiled package.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import sys
+from collections.abc import Callable
+from dataclasses import fields, replace
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, NoReturn, Self
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.regulator import _regulator as native
+from noetic_nb.regulator import decisions, events
+from noetic_nb.regulator._adapters.otel_spans import events_from_span
+from noetic_nb.regulator._person import Person
+from noetic_nb.regulator._settings import RELEASE_SETTINGS
+from noetic_nb.regulator._task import trust
+from noetic_nb.regulator.events import U32_MAX, U64_MAX, is_numpy_bool
+
+__all__ = ["CircuitBreakReason", "CorrectionPattern", "Decision", "LLMEvent", "Regulator", "__version__", "install"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def text(name: str, value: object) -> str:
+    """Take a string without lone surrogates."""
+    if not isinstance(value, str):
+        raise TypeError(f"argument '{name}': {type(value).__name__!r} object cannot be converted to 'PyString'")
+    if not value.isascii():
+        value.encode()  # a lone surrogate raises UnicodeEncodeError, as there
+    return value
+
+
+def optional_text(name: str, value: object) -> str | None:
+    """Take a string or None."""
+    return None if value is None else text(name, value)
+
+
+def real(name: str, value: Any) -> float:
+    """Take what converts to a double."""
+    try:
+        # Not float(value): that would take strings. This takes what has __float__ or __index__.
+        return math.fsum((value,))
+    except TypeError as exc:
+        raise TypeError(f"argument '{name}': must be real number, not {type(value).__name__}") from exc
+
+
+def whole(name: str, value: Any, most: int) -> int:
+    """Take what converts to an integer from 0 to `most`."""
+    try:
+        number = operator.index(value)
+    except TypeError as exc:
+        raise TypeError(
+            f"argument '{name}': {type(value).__name__!r} object cannot be interpreted as an integer"
+        ) from exc
+    if not 0 <= number <= most:
+        raise OverflowError(f"argument '{name}': out of range integral type conversion attempted")
+    return number
+
+
+def flag(name: str, value: object) -> bool:
+    """Take True or False, of Python or of numpy, and nothing else that merely converts."""
+    if not isinstance(value, bool) and not is_numpy_bool(value):
+        raise TypeError(f"argument '{name}': {type(value).__name__!r} object cannot be converted to 'PyBool'")
+    return bool(value)
+
+
+def spans(value: Any) -> tuple[tuple[int, int], ...] | None:
+    """Take a sequence of pairs, or None."""
+    if value is None:
+        return None
+    # What C calls a sequence: it can be subscribed and is no mapping. A string is one, and refused all the same.
+    if isinstance(value, str | dict | MappingProxyType) or not hasattr(type(value), "__getitem__"):
+        raise TypeError("argument 'fragment_spans': must be a sequence of (start, end) tuples")
+    read = []
+    for span in value:
+        if not isinstance(span, tuple):
+            raise TypeError(
+                f"argument 'fragment_spans': {type(span).__name__!r} object cannot be converted to 'PyTuple'"
+            )
+        if len(span) != 2:
+            raise ValueError(f"expected tuple of length 2, but got tuple of length {len(span)}")
+        read.append((whole("fragment_spans", span[0], U64_MAX), whole("fragment_spans", span[1], U64_MAX)))
+    return tuple(read)
+
+
+class _RecordView:
+    """A read-only view of one typed record."""
+
+    __slots__ = ("_record",)
+    _record: Any
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        raise TypeError(f"No constructor defined for {type(self).__name__}")
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"attribute {name!r} of 'noos.{type(self).__name__}' objects is not writable")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        self.__setattr__(name, None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return view_of, (type(self), self._record)
+
+
+def _reading(name: str, doc: str, read: Callable[[Any], Any] = lambda value: value) -> Any:
+    """Return a property that reads one field of the record, None where it has no such field."""
+
+    def get(view: _RecordView) -> Any:
+        value = getattr(view._record, name, None)
+        return None if value is None else read(value)
+
+    return property(get, doc=doc)
+
+
+def view_of(cls: type[Any], record: object) -> Any:
+    """Return a view of a record; the classes have no constructor of their own."""
+    # Past `__init__` and `__setattr__`, both of which refuse.
+    made = object.__new__(cls)
+    object.__setattr__(made, "_record", record)
+    return made
+
+
+class CorrectionPattern(_RecordView):
+    """What a user has corrected on one topic."""
+
+    __slots__ = ()
+
+    user_id: str = _reading("user_id", "Whose correction it was.")
+    topic_cluster: str = _reading("topic_cluster", "On which topic.")
+    pattern_name: str = _reading("pattern_name", "``corrections_on_`` and the cluster.")
+    learned_from_turns: int = _reading("learned_from_turns", "How many corrections there were.")
+    confidence: float = _reading("confidence", "A twentieth of that, at most 1.", float)
+    example_corrections: list[str] = _reading("example_corrections", "The newest three, newest first.", list)
+
+    def __repr__(self) -> str:
+        # The compiled package prints two decimals.
+        return (
+            f"CorrectionPattern(user={self.user_id}, cluster={self.topic_cluster}, turns={self.learned_from_turns}, "
+            f"conf={self.confidence:.2f})"
+        )
+
+
+class CircuitBreakReason(_RecordView):
+    """Why a circuit break fired; branch on `kind`."""
+
+    __slots__ = ()
+
+    kind: str = _reading("kind", "Name of the variant.")
+    tokens_spent: int | None = _reading("tokens_spent", "Output tokens spent.")
+    tokens_cap: int | None = _reading("tokens_cap", "Cap on output tokens.")
+    mean_quality_last_n: float | None = _reading("mean_quality_last_n", "Mean of the last three grades.")
+    turns: int | None = _reading("turns", "Length of the window.")
+    mean_delta: float | None = _reading("mean_delta", "Oldest minus newest grade of the window.")
+    cluster: str | None = _reading("cluster", "Topic that kept failing.")
+    failure_count: int | None = _reading("failure_count", "How often it failed.")
+    tool_name: str | None = _reading("tool_name", "Tool that was called again and again.")
+    consecutive_count: int | None = _reading("consecutive_count", "How often it was called in a row.")
+
+    def __repr__(self) -> str:
+        return f"CircuitBreakReason.{self.kind}"
+
+
+class Decision(_RecordView):
+    """The decision of a regulator; branch on `kind`."""
+
+    __slots__ = ()
+
+    kind: str = _reading("kind", "Name of the variant.")
+    drift_score: float | None = _reading("drift_score", "Share of the reply that has no anchor in the task.")
+    drift_tokens: list[str] | None = _reading("drift_tokens", "Words of the reply without an anchor.", list)
+    task_tokens: list[str] | None = _reading("task_tokens", "Words of the task.", list)
+    reason: CircuitBreakReason | None = _reading(
+        "reason", "Why it stops.", lambda reason: view_of(CircuitBreakReason, reason)
+    )
+    suggestion: str | None = _reading("suggestion", "What to show the user.")
+    patterns: list[CorrectionPattern] | None = _reading(
+        "patterns",
+        "Past corrections on this topic.",
+        lambda patterns: [view_of(CorrectionPattern, pattern) for pattern in patterns],
+    )
+
+    def is_continue(self) -> bool:
+        """Say whether nothing holds."""
+        return isinstance(self._record, decisions.Continue)
+
+    def is_scope_drift(self) -> bool:
+        """Say whether the reply strays from its task."""
+        return isinstance(self._record, decisions.ScopeDriftWarn)
+
+    def is_circuit_break(self) -> bool:
+        """Say whether to stop."""
+        return isinstance(self._record, decisions.CircuitBreak)
+
+    def is_procedural_warning(self) -> bool:
+        """Say whether the user has corrected this topic before."""
+        return isinstance(self._record, decisions.ProceduralWarning)
+
+    def is_low_confidence(self) -> bool:
+        """Say whether parts of the reply were unlikely; reserved there: False unless `LowConfidence` is a predicate."""
+        return isinstance(self._record, decisions.LowConfidenceSpans)
+
+    def __repr__(self) -> str:
+        return f"Decision.{self.kind}"
+
+
+class LLMEvent:
+    """An event; built by the factories, opaque but for `kind`.
+
+    Examples
+    --------
+    >>> LLMEvent.cost(25, 400, 1_800)
+    LLMEvent.cost
+    """
+
+    __slots__ = ()
+
+    kind: ClassVar[str] = "event"
+
+    def __new__(cls, *args: object, **kwargs: object) -> Self:
+        """Refuse: the factories build events."""
+        raise TypeError("No constructor defined for LLMEvent")
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"attribute {name!r} of 'noos.LLMEvent' objects is not writable")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        self.__setattr__(name, None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By kind, because the classes below are made at import and cannot be found by their names.
+        return _rebuild, (self.kind, _fields(self))
+
+    def __repr__(self) -> str:
+        return f"LLMEvent.{self.kind}"
+
+    @staticmethod
+    def turn_start(user_message: str) -> LLMEvent:
+        """Return the event that opens a turn."""
+        return _build(_TurnStart, user_message=text("user_message", user_message))
+
+    @staticmethod
+    def token(token: str, logprob: float, index: int) -> LLMEvent:
+        """Return the event of one streamed token."""
+        return _build(
+            _Token, token=text("token", token), logprob=real("logprob", logprob), index=whole("index", index, U64_MAX)
+        )
+
+    @staticmethod
+    def turn_complete(full_response: str) -> LLMEvent:
+        """Return the event of the whole reply."""
+        return _build(_TurnComplete, full_response=text("full_response", full_response))
+
+    @staticmethod
+    def cost(tokens_in: int, tokens_out: int, wallclock_ms: int, provider: str | None = None) -> LLMEvent:
+        """Return the event of what a call used."""
+        return _build(
+            _Cost,
+            tokens_in=whole("tokens_in", tokens_in, U32_MAX),
+            tokens_out=whole("tokens_out", tokens_out, U32_MAX),
+            wallclock_ms=whole("wallclock_ms", wallclock_ms, U32_MAX),
+            provider=optional_text("provider", provider),
+        )
+
+    @staticmethod
+    def quality_feedback(quality: float, fragment_spans: Any = None) -> LLMEvent:
+        """Return the event of a grade."""
+        return _build(_QualityFeedback, quality=real("quality", quality), fragment_spans=spans(fragment_spans))
+
+    @staticmethod
+    def user_correction(correction_message: str, corrects_last: bool) -> LLMEvent:
+        """Return the event of a user pushing back."""
+        return _build(
+            _UserCorrection,
+            correction_message=text("correction_message", correction_message),
+            corrects_last=flag("corrects_last", corrects_last),
+        )
+
+    @staticmethod
+    def tool_call(tool_name: str, args_json: str | None = None) -> LLMEvent:
+        """Return the event of a tool being called."""
+        name, args = text("tool_name", tool_name), optional_text("args_json", args_json)
+        return _build(_ToolCall, tool_name=name, args_json=args)
+
+    @staticmethod
+    def tool_result(tool_name: str, success: bool, duration_ms: int, error_summary: str | None = None) -> LLMEvent:
+        """Return the event of a tool having ended."""
+        return _build(
+            _ToolResult,
+            tool_name=text("tool_name", tool_name),
+            success=flag("success", success),
+            duration_ms=whole("duration_ms", duration_ms, U64_MAX),
+            error_summary=optional_text("error_summary", error_summary),
+        )
+
+    @staticmethod
+    def from_otel_span_json(span_json: str) -> list[LLMEvent]:
+        """Return the events of one OpenTelemetry GenAI span."""
+        found = events_from_span(text("span_json", span_json), reading="original")
+        return [_build(_EVENT_CLASSES[type(event)], **_fields(event)) for event in found]
+
+
+def _event_class(base: type[Any]) -> Any:
+    """Return an event of ours as one of theirs: the same fields, and nothing to construct it with."""
+    # The fields again, over factories of the same names.
+    slots = {name: base.__dict__[name] for name in base.__slots__}
+    space = {"__slots__": (), "__module__": __name__, "kind": base.kind, **slots}
+    return type(f"_{base.__name__}", (LLMEvent, base), space)
+
+
+_EVENT_CLASSES: Final[dict[type[Any], type[Any]]] = {cls: _event_class(cls) for cls in events.EVENT_TYPES}
+_TurnStart, _Token, _TurnComplete, _Cost, _QualityFeedback, _UserCorrection, _ToolCall, _ToolResult = (
+    _EVENT_CLASSES.values()
+)
+for _event, _cls in _EVENT_CLASSES.items():
+    trust(_cls, _event)
+
+
+def _build(cls: type[Any], **values: object) -> LLMEvent:
+    event: Any = object.__new__(cls)
+    event.__init__(**values)
+    made: LLMEvent = event
+    return made
+
+
+def _rebuild(kind: str, values: dict[str, Any]) -> LLMEvent:
+    return _build(next(cls for cls in _EVENT_CLASSES.values() if cls.kind == kind), **values)
+
+
+def _fields(event: Any) -> dict[str, Any]:
+    return {field.name: getattr(event, field.name) for field in fields(event) if field.name != "usd"}
+
+
+class Regulator(native.Regulator):
+    """One task of one user, watched; build it with `for_user` or `from_json`.
+
+    `Decision.suggestion` has the remedy of the compiled package in words of this library: compare `reason.kind`, not texts.
+
+    Examples
+    --------
+    >>> from noetic_nb.compat.noos import LLMEvent
+    >>> regulator = Regulator.for_user("ann").with_cost_cap(1_000)
+    >>> for _ in range(5):
+    ...     regulator.on_event(LLMEvent.tool_call("search"))
+    >>> regulator.decide().reason.consecutive_count
+    5
+    """
+
+    __slots__ = ("_view", "_viewed")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # The compiled class cannot be called; `for_user`, `from_json` and `fork` pass a person.
+        if not args or not isinstance(args[0], Person):
+            raise TypeError("No constructor defined for Regulator")
+        super().__init__(*args, **kwargs)
+        self._viewed: decisions.Decision | None = None
+        self._view: Decision | None = None
+
+    @classmethod
+    def for_user(cls, user_id: str) -> Self:  # type: ignore[override]  # the compiled one takes nothing else
+        """Return a fresh regulator."""
+        return cls(Person(text("user_id", user_id)))
+
+    @classmethod
+    def from_json(cls, json_str: str) -> Self:  # type: ignore[override]
+        """Return a regulator from a snapshot; ValueError if it is none."""
+        text("json_str", json_str)
+        return super().from_json(json_str, as_original=True)
+
+    def with_cost_cap(self, cap_tokens: int) -> Self:
+        """Set the cap on output tokens."""
+        return super().with_cost_cap(whole("cap_tokens", cap_tokens, U32_MAX))
+
+    def with_implicit_correction_window_secs(self, window_secs: float) -> Self:
+        """Count a message on the same topic within so many seconds of a reply as a correction."""
+        seconds = real("window_secs", window_secs)
+        if not (math.isfinite(seconds) and seconds > 0):
+            raise ValueError(f"window_secs must be a positive finite number, got {seconds:g}")
+        return super().with_implicit_correction_window_secs(seconds)
+
+    def with_scope_drift_threshold(self, threshold: float) -> Self:
+        """Set the score from which a reply counts as drifting; in newer releases of the original only."""
+        value = real("threshold", threshold)
+        if not 0 <= value <= 1:
+            raise ValueError(f"threshold must be a finite number in [0, 1], got {value:g}")
+        return super().with_scope_drift_threshold(value)
+
+    def decide(self) -> Decision:  # type: ignore[override]  # a view of the same decision
+        """Return the decision for the current state."""
+        decision = native.Regulator.decide(self)
+        # One view per decision, so that a loop that reads it a thousand times makes it once.
+        if decision is not self._viewed or self._view is None:
+            self._viewed, self._view = decision, view_of(Decision, decision)
+        return self._view
+
+    def inject_corrections(self, user_prompt: str) -> str:  # type: ignore[override]
+        """Return the prompt below past corrections, or unchanged."""
+        return super().inject_corrections(text("user_prompt", user_prompt))
+
+    def metrics_snapshot(self) -> dict[str, float]:
+        """Return every reading; the drift threshold only under settings that 0.1.0, which has no such key, cannot have."""
+        readings = super().metrics_snapshot()
+        settings = replace(self.settings, implicit_window_s=None)
+        # A cap and a window are the two settings of the compiled package.
+        if settings.with_cost_cap(0) == RELEASE_SETTINGS.with_cost_cap(0):
+            readings.pop("noos.scope_drift_threshold", None)
+        return readings
+
+    def __repr__(self) -> str:
+        return f"Regulator(user={self.user_id()}, total_tokens_out={self.total_tokens_out()})"
+
+
+__version__ = "0.1.0"
+
+
+def install() -> None:
+    """Make ``import noos`` mean this module in the whole process, for packages whose import line is not yours to change.
+
+    Call it before anything imports ``noos``; a second call changes nothing.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``ALREADY_IMPORTED`` where the compiled package is in use: some code holds its classes already, and events of one
+        are refused by the other.
+
+    Examples
+    --------
+    >>> from noetic_nb.compat import noos
+    >>> noos.install()                                              # doctest: +SKIP
+    >>> import noos                                                 # doctest: +SKIP
+    """
+    this = sys.modules[__name__]
+    present = sys.modules.setdefault("noos", this)
+    if present is not this:
+        what = "Another package named noos is imported already, so its classes are in use."
+        hint = "Call install() first thing in the process, before whatever imports noos."
+        raise NoeticConfigError("ALREADY_IMPORTED", what, given=getattr(present, "__file__", None), hint=hint)
