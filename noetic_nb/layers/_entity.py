@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from noetic_nb._core.arguments import explained
-from noetic_nb.layers._helpers.blocks import fitting_lines, tagged
 from noetic_nb.layers._helpers.collaborators import check_function, check_whole
-from noetic_nb.layers._helpers.considered import consider, plain_hits
+from noetic_nb.layers._helpers.considered import consider, fitting_lines, plain_hits, tagged
 from noetic_nb.layers._helpers.gathering import GATHERING_TIMEOUTS_MS, gathering_hooks
 from noetic_nb.layers._helpers.schemas import Arguments, StoredState, model_function, option_error
 from noetic_nb.layers.handles import EntityHandle

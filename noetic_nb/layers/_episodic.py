@@ -8,7 +8,6 @@ from typing import Any, Final, Literal, get_args
 
 from noetic_nb._core.arguments import explained
 from noetic_nb.items import Item, assistant_text, input_message, item_text
-from noetic_nb.layers._helpers.blocks import fitting_lines, tagged
 from noetic_nb.layers._helpers.collaborators import (
     Embed,
     as_embedder,
@@ -18,7 +17,7 @@ from noetic_nb.layers._helpers.collaborators import (
     embed,
     model_text,
 )
-from noetic_nb.layers._helpers.considered import consider, plain_hits
+from noetic_nb.layers._helpers.considered import consider, fitting_lines, plain_hits, tagged
 from noetic_nb.layers._helpers.embedding import Embedder, EmbedTexts, cosine
 from noetic_nb.layers._helpers.schemas import StoredState, init_hook, option_error
 from noetic_nb.layers.handles import NothingProvided

@@ -7,9 +7,8 @@ from typing import Any, Final
 
 from noetic_nb._core.arguments import explained
 from noetic_nb.items import input_message
-from noetic_nb.layers._helpers.blocks import fitting_lines, tagged
 from noetic_nb.layers._helpers.collaborators import check_function, check_model_name, check_whole, model_text
-from noetic_nb.layers._helpers.considered import consider, plain_hits
+from noetic_nb.layers._helpers.considered import consider, fitting_lines, plain_hits, tagged
 from noetic_nb.layers._helpers.gathering import (
     GATHERING_TIMEOUTS_MS,
     BufferedState,

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 from noetic_nb._core.arguments import explained
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.layers._helpers.blocks import cut_block, tagged
+from noetic_nb.layers._helpers.considered import cut_block, tagged
 from noetic_nb.layers._helpers.schemas import Arguments, StoredState, copy_to_child, init_hook, model_function
 from noetic_nb.layers.handles import PlanHandle
 from noetic_nb.memory import (
@@ -75,8 +75,7 @@ def read_document(document: Any, *, limit_chars: bool = True) -> dict[str, Any]:
         raise PlanProblem(f"The document has {len(text)} characters; at most {MAX_CHARS} are kept.")
     found: dict[str, Any] = json.loads(text)
     # Loaded with the first plan: most agents make none.
-    from noetic_nb.steps._json.workflow import check_workflow
-    from noetic_nb.steps._json.workflow_loader import workflow_depth
+    from noetic_nb.steps._json.workflow import check_workflow, workflow_depth
 
     try:
         check_workflow(found)
@@ -91,7 +90,7 @@ def read_document(document: Any, *, limit_chars: bool = True) -> dict[str, Any]:
 
 
 def _nodes(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    from noetic_nb.steps._json.workflow_loader import child_nodes
+    from noetic_nb.steps._json.workflow import child_nodes
 
     waiting = [node]
     while waiting:

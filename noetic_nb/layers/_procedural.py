@@ -6,9 +6,8 @@ import copy
 from typing import Any, Final
 
 from noetic_nb._core.arguments import explained
-from noetic_nb.layers._helpers.blocks import fitting_lines, tagged
 from noetic_nb.layers._helpers.collaborators import as_embedder, check_score, check_whole, embed
-from noetic_nb.layers._helpers.considered import Hit, consider
+from noetic_nb.layers._helpers.considered import Hit, consider, fitting_lines, tagged
 from noetic_nb.layers._helpers.embedding import Embedder, EmbedTexts, cosine
 from noetic_nb.layers._helpers.schemas import Arguments, StoredState, copy_to_child, init_hook, model_function
 from noetic_nb.layers.handles import ProceduresHandle

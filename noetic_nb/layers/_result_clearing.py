@@ -16,8 +16,8 @@ from noetic_nb._core.names import skeleton
 from noetic_nb.items import Item, item_text, item_tokens, parse_item
 from noetic_nb.items._build import content_tokens
 from noetic_nb.items._json_text import compact_json
-from noetic_nb.layers._helpers.blocks import fitting_lines, tagged
 from noetic_nb.layers._helpers.collaborators import check_whole
+from noetic_nb.layers._helpers.considered import fitting_lines, tagged
 from noetic_nb.layers._helpers.schemas import Arguments, model_function, option_error
 from noetic_nb.layers.handles import ResultsHandle
 from noetic_nb.memory import (

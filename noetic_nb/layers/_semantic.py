@@ -17,9 +17,8 @@ from noetic_nb._core.arguments import explained
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import Item
 from noetic_nb.items._build import input_texts, output_texts
-from noetic_nb.layers._helpers.blocks import fitting_lines, tagged
 from noetic_nb.layers._helpers.collaborators import Embed, as_embedder, check_score, check_whole, embed
-from noetic_nb.layers._helpers.considered import Hit, consider
+from noetic_nb.layers._helpers.considered import Hit, consider, fitting_lines, tagged
 from noetic_nb.layers._helpers.embedding import Embedder, EmbedTexts, KeywordIndex
 from noetic_nb.layers._helpers.schemas import Arguments, StoredState, load_state, model_function
 from noetic_nb.layers.handles import SemanticHandle

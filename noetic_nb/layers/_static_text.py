@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from noetic_nb._core.arguments import explained
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.layers._helpers.blocks import cut_block
 from noetic_nb.layers._helpers.collaborators import check_function
+from noetic_nb.layers._helpers.considered import cut_block
 from noetic_nb.layers.handles import NothingProvided
 from noetic_nb.memory import BudgetConfig, InitParams, MemoryHooks, MemoryLayer, MemoryScope, RecallParams
 from noetic_nb.memory._built_in import built_in

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 from pydantic import Field
 
 from noetic_nb._core.arguments import explained
-from noetic_nb.layers._helpers.blocks import cut_block, tagged
+from noetic_nb.layers._helpers.considered import cut_block, tagged
 from noetic_nb.layers._helpers.schemas import (
     Arguments,
     StoredState,

@@ -12,7 +12,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from noetic_nb._core.arguments import explained
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items import Item
-from noetic_nb.layers._helpers.blocks import cut_block
+from noetic_nb.layers._helpers.considered import cut_block
 from noetic_nb.layers._helpers.schemas import model_function, option_error
 from noetic_nb.layers.handles import WorkingMemoryHandle
 from noetic_nb.memory import (

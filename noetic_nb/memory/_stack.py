@@ -29,9 +29,9 @@ from noetic_nb.memory._hooks.lifecycle import (
     notify_outcome,
     run_feedback_hooks,
     spawn_state,
+    store_response,
 )
 from noetic_nb.memory._hooks.recall import RecallEntry, Recaller, RecallMode
-from noetic_nb.memory._hooks.store_hooks import store_response
 from noetic_nb.memory._layer import MemoryLayer
 from noetic_nb.memory._state.state_store import LayerStateStore
 from noetic_nb.memory._steering_decision import SteeringDecision, Stop

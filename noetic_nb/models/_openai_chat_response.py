@@ -13,9 +13,8 @@ from typing import Any
 from noetic_nb.ids import Ids
 from noetic_nb.models._client import CUT_OFF, ModelDelta, TokenLogprob, finish_reason_of
 from noetic_nb.models._model_errors import cut_off
-from noetic_nb.models._openai_wire import garbage
+from noetic_nb.models._openai_wire import WireNames, garbage
 from noetic_nb.models._response_items import Answer, answer_items, token_logprobs, usage_of_provider
-from noetic_nb.models._tool_names import WireNames
 
 
 def read_chat(body: Any, names: WireNames, ids: Ids) -> Answer:

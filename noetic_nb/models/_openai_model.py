@@ -29,6 +29,7 @@ from noetic_nb.models._openai_responses import ResponsesStream, read_response, r
 from noetic_nb.models._openai_wire import (
     Headers,
     Secret,
+    WireNames,
     WireOptions,
     enforceable,
     is_official,
@@ -42,7 +43,6 @@ from noetic_nb.models._openai_wire import (
 from noetic_nb.models._pricing import Price, check_price, cost_of
 from noetic_nb.models._response_items import Answer, settle
 from noetic_nb.models._retries import SLOW, Failure, backoff_ms, classify
-from noetic_nb.models._tool_names import WireNames
 from noetic_nb.redact import redact, safe_logger
 
 

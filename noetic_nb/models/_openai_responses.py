@@ -23,9 +23,8 @@ from noetic_nb.models._client import (
     finish_reason_of,
 )
 from noetic_nb.models._model_errors import cut_off, failed, rate_limited
-from noetic_nb.models._openai_wire import WireOptions, enforceable, garbage, schema_name, system_text
+from noetic_nb.models._openai_wire import WireNames, WireOptions, enforceable, garbage, schema_name, system_text
 from noetic_nb.models._response_items import Answer, text_item, token_logprobs, usage_of_provider
-from noetic_nb.models._tool_names import WireNames
 
 _API: Final = "responses"
 # Of a response as a whole: what it holds so far is no answer.

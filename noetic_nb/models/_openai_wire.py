@@ -1,12 +1,14 @@
-"""The shared parts of OpenAI's APIs on the wire: the options of a call, plain data out of SDK objects, schema rules, keys.
+"""The shared parts of OpenAI's APIs on the wire: the options of a call, plain data out of SDK objects, schema rules, names, keys.
 
 The SDK builds its objects without validating them, so whatever a server sends arrives; nothing here trusts a shape.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
@@ -15,8 +17,58 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.items import Item, item_text
 from noetic_nb.models._client import ModelRequest
 from noetic_nb.models._model_errors import failed
-from noetic_nb.models._tool_names import WireNames
 from noetic_nb.redact import REDACTED, redact_text
+
+MAX_WIRE_NAME: Final = 64
+"""Longest name of a function the OpenAI API accepts, in characters (API reference, ``tools[].function.name``)."""
+
+_ILLEGAL: Final = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def _plain(name: str) -> str:
+    return _ILLEGAL.sub("_", name)[:MAX_WIRE_NAME]
+
+
+class WireNames:
+    """A two-way map between canonical names and wire names; it does not depend on the order of the names.
+
+    Names that become one on the wire get a suffix made from the full name, so the map can always be read backwards.
+    """
+
+    __slots__ = ("_back", "_forth")
+
+    def __init__(self, names: Iterable[str]) -> None:
+        # Sorted, so that the map does not depend on the order of the tools.
+        distinct = sorted(set(names))
+        shared = Counter(map(_plain, distinct))
+        # Names that are legal keep their form, even where another one becomes the same on the wire.
+        self._forth: dict[str, str] = {name: name for name in distinct if _plain(name) == name}
+        self._back: dict[str, str] = dict(self._forth)
+        for name in distinct:
+            if name in self._forth:
+                continue
+            wire = _plain(name)
+            digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
+            length = 6
+            # Longer each time round: the suffixed name may itself be the name of a tool.
+            while shared[wire] > 1 or wire in self._back:
+                suffix = f"_{digest[:length]}"
+                wire = _plain(name)[: MAX_WIRE_NAME - len(suffix)] + suffix
+                length += 1
+            self._forth[name] = wire
+            self._back[wire] = name
+
+    def to_wire(self, name: str) -> str:
+        """Return the wire name of a name this map was made with.
+
+        Raises `KeyError` if it was not: a map is made once per request, from every name in it.
+        """
+        return self._forth[name]
+
+    def from_wire(self, name: str) -> str:
+        """Return the canonical name; a name the model made up stays as it is, for the runtime to answer."""
+        return self._back.get(name, name)
+
 
 # A key of a few letters, as people give to their own servers, would blot out ordinary words.
 _SHORTEST_KEY: Final = 6

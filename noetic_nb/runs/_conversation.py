@@ -15,6 +15,7 @@ from noetic_nb.events import (
     ChildStarted,
     ContextCompacted,
     ItemsAppended,
+    MemoryTraceSpan,
     ModelCalled,
     QualityGiven,
     RunEvent,
@@ -31,7 +32,31 @@ from noetic_nb.items._messages.message import Child, Compaction
 from noetic_nb.redact import Redaction
 from noetic_nb.runs._context_tokens import ChosenCounter, ContextTokens
 from noetic_nb.runs._conversation_texts import clean_meta, items_of, read_object, reads_as_error, safe_items, said
-from noetic_nb.runs._memory_calls import memory_span
+
+_WRITES: Final = frozenset({"create", "str_replace", "insert", "delete", "rename"})
+_FOLDER: Final = "/memories"
+
+
+def memory_span(call: ToolCalled) -> MemoryTraceSpan | None:
+    """Return a call of the memory tool as an operation of a layer, None for any other call."""
+    args = call.args
+    if call.name != "memory" or args is None:
+        return None
+    command, path = args.get("command"), args.get("path", args.get("old_path"))
+    if command not in ("view", *_WRITES) or not isinstance(path, str) or not path.startswith(_FOLDER):
+        return None
+    about = {"command": command, "path": path, "new_path": args.get("new_path")}
+    return MemoryTraceSpan(
+        call.where,
+        call.t_ms,
+        "memory",
+        "store" if command in _WRITES else "recall",
+        call.duration_ms or 0.0,
+        "ok" if call.status == "ok" else "error",
+        error=call.error,
+        attributes=FrozenDict({key: value for key, value in about.items() if value is not None}),
+    )
+
 
 # Where nothing is known of the times, a message takes a second from the first of 1970 on: no reader takes that for a time.
 _START_MS: Final = 0.0

@@ -16,8 +16,7 @@ from noetic_nb._core.atomic_write import whole_file
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import RunEvent
 from noetic_nb.redact import Redaction, redact_text
-from noetic_nb.runs._events.event_json import SCHEMA, SCHEMA_VERSION, dump_event, parse_event
-from noetic_nb.runs._events.payload import parse_json, to_wire
+from noetic_nb.runs._events.event_json import SCHEMA, SCHEMA_VERSION, dump_event, parse_event, parse_json, to_wire
 
 
 def json_line(data: Any, *, sort_keys: bool = False) -> bytes:

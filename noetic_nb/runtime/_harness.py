@@ -41,9 +41,8 @@ from noetic_nb.runtime._execution.run_step import run_step
 from noetic_nb.runtime._execution.tool_call import own_context
 from noetic_nb.runtime._planning.make_plan import plan_turn
 from noetic_nb.runtime._planning.turn_plan import TurnPlan
-from noetic_nb.runtime._threads.pending_reply import PendingReply
 from noetic_nb.runtime._threads.state_history import state_changed
-from noetic_nb.runtime._threads.thread import Delivery, ThreadStatus
+from noetic_nb.runtime._threads.thread import Delivery, PendingReply, ThreadStatus
 from noetic_nb.runtime._threads.threads import AddedItems, Conversations, Threads
 from noetic_nb.steps import Channel, Step
 from noetic_nb.steps._output_codec import system_instructions
@@ -371,7 +370,7 @@ class AgentHarness:
         >>> asyncio.run(main())
         (False, 42)
         """
-        from noetic_nb.runtime._execution.start_step import start_step
+        from noetic_nb.runtime._execution.spawn_step import start_step
 
         own = own_context(ctx)
         return start_step(own.engine, as_step(step, "what was to start"), value, own, run_step, drop)
@@ -504,7 +503,7 @@ class AgentHarness:
 
     def describe(self) -> dict[str, Any]:
         """Return the configuration and the models' names as plain data, for the head of a run."""
-        from noetic_nb.runtime._config.describe import describe
+        from noetic_nb.runtime._config.config import describe
 
         return describe(self.config, self._engine.models)
 

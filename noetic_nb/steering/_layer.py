@@ -2,18 +2,212 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, get_args
 
+from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import EventSink, RuleChanged, Where
 from noetic_nb.memory._built_in import built_in
-from noetic_nb.memory._layer import MemoryLayer, Slot
+from noetic_nb.memory._enforcement.call_history import CallsSoFar
+from noetic_nb.memory._enforcement.decision_records import RuleTimes
+from noetic_nb.memory._layer import MemoryHooks, MemoryLayer, Slot
+from noetic_nb.memory._steering_decision import ALLOW, SteeringDecision
+from noetic_nb.memory.params import (
+    AfterModelCallParams,
+    BeforeToolCallParams,
+    DisposeParams,
+    HookFailure,
+    PastCall,
+    RecallParams,
+)
 from noetic_nb.memory.scope import MemoryScope
-from noetic_nb.steering._evaluation.evaluate import OnError, OnUnparseable, Policy
-from noetic_nb.steering._evaluation.judging import LAYER_ID
-from noetic_nb.steering._hooks import SteeringHooks
-from noetic_nb.steering._rulebook.rulebook import RuleBook
-from noetic_nb.steering._rules.rule import SteeringRule
+from noetic_nb.steering._evaluation.evaluate import OnError, OnUnparseable, Policy, evaluate
+from noetic_nb.steering._evaluation.judging import LAYER_ID, Judging, Row
+from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
+from noetic_nb.steering._execution_states import ExecutionStates
+from noetic_nb.steering._ledger import State, decision_entry
+from noetic_nb.steering._past_calls import ThreadHistory, earlier_calls
+from noetic_nb.steering._predicates.bindings import Params
+from noetic_nb.steering._rulebook.rulebook import RuleBook, RuleChange
+from noetic_nb.steering._rules.file_schema import rule_text
+from noetic_nb.steering._rules.rule import Point, SteeringRule
+
+# Rules belong to the agent, not to one of its threads.
+OUTSIDE: Final = Where("", "", 0)
+
+
+class SteeringHooks:
+    """The hooks of one steering layer. The state of an execution is in its layer state or in its queue of late verdicts."""
+
+    def __init__(self, book: RuleBook, max_entries: int, policy: Policy, scope: MemoryScope) -> None:
+        self.book = book
+        self.policy = policy
+        self.judging = Judging(policy)
+        self.late = self.judging.late
+        self.states = ExecutionStates(book, max_entries, scope, self.late)
+        # By execution, evaluations that were cancelled.
+        self._cancelled: dict[str, Row] = {}
+
+    def memory_hooks(self) -> MemoryHooks:
+        """Return the hooks as a layer has them; those about states alone are called without a step between."""
+        states = self.states
+        return MemoryHooks(
+            init=states.init,
+            recall=self.recall,
+            before_tool_call=self.before_tool_call,
+            after_model_call=self.after_model_call,
+            on_spawn=states.on_spawn,
+            on_complete=states.on_complete,
+            dispose=self.dispose,
+            on_hook_failure=self.on_hook_failure,
+            # Only a layer whose state outlives the execution has to remember what was called in it.
+            on_tool_outcome=None if states.scope == "execution" else states.on_tool_outcome,
+            delivered=self.late.delivered,
+            on_record=self.on_record,
+        )
+
+    def recall(self, p: RecallParams) -> Mapping[str, Any] | None:
+        """Deliver verdicts that came late, as far as there is room for them."""
+        waiting = self.late.pending(p.ctx, None if p.state is None else p.state["pendingAsync"])
+        if not waiting:
+            return None
+        message = self.late.take(p.ctx, p.budget, p.ctx.tokenize)
+        if message is None:
+            return None
+        # The state is returned so that a durable queue is written without what was taken.
+        return {"items": [message], "state": State({"ledger": [], **(p.state or {}), "pendingAsync": waiting})}
+
+    def before_tool_call(self, p: BeforeToolCallParams) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
+        """Decide whether a tool may be called."""
+        return self._decide("before_tool_call", p)
+
+    def after_model_call(self, p: AfterModelCallParams) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
+        """Decide whether a response may stand."""
+        return self._decide("after_model_call", p)
+
+    def _decide(self, point: Point, p: Params) -> Mapping[str, Any] | Awaitable[Mapping[str, Any]]:
+        # Fail closed: no state means that nothing is known of the ledger, the queue or the calls so far.
+        ctx, state = p.ctx, p.state
+        name = p.tool_name if isinstance(p, BeforeToolCallParams) else None
+        if state is None or state.get("uninitialised"):
+            raise SteeringNotReady(f"The steering layer was never initialised for execution {ctx.execution_id!r}.")
+        clock, snapshot = ctx.clock, self.book.snapshot
+        start = clock.monotonic_ms()
+        prepared = snapshot.prepared(point, name)
+        calls_now: Callable[[], Sequence[PastCall]] | None = None
+        if prepared.rules:
+            if isinstance(p.history, CallsSoFar):
+                calls_now = p.history.now
+            # Of the thread, or wherever the scope reaches; of an execution there is nothing beside ledger and queue.
+            if len(state) > 2 and (text := earlier_calls(state)):
+                p, calls_now = _with_earlier(text, p, calls_now)
+            # Rules may read the state; what they write into it changes nothing.
+            p = p._replace(state=state.snapshot() if type(state) is State else state)
+            return self._evaluated(snapshot, point, p, state, start, calls_now)
+        duration = clock.monotonic_ms() - start
+        entry = decision_entry(p, ALLOW, duration, blocked=True)
+        return {"decision": ALLOW, "state": self.states.with_entry(p, entry, state)}
+
+    async def _evaluated(
+        self,
+        snapshot: RuleSnapshot,
+        point: Point,
+        p: Params,
+        state: Any,
+        start: float,
+        calls_now: Callable[[], Sequence[PastCall]] | None,
+    ) -> Mapping[str, Any]:
+        """Go on with an evaluation; nothing is in the ledger yet when this raises."""
+        row = Row()
+        try:
+            await evaluate(
+                snapshot,
+                point,
+                p,
+                self.policy,
+                judge_now=self.judging.now,
+                judge_later=self.judging.later,
+                result=row,
+                history=calls_now,
+            )
+        except BaseException:
+            # Kept for `on_hook_failure`, which names the rule that took too long, or that ended the program.
+            self._cancelled[p.ctx.execution_id] = row
+            raise
+        duration = p.ctx.clock.monotonic_ms() - start
+        # Reported in full to people; the model only reads the fixed guidance.
+        for fault in row.faults:
+            if fault.error is not None:
+                p.ctx.diagnostic(LAYER_ID, point, fault.error)
+            else:
+                self.judging.not_read(fault.rule_id, p, point)
+        faults = tuple((fault.rule_id, fault.reason) for fault in row.faults) if row.faults else ()
+        entry = decision_entry(p, row.decision, duration, faults=faults, blocked=not row.waited)
+        outcome = row.faults[0].reason if row.faults else None
+        result = {
+            "decision": row.decision,
+            "state": self.states.with_entry(p, entry, state, row=row),
+            "outcome": outcome,
+        }
+        if row.rules_ms:
+            result["rules_ms"] = RuleTimes(*zip(*row.rules_ms, strict=True))
+        if row.faults:
+            result["faults"] = tuple([fault.words(point) for fault in row.faults])
+        return result
+
+    def on_hook_failure(self, p: HookFailure) -> Mapping[str, Any]:
+        """Enter the outcome that stands for a failed or late evaluation."""
+        row = self._cancelled.pop(p.params.ctx.execution_id, None) or Row()
+        named = () if row.waiting_for is None else (row.waiting_for,)
+        decision = SteeringDecision(p.decision.action, p.decision.guidance, named)
+        entry = decision_entry(p.params, decision, p.duration_ms) | {"failure": p.reason}
+        state = self.states.with_entry(p.params, entry, p.state, row=row)
+        if p.reason in ("uninitialised", "disabled"):
+            # The state that carries this entry must not pass for that of a layer that is ready.
+            state["uninitialised"] = True
+        if p.reason == "timeout" and named and self.book.snapshot.isolated(named[0]) == "thread":
+            p.params.ctx.diagnostic(LAYER_ID, p.hook, ThreadLeftBehind(named[0]))
+        return {"state": state, "rule_ids": named}
+
+    def dispose(self, p: DisposeParams) -> None:
+        """Forget an execution; verdicts that still wait go to the next one of its thread."""
+        self.states.forget(p.ctx.execution_id)
+        self._cancelled.pop(p.ctx.execution_id, None)
+        self.late.close(p.ctx)
+
+    def on_record(self, sink: EventSink, clock: Clock) -> Callable[[], None]:
+        """Record every edit of the rules from now on, whether or not a turn is running."""
+
+        def changed(change: RuleChange) -> None:
+            old = None if change.old is None else rule_text(change.old)
+            new = None if change.new is None else rule_text(change.new)
+            sink.emit(RuleChanged(OUTSIDE, clock.now_ms(), change.rule_id, change.change, change.version, old, new))
+
+        return self.book.listen(changed)
+
+
+def _with_earlier(
+    text: str, p: Params, now: Callable[[], Sequence[PastCall]] | None
+) -> tuple[Params, Callable[[], Sequence[PastCall]] | None]:
+    """Let the history begin with the calls of earlier turns, which a layer of a wider scope remembers."""
+    history = ThreadHistory(text, p.history)
+    return p._replace(history=history), None if now is None else lambda: ThreadHistory(text, now())
+
+
+class SteeringNotReady(RuntimeError):
+    """The layer was called before it was initialised: an error of the run, which the policy turns into a deny."""
+
+
+class ThreadLeftBehind(RuntimeError):
+    """A rule that ran in a thread took too long; Python cannot stop a thread, so it runs until it ends by itself."""
+
+    def __init__(self, rule_id: str) -> None:
+        super().__init__(
+            f"Rule {rule_id!r} took too long and was abandoned; its thread cannot be stopped and was left behind. "
+            "Give the predicate a limit of its own, or write it as a condition with isolate=True."
+        )
+
 
 # Recall only delivers late verdicts, so little is enough.
 RECALL_BUDGET: Final = {"min": 0, "max": 500}

@@ -8,7 +8,7 @@ import pytest
 
 from noetic_nb.errors import ItemValidationError, NoeticError
 from noetic_nb.items import dump_item
-from noetic_nb.items._input_items import input_items
+from noetic_nb.runtime._context.messages import input_items
 from noetic_nb.testing import SeededIds
 
 

@@ -15,7 +15,7 @@ import noetic_nb as nn
 import noetic_nb.layers as layers
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import item_text
-from noetic_nb.layers._helpers.blocks import cut_block, fitting_lines
+from noetic_nb.layers._helpers.considered import cut_block, fitting_lines
 from noetic_nb.memory import MemoryLayer
 from noetic_nb.storage import InMemoryStorage, SQLiteStorage
 from noetic_nb.tokens import estimate_tokens

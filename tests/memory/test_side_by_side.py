@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from noetic_nb.memory import LayerStack
-from noetic_nb.memory._hooks.store_hooks import side_by_side
+from noetic_nb.memory._hooks.lifecycle import side_by_side
 from noetic_nb.models import ScriptedModel
 from noetic_nb.models._client import ModelResponse
 from noetic_nb.runtime import AgentConfig, AgentHarness

@@ -13,7 +13,7 @@ from noetic_nb.items import Item, assistant_message, function_call, function_cal
 from noetic_nb.lab import backtest
 from noetic_nb.models import ModelResponse
 from noetic_nb.models._openai_responses import ResponsesStream, read_response
-from noetic_nb.models._tool_names import WireNames
+from noetic_nb.models._openai_wire import WireNames
 from tests.runtime.factories import make_harness, outputs
 
 IBAN = "DE89370400440532013000"

@@ -26,8 +26,8 @@ from noetic_nb.events import (
 from noetic_nb.items import input_message
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs._decision_faults import UNKNOWN_TARGET, is_faulty, ledger_line
+from noetic_nb.runs._events.event_json import from_wire, parse_json, to_wire
 from noetic_nb.runs._events.numbering import Numbering, call_at, place_of
-from noetic_nb.runs._events.payload import from_wire, parse_json, to_wire
 from noetic_nb.runs._gzip_members import packed
 from noetic_nb.runs._layer_states import StateIndex
 from noetic_nb.runs._palette import LAYER_COLOURS, ink_on, layer_colour
@@ -38,7 +38,7 @@ from noetic_nb.runs._regulation.recorded_decisions import DecisionTape
 from noetic_nb.runs._regulation.regulator_signals import DriftScores
 from noetic_nb.runs._requests.billing_differences import CallUsage, UsageIndex, usage_words
 from noetic_nb.runs._requests.call_book import CallBook
-from noetic_nb.runs._requests.recorded_counter import counter_named
+from noetic_nb.runs._requests.sent_request import counter_named
 from noetic_nb.runs._requests.shared_requests import RequestPart, shared_prefix
 from noetic_nb.runs._timeline.time_axis import duration_text
 from noetic_nb.runs._timeline.turn_parts import parts_of_turns

@@ -10,7 +10,7 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.items import input_message
-from noetic_nb.runtime._durability.lazy_json import LateText
+from noetic_nb.runtime._durability.thread_writer import LateText
 from noetic_nb.storage import InMemoryStorage, SQLiteStorage
 from noetic_nb.testing import FakeClock, SeededIds
 

@@ -12,12 +12,11 @@ from noetic_nb.runtime._context.messages import query_of
 from noetic_nb.runtime._context.reply import problem_code
 from noetic_nb.runtime._context.step_errors import error_text, typed_text, unsaved_text
 from noetic_nb.runtime._durability.corruption import count
-from noetic_nb.runtime._durability.lazy_json import LateText
 from noetic_nb.runtime._durability.thread_log import PartHead, open_key, part_key, states_key, thread_prefix
+from noetic_nb.runtime._durability.thread_writer import LateText
 from noetic_nb.runtime._execution.tool_call import denial_text
-from noetic_nb.runtime._planning.log_stretches import log_stretches
 from noetic_nb.runtime._planning.make_plan import arranged
-from noetic_nb.runtime._planning.turn_plan import SentItems
+from noetic_nb.runtime._planning.turn_plan import SentItems, log_stretches
 
 
 def test_no_id_reaches_into_the_keys_of_another_thread() -> None:

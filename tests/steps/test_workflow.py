@@ -10,9 +10,9 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.steps import Registry, dump_step, load_workflow, step_json_schema
-from noetic_nb.steps._json import workflow_loader
+from noetic_nb.steps._json import workflow
 from noetic_nb.steps._json.published_schema import published_schema
-from noetic_nb.steps._json.workflow_loader import workflow_depth
+from noetic_nb.steps._json.workflow import workflow_depth
 from noetic_nb.steps._loops.loop_predicates import UntilPredicate
 from noetic_nb.steps._schema import OutputSchema
 from noetic_nb.steps._traverse import steps_within
@@ -411,7 +411,7 @@ def test_a_workflow_that_is_used_twice_is_read_once_and_has_ids_of_its_own() -> 
 
 
 def test_workflows_that_stand_for_too_many_steps_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workflow_loader, "MAX_STEPS", 1_000)
+    monkeypatch.setattr(workflow, "MAX_STEPS", 1_000)
     registry = doubling(40)
 
     with pytest.raises(NoeticConfigError, match="more than 1000 steps"):

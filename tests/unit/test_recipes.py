@@ -21,9 +21,8 @@ from noetic_nb.runtime._execution.run_step import _HANDLERS
 from noetic_nb.steering import LLMEval, SteeringRule
 from noetic_nb.steering._evaluation.rule_snapshot import prepare
 from noetic_nb.steering._rulebook.rulebook import _summary
-from noetic_nb.steering._rules.file_schema import RuleData
+from noetic_nb.steering._rules.file_schema import RuleData, rule_data
 from noetic_nb.steering._rules.rule import Decider
-from noetic_nb.steering._rules.rule_text import rule_data
 from noetic_nb.steps import branch, fork, loop, spawn, step, until
 from noetic_nb.steps._loops.loop_predicates import UntilPredicate
 from noetic_nb.steps._records import Step

@@ -14,7 +14,7 @@ from noetic_nb.events import ModelCalled, SteeringDecided, ToolCalled, Where
 from noetic_nb.lab import datasets, evaluate
 from noetic_nb.runs import Run
 from noetic_nb.steering import RuleBook, SteeringRule, deny, load_rules
-from noetic_nb.steering._rules.rule_text import rule_data
+from noetic_nb.steering._rules.file_schema import rule_data
 from noetic_nb.widgets import RuleEditor
 from noetic_nb.widgets._rules.rule_code import book_code
 from noetic_nb.widgets._rules.trial_table import place_of

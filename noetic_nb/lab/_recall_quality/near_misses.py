@@ -10,8 +10,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import LayerStateChanged, ModelCalled
 from noetic_nb.items import ItemLog, item_text
 from noetic_nb.lab._replaying.plan_replay import LayersAlong
-from noetic_nb.layers._helpers.blocks import fitting_lines, tagged
-from noetic_nb.layers._helpers.considered import Considered, Hit, considering
+from noetic_nb.layers._helpers.considered import Considered, Hit, considering, fitting_lines, tagged
 from noetic_nb.memory import MemoryLayer
 from noetic_nb.redact import redact_text
 from noetic_nb.runs import Run

@@ -39,9 +39,8 @@ from noetic_nb.models._client import ModelResponse, Usage
 from noetic_nb.runs import Run
 from noetic_nb.runs._requests.recorded_requests import RequestIndex
 from noetic_nb.runs._requests.sent_request import RecordedRequest
-from noetic_nb.runtime._planning.log_stretches import log_stretches, of_stretches
 from noetic_nb.runtime._planning.plan_inputs import RECORDED, PlanInputs
-from noetic_nb.runtime._planning.turn_plan import TurnPlan, budgets_event
+from noetic_nb.runtime._planning.turn_plan import TurnPlan, budgets_event, log_stretches, of_stretches
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
 __all__ = ["LayersAlong", "PlanChanges", "Planned", "offers_of", "plan_again", "plan_changes", "unknown_requests"]

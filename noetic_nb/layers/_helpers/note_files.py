@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from noetic_nb._core.arguments import explained
 from noetic_nb._core.filesystem import OutsideRoot, checked_path
-from noetic_nb.layers._helpers.blocks import fitting_lines, tagged
 from noetic_nb.layers._helpers.collaborators import check_whole
+from noetic_nb.layers._helpers.considered import fitting_lines, tagged
 from noetic_nb.layers._helpers.schemas import (
     Arguments,
     StoredState,

@@ -1,21 +1,23 @@
-"""The hooks at the edges of an execution: its beginning, its child executions, later reports, and its end."""
+"""The hooks at the edges of an execution: its beginning, its child executions, later reports, store hooks, and its end."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextvars import copy_context
 from functools import partial
-from typing import Any, ClassVar, Final, Literal, TypeAlias
+from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import ErrorRaised
 from noetic_nb.items import Item
-from noetic_nb.memory._execution_context import ExecutionContext
+from noetic_nb.memory._execution_context import ExecutionContext, as_response
 from noetic_nb.memory._hook_timeout import call_hook
 from noetic_nb.memory._hooks.hook_results import UNSET, field_of
 from noetic_nb.memory._hooks.hook_runner import NO_SOURCES, HookRunner
 from noetic_nb.memory._hooks.recall import EventualRecalls
 from noetic_nb.memory._layer import MemoryLayer
-from noetic_nb.memory._state.state_copy import StateNotCopied
+from noetic_nb.memory._state.state_copy import StateNotCopied, deep_copy
 from noetic_nb.memory._state.write_behind import Target
 from noetic_nb.memory.params import (
     CompleteParams,
@@ -25,10 +27,11 @@ from noetic_nb.memory.params import (
     InitParams,
     ReturnParams,
     SpawnParams,
+    StoreParams,
 )
 from noetic_nb.memory.scope import resolve_scope_key
 from noetic_nb.storage import ScopedStorage, StorageAdapter
-from noetic_nb.sync import Steps
+from noetic_nb.sync import Begun, Steps
 
 ChildState: TypeAlias = tuple[str, Any, tuple[Item, ...]]
 """Layer id, the child's state, and items for the child's log."""
@@ -293,3 +296,60 @@ def forget(runner: HookRunner, eventual: EventualRecalls[Any], execution_id: str
         eventual.forget(execution_id)
     runner.forget(execution_id)
     return failed
+
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+
+async def side_by_side(call: Callable[[A], Coroutine[Any, Any, T]], given: Sequence[A]) -> list[T]:
+    """Call a function with each value and return the results in order; each call has a context of its own, as tasks have.
+
+    The calls are begun one after the other. The first that waits goes on in the task of the caller, where it has begun, since
+    what it may have noted of its task (a time limit, a task group) is right only there; those behind it become tasks.
+    """
+    outer = copy_context()
+    results: list[T] = []
+    for value in given:
+        context = outer.copy()
+        found = call(value)
+        try:
+            waiting = context.run(found.send, None)
+        except StopIteration as done:
+            results.append(done.value)
+            continue
+        async with asyncio.TaskGroup() as group:
+            behind = given[len(results) + 1 :]
+            tasks = [group.create_task(call(later), context=outer.copy()) for later in behind]
+            results.append(await Begun(found, waiting, context))
+        return [*results, *[task.result() for task in tasks]]
+    return results
+
+
+async def store_response(runner: HookRunner, ctx: ExecutionContext, response: Any, view: Sequence[Item]) -> None:
+    """Call every ``store`` with a response and the conversation, all at once, each with a copy of its layer's state."""
+    states, execution_id = runner.state, ctx.execution_id
+    # Judged before any of them runs: stores do not decide on each other.
+    layers = list(runner.order.active("store", ctx))
+    if not layers:
+        return
+    answer = as_response(response)
+
+    async def one(layer: MemoryLayer) -> Any:
+        state = states.get(execution_id, layer.id)
+        try:
+            state = deep_copy(state)
+        except Exception as exc:  # this layer's fault, not that of the turn
+            error = StateNotCopied(layer.id, "store", state, exc)
+            states.report(execution_id, layer.id, "store", error)
+            return UNSET
+        params = StoreParams(answer.items, view, answer, ctx, state)
+        outcome = await runner.run(layer, "store", params, ctx, read=partial(field_of, name="state", hook="store"))
+        return outcome.value if outcome.error is None else UNSET
+
+    # Written when all have ended, in the order of the layers: who was quicker must not show in what is stored.
+    for layer, state in zip(layers, await side_by_side(one, layers), strict=True):
+        if state is not UNSET:
+            runner.put(ctx, layer, "store", state)
+    if not states.is_idle:
+        await runner.flush(ctx)

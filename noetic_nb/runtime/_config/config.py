@@ -1,4 +1,4 @@
-"""An agent as data: its steps, its memory, its token budget; as JSON, too. Nothing here is alive.
+"""An agent as data: its steps, its memory, its token budget; as JSON, too, and for the head of a run. Nothing here is alive.
 
 In JSON a reference stands for what JSON cannot hold, such as a function; see `noetic_nb.steps._json.step_json`.
 """
@@ -6,6 +6,7 @@ In JSON a reference stands for what JSON cannot hold, such as a function; see `n
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, get_origin
@@ -18,16 +19,19 @@ from noetic_nb.items import ItemRegistry, freeze, thaw
 from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.items._registry import DEFAULT_REGISTRY
 from noetic_nb.memory import MemoryConfig, MemoryLayer, ProjectionPolicy, memory
+from noetic_nb.models._client import ModelClient
 from noetic_nb.models._stream_timeout import IDLE_TIMEOUT_MS
 from noetic_nb.runtime._config.limits import Limits
-from noetic_nb.steps import Step, Tool
+from noetic_nb.steps import LLMStep, LoopStep, Step, Tool, ToolStep
 from noetic_nb.steps._base import Frozen, InstanceField
 from noetic_nb.steps._function_tools import as_tools
 from noetic_nb.steps._records import Incomplete
 from noetic_nb.steps._schema import OutputSchema, as_schema
+from noetic_nb.steps._traverse import inner_steps
 
 if TYPE_CHECKING:
     from noetic_nb.steps import Registry
+
 
 # Keys of a configuration in JSON that hold data and schemas: what looks like a step or a reference there is none.
 _PLAIN_KEYS: Final = frozenset({"params", "itemSchemas", "item_schemas"})
@@ -318,3 +322,59 @@ def load_config(data: Mapping[str, Any] | str, registry: Registry | None = None)
             }
         fields[key] = value
     return AgentConfig(**fields)
+
+
+def _number(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)
+
+
+def _step(step: Step | None, outer: tuple[int, ...] = ()) -> Any:
+    if step is None:
+        return None
+    about: dict[str, Any] = {"kind": step.kind, "id": step.id}
+    if id(step) in outer:
+        return about  # it contains itself; the steps inside it are listed already
+    if isinstance(step, LLMStep):
+        about["model"] = step.model if isinstance(step.model, str) else "function"
+        if isinstance(step.instructions, str):
+            about["instructions"] = step.instructions
+        if isinstance(step.tools, tuple):
+            about["tools"] = [tool.name for tool in step.tools]
+    elif isinstance(step, LoopStep):
+        about["until"] = step.until.model_dump(
+            by_alias=True, fallback=lambda value: getattr(value, "__name__", "function")
+        )
+    elif isinstance(step, ToolStep):
+        about["tool"] = step.tool.name
+    inner = inner_steps(step)
+    if inner:
+        about["steps"] = [_step(one, (*outer, id(step))) for one in inner]
+    return about
+
+
+def describe(config: AgentConfig, models: ModelClient | Mapping[str, ModelClient] | None) -> dict[str, Any]:
+    """Return the set-up of an agent; callables by name only."""
+    policy = config.projection.model_dump(by_alias=True)
+    layers = [
+        {
+            "id": layer.id,
+            "slot": float(layer.slot),
+            "scope": layer.scope,
+            "budget": dict(layer.budget) if isinstance(layer.budget, Mapping) else layer.budget,
+            "hooks": list(layer.hooks.names()),
+            **({"placement": layer.placement} if layer.placement else {}),
+        }
+        for layer in config.memory
+    ]
+    names = list(models) if isinstance(models, Mapping) else [] if models is None else [type(models).__name__]
+    return {
+        "config": {
+            "name": config.name,
+            "step": _step(config.step),
+            "memory": layers,
+            "tools": [tool.name for tool in config.tools],
+            **({"params": thaw(config.params)} if config.params else {}),
+            "projection": {key: _number(v) if isinstance(v, float) else v for key, v in policy.items()},
+        },
+        "models": names,
+    }

@@ -30,8 +30,7 @@ from noetic_nb.runtime._context.step_errors import unsaved_text
 from noetic_nb.runtime._durability.corruption import count, is_damage
 from noetic_nb.runtime._durability.execution_record import ExecutionRecord, timed
 from noetic_nb.runtime._durability.snapshot import ChildSnapshot, Snapshot, noticing_checkpoint, past_call
-from noetic_nb.runtime._durability.step_entry import check_entry
-from noetic_nb.runtime._durability.step_record import StepRecord
+from noetic_nb.runtime._durability.step_entry import StepRecord, check_entry
 from noetic_nb.runtime._durability.thread_log import ThreadStore, part_key
 from noetic_nb.runtime._durability.thread_writer import ThreadWriter, attempt, execution_prefix, snapshot_key
 from noetic_nb.runtime._durability.turn_state import TurnState

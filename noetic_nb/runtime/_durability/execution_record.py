@@ -28,11 +28,18 @@ from noetic_nb.redact import safe_logger
 from noetic_nb.runtime._context.execution_recorder import BegunCall
 from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.size_warnings import Measured, warn_if_large
-from noetic_nb.runtime._durability.lazy_json import LateText
-from noetic_nb.runtime._durability.snapshot import ChildSnapshot, Spent, noticing_checkpoint
-from noetic_nb.runtime._durability.snapshot_writer import Moment, child_place, late_snapshot, moment_of, turn_place
-from noetic_nb.runtime._durability.step_entry import entry_data, is_plain, output_of, restore_meta, spent_by
-from noetic_nb.runtime._durability.step_record import StepRecord
+from noetic_nb.runtime._durability.snapshot import (
+    ChildSnapshot,
+    LateText,
+    Moment,
+    Spent,
+    child_place,
+    late_snapshot,
+    moment_of,
+    noticing_checkpoint,
+    turn_place,
+)
+from noetic_nb.runtime._durability.step_entry import StepRecord, entry_data, is_plain, output_of, restore_meta, spent_by
 from noetic_nb.runtime._durability.thread_writer import (
     attempt,
     begun_prefix,

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from noetic_nb.errors import NoeticError
-from noetic_nb.items import ItemLog, dump_item, thaw
+from noetic_nb.items import Item, ItemLog, dump_item, thaw
+from noetic_nb.items._json_text import plain_text
 from noetic_nb.redact import safe_logger
 from noetic_nb.runtime._context.running_execution import RunningExecution
-from noetic_nb.runtime._durability.lazy_json import LateText
 from noetic_nb.runtime._durability.thread_log import (
     TEXT_OR_NONE,
     OpenHead,
@@ -33,6 +33,30 @@ from noetic_nb.sync import Begun, leave_hand
 
 # Parts one can go back to; docs/behaviour/durability.md, "Constants".
 MAX_PARTS: Final = 1_000
+
+
+class RecordHead(Protocol):
+    """The fields of a record beside its items: texts and numbers that never change."""
+
+    def dump(self, items: list[Any]) -> dict[str, Any]:
+        """Return the record as it is stored."""
+
+
+class LateText:
+    """A record for a store that keeps JSON text."""
+
+    __slots__ = ("_head", "_items")
+
+    lasts: Final = True
+    """Read by `InMemoryStorage`: it may be kept as it is, as items are frozen and the head is nobody else's."""
+
+    def __init__(self, head: RecordHead, items: Sequence[Item]) -> None:
+        self._head = head
+        self._items = items
+
+    def json_text(self) -> str:
+        """Return it as text."""
+        return plain_text(self._head.dump([dump_item(item) for item in self._items]))
 
 
 class NewStates(NamedTuple):

@@ -17,9 +17,8 @@ from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.messages import warn_if_redacted
 from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.step_errors import TurnStopped
-from noetic_nb.runtime._planning.log_stretches import log_stretches
 from noetic_nb.runtime._planning.make_plan import plan_turn
-from noetic_nb.runtime._planning.turn_plan import TurnPlan, leaves_out
+from noetic_nb.runtime._planning.turn_plan import TurnPlan, leaves_out, log_stretches
 from noetic_nb.steps import LLMStep
 from noetic_nb.steps._tools import ToolSet
 from noetic_nb.tokens import Tokenizer, known_error, tokenizer_name

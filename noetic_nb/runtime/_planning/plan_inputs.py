@@ -7,10 +7,11 @@ allocation of a layer changes, its offer is held to the new one as recall does i
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RequestPrepared, UnsentOffer, ViewAssembled
@@ -21,9 +22,8 @@ from noetic_nb.memory import BudgetConfig, BudgetPlan, MemoryLayer, ProjectionPo
 from noetic_nb.memory._budget.projection import Order, Overflow
 from noetic_nb.memory._hooks.recall import RecallEntry, places_that_fit, text_that_fits
 from noetic_nb.memory._layer import budget_range
-from noetic_nb.runtime._planning.log_stretches import of_stretches
 from noetic_nb.runtime._planning.make_plan import plan_turn
-from noetic_nb.runtime._planning.turn_plan import TurnPlan, leaves_out
+from noetic_nb.runtime._planning.turn_plan import TurnPlan, leaves_out, of_stretches
 from noetic_nb.tokens import Tokenizer
 
 
@@ -326,3 +326,53 @@ def _entry(layer_id: str, sent: Sequence[Item], left: Sequence[UnsentOffer], is_
 def _text_of(item: Item) -> str:
     text: str = item["content"][0]["text"]
     return text
+
+
+class ItemChange(NamedTuple):
+    """An item that only one of two plans sends, or of a text the part that only one of them sends.
+
+    `position` is its place in the log, or among all that the layer ``layer:<id>`` offered; `reason` is why the other plan leaves
+    it out.
+    """
+
+    origin: str
+    position: int
+    tokens: int
+    reason: str
+    item: Item
+
+
+class PlanDifference(NamedTuple):
+    """The items that a plan leaves out and another sends (`dropped`), and the reverse (`returned`)."""
+
+    dropped: tuple[ItemChange, ...]
+    returned: tuple[ItemChange, ...]
+
+
+def plan_difference(inputs: PlanInputs, before: TurnPlan, after: TurnPlan) -> PlanDifference:
+    """Return the changes from one plan of a call to another."""
+    return PlanDifference(_only(inputs, after, before), _only(inputs, before, after))
+
+
+def _only(inputs: PlanInputs, without: TurnPlan, has: TurnPlan) -> tuple[ItemChange, ...]:
+    """Return the items that one plan leaves out and the other does not."""
+    gone: dict[tuple[str, int], tuple[int, str, Item]] = {}
+    spared = Counter[tuple[str, int]]()
+    for offer in without.unsent:
+        tokens = content_tokens(offer.item, inputs.tokenizer)
+        gone[f"layer:{offer.layer_id}", offer.place] = tokens, offer.reason, offer.item
+    for offer in has.unsent:
+        spared[f"layer:{offer.layer_id}", offer.place] += content_tokens(offer.item, inputs.tokenizer)
+    changes = [
+        ItemChange(*place, tokens - spared[place], reason, item)
+        for place, (tokens, reason, item) in gone.items()
+        if tokens > spared[place]
+    ]
+    # Before both windows nothing is sent but system messages, by either.
+    first = min(without.window[0], has.window[0])
+    reasons, others = without.left_out(first), has.left_out(first)
+    log = inputs.log
+    changes += [
+        ItemChange("history", at, log.token_count(at), reasons[at], log[at]) for at in sorted(reasons.keys() - others)
+    ]
+    return tuple(changes)

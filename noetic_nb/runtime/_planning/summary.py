@@ -13,7 +13,7 @@ from typing import Final
 from noetic_nb.events import ContextCompacted
 from noetic_nb.items import Item, assistant_text, input_message, item_text
 from noetic_nb.items._build import content_tokens
-from noetic_nb.layers._helpers.blocks import cut_block
+from noetic_nb.layers._helpers.considered import cut_block
 from noetic_nb.memory import ProjectionPolicy
 from noetic_nb.memory._hooks.recall import RecallEntry
 from noetic_nb.models._client import ModelRequest

@@ -11,13 +11,12 @@ from noetic_nb._core.arguments import closest
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
 from noetic_nb.events import ItemsAppended, LayerStateChanged
 from noetic_nb.items import Item, ItemLog
-from noetic_nb.items._input_items import input_items
 from noetic_nb.memory import resolve_scope_key
 from noetic_nb.redact import safe_logger
 from noetic_nb.runtime._config.limits import Limits
 from noetic_nb.runtime._context.context import Runner
 from noetic_nb.runtime._context.engine import Engine
-from noetic_nb.runtime._context.messages import as_input_items, log_items
+from noetic_nb.runtime._context.messages import as_input_items, input_items, log_items
 from noetic_nb.runtime._context.reply import AgentReply, problem_code, problem_text
 from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._threads.state_history import LiveHistory, StateHistory

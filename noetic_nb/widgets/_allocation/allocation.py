@@ -35,7 +35,7 @@ from noetic_nb.runs._requests.model_calls import NO_PLANS, Calls, CallShare
 from noetic_nb.runs._requests.prefix_reuse import CacheReader, PrefixReuse
 from noetic_nb.runs._requests.recorded_requests import RequestIndex
 from noetic_nb.runs._requests.sent_request import RecordedRequest
-from noetic_nb.runtime._planning.plan_difference import ItemChange, plan_difference
+from noetic_nb.runtime._planning.plan_inputs import ItemChange, plan_difference
 from noetic_nb.widgets._allocation.allocation_picture import COLUMNS, EMPTY, NOTE, call_data, static_html, static_text
 from noetic_nb.widgets._allocation.call_bars import BROKE_PATH, LOOKS, NO_CACHING, CallCaching, caching_of, fixed_parts
 from noetic_nb.widgets._allocation.call_items import items_of, words_of

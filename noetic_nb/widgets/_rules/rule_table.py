@@ -10,7 +10,7 @@ from noetic_nb.events import RunEvent, SteeringDecided
 from noetic_nb.markup import escape, heading
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain
 from noetic_nb.steering import RuleBook, SteeringRule
-from noetic_nb.steering._rules.rule_text import rule_text
+from noetic_nb.steering._rules.file_schema import rule_text
 from noetic_nb.widgets._rules.draft import form_of
 from noetic_nb.widgets._rules.rule_fields import FORMS
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment

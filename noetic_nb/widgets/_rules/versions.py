@@ -8,7 +8,7 @@ from typing import Any, Final
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.runs._plain_text import plain
 from noetic_nb.steering import RuleBook, SteeringRule
-from noetic_nb.steering._rules.rule_text import rule_data, rule_text
+from noetic_nb.steering._rules.file_schema import rule_data, rule_text
 
 # Older changes are in `rulebook.changes`; a list of them all would grow with every pause.
 VERSIONS_SHOWN: Final = 50
