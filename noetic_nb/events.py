@@ -6,12 +6,27 @@ with the conversation. Every event says where it happened (`Where`) and when (mi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar, get_args
+from typing import Literal, Protocol, TypeAlias, get_args
 
-from msgspec import Meta, Struct, field
+from msgspec import field
 
-from noetic_nb._core.cards import with_card
+from noetic_nb._core.event_parts import (
+    Data,
+    Event,
+    FreeData,
+    HookName,
+    ItemFate,
+    LayerTokens,
+    LogStretch,
+    Number,
+    OfferedTool,
+    TextRetracted,
+    Thresholds,
+    UnsentOffer,
+    Where,
+    Whole,
+    Word,
+)
 from noetic_nb.items import Item
 from noetic_nb.items._frozen import FrozenDict
 
@@ -53,138 +68,6 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-if TYPE_CHECKING:
-    _T = TypeVar("_T")
-    Word: TypeAlias = Annotated[_T, "in a file any word"]
-    Number: TypeAlias = float
-    Whole: TypeAlias = int
-    Data: TypeAlias = Mapping[str, Any]
-    FreeData: TypeAlias = Any
-    Thresholds: TypeAlias = Mapping[str, Mapping[str, float]]
-else:
-    # What a file may hold, for msgspec, which reads it; `runs/_events/event_json.py` looks at numbers and data.
-    class Word:
-        """One of some words; in a file any, as a layer or a newer version may use one that is not known here."""
-
-        def __class_getitem__(cls, words):
-            return Annotated[str, words]
-
-    # Columns of tables hold no more.
-    Whole = Annotated[int, Meta(ge=-(2**63) + 1, le=2**63 - 1)]
-
-    class _Checked(type):
-        def __instancecheck__(cls, value):
-            return True
-
-    class Number(metaclass=_Checked):
-        """A number, infinity and NaN included; a whole number stays one."""
-
-    class FreeData(metaclass=_Checked):
-        """Data of any shape."""
-
-    Data = Thresholds = FrozenDict
-
-
-HookName: TypeAlias = Literal[
-    "init",
-    "recall",
-    "store",
-    "on_spawn",
-    "on_return",
-    "on_complete",
-    "dispose",
-    "before_tool_call",
-    "after_model_call",
-    "on_item_append",
-    "project_history",
-    "on_tool_outcome",
-    "on_model_outcome",
-    "on_feedback",
-    "on_hook_failure",
-    # No hook of a layer: the write of a state to storage, which is reported like one when it fails.
-    "persist",
-]
-
-
-@with_card(shown="in cells")
-class Record(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """The base of all records in events. `rename` and the tags of events are the names that files have."""
-
-
-class Event(Record, frozen=True, tag_field="kind"):
-    """Something that happened, where and when."""
-
-    kind: ClassVar[str]
-    """The name of its type, in files and tables, too."""
-    where: Where
-    t_ms: Number
-
-
-class Where(Record, frozen=True, gc=False):
-    """The place of an event: which thread, which execution, which turn (1 is the first of a thread, 0 is outside)."""
-
-    thread_id: str
-    execution_id: str
-    turn: Whole
-    depth: Whole = 0
-
-
-class LayerTokens(Record, frozen=True, gc=False):
-    """The tokens that one layer was given, used, and yielded to history."""
-
-    layer_id: str
-    allocated: Number
-    used: Whole
-    yielded: Number
-    items: Whole = 0
-
-
-class ItemFate(Record, frozen=True, gc=False):
-    """An item that was not sent, and why.
-
-    `origin` is ``"history"`` (then `position` is the place in the log) or ``"layer:<id>"`` (the place in its recall).
-    """
-
-    origin: str
-    position: Whole
-    tokens: Whole
-    reason: Word[
-        Literal["over_budget", "outside_window", "unresolved_call", "over_allocation", "trimmed", "forced", "hidden"]
-    ]
-
-
-class UnsentOffer(Record, frozen=True):
-    """An item that a layer offered and that was not sent, for a reason of `ItemFate`.
-
-    Of a text that was cut (``trimmed``), `item` has the rest.
-    """
-
-    layer_id: str
-    place: Whole
-    """Among all that the layer offered."""
-    before: Whole
-    """How many items of layers were sent before it."""
-    reason: Word[Literal["over_budget", "over_allocation", "trimmed"]]
-    item: Item
-
-
-class LogStretch(Record, frozen=True):
-    """A part of the history as layers made it: log items at ``start <= position < stop``, or `written`, which are in no log."""
-
-    start: Whole
-    stop: Whole
-    written: tuple[Item, ...] = ()
-
-
-class OfferedTool(Record, frozen=True):
-    """A tool as the model is offered it; `parameters` is a JSON Schema."""
-
-    name: str
-    description: str
-    parameters: Data
-    strict: bool = False
 
 
 class TurnStarted(Event, frozen=True, tag="turn_started"):
@@ -544,20 +427,6 @@ class LayersDropped(Event, frozen=True, tag="layers_dropped"):
     parent_id: str
     step_id: str
     layer_ids: tuple[str, ...]
-
-
-class TextRetracted(Record, frozen=True, tag_field="kind", tag="text_retracted"):
-    """Streamed text of an answer is taken back: rules rejected it, or it was never finished.
-
-    It is of a stream only, and in no run. `response` is the place of the answer among those of the turn, the first is 0;
-    `text` is what was handed out of it.
-    """
-
-    kind: ClassVar[str]
-    response: Whole
-    text: str
-    where: Where = Where("", "", 0)
-    t_ms: Number = 0.0
 
 
 class ContextCompacted(Event, frozen=True, tag="context_compacted"):

@@ -16,20 +16,17 @@ from noetic_nb._core.cards import Card, with_card
 from noetic_nb._core.package_versions import version_of
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ContextCompacted, ItemsAppended, ModelCalled, RunEvent, ToolCalled
+from noetic_nb.events import ContextCompacted, ModelCalled, RunEvent, ToolCalled
 from noetic_nb.ids import SYSTEM_IDS, Ids
-from noetic_nb.items import Item
 from noetic_nb.items._json_copy import plain_data
-from noetic_nb.runs._events.event_json import EVENT_TYPES, SCHEMA_VERSION, settled
-from noetic_nb.runs._events.event_view import Events
+from noetic_nb.runs._events.event_json import SCHEMA_VERSION, settled
 from noetic_nb.runs._events.run_log import GrowingEvents
 from noetic_nb.runs._known_until import KnownUntil, known_until_of
 from noetic_nb.runs._load import MAX_BYTES, MAX_LINE_BYTES, RunFile, note_unfinished, read_run
 from noetic_nb.runs._plain_text import plain
-from noetic_nb.runs._recorded_items import recorded_items
 from noetic_nb.runs._save import save_events
 from noetic_nb.runs._tables import Recorded, frame
-from noetic_nb.runs._turns import TurnSummary, turns_card
+from noetic_nb.runs._turns import turns_card
 
 if TYPE_CHECKING:
     import pandas
@@ -96,40 +93,6 @@ class Run(GrowingEvents):
     # Reading
 
     @property
-    def events(self) -> Events:
-        """Every event so far, oldest first; an event's place is its ``seq``."""
-        return Events(lambda: self._events)  # a view, not a copy: a run is read at every event
-
-    def select(self, *event_types: type[Any]) -> tuple[Any, ...]:
-        """Return the events of some types, in order; all of them without an argument.
-
-        Raises
-        ------
-        NoeticConfigError
-            ``UNKNOWN_EVENT_TYPE`` for a type that is no event.
-        """
-        unknown = [kind for kind in event_types if kind not in EVENT_TYPES]
-        if unknown:
-            raise NoeticConfigError(
-                "UNKNOWN_EVENT_TYPE",
-                "Only event types can be selected.",
-                given=unknown,
-                hint=f"Use {', '.join(kind.__name__ for kind in EVENT_TYPES)} from noetic_nb.events.",
-            )
-        return tuple([event for event in self._events if not event_types or isinstance(event, event_types)])
-
-    @property
-    def turns(self) -> tuple[TurnSummary, ...]:
-        """Every turn in short, in the order they began; the last may still be running."""
-        with self._lock:
-            return self._book.read(self._events)
-
-    @property
-    def threads(self) -> tuple[str, ...]:
-        """Every thread that has an event, in order of first appearance; an edited rule belongs to none."""
-        return tuple(dict.fromkeys([event.where.thread_id for event in self._events if event.where.thread_id]))
-
-    @property
     def known_until(self) -> Mapping[str, KnownUntil]:
         """By thread, the first point at which a replayed run is not known to be what would have happened.
 
@@ -137,28 +100,6 @@ class Run(GrowingEvents):
         effect. Empty where everything happened or was asked of a model, as in every run that is not replayed.
         """
         return known_until_of(self.meta)
-
-    def log(self, thread_id: str) -> list[Item]:
-        """Return the items of a thread, rebuilt from the recorded events; positions are those the events refer to.
-
-        Parameters
-        ----------
-        thread_id : str
-            One of `threads`. Of a thread's executions the outermost recorded ones count.
-
-        Returns
-        -------
-        list of Item
-            A new list.
-
-        Raises
-        ------
-        NoeticConfigError
-            ``UNKNOWN_THREAD`` if the run has no such thread.
-        NoeticError
-            ``tape_missing`` if recording began after items had been appended.
-        """
-        return recorded_items(self.threads, self.select(ItemsAppended), thread_id)
 
     def to_frame(self, name: str) -> pandas.DataFrame:
         """Return one of the run's tables.

@@ -17,8 +17,9 @@ import msgspec.msgpack
 import msgspec.structs
 from msgspec.structs import replace
 
+from noetic_nb._core.event_parts import FreeData, Number
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
-from noetic_nb.events import FreeData, LayerStateChanged, MemoryTraceSpan, Number, OfferedTool, RunEvent
+from noetic_nb.events import LayerStateChanged, MemoryTraceSpan, OfferedTool, RunEvent
 from noetic_nb.items import Item
 from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.items._json_copy import MOST_BITS, frozen_data

@@ -11,14 +11,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from sys import maxsize
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
-from noetic_nb.events import RunEvent
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.events import ItemsAppended, RunEvent
+from noetic_nb.items import Item
 from noetic_nb.redact import safe_logger
-from noetic_nb.runs._events.event_json import PLAIN_TYPES, settled
-from noetic_nb.runs._events.event_view import Keeper
+from noetic_nb.runs._events.event_json import EVENT_TYPES, PLAIN_TYPES, settled
+from noetic_nb.runs._events.event_view import Events, Keeper
 from noetic_nb.runs._events.numbering import Numbering, Numbers
-from noetic_nb.runs._turns import TurnBook
+from noetic_nb.runs._turns import TurnBook, TurnSummary
 
 Listener: TypeAlias = Callable[[RunEvent], None]
 
@@ -161,6 +163,87 @@ class GrowingEvents:
         with self._lock:
             self._keeper = keeper
             self._keep(keeper.begin(self._events))
+
+    # Reading
+
+    @property
+    def events(self) -> Events:
+        """Every event so far, oldest first; an event's place is its ``seq``."""
+        return Events(lambda: self._events)  # a view, not a copy: a run is read at every event
+
+    def select(self, *event_types: type[Any]) -> tuple[Any, ...]:
+        """Return the events of some types, in order; all of them without an argument.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_EVENT_TYPE`` for a type that is no event.
+        """
+        unknown = [kind for kind in event_types if kind not in EVENT_TYPES]
+        if unknown:
+            raise NoeticConfigError(
+                "UNKNOWN_EVENT_TYPE",
+                "Only event types can be selected.",
+                given=unknown,
+                hint=f"Use {', '.join(kind.__name__ for kind in EVENT_TYPES)} from noetic_nb.events.",
+            )
+        return tuple([event for event in self._events if not event_types or isinstance(event, event_types)])
+
+    @property
+    def turns(self) -> tuple[TurnSummary, ...]:
+        """Every turn in short, in the order they began; the last may still be running."""
+        with self._lock:
+            return self._book.read(self._events)
+
+    @property
+    def threads(self) -> tuple[str, ...]:
+        """Every thread that has an event, in order of first appearance; an edited rule belongs to none."""
+        return tuple(dict.fromkeys([event.where.thread_id for event in self._events if event.where.thread_id]))
+
+    def log(self, thread_id: str) -> list[Item]:
+        """Return the items of a thread, rebuilt from the recorded events; positions are those the events refer to.
+
+        Parameters
+        ----------
+        thread_id : str
+            One of `threads`. Of a thread's executions the outermost recorded ones count.
+
+        Returns
+        -------
+        list of Item
+            A new list.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_THREAD`` if the run has no such thread.
+        NoeticError
+            ``tape_missing`` if recording began after items had been appended.
+        """
+        threads = self.threads
+        if thread_id not in threads:
+            raise NoeticConfigError(
+                "UNKNOWN_THREAD",
+                "The run has no such thread.",
+                given=thread_id,
+                hint=f"It has {', '.join(map(repr, threads)) or 'none yet'}.",
+            )
+        here = [event for event in self.select(ItemsAppended) if event.where.thread_id == thread_id]
+        depth = min((event.where.depth for event in here), default=0)
+        items: list[Item] = []
+        for event in here:
+            if event.where.depth > depth:  # a child's log of its own
+                continue
+            if event.start > len(items):
+                raise NoeticError(
+                    "tape_missing",
+                    f"Items {len(items)} to {event.start - 1} of thread {thread_id!r} were not recorded.",
+                    hint="Attach the run before the thread's first turn; turns that it has dropped are in its "
+                    'meta["dropped"].',
+                    thread_id=thread_id,
+                )
+            items[event.start :] = event.items
+        return items
 
     # Who is told
 

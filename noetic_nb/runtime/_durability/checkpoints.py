@@ -28,11 +28,11 @@ from noetic_nb.runtime._context.execution_recorder import BegunCall
 from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.step_errors import unsaved_text
 from noetic_nb.runtime._durability.corruption import count, is_damage
-from noetic_nb.runtime._durability.execution_record import ExecutionRecord, timed
+from noetic_nb.runtime._durability.execution_record import ExecutionRecord
 from noetic_nb.runtime._durability.snapshot import ChildSnapshot, Snapshot, noticing_checkpoint, past_call
 from noetic_nb.runtime._durability.step_entry import StepRecord, check_entry
 from noetic_nb.runtime._durability.thread_log import ThreadStore, part_key
-from noetic_nb.runtime._durability.thread_writer import ThreadWriter, attempt, execution_prefix, snapshot_key
+from noetic_nb.runtime._durability.thread_writer import ThreadWriter, attempt, execution_prefix, snapshot_key, timed
 from noetic_nb.runtime._durability.turn_state import TurnState
 from noetic_nb.steps._base import Frozen, InstanceField
 from noetic_nb.storage import JsonValue

@@ -30,7 +30,6 @@ from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.size_warnings import Measured, warn_if_large
 from noetic_nb.runtime._durability.snapshot import (
     ChildSnapshot,
-    LateText,
     Moment,
     Spent,
     child_place,
@@ -41,10 +40,12 @@ from noetic_nb.runtime._durability.snapshot import (
 )
 from noetic_nb.runtime._durability.step_entry import StepRecord, entry_data, is_plain, output_of, restore_meta, spent_by
 from noetic_nb.runtime._durability.thread_writer import (
+    LateText,
     attempt,
     begun_prefix,
     execution_prefix,
     ledger_prefix,
+    timed,
     write_failed,
 )
 from noetic_nb.runtime._durability.turn_state import TurnState
@@ -54,20 +55,6 @@ from noetic_nb.storage._adapter import write_together
 
 _log: Final = safe_logger("noetic_nb")
 T = TypeVar("T")
-
-
-def timed(ctx: RunningExecution, storing: Awaitable[T]) -> Awaitable[T]:
-    """Wait for storage, and count that as such a time of the turn where somebody follows the run."""
-    return storing if ctx.engine.sink is None else _timed(ctx, storing)
-
-
-async def _timed(ctx: RunningExecution, storing: Awaitable[T]) -> T:
-    engine = ctx.engine
-    start = engine.clock.monotonic_ms()
-    try:
-        return await storing
-    finally:
-        engine.stack.state.storage_time.add((ctx.thread_id, ctx.turn), engine.clock.monotonic_ms() - start)
 
 
 @dataclass(slots=True, eq=False, repr=False)

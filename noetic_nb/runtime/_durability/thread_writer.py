@@ -10,7 +10,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import Item, ItemLog, dump_item, thaw
@@ -33,6 +33,8 @@ from noetic_nb.sync import Begun, leave_hand
 
 # Parts one can go back to; docs/behaviour/durability.md, "Constants".
 MAX_PARTS: Final = 1_000
+
+T = TypeVar("T")
 
 
 class RecordHead(Protocol):
@@ -376,3 +378,17 @@ class ThreadWriter:
         """Return the keys of an execution but for that of its snapshot."""
         keys = await self.store.storage.list(execution_prefix(execution_id))
         return [key for key in keys if key != snapshot_key(execution_id)]
+
+
+def timed(ctx: RunningExecution, storing: Awaitable[T]) -> Awaitable[T]:
+    """Wait for storage, and count that as such a time of the turn where somebody follows the run."""
+    return storing if ctx.engine.sink is None else _timed(ctx, storing)
+
+
+async def _timed(ctx: RunningExecution, storing: Awaitable[T]) -> T:
+    engine = ctx.engine
+    start = engine.clock.monotonic_ms()
+    try:
+        return await storing
+    finally:
+        engine.stack.state.storage_time.add((ctx.thread_id, ctx.turn), engine.clock.monotonic_ms() - start)
