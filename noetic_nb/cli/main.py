@@ -12,15 +12,9 @@ from typing import Final, NoReturn
 
 from noetic_nb._core.long_work import Interrupted
 from noetic_nb.cli._command import BAD_INPUT, INTERRUPTED, Command, Output
-from noetic_nb.cli._commands.backtest_rules import BACKTEST
-from noetic_nb.cli._commands.check_files import CHECK
-from noetic_nb.cli._commands.evaluate_rules import EVALUATE
-from noetic_nb.cli._commands.export_runs import EXPORT
 from noetic_nb.cli._commands.grade_answers import GRADE
-from noetic_nb.cli._commands.import_runs import IMPORT
-from noetic_nb.cli._commands.lint_rules import LINT
-from noetic_nb.cli._commands.report_runs import REPORT
-from noetic_nb.cli._commands.view_run import VIEW
+from noetic_nb.cli._commands.of_rules import BACKTEST, CHECK, EVALUATE, LINT
+from noetic_nb.cli._commands.of_runs import EXPORT, IMPORT, REPORT, VIEW
 from noetic_nb.errors import NoeticConfigError, NoeticError
 
 __all__ = ["COMMANDS", "main"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from noetic_nb.cli._commands.report_runs import page
+from noetic_nb.cli._commands.of_runs import page
 from noetic_nb.lab import datasets
 
 PICTURE = "data:image/gif;base64,R0lGODlhAQABAIAAAP8AAP///yH5BAAAAAAALAAAAAABAAEAAAICRAEAOw=="

@@ -1,0 +1,299 @@
+"""Commands about rules: ``lint``, ``backtest`` and ``evaluate``, and ``check`` for files of any kind."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from typing import TYPE_CHECKING, Any, Final
+
+from noetic_nb._core.atomic_write import regular_file
+from noetic_nb.cli._command import FINDINGS, FINE, Command, Output
+from noetic_nb.cli._run_arguments import add_on_unknown, add_sources, noted_targets, runs_of
+from noetic_nb.errors import NoeticConfigError, NoeticError
+
+if TYPE_CHECKING:
+    from noetic_nb.lab._statistics.intervals import Count
+
+
+def _lint_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("rules", metavar="RULES", help="a rule file, .yaml or .json")
+    add_sources(parser)
+    parser.add_argument(
+        "--tools", metavar="FILE", help="JSON: the tools of the agent, as {name: JSON Schema} or [name]"
+    )
+
+
+def _lint_tools(path: str | None) -> Any:
+    if path is None:
+        return ()
+    try:
+        with regular_file(path) as file:
+            found = json.load(file)
+    except (OSError, ValueError, RecursionError) as error:
+        what = f"The tools cannot be read: {error}."
+        raise NoeticConfigError("INVALID_TOOLS", what, given=path, hint="Write them as {name: JSON Schema}.") from error
+    if isinstance(found, dict) or (isinstance(found, list) and all(isinstance(name, str) for name in found)):
+        return found
+    hint = "Write them as {name: JSON Schema}."
+    raise NoeticConfigError("INVALID_TOOLS", "Tools are a mapping or a list of names.", given=path, hint=hint)
+
+
+def _run_lint(given: Namespace, output: Output) -> int:
+    from noetic_nb.lab import lint
+    from noetic_nb.steering import load_rules
+
+    rules = load_rules(given.rules)
+    runs, unread = runs_of(given, output) if given.sources or given.data else ([], [])
+    found = lint(rules, runs, tools=_lint_tools(given.tools))
+    output.text(*[str(finding) for finding in found])
+    output.text(f"{len(rules)} rules, {len(runs)} runs: {len(found)} findings")
+    output.answer(
+        {
+            "rules": len(rules),
+            "runs": len(runs),
+            "findings": [{"rule": each.rule_id, "code": each.code, "why": each.why, "fix": each.fix} for each in found],
+            "unread": unread,
+        }
+    )
+    return FINDINGS if found or unread else FINE
+
+
+LINT = Command(
+    "lint",
+    "Look a rule file over: what never fires, what is misspelt, what two rules make of each other.",
+    "rules.yaml --data airline",
+    "0: nothing was found; 1: there are findings.",
+    _lint_arguments,
+    _run_lint,
+)
+
+
+_BACKTEST_COLUMNS = ("run_id", "turn", "seq", "hook", "tool_name", "before", "after", "change", "guidance", "error")
+_MOST_LINES = 50
+
+
+def _backtest_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("rules", metavar="RULES", help="the candidate: a rule file, .yaml or .json")
+    add_sources(parser)
+    add_on_unknown(parser)
+    parser.add_argument("--against", metavar="RULES", help="the rules in force; none by default")
+    parser.add_argument("--max-changes", type=int, default=0, metavar="N", help="how many decisions may change (0)")
+
+
+def _run_backtest(given: Namespace, output: Output) -> int:
+    from noetic_nb.lab import backtest
+    from noetic_nb.steering import load_rules
+
+    candidate = load_rules(given.rules)
+    in_force: Any = () if given.against is None else load_rules(given.against)
+    runs, unread = runs_of(given, output)
+    with noted_targets(output):
+        table = backtest(in_force, runs, candidate=candidate, on_unknown=given.on_unknown)
+    summary = {name: int(number) for name, number in table.attrs["summary"].items()}
+    changed = table[table["change"] != "unchanged"]
+    # A frame has NaN where it has nothing.
+    rows = (
+        changed[list(_BACKTEST_COLUMNS)]
+        .astype(object)
+        .where(changed[list(_BACKTEST_COLUMNS)].notna(), None)
+        .values.tolist()
+    )
+    if rows:
+        output.table(_BACKTEST_COLUMNS, rows[:_MOST_LINES])
+    if len(rows) > _MOST_LINES:
+        output.text(f"... and {len(rows) - _MOST_LINES} more; --json has all of them")
+    output.text(
+        f"{len(runs)} runs, {len(table)} decisions: " + ", ".join([f"{n} {name}" for name, n in summary.items()])
+    )
+    skipped = list(table.attrs.get("skipped") or ())
+    if skipped:
+        output.note(f"not evaluated, as there is no judge: {', '.join(map(str, skipped))}")
+    output.answer(
+        {
+            "runs": len(runs),
+            "decisions": len(table),
+            "summary": summary,
+            "changes": [dict(zip(_BACKTEST_COLUMNS, row, strict=True)) for row in rows],
+            "skipped": skipped,
+            "unread": unread,
+        }
+    )
+    return FINDINGS if unread or len(rows) > given.max_changes else FINE
+
+
+BACKTEST = Command(
+    "backtest",
+    "Say which recorded decisions other rules would have changed.",
+    "rules.yaml --data airline",
+    "0: no more changes than --max-changes; 1: more.",
+    _backtest_arguments,
+    _run_backtest,
+)
+
+
+_LINES: Final = ("caught", "failed", "blocked", "false_rejections", "attacked_solved", "attacker_tasks", "unlabelled")
+
+
+def _rate(text: str) -> float:
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = -1.0
+    if not 0 <= rate <= 1:
+        raise ArgumentTypeError(f"{text!r} is no rate: a number from 0 to 1")
+    return rate
+
+
+def _evaluate_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("rules", metavar="RULES", help="a rule file, .yaml or .json")
+    add_sources(parser)
+    add_on_unknown(parser)
+    parser.add_argument(
+        "--outcome", default="outcome", metavar="KEY", help="the key of a run's meta with its label (outcome)"
+    )
+    parser.add_argument("--min-caught", type=_rate, metavar="RATE", help="of what should be caught, from 0 to 1")
+    parser.add_argument("--max-blocked", type=_rate, metavar="RATE", help="of solved runs, from 0 to 1")
+    parser.add_argument(
+        "--max-false-rejections", type=_rate, metavar="RATE", help="of calls that succeeded, from 0 to 1"
+    )
+
+
+def _missed(given: Namespace, evaluation: Any) -> list[str]:
+    """Return the limits that are not kept; a rate that nobody knows keeps none."""
+    limits = (
+        ("caught", given.min_caught, "at least"),
+        ("blocked", given.max_blocked, "at most"),
+        ("false_rejections", given.max_false_rejections, "at most"),
+    )
+    missed = []
+    for name, limit, words in limits:
+        if limit is None:
+            continue
+        count: Count = getattr(evaluation, name)
+        if not count.of:
+            missed.append(f"{name} is not known, as there is nothing to count; it should be {words} {limit:g}")
+        elif count.rate < limit if words == "at least" else count.rate > limit:
+            missed.append(f"{name} is {count.rate:.3g}; it should be {words} {limit:g}")
+    return missed
+
+
+def _run_evaluate(given: Namespace, output: Output) -> int:
+    from noetic_nb.lab import evaluate
+    from noetic_nb.steering import load_rules
+
+    rules = load_rules(given.rules)
+    runs, unread = runs_of(given, output)
+    with noted_targets(output):
+        evaluation = evaluate(rules, runs, outcome=given.outcome, on_unknown=given.on_unknown)
+    missed = _missed(given, evaluation)
+    output.text(repr(evaluation), *[f"limit not kept: {text}" for text in missed])
+    counts = {name: getattr(evaluation, name) for name in _LINES}
+    output.answer(
+        {
+            "runs": len(runs),
+            **{
+                name: {"n": each.n, "of": each.of, "rate": each.rate, "low": each.low, "high": each.high}
+                for name, each in counts.items()
+            },
+            "errors": list(evaluation.errors),
+            "skipped": list(evaluation.skipped),
+            "stopped": list(evaluation.stopped()),
+            "missed": missed,
+            "unread": unread,
+        }
+    )
+    return FINDINGS if missed or unread or evaluation.errors else FINE
+
+
+EVALUATE = Command(
+    "evaluate",
+    "Score rules against labelled runs: attacks caught, solved runs stopped, calls rejected in vain.",
+    "rules.yaml --data agentdojo:banking --max-blocked 0.1",
+    "0: every limit is kept; 1: one is not, or a rule raised.",
+    _evaluate_arguments,
+    _run_evaluate,
+)
+
+
+def _check_arguments(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="a rule file, a configuration as JSON, or recorded runs"
+    )
+    parser.add_argument("--strict", action="store_true", help="warnings count, too")
+
+
+def _finding(path: str, kind: str, level: str, text: str) -> dict[str, str]:
+    return {"path": path, "kind": kind, "level": level, "text": text}
+
+
+def _data(path: str) -> Any:
+    """Return a file as JSON data, None where it is none."""
+    try:
+        with regular_file(path) as file:
+            return json.loads(file.read())
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _of_rules(path: str) -> list[dict[str, str]]:
+    from noetic_nb.lab import lint
+    from noetic_nb.steering import load_rules
+
+    try:
+        return [_finding(path, "rules", "warning", str(each)) for each in lint(load_rules(path))]
+    except NoeticConfigError as error:
+        if error.code != "UNBOUND_RULE":
+            raise
+        # A Python rule needs its program, which a check does not run.
+        return [_finding(path, "rules", "warning", str(error))]
+
+
+def _of_config(path: str, data: Any) -> list[dict[str, str]]:
+    from noetic_nb.models import ScriptedModel
+    from noetic_nb.runtime import AgentHarness, load_config
+
+    harness = AgentHarness(load_config(data), model=ScriptedModel([]))
+    return [_finding(path, "config", each.level, str(each)) for each in harness.check()]
+
+
+def _of_runs(path: str) -> list[dict[str, str]]:
+    from noetic_nb.interop import Failed, import_runs
+
+    found = list(import_runs(path))
+    if not found:
+        return [_finding(path, "runs", "error", "There is no run in it.")]
+    return [_finding(path, "runs", "error", str(each.error)) for each in found if isinstance(each, Failed)]
+
+
+def _check(path: str) -> list[dict[str, str]]:
+    try:
+        if path.lower().endswith((".yaml", ".yml")):
+            return _of_rules(path)
+        data = _data(path)
+        if isinstance(data, dict) and "rules" in data and "version" in data:
+            return _of_rules(path)
+        if isinstance(data, dict) and "name" in data and "step" in data:
+            return _of_config(path, data)
+        return _of_runs(path)
+    except (NoeticConfigError, NoeticError) as error:
+        return [_finding(path, "file", "error", str(error))]
+
+
+def _run_check(given: Namespace, output: Output) -> int:
+    found = {path: _check(path) for path in given.files}
+    for path, findings in found.items():
+        output.text(*[f"{path}: {each['level']}: {each['text']}" for each in findings] or [f"{path}: fine"])
+    every = [each for findings in found.values() for each in findings]
+    output.answer({"files": list(found), "findings": every})
+    counting = ("error", "warning") if given.strict else ("error",)
+    return FINDINGS if any(each["level"] in counting for each in every) else FINE
+
+
+CHECK = Command(
+    "check",
+    "Say whether files of runs, rules and configurations can be used.",
+    "rules.yaml",
+    "0: all can be used; 1: one cannot, or with --strict there are warnings.",
+    _check_arguments,
+    _run_check,
+)
