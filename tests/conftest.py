@@ -20,7 +20,7 @@ from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
 from hypothesis.internal import entropy
 
-from noetic_nb.testing._event_loop import VirtualTimeLoop
+from noetic_nb.testing._clock import VirtualTimeLoop
 from tests.kernels import forked
 from tests.notebooks.shown import SharedRun
 from tests.worker_reports import pytest_plugin_registered

@@ -12,8 +12,7 @@ from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final, overload
 
 from noetic_nb._core.cards import Card, Table, with_card
-from noetic_nb.items._build import item_text, unresolved_positions
-from noetic_nb.items._call_ids import with_own_call_ids
+from noetic_nb.items._build import item_text, unresolved_positions, with_own_call_ids
 from noetic_nb.items._item import Item, item_tokens
 from noetic_nb.items._origins import Origin
 from noetic_nb.items._registry import DEFAULT_REGISTRY, ItemRegistry

@@ -19,9 +19,8 @@ from noetic_nb.memory._steering_decision import SteeringAction
 from noetic_nb.runs import Run
 from noetic_nb.steering import SequenceRule, SteeringRule
 from noetic_nb.steering._evaluation.evaluate import Policy
-from noetic_nb.steering._evaluation.rule_reading import StaticFacts, read_rule
+from noetic_nb.steering._evaluation.rule_reading import KnownTools, StaticFacts, read_rule, unknown_targets
 from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
-from noetic_nb.steering._evaluation.rule_targets import KnownTools, unknown_targets
 from noetic_nb.steering._rules.rule import CelCondition
 from noetic_nb.steps._function_tools import make_tool
 

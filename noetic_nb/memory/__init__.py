@@ -1,8 +1,7 @@
 """Memory: layers with lifecycle hooks, the token budget they share, and the state they keep."""
 
 from noetic_nb._core.lazy_names import make_callable
-from noetic_nb.memory._budget.budget import BudgetPlan, allocate_budgets
-from noetic_nb.memory._budget.projection import ProjectionPolicy, assemble_view
+from noetic_nb.memory._budget import BudgetPlan, ProjectionPolicy, allocate_budgets, assemble_view
 from noetic_nb.memory._declared import MemoryConfig, TypedMemory, memory
 from noetic_nb.memory._execution_context import ExecutionContext
 from noetic_nb.memory._hooks.hook_results import RerenderRequest

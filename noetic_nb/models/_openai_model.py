@@ -20,10 +20,10 @@ from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import thaw
-from noetic_nb.items._call_ids import with_own_call_ids
+from noetic_nb.items._build import with_own_call_ids
 from noetic_nb.items._messages import openai_chat
 from noetic_nb.models._client import ModelRequest, ModelResponse, StreamPart
-from noetic_nb.models._model_errors import failed
+from noetic_nb.models._model_errors import SLOW, Failure, backoff_ms, classify, failed
 from noetic_nb.models._openai_chat_response import ChatStream, read_chat
 from noetic_nb.models._openai_responses import ResponsesStream, read_response, responses_body
 from noetic_nb.models._openai_wire import (
@@ -42,7 +42,6 @@ from noetic_nb.models._openai_wire import (
 )
 from noetic_nb.models._pricing import Price, check_price, cost_of
 from noetic_nb.models._response_items import Answer, settle
-from noetic_nb.models._retries import SLOW, Failure, backoff_ms, classify
 from noetic_nb.redact import redact, safe_logger
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from noetic_nb.errors import ItemValidationError
 from noetic_nb.ids import Ids
 from noetic_nb.items import Item, thaw
-from noetic_nb.items._call_ids import with_own_call_ids
+from noetic_nb.items._build import with_own_call_ids
 from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.items._messages import openai_responses
 from noetic_nb.items._messages.message import unsendable

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from noetic_nb.regulator._measures.corrections import CorrectionStore
-from noetic_nb.regulator._session.session import Session
+from noetic_nb.regulator._session import Session
 
 
 @dataclass(slots=True, eq=False)

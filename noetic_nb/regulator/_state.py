@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 
 from noetic_nb.regulator._measures.corrections import CorrectionStore
 from noetic_nb.regulator._person import Person
-from noetic_nb.regulator._session.session import Learned, Rate, Session
+from noetic_nb.regulator._session import Learned, Rate, Session
 from noetic_nb.regulator._settings import RELEASE_SETTINGS, Settings, SnapshotForm
 from noetic_nb.regulator.decisions import CorrectionPattern, body_of
 from noetic_nb.regulator.events import U32_MAX, U64_MAX, shown

@@ -23,7 +23,7 @@ from noetic_nb.items import thaw
 from noetic_nb.items._item_checks import problem_of
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs._events.event_json import SCHEMA, SCHEMA_VERSION, WireError, from_wire, parse_event, parse_json
-from noetic_nb.runs._gzip_members import is_unfinished, member_ends
+from noetic_nb.runs._save import is_unfinished, member_ends
 
 # A thousand turns take about 20 MB; a gigabyte of zeros takes 1 MB on disk.
 MAX_BYTES: Final = 512 * 2**20

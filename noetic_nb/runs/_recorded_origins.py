@@ -20,7 +20,7 @@ from noetic_nb.items import Item, item_text, thaw
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.items._origin_index import OriginIndex, Provenance
 from noetic_nb.items._origins import MODEL, Origin
-from noetic_nb.runs._events.numbering import Numbering, place_of
+from noetic_nb.runs._events.run_log import Numbering, place_of
 from noetic_nb.runs._run_source import RunLike
 
 # Kept in a run as what every turn of it began with.

@@ -11,7 +11,7 @@ from noetic_nb.memory._layer import MemoryLayer, budget_range
 from noetic_nb.models._client import ModelClient
 from noetic_nb.runtime._config.config import AgentConfig
 from noetic_nb.runtime._context.engine import Engine
-from noetic_nb.steering._evaluation.rule_targets import unknown_targets
+from noetic_nb.steering._evaluation.rule_reading import unknown_targets
 from noetic_nb.steering._rulebook.rulebook import unused_books
 from noetic_nb.steps import SpawnStep, Step
 from noetic_nb.steps._tools import DESCRIBE, lacking

@@ -9,24 +9,25 @@ from typing import TYPE_CHECKING, Any, Final
 from noetic_nb.memory._execution_context import ExecutionContext
 from noetic_nb.memory.params import CompleteParams, InitParams, SpawnParams, ToolOutcome
 from noetic_nb.memory.scope import MemoryScope, resolve_scope_key
-from noetic_nb.steering._evaluation.async_verdicts import LateVerdicts, QueuedVerdict
-from noetic_nb.steering._evaluation.judging import LAYER_ID, Row
+from noetic_nb.steering._evaluation.judging import LAYER_ID, LateVerdicts, QueuedVerdict, Row
 from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering._ledger import (
     Entry,
     Ledger,
     LedgerEntry,
     State,
+    appended,
     change_entry,
+    earlier_calls,
     outcome_entry,
+    rows_of,
     target_entry,
 )
-from noetic_nb.steering._past_calls import appended, earlier_calls, rows_of
 from noetic_nb.steering._predicates.bindings import Params
 from noetic_nb.steering._rulebook.rulebook import RuleBook
 
 if TYPE_CHECKING:
-    from noetic_nb.steering._evaluation.rule_targets import UnknownTarget
+    from noetic_nb.steering._evaluation.rule_reading import UnknownTarget
 import math
 from collections.abc import Callable
 
@@ -189,7 +190,7 @@ class ExecutionStates:
             self._unchecked.add(ctx.execution_id)
             return ()
         if compared is None or compared[0] is not snapshot or compared[1] != len(tools):
-            from noetic_nb.steering._evaluation.rule_targets import unknown_targets  # it reads the text of rules
+            from noetic_nb.steering._evaluation.rule_reading import unknown_targets  # it reads the text of rules
 
             self.book.known_tools = tools
             compared = self._compared = (snapshot, len(tools), unknown_targets(snapshot, tools))

@@ -26,8 +26,7 @@ from noetic_nb.steering._evaluation.evaluate import OnError, OnUnparseable, Poli
 from noetic_nb.steering._evaluation.judging import LAYER_ID, Judging, Row
 from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering._execution_states import ExecutionStates
-from noetic_nb.steering._ledger import State, decision_entry
-from noetic_nb.steering._past_calls import ThreadHistory, earlier_calls
+from noetic_nb.steering._ledger import State, ThreadHistory, decision_entry, earlier_calls
 from noetic_nb.steering._predicates.bindings import Params
 from noetic_nb.steering._rulebook.rulebook import RuleBook, RuleChange
 from noetic_nb.steering._rules.file_schema import rule_text

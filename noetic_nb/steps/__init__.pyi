@@ -13,10 +13,10 @@ from ._json.registry import Registry as Registry
 from ._json.step_json import dump_step as dump_step
 from ._json.step_json import load_step as load_step
 from ._json.workflow import load_workflow as load_workflow
-from ._loops.loop_predicates import UntilPredicate as UntilPredicate
-from ._loops.loop_predicates import until as until
-from ._loops.loop_snapshot import LoopSnapshot as LoopSnapshot
-from ._loops.loop_snapshot import Verdict as Verdict
+from ._loops import LoopSnapshot as LoopSnapshot
+from ._loops import UntilPredicate as UntilPredicate
+from ._loops import Verdict as Verdict
+from ._loops import until as until
 from ._multi_agent import dual_agent as dual_agent
 from ._multi_agent import ralph_wiggum as ralph_wiggum
 from ._multi_agent import react as react

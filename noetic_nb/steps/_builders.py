@@ -7,13 +7,13 @@ from typing import Any, Literal
 
 from noetic_nb._core.arguments import ArgumentError, explained
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.memory._budget.projection import ProjectionPolicy
+from noetic_nb.memory._budget import ProjectionPolicy
 from noetic_nb.memory._declared import MemoryConfig
 from noetic_nb.memory._layer import MemoryLayer
 from noetic_nb.models._client import ModelParams
 from noetic_nb.steps._base import StepRecord
 from noetic_nb.steps._channel_type import Channel
-from noetic_nb.steps._loops.loop_predicates import UntilPredicate
+from noetic_nb.steps._loops import UntilPredicate
 from noetic_nb.steps._records import (
     BranchStep,
     ForkStep,
@@ -184,7 +184,7 @@ def loop(
     steps, body : step or iterable of steps
         What is repeated; either name.
     until : predicate
-        See `noetic_nb.steps._loops.loop_predicates`.
+        See `noetic_nb.steps._loops`.
     max_iterations : int
         The loop fails beyond it; retried and skipped iterations count.
     max_history_size : int

@@ -12,8 +12,7 @@ from noetic_nb.memory._layer import MemoryLayer
 from noetic_nb.models._client import ModelParams
 from noetic_nb.steps._builders import branch, fork, loop, spawn, step
 from noetic_nb.steps._channel_type import DEFAULT_TIMEOUT_MS, Channel
-from noetic_nb.steps._loops.loop_predicates import UntilPredicate, until
-from noetic_nb.steps._loops.loop_snapshot import Verdict
+from noetic_nb.steps._loops import UntilPredicate, Verdict, until
 from noetic_nb.steps._records import BranchStep, ForkStep, Incomplete, LoopStep, SpawnStep, Step
 from noetic_nb.steps._tools import Tool
 from noetic_nb.sync import awaited

@@ -9,14 +9,14 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter, ValidationError, field_validator
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.memory._budget.projection import ProjectionPolicy
+from noetic_nb.memory._budget import ProjectionPolicy
 from noetic_nb.memory._declared import MemoryConfig, memory
 from noetic_nb.memory._layer import MemoryLayer
 from noetic_nb.models._client import ModelParams
 from noetic_nb.steps._base import Frozen, InstanceField, Requirement, StepRecord
 from noetic_nb.steps._channel_type import Channel
 from noetic_nb.steps._function_tools import as_tools, chooses_tools
-from noetic_nb.steps._loops.loop_predicates import UntilPredicate
+from noetic_nb.steps._loops import UntilPredicate
 from noetic_nb.steps._output_codec import CodecOutput, as_output
 from noetic_nb.steps._schema import OutputSchema, as_schema
 from noetic_nb.steps._tools import Tool

@@ -11,7 +11,7 @@ from pydantic import Field
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.steps._base import Frozen
 from noetic_nb.steps._builders import fork, loop, step
-from noetic_nb.steps._loops.loop_predicates import until
+from noetic_nb.steps._loops import until
 from noetic_nb.steps._records import RunStep, Step
 
 Agents: TypeAlias = Mapping[str, Callable[[str], Step]]

@@ -3,8 +3,7 @@
 A scripted model is in `noetic_nb.models`.
 """
 
-from noetic_nb.testing._clock import FakeClock, SeededIds
-from noetic_nb.testing._event_loop import VirtualTimeLoop, drive_loop
+from noetic_nb.testing._clock import FakeClock, SeededIds, VirtualTimeLoop, drive_loop
 from noetic_nb.testing._findings import ContractCheck, Finding
 from noetic_nb.testing._layer_contract import check_layer
 from noetic_nb.testing._model_contract import check_model

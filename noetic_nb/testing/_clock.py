@@ -1,8 +1,16 @@
-"""Time and identity under a test's control."""
+"""Time and identity under a test's control: a clock, ids, and a loop whose time passes only when nothing else is left to do.
+
+Timers of that loop fire in order at once, so a test of a ten-second timeout takes no time and never depends on the machine.
+Threads are the exception: while one works, virtual time may run ahead of it.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import selectors
 from collections import defaultdict
+from collections.abc import Coroutine, Generator
+from typing import Any, TypeVar
 
 
 class FakeClock:
@@ -63,3 +71,109 @@ class SeededIds:
         """Return the next id of this kind."""
         self._counts[kind] += 1
         return f"{kind}_{self.seed}_{self._counts[kind]}"
+
+
+T = TypeVar("T")
+
+
+class _JumpingSelector(selectors.DefaultSelector):
+    """Polls for real events; where there are none, moves the loop's clock instead of waiting."""
+
+    loop: VirtualTimeLoop
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        # Real events first: a thread that is done must not lose against a timer that merely could fire.
+        ready = super().select(0)
+        if ready or timeout == 0:
+            return ready
+        if timeout is None:
+            return super().select(None)  # only a thread or a socket can wake us
+        self.loop.pass_time(timeout)
+        return ready
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """An event loop with its own clock. The tools of agents run on it, also those that run in a thread elsewhere."""
+
+    runs_inline = True
+    """Read by `noetic_nb._core.worker_threads.leaves_loop`."""
+
+    def __init__(self) -> None:
+        selector = _JumpingSelector()
+        selector.loop = self
+        self._now = 0.0
+        super().__init__(selector)
+
+    def time(self) -> float:
+        """Seconds of virtual time."""
+        return self._now
+
+    def pass_time(self, seconds: float) -> None:
+        """Move the clock on."""
+        self._now += max(0.0, seconds)
+
+
+class _Cancelling:
+    """Awaits a coroutine and raises CancelledError into it at its k-th suspension."""
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T], at: int) -> None:
+        self.coroutine = coroutine
+        self.at = at
+        self.suspensions = 0
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        steps = self.coroutine
+        try:
+            waiting = steps.send(None)
+            while True:
+                self.suspensions += 1
+                try:
+                    if self.suspensions == self.at:
+                        raise asyncio.CancelledError(f"cancelled at suspension {self.at}")
+                    sent = yield waiting
+                except BaseException as exc:
+                    waiting = steps.throw(exc)
+                else:
+                    waiting = steps.send(sent)
+        except StopIteration as done:
+            return done.value
+
+
+def drive_loop(coroutine: Coroutine[Any, Any, T], *, cancel_at: int | None = None) -> T:
+    """Run a coroutine to its end in virtual time.
+
+    Parameters
+    ----------
+    coroutine : coroutine
+        What to run.
+    cancel_at : int, optional
+        Raise `asyncio.CancelledError` into it at this suspension, counted from 1; a coroutine with fewer suspensions
+        runs to its end.
+
+    Returns
+    -------
+    object
+        What the coroutine returns. Tasks it left behind are cancelled.
+
+    Raises
+    ------
+    BaseException
+        What the coroutine raises.
+
+    Examples
+    --------
+    >>> async def nap():
+    ...     await asyncio.sleep(3600)
+    ...     return "rested"
+    >>> drive_loop(nap())
+    'rested'
+    """
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        if cancel_at is None:
+            return runner.run(coroutine)
+
+        async def cancelled() -> T:
+            result: T = await _Cancelling(coroutine, cancel_at)
+            return result
+
+        return runner.run(cancelled())

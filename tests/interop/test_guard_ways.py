@@ -106,7 +106,7 @@ WAYS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::noetic_nb.steering._evaluation.rule_targets.UnknownTarget")  # two names, one tool
+@pytest.mark.filterwarnings("ignore::noetic_nb.steering._evaluation.rule_reading.UnknownTarget")  # two names, one tool
 @pytest.mark.parametrize("way", WAYS)
 def test_a_rule_about_a_tool_sees_each_way_to_call_it(way: str) -> None:
     make, call = WAYS[way]

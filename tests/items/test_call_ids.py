@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetic_nb.items import Item, ItemLog, dump_item, function_call, function_call_output, input_message
-from noetic_nb.items._call_ids import with_own_call_ids
+from noetic_nb.items._build import with_own_call_ids
 
 
 def call(call_id: str, name: str = "look") -> Item:

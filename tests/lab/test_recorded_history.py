@@ -67,7 +67,7 @@ async def test_the_history_of_a_recorded_call_is_the_one_it_had(name: str) -> No
     assert {str(made.params.history) for made in sample_calls([run], own)} <= set(map(str, SEEN))
 
 
-@pytest.mark.filterwarnings("ignore::noetic_nb.steering._evaluation.rule_targets.UnknownTarget")
+@pytest.mark.filterwarnings("ignore::noetic_nb.steering._evaluation.rule_reading.UnknownTarget")
 @pytest.mark.parametrize("name", STEPS)
 async def test_a_backtest_of_the_rules_in_force_changes_nothing(name: str) -> None:
     rules = RuleBook()

@@ -257,7 +257,7 @@ def test_what_are_no_rules_is_refused(rules: Any) -> None:
     assert caught.value.code == "INVALID_RULE"
 
 
-@pytest.mark.filterwarnings("ignore::noetic_nb.steering._evaluation.rule_targets.UnknownTarget")
+@pytest.mark.filterwarnings("ignore::noetic_nb.steering._evaluation.rule_reading.UnknownTarget")
 def test_a_rule_book_compared_with_itself_changes_nothing() -> None:
     rules = book()
 
@@ -272,7 +272,7 @@ def tools_called() -> tuple[list[nn.Run], list[str]]:
     return runs, [name for run in runs for name in run.to_frame("tools").tool_name]
 
 
-@pytest.mark.filterwarnings("ignore::noetic_nb.steering._evaluation.rule_targets.UnknownTarget")
+@pytest.mark.filterwarnings("ignore::noetic_nb.steering._evaluation.rule_reading.UnknownTarget")
 @given(st.lists(st.sampled_from(["calculate", "think", "get_user_details", "book_reservation"]), unique=True))
 def test_the_counts_are_those_of_the_recorded_calls(tools: list[str]) -> None:
     runs, called = tools_called()

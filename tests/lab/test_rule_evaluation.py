@@ -18,7 +18,7 @@ from noetic_nb.lab._rule_scores.evaluation import Evaluator, evaluate
 from noetic_nb.runs import Run
 
 # Most runs here have one of the two tools that the rules are about.
-pytestmark = pytest.mark.filterwarnings("ignore::noetic_nb.steering._evaluation.rule_targets.UnknownTarget")
+pytestmark = pytest.mark.filterwarnings("ignore::noetic_nb.steering._evaluation.rule_reading.UnknownTarget")
 
 
 def book() -> nn.RuleBook:

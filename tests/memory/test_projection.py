@@ -13,7 +13,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import ItemLog, dump_item, input_message, item_tokens, parse_item
 from noetic_nb.items._build import unresolved_positions
 from noetic_nb.memory import MemoryLayer, ProjectionPolicy, assemble_view
-from noetic_nb.memory._budget.projection import project_tail
+from noetic_nb.memory._budget import project_tail
 from noetic_nb.memory._hooks.recall import RecallEntry
 from noetic_nb.runtime import plan_turn
 from tests.items.strategies import CONVERSATIONS, message

@@ -17,6 +17,7 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.models import Usage
 from noetic_nb.models import _pricing as pricing
 from noetic_nb.models._client import TokenLogprob, finish_reason_of
+from noetic_nb.models._model_errors import backoff_ms, retry_after_ms
 from noetic_nb.models._openai_wire import (
     MAX_WIRE_NAME,
     Headers,
@@ -30,7 +31,6 @@ from noetic_nb.models._openai_wire import (
 )
 from noetic_nb.models._pricing import cost_of
 from noetic_nb.models._response_items import token_logprobs, usage_of_provider
-from noetic_nb.models._retries import backoff_ms, retry_after_ms
 
 # Few letters and many separators, so that collisions on the wire are common.
 NAMES = st.lists(st.text("ab_/. -é", min_size=1, max_size=6) | st.text(min_size=1, max_size=90), max_size=12)

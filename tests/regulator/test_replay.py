@@ -27,7 +27,6 @@ from noetic_nb.regulator import (
     events_from_span,
     record_events,
 )
-from noetic_nb.regulator._adapters.event_log import read_log, replay_log, score_statistics
 from noetic_nb.regulator.events import (
     Cost,
     QualityFeedback,
@@ -39,7 +38,7 @@ from noetic_nb.regulator.events import (
     UserCorrection,
 )
 from noetic_nb.regulator.predicates.context_scorer import CONTEXT_SCORER, FEATURES, drift_features
-from noetic_nb.regulator.shadow import main
+from noetic_nb.regulator.shadow import main, read_log, replay_log, score_statistics
 from tests.regulator.sessions import RELAXED
 
 some_events = st.lists(

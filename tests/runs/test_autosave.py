@@ -20,9 +20,9 @@ import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import ItemsAppended, QualityGiven, RunEvent, TurnStarted, Where
 from noetic_nb.runs import Run, load_run, record
-from noetic_nb.runs._gzip_members import THE_END, member_ends
 from noetic_nb.runs._recording import autosave as autosaving
 from noetic_nb.runs._recording.retained_turns import KeptTurn, with_dropped
+from noetic_nb.runs._save import THE_END, member_ends
 from tests.runs.factories import Desk, conversation
 from tests.runs.seeded_run import harness
 

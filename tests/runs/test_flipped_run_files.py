@@ -9,7 +9,7 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.errors import NoeticError
-from noetic_nb.runs._gzip_members import member_ends, packed
+from noetic_nb.runs._save import member_ends, packed
 
 TURNS = 6
 

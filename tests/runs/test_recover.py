@@ -15,7 +15,7 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import ItemsAppended
-from noetic_nb.runs._gzip_members import THE_END, is_unfinished, member_ends
+from noetic_nb.runs._save import THE_END, is_unfinished, member_ends
 
 AGENT = Path(__file__).parents[1] / "faults" / "recorded_agent.py"
 

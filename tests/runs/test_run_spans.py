@@ -26,9 +26,8 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.runs._timeline.run_spans import Timeline
-from noetic_nb.runs._timeline.span import KINDS, MOST_BESIDE, OVERLAP_MS
+from noetic_nb.runs._timeline.span import KINDS, MOST_BESIDE, OVERLAP_MS, DrawnTime
 from noetic_nb.runs._timeline.span_window import WHOLE, Wanted, Windows
-from noetic_nb.runs._timeline.time_axis import DrawnTime
 from tests.widgets.timeline_scenes import TURN, branches, many_turns
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from noetic_nb.items import ItemLog, input_message, item_tokens
 from noetic_nb.items._item import tokens_of
 from noetic_nb.memory import BudgetPlan, ProjectionPolicy
-from noetic_nb.memory._budget.budget import LayerAllocation
+from noetic_nb.memory._budget import LayerAllocation
 from noetic_nb.memory._hooks.recall import RecallEntry
 from noetic_nb.runtime._planning.make_plan import plan_turn
 from noetic_nb.runtime._planning.turn_plan import SentItems, TurnPlan

@@ -13,7 +13,7 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.errors import innermost
 from noetic_nb.memory import layer_fn
-from noetic_nb.runtime._context import layer_tools
+from noetic_nb.runtime._context import step_setup
 from noetic_nb.steps import branch, channel, fork, loop, spawn, step, until
 from noetic_nb.testing import drive_loop
 from tests.runtime.factories import fails as failing
@@ -744,15 +744,15 @@ async def test_the_schema_of_a_layers_function_is_its_own_for_each_harness() -> 
 
 
 def test_a_schema_is_kept_as_long_as_the_function_it_is_of() -> None:
-    layer_tools._SCHEMAS.clear()
+    step_setup._SCHEMAS.clear()
     checked = layer_fn(description="Tell.", input=dict[str, int], output=str, execute=print).input
-    made = layer_tools._schema(checked)
-    assert (layer_tools._schema(checked) == made, len(layer_tools._SCHEMAS)) == (True, 1)
+    made = step_setup._schema(checked)
+    assert (step_setup._schema(checked) == made, len(step_setup._SCHEMAS)) == (True, 1)
 
     del checked
     gc.collect()
 
-    assert len(layer_tools._SCHEMAS) == 0
+    assert len(step_setup._SCHEMAS) == 0
 
 
 async def test_other_json_data_is_sent_as_its_text() -> None:

@@ -14,7 +14,7 @@ import noetic_nb as nn
 from noetic_nb import lab
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.steering import deny
-from noetic_nb.steering._evaluation.rule_targets import UnknownTarget, has_argument, unknown_targets
+from noetic_nb.steering._evaluation.rule_reading import UnknownTarget, has_argument, unknown_targets
 from noetic_nb.widgets import Ledger
 
 

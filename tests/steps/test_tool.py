@@ -12,7 +12,7 @@ import noetic_nb as nn
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.models import ToolSpec
 from noetic_nb.steps._function_tools import chooses_tools
-from noetic_nb.steps._loops.loop_snapshot import flowing_text, output_text
+from noetic_nb.steps._loops import flowing_text, output_text
 from noetic_nb.steps._tools import drained, lacking, spec_tokens, wire_name
 
 JSON = st.recursive(

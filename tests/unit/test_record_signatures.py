@@ -8,12 +8,12 @@ from IPython.core.interactiveshell import InteractiveShell
 from pydantic import BaseModel
 
 import noetic_nb as nn
-from noetic_nb.memory._budget.projection import ProjectionPolicy
+from noetic_nb.memory._budget import ProjectionPolicy
 from noetic_nb.runtime._config.config import AgentConfig
 from noetic_nb.runtime._durability.checkpoints import Checkpoints
 from noetic_nb.steering import SteeringRule
 from noetic_nb.steps import _records as records
-from noetic_nb.steps._loops.loop_predicates import Any_, MaxCost, MaxSteps
+from noetic_nb.steps._loops import Any_, MaxCost, MaxSteps
 from noetic_nb.steps._records import RetryPolicy
 
 KINDS = [

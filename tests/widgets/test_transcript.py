@@ -24,7 +24,7 @@ from noetic_nb.events import (
 )
 from noetic_nb.items import Item, assistant_message, function_call, input_message
 from noetic_nb.runs import Run
-from noetic_nb.runs._requests.call_book import CallBook
+from noetic_nb.runs._requests.recorded_requests import CallBook
 from noetic_nb.widgets import Selection, Transcript
 from noetic_nb.widgets._transcript.call_content import folded
 from noetic_nb.widgets._transcript.call_outcome import outcome_lines

@@ -7,8 +7,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb._core.atomic_write import regular_file
-from noetic_nb.cli._command import FINDINGS, FINE, Command, Output
-from noetic_nb.cli._run_arguments import add_on_unknown, add_sources, noted_targets, runs_of
+from noetic_nb.cli._command import FINDINGS, FINE, Command, Output, add_on_unknown, add_sources, noted_targets, runs_of
 from noetic_nb.errors import NoeticConfigError, NoeticError
 
 if TYPE_CHECKING:

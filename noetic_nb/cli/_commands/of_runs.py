@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb._core.atomic_write import write_whole
-from noetic_nb.cli._command import FINDINGS, FINE, Command, Output
-from noetic_nb.cli._run_arguments import add_sources, runs_of
+from noetic_nb.cli._command import FINDINGS, FINE, Command, Output, add_sources, runs_of
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.markup import escape, html_page
 

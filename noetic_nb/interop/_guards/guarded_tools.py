@@ -42,7 +42,7 @@ from noetic_nb.redact import redact_text
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
 from noetic_nb.steering import RuleBook, SteeringRule
-from noetic_nb.steering._evaluation.rule_targets import unknown_targets
+from noetic_nb.steering._evaluation.rule_reading import unknown_targets
 from noetic_nb.steps import Tool
 from noetic_nb.steps._function_tools import make_tool
 

@@ -35,8 +35,7 @@ from noetic_nb.steering._evaluation.evaluate import Policy
 from noetic_nb.steering._evaluation.judging import LAYER_ID
 from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering._layer import policy_of, rulebook_of
-from noetic_nb.steering._ledger import decision_entry
-from noetic_nb.steering._past_calls import ThreadHistory, appended, rows_of
+from noetic_nb.steering._ledger import ThreadHistory, appended, decision_entry, rows_of
 from noetic_nb.steering._rulebook.rulebook import RuleChange
 
 __all__ = ["LedgerReplay", "ledger_of", "recorded_rules"]

@@ -2,25 +2,173 @@
 
 A listener is called with each event as it comes. A cursor is a place in the list: its reader is woken once there is something
 new, and reads when it likes. Where a run has a bound, a keeper decides which old turns go.
+An event keeps the number that it had when it was added: what follows a run names decisions and calls by number.
 """
 
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress
 from sys import maxsize
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, overload
 
+from noetic_nb._core.cards import Card, Table, card_line, card_of, with_card
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.events import ItemsAppended, RunEvent
+from noetic_nb.events import ItemsAppended, ModelCalled, RunEvent
 from noetic_nb.items import Item
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs._events.event_json import EVENT_TYPES, PLAIN_TYPES, settled
-from noetic_nb.runs._events.event_view import Events, Keeper
-from noetic_nb.runs._events.numbering import Numbering, Numbers
 from noetic_nb.runs._turns import TurnBook, TurnSummary
+
+
+class Keeper(Protocol):
+    """A retention policy: keeps a run within its bound, and saves it as it grows."""
+
+    @property
+    def problem(self) -> str | None:
+        """Why the newest events are not saved, if they should be."""
+        ...
+
+    def begin(self, events: Sequence[RunEvent], /) -> Sequence[bool] | None:
+        """Read the events of the run; returns for each whether it stays, None for all."""
+        ...
+
+    def is_due(self, event: RunEvent, count: int, /) -> bool:
+        """Tell whether `take` is to be called now that this event has come, with which there are so many."""
+        ...
+
+    def take(self) -> Sequence[bool] | None:
+        """Read the events that were added since; must not raise. Returns the same as `begin`."""
+        ...
+
+    def close(self) -> None:
+        """Save the remaining events, and close the file."""
+        ...
+
+
+@with_card(shown="as HTML")
+class Events(Sequence[RunEvent]):
+    """The events of a run, read-only; grows with the run. Equal to any sequence of the same events."""
+
+    __slots__ = ("_find",)
+    __hash__ = None  # type: ignore[assignment]  # it grows
+
+    def __init__(self, find: Callable[[], list[RunEvent]]) -> None:
+        # Looked up each time: a bounded run has a new list once it has dropped turns.
+        self._find = find
+
+    @property
+    def _items(self) -> list[RunEvent]:
+        return self._find()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[RunEvent]:
+        return iter(self._items)
+
+    @overload
+    def __getitem__(self, index: int) -> RunEvent: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[RunEvent, ...]: ...
+    def __getitem__(self, index: int | slice) -> RunEvent | tuple[RunEvent, ...]:
+        return tuple(self._items[index]) if isinstance(index, slice) else self._items[index]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Events):
+            return self._items == other._items
+        if isinstance(other, list | tuple):
+            return self._items == list(other)
+        return NotImplemented
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} events>"
+
+    def _card(self) -> Card:
+        rows = (
+            (seq, event.kind, event.where.thread_id, event.where.turn, _said(event)) for seq, event in enumerate(self)
+        )
+        table = Table(("seq", "kind", "thread", "turn", "what"), rows, len(self), "no events yet")
+        return Card("Events", facts=[("", f"{len(self):,} event{'' if len(self) == 1 else 's'}")], table=table)
+
+
+def _said(event: RunEvent) -> str:
+    """Return the fields of an event, apart from its place, in one line."""
+    facts = [fact for fact in card_of(event).facts if fact[0] not in ("where", "t_ms")]
+    return card_line(Card("", facts=facts))[1:-1]
+
+
+Numbers: TypeAlias = tuple[Sequence[int], Sequence[int]]
+"""Of some events: their numbers, and how many calls came before each."""
+
+
+class Numbering:
+    """For each event of a run, in order: its number, and how many of the agent's model calls were added before it."""
+
+    def __init__(self, events: Iterable[RunEvent] = ()) -> None:
+        self.seqs: list[int] = []
+        self.calls: list[int] = []
+        self._next = self._calls = 0
+        for event in events:
+            self.add(event)
+
+    def add(self, event: RunEvent) -> None:
+        """Give the next event its number."""
+        self.seqs.append(self._next)
+        self.calls.append(self._calls)
+        self._next += 1
+        self._calls += _is_of_agent(event)
+
+    def keep(self, stays: Sequence[bool]) -> None:
+        """Forget those that do not stay; new lists, as with the events."""
+        self.seqs = [*compress(self.seqs, stays)]
+        self.calls = [*compress(self.calls, stays)]
+
+    def place_of(self, seq: int) -> int | None:
+        """Return the place of an event by its number, None where it was dropped or has not been added."""
+        place = bisect_left(self.seqs, seq)
+        return place if place < len(self.seqs) and self.seqs[place] == seq else None
+
+
+def numbered(run: object) -> tuple[list[RunEvent], Numbers | None]:
+    """Return the events of a run and their sequence numbers; None for numbers that are indices."""
+    of_run = getattr(run, "_numbered", None)
+    return (list(run.events), None) if of_run is None else of_run()  # type: ignore[attr-defined]  # of whatever holds a run
+
+
+def place_of(run: object, seq: int, event: RunEvent) -> int | None:
+    """Return the index of an event in the run, by its sequence number; None where the run has let it go."""
+    events = run.events  # type: ignore[attr-defined]  # of whatever holds a run
+    numbers: Numbering | None = getattr(run, "_numbers", None)
+    place = seq if numbers is None else numbers.place_of(seq)
+    return place if place is not None and 0 <= place < len(events) and events[place] is event else None
+
+
+def number_at(run: object, place: int) -> int:
+    """Return the sequence number of the event at an index of the run."""
+    numbers: Numbering | None = getattr(run, "_numbers", None)
+    return place if numbers is None else numbers.seqs[place]
+
+
+def call_at(run: object, place: int) -> int | None:
+    """Return the number of the agent's model call that an event is about: the last of its execution up to it."""
+    events = run.events  # type: ignore[attr-defined]  # of whatever holds a run
+    numbers: Numbering | None = getattr(run, "_numbers", None)
+    about = events[place].where
+    for at in range(place, -1, -1):
+        where = events[at].where
+        same = (where.execution_id, where.thread_id) == (about.execution_id, about.thread_id)
+        if same and _is_of_agent(events[at]):
+            return sum(map(_is_of_agent, events[:at])) if numbers is None else numbers.calls[at]
+    return None
+
+
+def _is_of_agent(event: RunEvent) -> bool:
+    return isinstance(event, ModelCalled) and event.purpose == "agent"
+
 
 Listener: TypeAlias = Callable[[RunEvent], None]
 

@@ -18,9 +18,8 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.ids import SYSTEM_IDS
 from noetic_nb.redact import Redaction, redact_text, safe_logger
 from noetic_nb.runs._events.event_json import to_wire
-from noetic_nb.runs._gzip_members import THE_END, packed
 from noetic_nb.runs._recording.retained_turns import KeptTurn
-from noetic_nb.runs._save import event_line, header_line, json_line
+from noetic_nb.runs._save import THE_END, event_line, header_line, json_line, packed
 
 try:
     import fcntl

@@ -17,8 +17,7 @@ from noetic_nb.events import (
     ViewAssembled,
 )
 from noetic_nb.items import Item, ItemLog, item_tokens
-from noetic_nb.items._build import content_tokens
-from noetic_nb.items._call_ids import with_own_call_ids
+from noetic_nb.items._build import content_tokens, with_own_call_ids
 from noetic_nb.items._log import ItemView
 from noetic_nb.items._registry import ANY_ITEMS
 from noetic_nb.runs._requests.recorded_counter import prepared_counter

@@ -11,8 +11,7 @@ from collections import Counter
 from typing import Any, Final, TypeAlias
 
 from noetic_nb.events import Where
-from noetic_nb.runs._timeline.span import CUT_OFF, KINDS, SIGNS, Block, Row, Span, free_block, severity_of
-from noetic_nb.runs._timeline.time_axis import DrawnTime
+from noetic_nb.runs._timeline.span import CUT_OFF, KINDS, SIGNS, Block, DrawnTime, Row, Span, free_block, severity_of
 
 # What is known when it is over and may have held others, and what of these a hook may.
 _HOLDS: Final = frozenset({"tool", "hook"})

@@ -11,8 +11,7 @@ from math import floor, inf, log10
 from typing import Any, Final, NamedTuple
 
 from noetic_nb.runs._timeline.run_spans import Timeline
-from noetic_nb.runs._timeline.span import Row, Span
-from noetic_nb.runs._timeline.time_axis import duration_text
+from noetic_nb.runs._timeline.span import Row, Span, duration_text
 
 # Of a bar for several spans, so many are looked at for what most of them are, and of those with problems for the worst.
 _LOOKED_AT: Final = 16

@@ -18,7 +18,7 @@ from noetic_nb.runtime._context.reply import ReplyWarning
 from noetic_nb.runtime._context.tree import Tree
 from noetic_nb.steps import Channel, Step
 from noetic_nb.steps._channel_type import DEFAULT_TIMEOUT_MS as WAIT_MS
-from noetic_nb.steps._loops.loop_snapshot import StepMeta
+from noetic_nb.steps._loops import StepMeta
 
 ABORTED: Final = "context aborted"
 """The reason of an abort that was given none."""

@@ -119,7 +119,7 @@ class Engine:
         """Return the tools that layers provide for the model; loaded with the first layer that does."""
         if not any(layer.provides for layer in self.stack.layers):
             return ()
-        from noetic_nb.runtime._context.layer_tools import provided_tools
+        from noetic_nb.runtime._context.step_setup import provided_tools
 
         return provided_tools(self.stack.layers, stack=self.stack, hook_context=self.hook_context)
 

@@ -19,7 +19,7 @@ from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._durability.corruption import amount, count, mapping
 from noetic_nb.runtime._durability.snapshot import Spent, place_of, stored_usage
 from noetic_nb.steps import Step
-from noetic_nb.steps._loops.loop_snapshot import StepMeta
+from noetic_nb.steps._loops import StepMeta
 from noetic_nb.steps._output_codec import parse_output
 from noetic_nb.storage import JsonValue
 

@@ -24,7 +24,7 @@ from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.size_warnings import warn_if_large
 from noetic_nb.runtime._context.step_errors import error_text, layers_not_saved, step_failed
 from noetic_nb.runtime._execution.handle import end_handles
-from noetic_nb.steps._loops.loop_snapshot import output_text
+from noetic_nb.steps._loops import output_text
 from noetic_nb.sync import protected
 
 # No layer has this id, so no layer's own lock is meant.

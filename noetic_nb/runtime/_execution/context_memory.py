@@ -17,9 +17,9 @@ from noetic_nb.memory._declared import TypedMemory, id_of
 from noetic_nb.memory._layer_functions import LayerData, LayerFunction
 from noetic_nb.memory._steering_decision import denied
 from noetic_nb.runtime._context.engine import Engine
-from noetic_nb.runtime._context.layer_tools import function_tool
 from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.step_errors import TurnStopped
+from noetic_nb.runtime._context.step_setup import function_tool
 from noetic_nb.runtime._execution.tool_call import call_tool
 
 

@@ -16,7 +16,7 @@ from noetic_nb.runtime._execution.truncated_answers import unreadable
 from noetic_nb.runtime._planning.turn_plan import budgets_event
 from noetic_nb.steps import LLMStep
 from noetic_nb.steps._function_tools import as_tools
-from noetic_nb.steps._loops.loop_snapshot import StepMeta
+from noetic_nb.steps._loops import StepMeta
 from noetic_nb.steps._output_codec import CodecOutput, parse_output
 from noetic_nb.steps._schema import OutputSchema
 from noetic_nb.steps._traverse import listed_tools

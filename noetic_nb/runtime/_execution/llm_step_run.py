@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from noetic_nb._core.worker_threads import let_loop_run
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import Item, function_call_output, input_message
-from noetic_nb.items._build import response_text
-from noetic_nb.items._call_ids import with_own_call_ids
+from noetic_nb.items._build import response_text, with_own_call_ids
 from noetic_nb.items._log import ItemView
 from noetic_nb.memory import SteeringAction, SteeringDecision
 from noetic_nb.memory._steering_decision import ALLOW, denied

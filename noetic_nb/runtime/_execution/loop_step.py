@@ -15,7 +15,7 @@ from noetic_nb.runtime._context.running_execution import RUNNING, RunningExecuti
 from noetic_nb.runtime._context.step_errors import TurnStopped, step_failed
 from noetic_nb.steps import Channel, LoopSnapshot, LoopStep, Verdict
 from noetic_nb.steps._channel_type import EMPTY
-from noetic_nb.steps._loops.loop_snapshot import flowing_text, output_text
+from noetic_nb.steps._loops import flowing_text, output_text
 from noetic_nb.sync import awaited
 
 

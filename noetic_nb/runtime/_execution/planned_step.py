@@ -8,7 +8,7 @@ from typing import Any
 
 from noetic_nb.events import LogStretch, RequestPrepared
 from noetic_nb.items import Item, freeze
-from noetic_nb.items._call_ids import with_own_call_ids
+from noetic_nb.items._build import with_own_call_ids
 from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.memory import ExecutionContext, MemoryLayer, ProjectionPolicy, RerenderRequest
 from noetic_nb.memory._hooks.recall import RecallEntry

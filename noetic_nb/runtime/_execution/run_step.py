@@ -20,7 +20,7 @@ from noetic_nb.runtime._execution.llm_step import run_llm
 from noetic_nb.runtime._execution.loop_step import run_loop
 from noetic_nb.runtime._execution.tool_call import call_tool
 from noetic_nb.steps import BranchStep, ForkStep, LoopStep, RunStep, SpawnStep, Step, ToolStep
-from noetic_nb.steps._loops.loop_snapshot import output_text
+from noetic_nb.steps._loops import output_text
 from noetic_nb.steps._records import as_step
 from noetic_nb.sync import awaited
 

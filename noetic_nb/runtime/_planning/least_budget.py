@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from noetic_nb.events import ItemFate
 from noetic_nb.items import Item, item_text, item_tokens
 from noetic_nb.items._build import content_tokens
-from noetic_nb.memory._budget.projection import must_send
+from noetic_nb.memory._budget import must_send
 from noetic_nb.runtime._planning.make_plan import split_history
 from noetic_nb.runtime._planning.plan_inputs import PlanInputs, all_items
 from noetic_nb.runtime._planning.turn_plan import TurnPlan

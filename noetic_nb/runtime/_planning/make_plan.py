@@ -16,7 +16,7 @@ from noetic_nb.items import Item, ItemLog, input_message, item_tokens
 from noetic_nb.items._build import content_tokens
 from noetic_nb.items._log import ItemView
 from noetic_nb.memory import BudgetPlan, MemoryLayer, ProjectionPolicy, allocate_budgets
-from noetic_nb.memory._budget.projection import ProjectedHistory, latest_user, must_send, project_tail
+from noetic_nb.memory._budget import ProjectedHistory, latest_user, must_send, project_tail
 from noetic_nb.memory._hooks.recall import RecallEntry
 from noetic_nb.runtime._planning.turn_plan import SentItems, TurnPlan
 from noetic_nb.tokens import Tokenizer, estimate_tokens

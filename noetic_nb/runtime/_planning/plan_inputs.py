@@ -19,7 +19,7 @@ from noetic_nb.items import Item, freeze
 from noetic_nb.items._build import content_tokens
 from noetic_nb.items._log import ItemView
 from noetic_nb.memory import BudgetConfig, BudgetPlan, MemoryLayer, ProjectionPolicy, allocate_budgets
-from noetic_nb.memory._budget.projection import Order, Overflow
+from noetic_nb.memory._budget import Order, Overflow
 from noetic_nb.memory._hooks.recall import RecallEntry, places_that_fit, text_that_fits
 from noetic_nb.memory._layer import budget_range
 from noetic_nb.runtime._planning.make_plan import plan_turn

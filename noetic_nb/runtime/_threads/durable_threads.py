@@ -21,8 +21,7 @@ from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.step_errors import not_saved, note_saved
 from noetic_nb.runtime._durability.checkpoints import Checkpoints, as_checkpoints
 from noetic_nb.runtime._durability.corruption import is_damage
-from noetic_nb.runtime._durability.pending_parts import cut_off, joined, mark, newer, unsaved
-from noetic_nb.runtime._durability.snapshot import Snapshot
+from noetic_nb.runtime._durability.snapshot import Snapshot, cut_off, joined, mark, newer, unsaved
 from noetic_nb.runtime._durability.thread_log import Part, PartHead, origins_data, part_key, thread_prefix
 from noetic_nb.runtime._durability.thread_writer import ThreadWriter
 from noetic_nb.runtime._threads.memory_view import MemoryView

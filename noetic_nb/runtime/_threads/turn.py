@@ -22,7 +22,7 @@ from noetic_nb.runtime._context.reply import AgentReply
 from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.step_errors import TurnStopped, layers_not_saved, not_saved, note_saved
 from noetic_nb.runtime._execution.run_step import run_step
-from noetic_nb.steps._loops.loop_snapshot import output_text
+from noetic_nb.steps._loops import output_text
 from noetic_nb.sync import protected, stepped
 
 ExecutionEnd = Literal["success", "failure", "aborted"]

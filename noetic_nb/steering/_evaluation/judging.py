@@ -1,20 +1,27 @@
-"""Judges at work: waited for, asked beside the call, or answering after the time there was."""
+"""Judges at work: waited for, asked beside the call, or answering after the time there was.
+
+A late verdict is delivered to the model exactly once. Each execution has a queue. A recall moves what waits into flight; only an
+explicit "not sent" puts it back. What is left when a root execution ends is carried to the next one of its thread, verdicts of
+judges still running included.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from collections.abc import Awaitable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.events import SteeringDecided
+from noetic_nb.items import Item, input_message
+from noetic_nb.items._build import content_tokens
 from noetic_nb.memory._enforcement.decision_records import fault_text
 from noetic_nb.memory._enforcement.enforcement import FAILED_GUIDANCE
+from noetic_nb.memory._execution_context import ExecutionContext
 from noetic_nb.memory._hook_timeout import is_cancelled
 from noetic_nb.memory._steering_decision import ALLOW, SteeringAction, SteeringDecision
 from noetic_nb.memory.params import BeforeToolCallParams
-from noetic_nb.steering._evaluation.async_verdicts import LateVerdicts, QueuedVerdict
 from noetic_nb.steering._evaluation.evaluate import UNREADABLE_GUIDANCE, Evaluation, Policy
 from noetic_nb.steering._ledger import LedgerEntry, mark_late_fault
 from noetic_nb.steering._predicates.bindings import Params
@@ -22,6 +29,151 @@ from noetic_nb.steering._predicates.guidance_template import capped
 from noetic_nb.steering._predicates.judge import call_judge, request_verdict
 from noetic_nb.steering._rules.rule import LLMEval, Point, SteeringRule
 from noetic_nb.sync import begun_anew
+from noetic_nb.tokens import Tokenizer
+
+QueuedVerdict: TypeAlias = dict[str, str]
+"""``{"ruleId": ..., "guidance": ...}``, as it stands in the layer's state."""
+
+
+def feedback_message(entries: list[QueuedVerdict], ctx: ExecutionContext) -> Item:
+    """Return the developer message that delivers verdicts, one line each."""
+    lines = [f"[{entry['ruleId']}] {entry['guidance']}" for entry in entries]
+    return input_message("\n".join(["<steering_feedback>", *lines, "</steering_feedback>"]), "developer", ids=ctx.ids)
+
+
+@dataclass(slots=True)
+class Queue:
+    """One execution's verdicts: waiting, and on their way in a message."""
+
+    thread_id: str
+    depth: int
+    pending: list[QueuedVerdict] = field(default_factory=list)
+    in_flight: dict[str, list[QueuedVerdict]] = field(default_factory=dict)
+    saved: list[QueuedVerdict] = field(default_factory=list)
+    ended: bool = False
+
+
+class LateVerdicts:
+    """The queues of one steering layer, one an execution."""
+
+    def __init__(self) -> None:
+        self.queues: dict[str, Queue] = {}
+        """By execution."""
+        self._carried: dict[str, list[QueuedVerdict]] = {}
+        # asyncio holds tasks weakly: one that nobody else holds may be collected before it is done.
+        self._running: set[asyncio.Task[None]] = set()
+
+    def open(self, ctx: ExecutionContext, entries: list[QueuedVerdict]) -> list[QueuedVerdict]:
+        """Begin an execution's queue and return its live list of waiting entries."""
+        queue = self._queue(ctx)
+        # Changed in place, never replaced: the layer's state holds this list.
+        if entries or queue.pending:
+            queue.pending[:] = entries
+        # Never to a child: it is another conversation, which the verdict is not about.
+        if ctx.depth == 0 and self._carried:
+            queue.pending += self._carried.pop(ctx.thread_id, [])
+        return queue.pending
+
+    def _queue(self, ctx: ExecutionContext) -> Queue:
+        found = self.queues.get(ctx.execution_id)
+        if found is None:
+            found = self.queues[ctx.execution_id] = Queue(ctx.thread_id, ctx.depth, [], {}, [])
+        return found
+
+    def pending(self, ctx: ExecutionContext, stated: list[QueuedVerdict] | None = None) -> list[QueuedVerdict]:
+        """Return the live list of waiting entries; a list that replaced it in the layer's state takes its place."""
+        queue = self._queue(ctx)
+        # Someone may have set the layer's state: the list that is shown there is the one that counts.
+        if stated is not None and stated is not queue.pending:
+            queue.pending = stated
+        return queue.pending
+
+    def take(self, ctx: ExecutionContext, budget: float, tokenize: Tokenizer) -> Item | None:
+        """Put as much as fits into one message, and into flight; the rest keeps waiting.
+
+        The first entry always goes, cut to the budget if need be: it would otherwise wait for ever.
+        """
+        queue = self._queue(ctx)
+        if not queue.pending:
+            return None
+        count = len(queue.pending)
+        message = feedback_message(queue.pending, ctx)
+        while count > 1 and content_tokens(message, tokenize) > budget:
+            count -= 1
+            message = feedback_message(queue.pending[:count], ctx)
+        taken = queue.pending[:count]
+        if count == 1 and content_tokens(message, tokenize) > budget:
+            cut = self._cut(taken[0], ctx, budget, tokenize)
+            if cut is None:
+                return None
+            message = cut
+        del queue.pending[:count]
+        queue.in_flight[message["id"]] = taken
+        return message
+
+    @staticmethod
+    def _cut(entry: QueuedVerdict, ctx: ExecutionContext, budget: float, tokenize: Tokenizer) -> Item | None:
+        # By bisection: tokens are not proportional to characters, and a tokenizer may be slow.
+        low, high, best = 0, len(entry["guidance"]), None
+        while low <= high:
+            middle = (low + high) // 2
+            message = feedback_message([{**entry, "guidance": entry["guidance"][:middle] + "…"}], ctx)
+            if content_tokens(message, tokenize) <= budget:
+                best, low = message, middle + 1
+            else:
+                high = middle - 1
+        return best
+
+    def delivered(self, ctx: ExecutionContext, sent: frozenset[str]) -> None:
+        """Note the items that were sent: verdicts in flight that are not among them wait again, in front."""
+        queue = self._queue(ctx)
+        for item_id, entries in list(queue.in_flight.items()):
+            del queue.in_flight[item_id]
+            # In place and in front: the order of the verdicts is the order of the calls.
+            if item_id not in sent:
+                queue.pending[:0] = entries
+
+    def queue_later(self, ctx: ExecutionContext, verdict: Coroutine[Any, Any, QueuedVerdict | None]) -> None:
+        """Await a verdict in the background and queue it, if there is one; it outlives its execution if need be."""
+        queue = self._queue(ctx)
+
+        async def run() -> None:
+            entry = await verdict
+            if entry is not None:
+                # Looked up only now: the execution may have ended while the judge was running.
+                self._destination(queue).append(entry)
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    def _destination(self, queue: Queue) -> list[QueuedVerdict]:
+        """Return where a verdict waits: with its execution, or with the thread's present or next root execution."""
+        if not queue.ended:
+            return queue.pending
+        for other in self.queues.values():
+            if other.thread_id == queue.thread_id and other.depth == 0:
+                return other.pending
+        return self._carried.setdefault(queue.thread_id, [])
+
+    def saved(self, ctx: ExecutionContext) -> None:
+        """Mark the waiting verdicts as kept in durable state, from where the next execution loads them."""
+        queue = self._queue(ctx)
+        queue.saved = list(queue.pending)
+
+    def close(self, ctx: ExecutionContext) -> None:
+        """End an execution's queue: undelivered verdicts go to the thread's next root execution."""
+        queue = self.queues.pop(ctx.execution_id, None)
+        if queue is None:
+            return
+        queue.ended = True
+        if not queue.pending:  # as nearly always
+            return
+        # Compared by identity: two judges may give the same text, and each is delivered once.
+        left = [entry for entry in queue.pending if not any(entry is kept for kept in queue.saved)]
+        if left:
+            self._carried.setdefault(queue.thread_id, []).extend(left)
+
 
 LAYER_ID: Final = "steering"
 

@@ -20,7 +20,7 @@ from noetic_nb.models._client import ModelParams
 from noetic_nb.steps._function_tools import make_tool
 from noetic_nb.steps._json.registry import Registry
 from noetic_nb.steps._json.step_json import MAX_DEPTH, load_step
-from noetic_nb.steps._loops.loop_predicates import UntilPredicate
+from noetic_nb.steps._loops import UntilPredicate
 from noetic_nb.steps._records import Step
 from noetic_nb.steps._tools import Tool
 from noetic_nb.steps._traverse import suffixed

@@ -13,7 +13,7 @@ from noetic_nb.lab._comparing.paired_runs import PairedComparison, compare_paire
 from noetic_nb.lab._statistics.intervals import CONFIDENCE
 from noetic_nb.markup import escape, heading
 from noetic_nb.runs import Run
-from noetic_nb.runs._events.numbering import numbered
+from noetic_nb.runs._events.run_log import numbered
 from noetic_nb.runs._plain_text import plain
 from noetic_nb.runs._run_source import RunLike, run_of
 from noetic_nb.widgets._compare.compare_reading import CompareReading

@@ -9,7 +9,7 @@ from noetic_nb.events import SteeringDecided, ToolCalled
 from noetic_nb.lab._rule_backtest import CHANGES
 from noetic_nb.lab._rule_scores.evaluation import Evaluation
 from noetic_nb.runs import Run
-from noetic_nb.runs._events.numbering import call_at, number_at
+from noetic_nb.runs._events.run_log import call_at, number_at
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, plain_data
 
 # More than fits beside an editor; the whole table is what lab.backtest returns.

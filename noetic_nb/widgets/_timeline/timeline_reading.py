@@ -13,9 +13,8 @@ from noetic_nb.markup import escape, heading
 from noetic_nb.runs._palette import SPAN_COLOURS, ink_on
 from noetic_nb.runs._plain_text import plain, plain_line
 from noetic_nb.runs._timeline.run_spans import Timeline
-from noetic_nb.runs._timeline.span import KINDS, SIGNS, Span
+from noetic_nb.runs._timeline.span import KINDS, SIGNS, Span, duration_text
 from noetic_nb.runs._timeline.span_window import WHOLE, Bar, Lane, Wanted, Window, Windows
-from noetic_nb.runs._timeline.time_axis import duration_text
 from noetic_nb.runs._timeline.turn_parts import parts_of_turns
 from noetic_nb.widgets._timeline.timeline_text import (
     EMPTY,

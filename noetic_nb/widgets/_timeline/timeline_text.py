@@ -8,8 +8,7 @@ from typing import Any, Final
 from noetic_nb.runs._palette import SPAN_COLOURS
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, plain_line, sendable
 from noetic_nb.runs._timeline.run_spans import Timeline
-from noetic_nb.runs._timeline.span import MOMENTS, SIGNS, Span
-from noetic_nb.runs._timeline.time_axis import duration_text
+from noetic_nb.runs._timeline.span import MOMENTS, SIGNS, Span, duration_text
 from noetic_nb.runs._timeline.turn_parts import TurnParts
 
 TITLE: Final = "Run timeline"

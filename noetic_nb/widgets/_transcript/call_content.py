@@ -9,7 +9,7 @@ from typing import Any, Final
 from noetic_nb.runs._palette import CATEGORY, ink_on, layer_colour
 from noetic_nb.runs._plain_text import REASONS, TEXT_LENGTH, count, plain
 from noetic_nb.runs._requests.billing_differences import counter_words
-from noetic_nb.runs._requests.call_book import CallRecord
+from noetic_nb.runs._requests.recorded_requests import CallRecord
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runtime._planning.least_budget import LeastBudget
 from noetic_nb.tokens import tokenizer_name

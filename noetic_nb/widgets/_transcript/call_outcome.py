@@ -19,7 +19,7 @@ from noetic_nb.items._json_text import compact_json
 from noetic_nb.runs._compaction_words import OPAQUE, compaction_parts, heading_words, is_opaque
 from noetic_nb.runs._plain_text import NAME_LENGTH, TEXT_LENGTH, count, plain
 from noetic_nb.runs._regulation.decision_words import decision_detail, decision_label
-from noetic_nb.runs._requests.call_book import CallRecord, Outcome
+from noetic_nb.runs._requests.recorded_requests import CallRecord, Outcome
 
 _ACTIONS: Final = {"allow": "allowed", "guide": "guided", "deny": "denied", "ask": "asked a person"}
 _FINISHED: Final = {

@@ -13,8 +13,7 @@ from noetic_nb.events import ModelCalled, RunEvent, ViewAssembled
 from noetic_nb.redact import Redaction
 from noetic_nb.runs._plain_text import plain, sendable
 from noetic_nb.runs._regulation.decision_words import DecisionRedaction
-from noetic_nb.runs._requests.call_book import CallBook
-from noetic_nb.runs._requests.recorded_requests import RequestIndex
+from noetic_nb.runs._requests.recorded_requests import CallBook, RequestIndex
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runs._run_source import run_of
 from noetic_nb.runtime._planning.least_budget import LeastBudget

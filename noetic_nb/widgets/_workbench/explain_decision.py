@@ -10,7 +10,7 @@ from noetic_nb.items import item_text
 from noetic_nb.items._origins import Origin, members
 from noetic_nb.lab._rule_backtest import Trials
 from noetic_nb.redact import MARGIN, clip_data, redact
-from noetic_nb.runs._events.numbering import call_at, place_of
+from noetic_nb.runs._events.run_log import call_at, place_of
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, plain_data, plain_line, sendable
 from noetic_nb.runs._recorded_origins import RunOrigins
 from noetic_nb.runs._run_source import RunLike

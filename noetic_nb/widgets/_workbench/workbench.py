@@ -13,7 +13,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent
 from noetic_nb.redact import safe_logger
 from noetic_nb.regulator import Regulator
-from noetic_nb.runs._events.numbering import numbered
+from noetic_nb.runs._events.run_log import numbered
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain
 from noetic_nb.runtime._context.reply import AgentReply
 from noetic_nb.steering import RuleBook

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, RunEvent
-from noetic_nb.runs._events.numbering import Numbers
+from noetic_nb.runs._events.run_log import Numbers
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 
 

@@ -24,7 +24,7 @@ from noetic_nb._core.worker_threads import thread_time
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent, TurnCompleted
 from noetic_nb.redact import safe_logger
-from noetic_nb.runs._events.numbering import numbered
+from noetic_nb.runs._events.run_log import numbered
 from noetic_nb.runs._known_until import known_events, said_of
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, sendable
 from noetic_nb.runs._run_source import run_of
