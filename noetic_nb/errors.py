@@ -188,7 +188,20 @@ _CONTEXT: Any = BaseException.__dict__["__context__"]
 
 
 class _Chained:
-    """An error that shows no secret in what it was raised from: tracebacks ask for the chain by these names."""
+    """An error that shows no secret: neither in its fields nor in what it was raised from, for which tracebacks ask here."""
+
+    args: tuple[Any, ...]
+
+    def _say(self, what: str, given: object, hint: str, *, before: str = "", instead_of_hint: object = None) -> str:
+        """Keep what happened, what was given and what to do; returns them as the message."""
+        self.what, self.hint = _clean(what), _clean(hint)
+        self.given = None if given is _MISSING else _clean(given)
+        said = "" if given is _MISSING else f" Given: {_given(self.given)}."
+        advice = self.hint or (instead_of_hint if isinstance(instead_of_hint, str) else "")
+        return printable(f"{before}{_sentence(self.what)}{said}{' ' if advice else ''}{_sentence(advice)}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), dict(self.__dict__), self.args)
 
     @property
     def __cause__(self) -> BaseException | None:
@@ -236,19 +249,8 @@ class NoeticError(_Chained, Exception):
 
     def __init__(self, kind: ErrorKind, what: str, *, given: object = _MISSING, hint: str = "", **facts: Any) -> None:
         self.kind: ErrorKind = kind
-        self.what = what = _clean(what)
-        self.hint = hint = _clean(hint)
-        self.given = None if given is _MISSING else (given := _clean(given))
         self.facts: dict[str, Any] = {name: _clean(fact) for name, fact in facts.items()}
-        facts = self.facts
-        parts = [_sentence(what)]
-        if given is not _MISSING:
-            parts.append(f"Given: {_given(given)}.")
-        if hint:
-            parts.append(_sentence(hint))
-        elif isinstance(facts.get("guidance"), str) and facts["guidance"]:
-            parts.append(_sentence(facts["guidance"]))
-        super().__init__(printable(" ".join(parts)))
+        super().__init__(self._say(what, given, hint, instead_of_hint=self.facts.get("guidance")))
 
     def __getattr__(self, name: str) -> Any:
         # Only called for names that are not set: facts are attributes without shadowing the ones above.
@@ -256,9 +258,6 @@ class NoeticError(_Chained, Exception):
         if name in facts or name in _FIELDS.get(self.__dict__.get("kind", ""), ()):
             return facts.get(name)
         raise AttributeError(f"{type(self).__name__}(kind={self.__dict__.get('kind')!r}) has no field {name!r}")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), dict(self.__dict__), self.args)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the error as plain data: the kind, its message and its facts that are plain themselves."""
@@ -291,25 +290,14 @@ class NoeticConfigError(_Chained, Exception):
 
     def __init__(self, code: str, what: str, *, given: object = _MISSING, hint: str = "", **facts: Any) -> None:
         self.code = code
-        self.what = what = _clean(what)
-        self.hint = hint = _clean(hint)
-        self.given = None if given is _MISSING else (given := _clean(given))
         self.facts: dict[str, Any] = {name: _clean(fact) for name, fact in facts.items()}
-        parts = [f"[{code}] {_sentence(what)}"]
-        if given is not _MISSING:
-            parts.append(f"Given: {_given(given)}.")
-        if hint:
-            parts.append(_sentence(hint))
-        super().__init__(printable(" ".join(parts)))
+        super().__init__(self._say(what, given, hint, before=f"[{code}] "))
 
     def __getattr__(self, name: str) -> Any:
         facts = self.__dict__.get("facts", {})
         if name in facts:
             return facts[name]
         raise AttributeError(f"{type(self).__name__}(code={self.__dict__.get('code')!r}) has no field {name!r}")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), dict(self.__dict__), self.args)
 
 
 class ItemValidationError(_Chained, ValueError):
@@ -324,18 +312,7 @@ class ItemValidationError(_Chained, ValueError):
     """
 
     def __init__(self, what: str, *, given: object = _MISSING, hint: str = "") -> None:
-        self.what = what = _clean(what)
-        self.hint = hint = _clean(hint)
-        self.given = None if given is _MISSING else (given := _clean(given))
-        parts = [_sentence(what)]
-        if given is not _MISSING:
-            parts.append(f"Given: {_given(given)}.")
-        if hint:
-            parts.append(_sentence(hint))
-        super().__init__(printable(" ".join(parts)))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), dict(self.__dict__), self.args)
+        super().__init__(self._say(what, given, hint))
 
 
 def _rebuild(cls: type[Exception], state: dict[str, Any], args: tuple[Any, ...]) -> Exception:

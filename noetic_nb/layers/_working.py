@@ -117,7 +117,9 @@ def working_memory(
         raise option_error(
             "`schema` is a type, not a JSON Schema.", schema, "Write class Notes(BaseModel): ..., and schema=Notes."
         )
-    check = None if schema is None else _check_of(schema)
+    check: Check | None = None
+    if schema is not None:
+        check = schema.check if isinstance(schema, Schema) else TypeAdapter(schema).validate_python
     first: Any = initial if initial is not None else ("" if check is None else {})
     if check is not None and isinstance(first, str):
         raise NoeticConfigError("INVALID_LAYER_OPTION", "Notes with a schema are an object.", given=initial)
@@ -222,10 +224,6 @@ def _fits(stored: Any, check: Check | None) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _check_of(schema: type[BaseModel] | Schema) -> Check:
-    return schema.check if isinstance(schema, Schema) else TypeAdapter(schema).validate_python
 
 
 def _problem(error: ValueError) -> str:

@@ -87,7 +87,7 @@ def read_response(body: Any, names: WireNames, ids: Ids, logprobs: tuple[TokenLo
     """
     if not isinstance(body, Mapping):
         raise garbage("it is no JSON object", body)
-    usage = _usage(body.get("usage"))
+    usage = usage_of_provider(body.get("usage"), "input_tokens", "output_tokens")
     if body.get("status") == "failed" or (body.get("error") and not body.get("output")):
         raise _failure(body.get("error"), usage)
     if body.get("status") in _UNFINISHED:
@@ -150,10 +150,6 @@ def _read_item(raw: Any, names: WireNames, ids: Ids, refusals: list[str], found:
             parts.append(FrozenDict({key: thaw(value) for key, value in part.items() if key != "logprobs"}))
         fields["content"] = parts
     return ANY_ITEMS.parse(fields)
-
-
-def _usage(usage: Any) -> Usage:
-    return usage_of_provider(usage, "input_tokens", "output_tokens")
 
 
 def _finish_reason(body: Mapping[str, Any], items: list[Item]) -> FinishReason:

@@ -45,10 +45,6 @@ def _is_jwt(text: str) -> bool:
     return len(text) >= 24 and text.count(".") >= 1 and len(text.split(".")[0]) >= 10
 
 
-def _any(text: str) -> bool:
-    return True
-
-
 def _no_filler(text: str) -> bool:
     return not re.fullmatch(r"[*x.…]+|[<{$%].*", text, re.S)
 
@@ -64,7 +60,7 @@ class _Shape(NamedTuple):
     holds: Callable[[str], bool]
 
 
-def _shape(hints: str, pattern: str, holds: Callable[[str], bool] = _any) -> _Shape:
+def _shape(hints: str, pattern: str, holds: Callable[[str], bool] = lambda text: True) -> _Shape:
     return _Shape(tuple(hints.split()), re.compile(pattern), holds)
 
 

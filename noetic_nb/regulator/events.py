@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar, get_args
 
@@ -210,10 +211,6 @@ def _whole(key: str, value: object, most: int = U64_MAX) -> int:
     return value if value.__class__ in _PLAIN_NUMBERS else number  # type: ignore[return-value]  # an int or a bool
 
 
-def _count(key: str, value: object) -> int:
-    return _whole(key, value, U32_MAX)
-
-
 def _time(key: str, value: object, most: int = U64_MAX) -> int:
     # Clocks give fractions; the original counts whole milliseconds, and so does every snapshot and log.
     if isinstance(value, float | Real) and not isinstance(value, int | Integral):
@@ -222,10 +219,6 @@ def _time(key: str, value: object, most: int = U64_MAX) -> int:
             raise ValueError(f"{key} must be finite. Given: {shown(value)}.")
         return _whole(key, round(number), most)
     return _whole(key, value, most)
-
-
-def _call_time(key: str, value: object) -> int:
-    return _time(key, value, U32_MAX)
 
 
 def _money(key: str, value: object) -> float | None:
@@ -259,9 +252,9 @@ _READERS: Final[dict[str, Callable[[str, object], Any]]] = {
     "logprob": _real,
     "index": _whole,
     "full_response": require_text,
-    "tokens_in": _count,
-    "tokens_out": _count,
-    "wallclock_ms": _call_time,
+    "tokens_in": partial(_whole, most=U32_MAX),
+    "tokens_out": partial(_whole, most=U32_MAX),
+    "wallclock_ms": partial(_time, most=U32_MAX),
     "provider": _optional_text,
     "usd": _money,
     "quality": _real,

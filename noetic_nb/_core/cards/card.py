@@ -44,10 +44,6 @@ class Card:
     notes: Sequence[str] = field(default=())
 
 
-def _failed(value: object, error: Exception) -> Card:
-    return Card(type(value).__name__, facts=[("", f"cannot be shown: {type(error).__name__}: {plain_line(error)}")])
-
-
 def card_of(value: object) -> Card:
     """Return the card of an object: itself, the one its class makes, or its fields; for one that fails, the fault."""
     if isinstance(value, Card):
@@ -56,7 +52,8 @@ def card_of(value: object) -> Card:
     try:
         card: Card = make(value)
     except Exception as exc:
-        return _failed(value, exc)
+        what = f"cannot be shown: {type(exc).__name__}: {plain_line(exc)}"
+        return Card(type(value).__name__, facts=[("", what)])
     return card
 
 

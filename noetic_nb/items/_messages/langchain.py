@@ -329,7 +329,7 @@ def encode(items: Sequence[Item], failed: Collection[str] = ()) -> list[dict[str
     for item in items:
         kind = item["type"]
         own = native_form(item, "langchain")
-        if kind == "function_call_output" and not _is_run_inside(own):
+        if kind == "function_call_output" and not (isinstance(own, dict) and "tool_call_id" in own):
             status = "error" if item["callId"] in failed else "success"
             content = item.get("output") or "" if own is None else own
             data = {"content": content, "tool_call_id": item["callId"], "status": status}
@@ -363,10 +363,6 @@ def encode(items: Sequence[Item], failed: Collection[str] = ()) -> list[dict[str
         if message["type"] == "ai":
             message["data"]["content"] = _short(message["data"]["content"])
     return made
-
-
-def _is_run_inside(own: Any) -> bool:
-    return isinstance(own, dict) and "tool_call_id" in own
 
 
 def _reasoning(item: Item) -> dict[str, Any]:

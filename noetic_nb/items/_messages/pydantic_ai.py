@@ -120,7 +120,7 @@ def _parts(content: Any, place: int, reading: Reading) -> list[FrozenDict]:
             found.append(FrozenDict(type="input_image", imageUrl=piece["url"], detail="auto"))
         elif isinstance(piece, Mapping) and piece.get("kind") == "binary" and isinstance(piece.get("data"), str):
             media = str(piece.get("media_type") or "")
-            url = _data_url(media, piece["data"])
+            url = f"data:{media};base64,{piece['data'].translate(_URL_SAFE)}"
             if media.startswith("image/"):
                 found.append(FrozenDict(type="input_image", imageUrl=url, detail="auto"))
             elif media.startswith("audio/"):
@@ -156,10 +156,6 @@ def _output(part: Mapping[str, Any], errors: dict[str, str]) -> Item:
         errors[part["tool_call_id"]] = output or "failed"
     own = {} if is_whole else native("pydantic-ai", part)
     return call_output(part["tool_call_id"], output, **own)
-
-
-def _data_url(media: str, data: str) -> str:
-    return f"data:{media};base64,{data.translate(_URL_SAFE)}"
 
 
 def _response(value: Mapping[str, Any], reading: Reading, t_ms: float | None) -> None:

@@ -9,7 +9,7 @@ reported as events of the run.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -133,7 +133,7 @@ class Target:
         conflict = None
         if found != self._seen:
             conflict = self._conflict(await self.storage.get(STATE_KEY), value)
-        await _put(self.storage, value)
+        await (self.storage.delete(STATE_KEY) if value is None else self.storage.set(STATE_KEY, value))
         self._seen = self._counts[self._key] = self._counts.get(self._key, 0) + 1
         return conflict
 
@@ -179,10 +179,6 @@ class Target:
             replaced=replaced,
             written=value,
         )
-
-
-def _put(storage: ScopedStorage, value: Any) -> Awaitable[None]:
-    return storage.delete(STATE_KEY) if value is None else storage.set(STATE_KEY, value)
 
 
 class Mirror:

@@ -338,7 +338,7 @@ class CacheReader:
             shared = known.get(id(mark.sent))
             if shared is None:
                 shared = known[id(mark.sent)] = shared_prefix(mark.sent.parts, sent.parts, sent.counter)
-            if mark.depth > shared.whole or not _in_reach(rules, sent, mark.depth):
+            if mark.depth > shared.whole or not any(0 <= at - mark.depth < rules.lookback for at, _ in _marks(sent)):
                 continue
             tokens = first_tokens(sent.parts, mark.depth, sent.counter)
             if tokens >= best:
@@ -363,10 +363,6 @@ def _marks(sent: _Sent) -> list[tuple[int, int]]:
     marks[depth] = tokens
     marks.pop(0, None)
     return sorted(marks.items())
-
-
-def _in_reach(rules: CacheRules, sent: _Sent, depth: int) -> bool:
-    return any(0 <= mark - depth < rules.lookback for mark, _ in _marks(sent))
 
 
 def _written(rules: CacheRules | None, sent: _Sent, cached: int) -> int:

@@ -63,7 +63,7 @@ def parts_of(request: RecordedRequest) -> tuple[RequestPart, ...]:
     counter = request.counter
     if _is_plain(request) and known is not None and view.window[1] - request.first <= len(known):
         start, stop = view.window[0] - request.first, view.window[1] - request.first
-        parts += _items(view.layer_items, counter)
+        parts += [RequestPart(f"layer:{name}", (item,), item_tokens(item, counter)) for name, item in view.layer_items]
         if stop > start:
             history = known[start:stop]
             assert isinstance(history, ItemView)
@@ -107,10 +107,6 @@ def _is_plain(request: RecordedRequest) -> bool:
 def _tools_text(prepared: RequestPrepared) -> str:
     tools = [[tool.name, tool.description, tool.parameters, tool.strict] for tool in prepared.tools]
     return compact_json([tools, prepared.output_schema])
-
-
-def _items(layer_items: Iterable[tuple[str, Item]], counter: Tokenizer) -> list[RequestPart]:
-    return [RequestPart(f"layer:{name}", (item,), item_tokens(item, counter)) for name, item in layer_items]
 
 
 def _joined(sent: Iterable[SentItem]) -> list[RequestPart]:

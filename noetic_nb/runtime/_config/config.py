@@ -324,10 +324,6 @@ def load_config(data: Mapping[str, Any] | str, registry: Registry | None = None)
     return AgentConfig(**fields)
 
 
-def _number(value: float) -> float | str:
-    return value if math.isfinite(value) else str(value)
-
-
 def _step(step: Step | None, outer: tuple[int, ...] = ()) -> Any:
     if step is None:
         return None
@@ -374,7 +370,9 @@ def describe(config: AgentConfig, models: ModelClient | Mapping[str, ModelClient
             "memory": layers,
             "tools": [tool.name for tool in config.tools],
             **({"params": thaw(config.params)} if config.params else {}),
-            "projection": {key: _number(v) if isinstance(v, float) else v for key, v in policy.items()},
+            "projection": {
+                k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in policy.items()
+            },
         },
         "models": names,
     }

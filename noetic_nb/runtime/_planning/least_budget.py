@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from noetic_nb.events import ItemFate
 from noetic_nb.items import Item, item_text, item_tokens
 from noetic_nb.items._build import content_tokens
 from noetic_nb.memory._budget import must_send
@@ -81,7 +80,7 @@ def absent_items(inputs: PlanInputs, plan: TurnPlan) -> tuple[AbsentItem, ...]:
         for offer in plan.unsent
     ]
     reasons: dict[int, str] = plan.left_out()
-    reasons |= {fate.position: fate.reason for fate in plan.fates if _is_forced(fate)}
+    reasons |= {fate.position: "forced" for fate in plan.fates if (fate.origin, fate.reason) == ("history", "forced")}
     chosen: dict[int, str] = {}
     if plan.hidden:
         # Long stretches have no reasons of their own: what layers did choose of them was left out for its size.
@@ -96,10 +95,6 @@ def absent_items(inputs: PlanInputs, plan: TurnPlan) -> tuple[AbsentItem, ...]:
             reason = chosen.get(id(item), reason)
         absent.append(AbsentItem("history", at, inputs.log.token_count(at), reason, item))
     return (*offered, *absent)
-
-
-def _is_forced(fate: ItemFate) -> bool:
-    return fate.origin == "history" and fate.reason == "forced"
 
 
 def least_budget(inputs: PlanInputs, absent: AbsentItem) -> LeastBudget | None:
@@ -187,7 +182,12 @@ class _Search:
         # What every request has: no smaller total can admit anything.
         self.fixed = inputs.system_tokens + inputs.tool_tokens + inputs.policy.response_reserve + _tokens(head, inputs)
         entries = (*inputs.offers, *([] if inputs.summary is None else [inputs.summary]))
-        self.offered = sum([_tokens(all_items(entry), inputs) + _text_tokens(entry.text, inputs) for entry in entries])
+        self.offered = sum(
+            [
+                _tokens(all_items(entry), inputs) + (0 if entry.text is None else inputs.tokenizer(entry.text))
+                for entry in entries
+            ]
+        )
 
     def of_history(self) -> LeastBudget | None:
         wanted, policy = self.wanted, self.inputs.policy
@@ -261,7 +261,3 @@ class _Search:
 
 def _tokens(items: Sequence[Item], inputs: PlanInputs) -> int:
     return sum([item_tokens(item, inputs.tokenizer) for item in items])
-
-
-def _text_tokens(text: str | None, inputs: PlanInputs) -> int:
-    return 0 if text is None else inputs.tokenizer(text)
