@@ -30,8 +30,7 @@ from noetic_nb.memory._enforcement.call_history import PENDING
 from noetic_nb.memory._steering_decision import SteeringAction, SteeringDecision, allow
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
 from noetic_nb.runs import Run
-from noetic_nb.runs._call_params import CallParams
-from noetic_nb.runs._recorded_origins import RecordedOrigins
+from noetic_nb.runs._recorded_origins import CallParams, RecordedOrigins
 from noetic_nb.steering._evaluation.judging import LAYER_ID
 from noetic_nb.steering._rules.rule import Point
 

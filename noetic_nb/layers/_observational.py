@@ -26,7 +26,7 @@ from noetic_nb.memory import (
     Slot,
 )
 from noetic_nb.memory._built_in import built_in
-from noetic_nb.memory._trace import Compacted, compacted
+from noetic_nb.memory._execution_context import Compacted, compacted
 from noetic_nb.sync import awaited
 
 Observer = Callable[[Sequence[str]], "Sequence[str] | Awaitable[Sequence[str]]"]

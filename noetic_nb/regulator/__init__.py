@@ -4,8 +4,7 @@ from noetic_nb.regulator import decisions, events, predicates, presets
 from noetic_nb.regulator._adapters.otel_spans import events_from_span
 from noetic_nb.regulator._adapters.replay import Recording, record_events
 from noetic_nb.regulator._adapters.thread_safe import Locked, ThreadSafeRegulator
-from noetic_nb.regulator._measures.topics import Topics
-from noetic_nb.regulator._measures.word_lists import WordLists
+from noetic_nb.regulator._measures.topics import Topics, WordLists
 from noetic_nb.regulator._regulator import Regulator
 from noetic_nb.regulator._settings import Settings
 from noetic_nb.regulator._state import RegulatorState

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Self
 
 from noetic_nb.regulator._measures import corrections
-from noetic_nb.regulator._measures.word_lists import WordLists
+from noetic_nb.regulator._measures.topics import WordLists
 from noetic_nb.regulator._person import Person
 from noetic_nb.regulator._session import Signals
 from noetic_nb.regulator._settings import (

@@ -18,9 +18,16 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, Final, Literal, TypeAlias
 
-from noetic_nb.regulator._measures.costs import normalize_cost
-from noetic_nb.regulator._measures.topics import RELEASE_TOPICS, Topics, cluster_of
-from noetic_nb.regulator._measures.word_lists import any_of, emoji, folded, is_letter, lexicon
+from noetic_nb.regulator._measures.topics import (
+    RELEASE_TOPICS,
+    Topics,
+    any_of,
+    cluster_of,
+    emoji,
+    folded,
+    is_letter,
+    lexicon,
+)
 from noetic_nb.regulator.events import U32_MAX
 
 Valence: TypeAlias = Literal["negative", "neutral", "positive"]
@@ -31,6 +38,21 @@ _WHITE_SPACE: Final = (
 )
 _LEAST_LETTERS: Final = 8
 """Shorter texts do not count as shouting."""
+
+TYPICAL_TURN_TOKENS_OUT: Final = 1000
+TYPICAL_TURN_WALLCLOCK_MS: Final = 10_000
+TOKEN_COST_WEIGHT: Final = 0.7
+"""A costly turn of the original, and how much its tokens weigh."""
+
+
+def normalize_cost(tokens_out: int, wallclock_ms: int) -> float:
+    """Return the cost of one turn as a share, in [0, 1], of a typical costly one: 0.7 of it for tokens, the rest for time.
+
+    docs/behaviour/regulator.md, "Cost", also fixes the order of evaluation.
+    """
+    tokens = min(tokens_out / TYPICAL_TURN_TOKENS_OUT, 1.0)
+    time = min(wallclock_ms / TYPICAL_TURN_WALLCLOCK_MS, 1.0)
+    return TOKEN_COST_WEIGHT * tokens + (1.0 - TOKEN_COST_WEIGHT) * time
 
 
 @dataclass(frozen=True, slots=True)

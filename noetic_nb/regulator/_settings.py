@@ -11,8 +11,7 @@ from numbers import Integral, Real
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.regulator import predicates as built_in
-from noetic_nb.regulator._measures.topics import RANKED_TOPICS, RELEASE_TOPICS, Topics
-from noetic_nb.regulator._measures.word_lists import RELEASE_WORDS, WordLists
+from noetic_nb.regulator._measures.topics import RANKED_TOPICS, RELEASE_TOPICS, RELEASE_WORDS, Topics, WordLists
 from noetic_nb.regulator.predicates.call_budget import CallBudget
 from noetic_nb.regulator.predicates.context_scorer import CONTEXT_SCORER, CONTEXT_THRESHOLD, ContextScorer
 from noetic_nb.regulator.predicates.core import CostCap, ProceduralWarning, QualityDecline, ScopeDrift

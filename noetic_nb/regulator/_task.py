@@ -17,13 +17,14 @@ from noetic_nb.regulator._measures.confidence import (
     mean_nll,
     structural_confidence,
 )
-from noetic_nb.regulator._measures.costs import CostTotals
 from noetic_nb.regulator._measures.tool_history import Outcome, ToolHistory
 from noetic_nb.regulator._measures.topics import cluster_of
 from noetic_nb.regulator._person import Person
 from noetic_nb.regulator._settings import Settings
 from noetic_nb.regulator.decisions import CorrectionPattern
 from noetic_nb.regulator.events import (
+    U32_MAX,
+    U64_MAX,
     Cost,
     QualityFeedback,
     Token,
@@ -39,6 +40,28 @@ from noetic_nb.regulator.predicates.drift import DriftInput, DriftScore, DriftSc
 _EARLIER_TEXTS: Final = 16
 _TOOL_TEXTS: Final = 16
 """How many texts of the conversation drift scorers are given (ours)."""
+
+
+class CostTotals:
+    """Counters of one task, each in its own currency; they saturate where the original's do, so that snapshots read alike."""
+
+    __slots__ = ("tokens_in", "tokens_out", "unpriced", "usd", "wallclock_ms")
+
+    def __init__(self) -> None:
+        self.tokens_in = self.tokens_out = self.wallclock_ms = 0
+        self.unpriced = 0
+        """How many events had no price."""
+        self.usd = 0.0
+
+    def add(self, cost: Cost) -> None:
+        """Count one event, plain by now (`events.plain`); one without a price adds nothing to `usd`."""
+        self.tokens_in = min(self.tokens_in + cost.tokens_in, U32_MAX)
+        self.tokens_out = min(self.tokens_out + cost.tokens_out, U32_MAX)
+        self.wallclock_ms = min(self.wallclock_ms + cost.wallclock_ms, U64_MAX)  # type: ignore[assignment]  # whole by now
+        if cost.usd is None:
+            self.unpriced += 1
+        else:
+            self.usd += cost.usd
 
 
 class Task:

@@ -10,7 +10,7 @@ from typing import Any
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import thaw
-from noetic_nb.items._json_copy import frozen_data
+from noetic_nb.items._frozen import frozen_data
 from noetic_nb.memory import MemoryLayer
 from noetic_nb.steps import Registry, Tool
 

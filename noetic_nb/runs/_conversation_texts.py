@@ -10,8 +10,7 @@ from typing import Any, Final
 from noetic_nb.errors import ItemValidationError
 from noetic_nb.items import Item, freeze, item_text
 from noetic_nb.items._build import with_own_call_ids
-from noetic_nb.items._frozen import FLAT, FrozenDict
-from noetic_nb.items._json_copy import frozen_data
+from noetic_nb.items._frozen import FLAT, FrozenDict, frozen_data
 from noetic_nb.items._messages import Message
 from noetic_nb.items._messages.message import Child, Compaction
 from noetic_nb.items._registry import ANY_ITEMS

@@ -18,7 +18,7 @@ from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ContextCompacted, ModelCalled, RunEvent, ToolCalled
 from noetic_nb.ids import SYSTEM_IDS, Ids
-from noetic_nb.items._json_copy import plain_data
+from noetic_nb.items._frozen import plain_data
 from noetic_nb.runs._events.event_json import SCHEMA_VERSION, settled
 from noetic_nb.runs._events.run_log import GrowingEvents
 from noetic_nb.runs._known_until import KnownUntil, known_until_of

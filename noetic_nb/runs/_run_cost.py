@@ -9,8 +9,6 @@ from noetic_nb.events import ContextCompacted, ModelCalled
 from noetic_nb.models._client import Usage
 from noetic_nb.models._pricing import cost_of
 
-__all__ = ["cost_of_run"]
-
 
 def cost_of_run(
     meta: Mapping[str, Any], calls: Iterable[ModelCalled], compactions: Iterable[ContextCompacted]

@@ -10,9 +10,8 @@ from pydantic import BaseModel, TypeAdapter
 
 from noetic_nb.items import assistant_message, freeze, function_call, input_message
 from noetic_nb.items._build import response_text
-from noetic_nb.items._frozen import own_copy
+from noetic_nb.items._frozen import frozen_data, own_copy
 from noetic_nb.items._item import is_base_type
-from noetic_nb.items._json_copy import frozen_data
 from noetic_nb.items._json_form import ModelForm, json_form, without_json_form
 from noetic_nb.items._messages.formats import recognise
 from noetic_nb.items._messages.message import call, native, native_form, result_text, sendable_id

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from noetic_nb.layers import working_memory
-from noetic_nb.memory._enforcement.decision_records import fault_text, shown_matches
-from noetic_nb.memory._execution_context import as_response
+from noetic_nb.memory._enforcement.enforcement import fault_text, shown_matches
+from noetic_nb.memory._execution_context import as_response, error_facts
 from noetic_nb.memory._hook_timeout import begun
 from noetic_nb.memory._hooks.hook_results import UNSET, field_of, misnamed
 from noetic_nb.memory._hooks.recall import places_that_fit, text_that_fits
 from noetic_nb.memory._state.state_copy import StateNotCopied, frozen_state, is_same
 from noetic_nb.memory._state.state_store import StorageTime
 from noetic_nb.memory._steering_decision import as_decision
-from noetic_nb.memory._trace import error_facts
 from noetic_nb.tokens import estimate_tokens
 
 

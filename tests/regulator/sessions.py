@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 
 from noetic_nb.regulator import Regulator
-from noetic_nb.regulator._measures.word_lists import RELEASE_WORDS, lexicon
+from noetic_nb.regulator._measures.topics import RELEASE_WORDS, lexicon
 from noetic_nb.regulator.decisions import CircuitBreak
 
 # A shared machine makes examples slow; that is not a defect of what is tested.

@@ -16,7 +16,7 @@ import pytest
 from noetic_nb.regulator import Regulator, events
 from noetic_nb.regulator._measures.confidence import confidence_of_nll, mean_nll, structural_confidence, usable_logprob
 from noetic_nb.regulator._measures.corrections import CorrectionStore, inject, pattern_of, prelude
-from noetic_nb.regulator._measures.word_lists import any_of, is_letter, trimmed
+from noetic_nb.regulator._measures.topics import any_of, is_letter, trimmed
 from noetic_nb.regulator.events import Cost, QualityFeedback, Token, ToolCall, ToolResult, TurnStart, UserCorrection
 
 FRAME = pd.DataFrame({"tokens_in": [12], "tokens_out": [34], "ms": [2.5], "quality": [0.25], "ok": [False]})

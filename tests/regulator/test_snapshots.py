@@ -26,7 +26,7 @@ from noetic_nb.regulator import (
     Topics,
     WordLists,
 )
-from noetic_nb.regulator._measures.word_lists import RELEASE_WORDS
+from noetic_nb.regulator._measures.topics import RELEASE_WORDS
 from noetic_nb.regulator.events import TurnComplete, TurnStart, UserCorrection
 from noetic_nb.regulator.predicates.context_scorer import CONTEXT_SCORER
 from noetic_nb.regulator.predicates.drift import NEWER_KEYWORDS

@@ -59,7 +59,7 @@ def test_importing_the_regulator_reads_no_lexicon_and_no_heavy_package() -> None
     code = (
         "import sys; import noetic_nb.regulator; "
         "print(sorted({'pandas', 'numpy', 'pydantic', 'sklearn', 'asyncio'} & set(sys.modules)), "
-        "sys.modules['noetic_nb.regulator._measures.word_lists'].lexicon.cache_info().currsize)"
+        "sys.modules['noetic_nb.regulator._measures.topics'].lexicon.cache_info().currsize)"
     )
 
     done = subprocess.run(

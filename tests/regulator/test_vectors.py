@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from noetic_nb.regulator import DriftInput, Regulator, decisions, events
-from noetic_nb.regulator._measures.costs import normalize_cost
 from noetic_nb.regulator._measures.topics import RANKED_TOPICS, RELEASE_TOPICS, cluster_of
-from noetic_nb.regulator._session import STRATEGY_LABELS, Session, classify_strategy, impression_of
+from noetic_nb.regulator._session import STRATEGY_LABELS, Session, classify_strategy, impression_of, normalize_cost
 from noetic_nb.regulator.predicates.drift import NEWER_KEYWORDS, RELEASE_KEYWORDS
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "regulator"

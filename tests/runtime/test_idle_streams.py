@@ -10,7 +10,7 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.models import ModelDelta, ModelResponse
-from noetic_nb.models._stream_timeout import IdleTimeout
+from noetic_nb.models._client_answers import IdleTimeout
 from noetic_nb.runtime import dump_config, load_config
 from noetic_nb.testing import drive_loop
 from tests.runtime.factories import make_harness, record_events, texts

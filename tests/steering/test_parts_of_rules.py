@@ -15,8 +15,8 @@ from noetic_nb.steering._predicates.conditions import matched_text
 from noetic_nb.steering._predicates.guidance_template import MAX_GUIDANCE, capped
 from noetic_nb.steering._predicates.python_source import compile_predicate
 from noetic_nb.steering._predicates.sequence_rules import describe_sequence, sequence_rule
+from noetic_nb.steering._rulebook.rule_files import dump_yaml, parse_yaml
 from noetic_nb.steering._rules.file_schema import rule_text
-from noetic_nb.steering._rules.yaml_text import dump_yaml, parse_yaml
 
 
 def test_a_condition_says_its_tools_arguments_and_needs() -> None:

@@ -28,7 +28,7 @@ from noetic_nb.interop._spans.span_record import Span
 from noetic_nb.interop._spans.span_tree import Execution
 from noetic_nb.interop._spans.span_turns import Log, TurnWriter, asked_of
 from noetic_nb.items import Item, item_text
-from noetic_nb.items._json_copy import frozen_data
+from noetic_nb.items._frozen import frozen_data
 from noetic_nb.items._messages.message import FINISH, call_output, input_text, output_text, text_message
 from noetic_nb.redact import Redaction
 from noetic_nb.runs._context_tokens import ContextTokens

@@ -25,15 +25,13 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.items import freeze
-from noetic_nb.memory._enforcement.decision_records import shown_matches
-from noetic_nb.memory._enforcement.enforcement import FAILED_GUIDANCE
+from noetic_nb.memory._enforcement.enforcement import FAILED_GUIDANCE, shown_matches
 from noetic_nb.memory._steering_decision import SteeringAction, SteeringDecision
 from noetic_nb.memory.params import BeforeToolCallParams, PastCall
 from noetic_nb.redact import redact_text
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
-from noetic_nb.runs._call_params import CallParams
-from noetic_nb.runs._recorded_origins import RecordedOrigins
+from noetic_nb.runs._recorded_origins import CallParams, RecordedOrigins
 from noetic_nb.runs._regulation.recorded_regulator import RegulatorFeed
 from noetic_nb.steering._evaluation.evaluate import Evaluation, Policy, RuleFault, evaluate
 from noetic_nb.steering._evaluation.judging import LAYER_ID

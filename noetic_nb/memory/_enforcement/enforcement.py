@@ -2,6 +2,7 @@
 
 Fail-closed. A hook that raises, hangs, returns no decision or was never initialised counts as a deny with a fixed guidance,
 unless its layer is set to do otherwise; `on_hook_failure` of the layer is called, so that its ledger is complete.
+A decision is recorded in a run without secrets.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.events import SteeringDecided
 from noetic_nb.memory._enforcement.call_history import CallsSoFar
-from noetic_nb.memory._enforcement.decision_records import fault_text, read_decision, record_decision
 from noetic_nb.memory._execution_context import ExecutionContext
 from noetic_nb.memory._hook_timeout import is_cancelled
 from noetic_nb.memory._hooks.hook_results import UNSET, field_of
@@ -23,13 +24,129 @@ from noetic_nb.memory._steering_decision import (
     ALLOW,
     SteeringAction,
     SteeringDecision,
+    Stop,
+    as_decision,
     most_restrictive,
 )
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, HookFailure, PastCall
 from noetic_nb.models._client import ModelResponse
+from noetic_nb.redact import REDACTED, redact_head, redact_text
 
 if TYPE_CHECKING:
     from noetic_nb.items._origin_index import Provenance
+
+
+_FIELDS: Final = ("decision", "stop", "state", "outcome", "faults", "rules_ms")
+Faults: TypeAlias = tuple[tuple[str, str], ...]
+"""Rules that failed, each with what went wrong."""
+
+
+class RuleTimes(NamedTuple):
+    """Rules and how long each took, in milliseconds, as a layer of this library has measured them: nothing to check."""
+
+    ids: tuple[str, ...] = ()
+    took: tuple[float, ...] = ()
+    """Of the first of them, as far as they were asked."""
+
+
+NO_TIMES: Final = RuleTimes()
+
+
+def read_decision(value: Any, hook: str) -> tuple[SteeringDecision, Any, str | None, Faults, RuleTimes]:
+    """Return the decision, the new state (or `UNSET`), the error, the failed rules and the duration of each rule."""
+    if value is None:
+        return ALLOW, UNSET, None, (), NO_TIMES
+    if isinstance(value, SteeringDecision):
+        return value, UNSET, None, (), NO_TIMES
+    given, stop, state, outcome, faults, rules_ms = [field_of(value, name, hook=hook) for name in _FIELDS]
+    if given is UNSET:
+        # A result with only a state or a stop is no opinion; anything else without a decision is an error, never an allow.
+        decision = ALLOW if stop is not UNSET or state is not UNSET else as_decision(value)
+    else:
+        decision = ALLOW if given is None else as_decision(given)
+    if isinstance(stop, Stop):
+        decision = SteeringDecision(decision.action, decision.guidance, decision.rule_ids, stop, decision.matched)
+    elif stop is not UNSET and stop is not None:
+        raise TypeError(f"`stop` is a Stop(decision, suggestion), not {type(stop).__name__}: {stop!r:.80}.")
+    wrong = outcome if isinstance(outcome, str) else None
+    return decision, state, wrong, _pairs(faults, str), _times(rules_ms)
+
+
+def _pairs(found: Any, kind: type) -> tuple[tuple[str, Any], ...]:
+    """Return the facts about each rule, and nothing of a foreign hook's field of the same name."""
+    if type(found) is not tuple:
+        return ()
+    for pair in found:
+        if type(pair) is not tuple or len(pair) != 2 or type(pair[0]) is not str or type(pair[1]) is not kind:
+            return tuple([each for each in found if type(each) is tuple and [*map(type, each)] == [str, kind]])
+    return found
+
+
+def _times(found: Any) -> RuleTimes:
+    """Return the rules and the duration of each; of a foreign hook, the readable part."""
+    return found if type(found) is RuleTimes else RuleTimes(*zip(*_pairs(found, float), strict=True))
+
+
+# An error may quote a whole argument.
+MAX_FAULT: Final = 300
+
+
+def shown_matches(matched: Sequence[str], text: str) -> tuple[str, ...]:
+    """Return the parts of a response as they are recorded: one that is or holds a secret there is hidden."""
+    clean = redact_text(text)
+    # By itself a password is a word like any other.
+    return tuple([part if part in clean else REDACTED if part in text else redact_text(part) for part in matched])
+
+
+def fault_text(error: BaseException, point: str) -> str:
+    """Return why a rule could not be evaluated, for readers of the ledger."""
+    name = type(error).__name__
+    if point == "after_model_call":
+        return name  # its message may quote an answer that is rejected because of it
+    try:
+        text = redact_head(str(error), MAX_FAULT)[:MAX_FAULT]
+    except Exception:  # of a class of the user's own
+        return name
+    return f"{name}: {text}" if text.strip() else name
+
+
+def record_decision(
+    runner: HookRunner,
+    layer: MemoryLayer,
+    point: str,
+    params: BeforeToolCallParams | AfterModelCallParams,
+    ctx: ExecutionContext,
+    decision: SteeringDecision,
+    duration_ms: float,
+    outcome: str | None,
+    faults: Faults = (),
+    times: RuleTimes = NO_TIMES,
+) -> None:
+    """Put a decision into the run's ledger: all of a layer that enforces, of others only more than an allow."""
+    if runner.traces.sink is None or not (layer.enforces or decision.action is not SteeringAction.ALLOW):
+        return
+    name, args = params[:2] if isinstance(params, BeforeToolCallParams) else (None, None)
+    matched = decision.matched and shown_matches(decision.matched, getattr(params, "text", ""))
+    runner.traces.sink.emit(
+        SteeringDecided(
+            ctx.where,
+            runner.clock.now_ms(),
+            layer.recorded_id,
+            point,
+            name,
+            args,
+            decision.action.value,
+            decision.guidance,
+            decision.rule_ids,
+            duration_ms,
+            outcome,
+            True,
+            tuple(faults),
+            tuple(matched),
+            tuple(zip(*times, strict=False)),
+        )
+    )
+
 
 OnSteeringError: TypeAlias = Literal["deny", "allow", "raise"]
 

@@ -14,14 +14,20 @@ from noetic_nb.items import ItemRegistry, input_message
 from noetic_nb.items._frozen import MAPPINGS
 from noetic_nb.items._registry import DEFAULT_REGISTRY
 from noetic_nb.memory._declared import check_layers
-from noetic_nb.memory._execution_context import ExecutionContext
+from noetic_nb.memory._execution_context import (
+    CURRENT_NOTES,
+    Compacted,
+    ExecutionContext,
+    HookNotes,
+    error_facts,
+    noted,
+)
 from noetic_nb.memory._hook_timeout import HookTimeout, Unfinished, begun, call_apart
 from noetic_nb.memory._hooks.hook_results import UNSET, misnamed
 from noetic_nb.memory._layer import MemoryHooks, MemoryLayer
 from noetic_nb.memory._state.state_copy import StateNotCopied
 from noetic_nb.memory._state.state_store import LayerStateStore
 from noetic_nb.memory._steering_decision import Stop
-from noetic_nb.memory._trace import CURRENT_NOTES, Compacted, HookNotes, error_facts, noted
 
 
 class HookTraces:

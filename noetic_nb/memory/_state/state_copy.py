@@ -10,8 +10,7 @@ from math import isfinite
 from typing import Any, Final, TypeAlias, TypeVar
 
 from noetic_nb.errors import NoeticError
-from noetic_nb.items._frozen import FrozenDict
-from noetic_nb.items._json_copy import frozen_data
+from noetic_nb.items._frozen import FrozenDict, frozen_data
 
 T = TypeVar("T")
 

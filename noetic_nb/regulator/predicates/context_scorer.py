@@ -15,8 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from noetic_nb.regulator._measures.topics import RELEASE_TOPICS
-from noetic_nb.regulator._measures.word_lists import RELEASE_WORDS
+from noetic_nb.regulator._measures.topics import RELEASE_TOPICS, RELEASE_WORDS
 from noetic_nb.regulator.predicates.drift import DriftInput, DriftScore
 
 __all__ = ["CONTEXT_SCORER", "CONTEXT_THRESHOLD", "FEATURES", "ContextScorer", "drift_features"]

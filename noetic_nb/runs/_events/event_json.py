@@ -21,8 +21,7 @@ from noetic_nb._core.event_parts import FreeData, Number
 from noetic_nb.errors import ItemValidationError, NoeticConfigError
 from noetic_nb.events import LayerStateChanged, MemoryTraceSpan, OfferedTool, RunEvent
 from noetic_nb.items import Item
-from noetic_nb.items._frozen import FrozenDict
-from noetic_nb.items._json_copy import MOST_BITS, frozen_data
+from noetic_nb.items._frozen import MOST_BITS, FrozenDict, frozen_data
 from noetic_nb.items._registry import ANY_ITEMS
 
 NON_FINITE: Final = "$float"

@@ -15,7 +15,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import EventSink, RunEvent
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import thaw
-from noetic_nb.items._json_copy import frozen_data
+from noetic_nb.items._frozen import frozen_data
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs._recording.retained_turns import KEPT_BYTES, KeptTurns
 from noetic_nb.runs._recording.retention import bound, open_autosave

@@ -11,8 +11,6 @@ from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runs._requests.shared_requests import HEAD, RequestPart
 from noetic_nb.tokens import estimate_tokens
 
-__all__ = ["UNNAMED", "ImportedRequests"]
-
 UNNAMED: Final = "recorded"
 """The model of a call whose source names none."""
 _HEAD_ROLES: Final = ("system", "developer")
@@ -24,11 +22,6 @@ class ImportedRequests:
     A request is all of the log before it. Its sizes are the differences between the input tokens of the calls, so that a
     prefix has as many tokens as its call was billed for. Text is counted in the first request alone, to tell the
     instructions and the tools, which a source often leaves out, from the conversation.
-
-    Parameters
-    ----------
-    meta : mapping
-        Of the run.
     """
 
     def __init__(self, meta: Mapping[str, Any]) -> None:

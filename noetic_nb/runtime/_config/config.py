@@ -20,7 +20,7 @@ from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.items._registry import DEFAULT_REGISTRY
 from noetic_nb.memory import MemoryConfig, MemoryLayer, ProjectionPolicy, memory
 from noetic_nb.models._client import ModelClient
-from noetic_nb.models._stream_timeout import IDLE_TIMEOUT_MS
+from noetic_nb.models._client_answers import IDLE_TIMEOUT_MS
 from noetic_nb.runtime._config.limits import Limits
 from noetic_nb.steps import LLMStep, LoopStep, Step, Tool, ToolStep
 from noetic_nb.steps._base import Frozen, InstanceField

@@ -29,8 +29,8 @@ from noetic_nb.models._client import (
     Usage,
     finish_reason_of,
 )
+from noetic_nb.models._client_answers import is_unknown_model, not_async, streamed
 from noetic_nb.runtime._config.config import AgentConfig
-from noetic_nb.runtime._context.client_answers import is_unknown_model, not_async, streamed
 from noetic_nb.runtime._context.event_hub import EventHub, StepEvents
 from noetic_nb.runtime._context.protocols import Execution
 from noetic_nb.runtime._context.step_errors import error_text

@@ -19,8 +19,7 @@ from noetic_nb._core.worker_threads import ON_THE_SPOT, OnTheSpot, leaves_loop
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
 from noetic_nb.events import ToolCalled, ToolProgress
 from noetic_nb.items._bound_values import may_change
-from noetic_nb.items._frozen import frozen_or_none
-from noetic_nb.items._json_copy import frozen_data
+from noetic_nb.items._frozen import frozen_data, frozen_or_none
 from noetic_nb.items._json_form import json_form
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.memory import ExecutionContext, PastCall, SteeringAction, SteeringDecision

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.memory._enforcement.decision_records import fault_text
-from noetic_nb.memory._enforcement.enforcement import FAILED_GUIDANCE
+from noetic_nb.memory._enforcement.enforcement import FAILED_GUIDANCE, fault_text
 from noetic_nb.memory._hook_timeout import cancellations, is_cancelled
 from noetic_nb.memory._steering_decision import (
     ALLOW,
