@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from noetic_nb.events import SteeringDecided
 from noetic_nb.items._frozen import own_copy
-from noetic_nb.items._origin_index import Provenance
 from noetic_nb.items._origins import Origin
 from noetic_nb.memory import SteeringAction, SteeringDecision
 from noetic_nb.runtime._context.protocols import Enforcing, SteeredExecution
 from noetic_nb.sync import awaited
+
+if TYPE_CHECKING:
+    from noetic_nb.items._origin_index import Provenance
 
 Outcome: TypeAlias = Literal["approved", "refused", "nobody", "error"]
 
