@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 from collections.abc import Callable
@@ -129,11 +130,14 @@ def test_commands_and_rules_refuse_a_pipe(tmp_path: Path) -> None:
 def test_the_size_is_known_before_a_file_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     large = tmp_path / "large.jsonl.gz"
     with large.open("wb") as file:
+        file.write(gzip.compress(b"{}"))
         file.truncate(2**40)  # a file with a hole in it, which takes no room
+    with pytest.raises(NoeticError, match="packed, and too large"):
+        nn.import_run(str(large))
     opened: list[Any] = []
     monkeypatch.setattr("noetic_nb._core.atomic_write.open", lambda path, mode: opened.append(path), raising=False)
 
-    for read in (nn.load_run, nn.import_run, runs_from_spans):
+    for read in (nn.load_run, runs_from_spans):
         with pytest.raises(NoeticError, match="holds more than"):
             read(str(large))
     assert opened == []

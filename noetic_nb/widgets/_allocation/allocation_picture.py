@@ -74,9 +74,9 @@ def rows(call: CallShare, order: dict[str, int], caching: CallCaching = NO_CACHI
     """Return the table behind the bars, from the system prompt to the reserve."""
     shared = {**caching.shared}
     for layer in call.layers:  # what is around its items is a part of its own
-        around = max(0, shared.get(order[layer.name], 0) - layer.used)
-        if around:
-            shared[order[layer.name]] -= around
+        key = order[layer.name]
+        if key in shared and (around := shared[key] - layer.used) > 0:
+            shared[key] -= around
             shared["framing"] = shared.get("framing", 0) + around
     found = [(row, key_of(row.part)) for row in _rows(call, order)]
     return [
