@@ -12,7 +12,7 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab import datasets, replay
-from noetic_nb.lab._statistics.intervals import interval
+from noetic_nb.lab._statistics.intervals import Cluster, mean_interval
 from noetic_nb.runs import Run
 
 
@@ -102,9 +102,9 @@ def test_lists_are_paired_by_task_and_trial_with_intervals_by_task() -> None:
     gaps = [len(y.turns) - len(x.turns) for x, y in zip(a, b, strict=True)]
     assert (found.paired_by, found.pairs, found.unpaired) == ("task and trial", 12, (lone.run_id,))
     assert (row.n, row.difference) == (12, pytest.approx(sum(gaps) / 12))
-    by_task = interval(lambda at: sum(gaps[i] for i in at) / len(at), [i // 2 for i in range(12)])
+    by_task = mean_interval(gaps, [Cluster(i // 2) for i in range(12)])
     assert (row.low, row.high) == pytest.approx(by_task)
-    assert list(found.to_frame().columns) == ["metric", "a", "b", "difference", "low", "high", "n"]
+    assert list(found.to_frame().columns) == ["metric", "a", "b", "difference", "low", "high", "n", "p"]
     assert "12 pairs by task and trial; 1 runs without a counterpart" in repr(found)
 
 

@@ -107,7 +107,9 @@ def test_everything_is_sent_where_there_is_room_and_one_session() -> None:
 
     assert table.recall.tolist() == [1.0]
     assert table.attrs["outdated"] == {"plain": {100_000: 1.0}}
-    assert (table.low[0], table.high[0]) == (1.0, 1.0)
+    # Four dialogues say little, also where all agree.
+    assert 0.2 < table.low[0] < 0.5
+    assert table.high[0] == 1.0
 
 
 def test_a_layer_that_tells_everything_reaches_all_of_it_and_costs_it() -> None:

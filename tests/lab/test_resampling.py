@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from noetic_nb.lab._detection.fitting import curve_of, fitted_threshold, folds_of
-from noetic_nb.lab._detection.resampling import area, areas, lower_ends, percentiles, share, weights_of
-from noetic_nb.lab._statistics.intervals import counted, interval, resampled
+from noetic_nb.lab._detection.resampling import area, areas, corrected_ends, percentiles, share, weights_of
+from noetic_nb.lab._statistics.intervals import Cluster, counted
 
 
 def metrics() -> Any:
@@ -32,7 +32,8 @@ def test_the_area_is_that_of_scikit_learn_in_every_sample() -> None:
 
     found = areas(scores, failed, weights)
 
-    for sample, ours in zip(resampled(groups, 50, seed=1), found, strict=True):
+    for row, ours in zip(weights, found, strict=True):
+        sample = np.repeat(np.arange(60), row.astype(int))
         assert ours == pytest.approx(metrics().roc_auc_score(failed[sample], scores[sample]))
     assert area(scores, failed) == pytest.approx(metrics().roc_auc_score(failed, scores))
 
@@ -58,31 +59,25 @@ def test_scores_that_no_threshold_reaches_and_that_every_one_does_are_ranked() -
     assert isnan(area(np.array([]), np.array([], dtype=bool)))
 
 
-def test_an_interval_is_that_of_the_samples() -> None:
+def test_whole_groups_are_drawn() -> None:
+    groups = ["a", "a", "a", "b", "c", "c"]
+    weights = weights_of(groups, 50, seed=3)
+
+    assert (weights[:, 0] == weights[:, 1]).all()
+    assert (weights[:, 4] == weights[:, 5]).all()
+    assert weights[:, [0, 3, 4]].sum(axis=1).tolist() == [3.0] * 50
+
+
+def test_a_share_of_some_runs_is_counted_over_their_tasks() -> None:
     scores, failed, groups = drawn()
-    weights = weights_of(groups, 400, seed=0)
+    clusters, stopped = [Cluster(group) for group in groups], scores > 0.5
+    some = [at for at in range(60) if failed[at]]
 
-    def over(sample: list[int]) -> float:
-        return float(metrics().roc_auc_score(failed[sample], scores[sample]))
+    rate, low, high = share(stopped, failed, clusters)
 
-    assert percentiles(areas(scores, failed, weights)) == pytest.approx(interval(over, groups, samples=400))
-    stopped = scores > 0.5
-    rate, low, high = share(stopped, failed, weights, groups)
-    assert rate == pytest.approx(stopped[failed].mean())
-    assert (low, high) == pytest.approx(
-        interval(lambda sample: float(stopped[sample][failed[sample]].mean()), groups, samples=400)
-    )
-
-
-def test_a_share_of_none_is_as_sure_as_there_are_groups() -> None:
-    _, failed, groups = drawn()
-    weights = weights_of(groups, 50, seed=0)
-    nobody = np.zeros(60, dtype=bool)
-    tasks = len({group for group, has_failed in zip(groups, failed, strict=True) if has_failed})
-
-    assert share(nobody, failed, weights, groups) == (0.0, 0.0, counted(0, tasks).high)
-    assert share(~nobody, failed, weights, groups) == (1.0, counted(tasks, tasks).low, 1.0)
-    assert all(map(isnan, share(nobody, nobody, weights, groups)))
+    expected = counted([int(stopped[at]) for at in some], [clusters[at] for at in some])
+    assert (rate, low, high) == (expected.rate, expected.low, expected.high)
+    assert all(map(isnan, share(stopped, np.zeros(60, dtype=bool), clusters)))
 
 
 def test_more_than_half_of_the_samples_must_have_a_value() -> None:
@@ -90,24 +85,27 @@ def test_more_than_half_of_the_samples_must_have_a_value() -> None:
     assert percentiles(np.array([1.0, 1.0, np.nan])) == (1.0, 1.0)
 
 
-def test_lower_ends_of_several_hold_together_and_are_never_above_their_own() -> None:
+def test_ends_of_several_hold_together_and_are_never_above_their_own() -> None:
     rng = np.random.default_rng(0)
     samples = 0.7 + 0.05 * rng.normal(size=(4_000, 8))
     values = np.full(8, 0.7)
 
-    ends = lower_ends(values, samples)
+    ends, highs = corrected_ends(values, samples)
 
+    assert (samples <= highs).all(axis=1).mean() == pytest.approx(0.975, abs=0.01)
     assert (samples >= ends).all(axis=1).mean() == pytest.approx(0.975, abs=0.01)
     assert (ends < np.quantile(samples, 0.025, axis=0)).all()
     # Eight that are the same are one.
     one = samples[:, :1]
-    assert lower_ends(values, np.repeat(one, 8, axis=1)) == pytest.approx(np.repeat(lower_ends(values[:1], one), 8))
+    assert corrected_ends(values, np.repeat(one, 8, axis=1))[0] == pytest.approx(
+        np.repeat(corrected_ends(values[:1], one)[0], 8)
+    )
     skewed = np.minimum(one, 0.71)
-    assert lower_ends(values[:1], skewed)[0] <= np.quantile(skewed, 0.025)
+    assert corrected_ends(values[:1], skewed)[0][0] <= np.quantile(skewed, 0.025)
 
 
 def test_an_area_that_most_samples_lack_has_no_lower_end() -> None:
-    ends = lower_ends(np.array([1.0, 2.0]), np.array([[1.0, np.nan]] * 5 + [[2.0, 3.0]]))
+    ends, _ = corrected_ends(np.array([1.0, 2.0]), np.array([[1.0, np.nan]] * 5 + [[2.0, 3.0]]))
 
     assert isnan(ends[1])
     assert ends[0] <= 1.0

@@ -24,7 +24,7 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import RegulatorDecided, ToolCalled
 from noetic_nb.lab import RegulatorReadings, datasets, first_stop, replay, replay_regulator, sweep
 from noetic_nb.lab._replaying import regulator_readings
-from noetic_nb.lab._statistics.intervals import interval
+from noetic_nb.lab._statistics.intervals import Cluster, mean_interval
 from noetic_nb.layers import regulation
 from noetic_nb.models import ModelRequest, ModelResponse, ScriptedModel, Usage
 from noetic_nb.regulator import CallBudget, Regulator
@@ -111,7 +111,10 @@ def test_a_grade_between_turns_stops_the_next_turn_as_alone() -> None:
 def test_a_row_is_the_mean_over_runs_with_the_interval_over_tasks() -> None:
     runs = _airline()
     frame = sweep(SPACE, runs, metrics={"stopped": stopped}, regulator=ANN, n_jobs=1, seed=3)
-    assert list(frame) == [*SPACE, "stopped", "low", "high", "n", "failed", "nan", "seed", "digest", "stopped_known"]
+    columns = ["stopped", "low", "high", "n", "failed", "nan", "seed", "digest", "low_corrected", "high_corrected"]
+    assert list(frame) == [*SPACE, *columns, "stopped_known"]
+    assert (frame["low_corrected"] <= frame["low"]).all()
+    assert (frame["high_corrected"] >= frame["high"]).all()
     assert list(frame[[*SPACE]].itertuples(index=False, name=None)) == [(c, t) for c in (5, 10, 20) for t in (300, 900)]
     for row in frame.to_dict("records"):
         numbers = {
@@ -121,7 +124,7 @@ def test_a_row_is_the_mean_over_runs_with_the_interval_over_tasks() -> None:
         values = [stopped(replay(run, regulator=_with(ANN, numbers))) for run in runs]
         assert row["stopped"] == sum(values) / len(values)
         tasks = [run.meta["task_id"] for run in runs]
-        low, high = interval(lambda places: sum(values[at] for at in places) / len(places), tasks, seed=3)  # noqa: B023
+        low, high = mean_interval(values, [Cluster(task) for task in tasks])
         assert (row["low"], row["high"]) == pytest.approx((low, high))
         assert (row["n"], row["failed"], row["nan"], row["seed"]) == (len(runs), 0, 0, 3)
     assert frame["digest"].nunique() == len(frame)
@@ -407,10 +410,13 @@ def test_values_that_cannot_be_compared_are_refused() -> None:
         sweep({"a": [_Incomparable(), _Incomparable()]}, _airline(2), metrics={"m": stopped}, apply=lambda run, a: run)
 
 
-def test_runs_without_a_task_are_resampled_by_run_and_that_is_in_the_table() -> None:
+def test_runs_without_a_task_have_no_interval_and_the_table_names_the_way_on() -> None:
     runs = [Run(run.run_id, meta={**run.meta, "task_id": None}, events=run.events) for run in _airline(4)]
     frame = sweep({"call_budget.total": [5]}, runs, metrics={"s": stopped}, regulator=ANN, n_jobs=1)
-    assert "runs, as 4 of 4 have no task id" in frame.attrs["interval"]
+    assert frame[["low", "high", "low_corrected", "high_corrected"]].isna().all(axis=None)
+    assert 'pass by="run"' in frame.attrs["interval"]
+    by_run = sweep({"call_budget.total": [5]}, runs, metrics={"s": stopped}, regulator=ANN, n_jobs=1, by="run")
+    assert by_run[["low", "high"]].notna().all(axis=None)
 
 
 def test_an_interrupted_sweep_keeps_its_rows_and_goes_on(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from noetic_nb.lab import datasets
 from noetic_nb.lab._detection.calibration import Failure
 from noetic_nb.lab._detection.detectors import Detecting
 from noetic_nb.lab._rule_scores.rule_suggestions import Suggestion, Suggestions
-from noetic_nb.lab._statistics.intervals import counted
+from noetic_nb.lab._statistics.intervals import Cluster, counted
 from noetic_nb.layers import HashingEmbedder
 from noetic_nb.runs import Recorder
 
@@ -29,11 +29,14 @@ def calibration(word: str) -> nn.lab.Calibration:
     return nn.lab.Calibration(
         detector=word,
         threshold=2.0,
+        verdict="on",
+        detectable=0.7,
+        stability=0.9,
         reasons={word: word},
         curves={},
         failures=(Failure(word, word, word),),
         unlabelled=1,
-        made_of={},
+        made_of={"tasks": 9},
         _rows=tuple(rows * 30),
         _tried=(Detecting(word, len),),
     )
@@ -79,9 +82,9 @@ def gallery(text: str = QUESTION) -> dict[str, Any]:
     run = nn.record(harness)
     reply = nn.run_sync(harness.execute(word, thread_id="t1"))
     other = nn.Run(raw, events=[TurnStarted(where, 0.0, raw, 0, 1, text, raw)])
-    count = counted(3, 4)
+    count = counted([1, 1, 1, 0], [Cluster(at) for at in range(4)])
     rule = nn.SteeringRule(id=word, applies_to=("before_tool_call",), when="true", guidance=word)
-    found = Suggestion(rule, count, count, count, 0.01, (word,), word)
+    found = Suggestion(rule, count, count, count, count, 3, 0.5, count, False, 0.01, (word,), word)
     log = ItemLog([input_message(raw), assistant_message(raw)])
     return {
         "harness": harness,
@@ -126,7 +129,7 @@ def gallery(text: str = QUESTION) -> dict[str, Any]:
         "registry": nn.Registry(),
         "shell result": nn.ShellResult(stdout=text, stderr=text, exit_code=1),
         "comparison": nn.compare(run, other),
-        "paired": nn.compare([run], [run], samples=10),
+        "paired": nn.compare([run], [run]),
         "evaluation": evaluation(rules),
         "calibration": calibration(raw),
         "suggestion": found,

@@ -155,11 +155,11 @@ def test_a_part_of_both_is_compared() -> None:
 def test_lists_are_compared_in_pairs_with_intervals() -> None:
     a = [made(*["x"] * n) for n in range(1, 9)]
     b = [made(*["x"] * (n + 1)) for n in range(1, 9)]
-    with Compare(a, b, samples=200) as view:
+    with Compare(a, b, by="run") as view:
         frame = view.to_frame()
         rows = {row["cells"][0]: row for row in view.snapshot["rows"]}
 
-        assert frame.equals(nn.compare(a, b, samples=200).to_frame())
+        assert frame.equals(nn.compare(a, b, by="run").to_frame())
         assert rows["turns"]["clear"]
         assert rows["turns"]["plot"][0] > 110
         assert not rows["denied"]["clear"]

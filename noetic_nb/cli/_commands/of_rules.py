@@ -150,6 +150,12 @@ def _evaluate_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--outcome", default="outcome", metavar="KEY", help="the key of a run's meta with its label (outcome)"
     )
+    parser.add_argument(
+        "--by",
+        choices=("task", "run"),
+        default="task",
+        help="runs that belong together, for the intervals; run: each is a task of its own (task)",
+    )
     parser.add_argument("--min-caught", type=_rate, metavar="RATE", help="of what should be caught, from 0 to 1")
     parser.add_argument("--max-blocked", type=_rate, metavar="RATE", help="of solved runs, from 0 to 1")
     parser.add_argument(
@@ -183,17 +189,14 @@ def _run_evaluate(given: Namespace, output: Output) -> int:
     rules = load_rules(given.rules)
     runs, unread = runs_of(given, output)
     with noted_targets(output):
-        evaluation = evaluate(rules, runs, outcome=given.outcome, on_unknown=given.on_unknown)
+        evaluation = evaluate(rules, runs, outcome=given.outcome, by=given.by, on_unknown=given.on_unknown)
     missed = _missed(given, evaluation)
     output.text(repr(evaluation), *[f"limit not kept: {text}" for text in missed])
     counts = {name: getattr(evaluation, name) for name in _LINES}
     output.answer(
         {
             "runs": len(runs),
-            **{
-                name: {"n": each.n, "of": each.of, "rate": each.rate, "low": each.low, "high": each.high}
-                for name, each in counts.items()
-            },
+            **{name: each._asdict() for name, each in counts.items()},
             "errors": list(evaluation.errors),
             "skipped": list(evaluation.skipped),
             "stopped": list(evaluation.stopped()),

@@ -17,6 +17,7 @@ from noetic_nb.items._json_text import compact_json
 from noetic_nb.lab._comparing.paired_runs import PairedComparison, compare_evaluations, compare_paired
 from noetic_nb.lab._replaying.replay_report import drops_of, known_part, sent_tokens, tokens_of
 from noetic_nb.lab._rule_scores.evaluation import Evaluation
+from noetic_nb.lab._statistics.labels import By
 from noetic_nb.redact import Redaction, redact, redact_text
 from noetic_nb.runs import Run
 from noetic_nb.runs._known_until import said_of
@@ -129,23 +130,21 @@ def _cell(value: Any) -> str:
 @overload
 def compare(a: Run, b: Run) -> Comparison: ...
 @overload
-def compare(a: Evaluation, b: Evaluation, *, samples: int = 1_000, seed: int = 0) -> PairedComparison: ...
+def compare(a: Evaluation, b: Evaluation, *, by: By = "task") -> PairedComparison: ...
 @overload
 def compare(
     a: Iterable[Run],
     b: Iterable[Run],
     *,
     metrics: Mapping[str, Callable[[Run], Any]] | None = None,
-    samples: int = 1_000,
-    seed: int = 0,
+    by: By = "task",
 ) -> PairedComparison: ...
 def compare(
     a: Any,
     b: Any,
     *,
     metrics: Mapping[str, Callable[[Run], Any]] | None = None,
-    samples: int = 1_000,
-    seed: int = 0,
+    by: By = "task",
 ) -> Comparison | PairedComparison:
     """Compare two runs turn by turn, two lists of runs in pairs, or what two rule books do to recorded runs.
 
@@ -158,15 +157,15 @@ def compare(
         Any runs: recorded, loaded, imported, replayed; or what `lab.evaluate` returned for two rule books.
     metrics : mapping of str to callable, optional
         For lists: functions of a run that return a number, or None where it is not known.
-    samples : int
-        For lists: how often tasks are drawn for the intervals.
-    seed : int
-        Of the drawing.
+    by : str or callable
+        For lists and evaluations: runs that belong together, for the intervals. ``"task"``; ``"run"`` where each run is a task of
+        its own; or a function of a run. There is no interval where the task is not known.
 
     Returns
     -------
     Comparison or PairedComparison
-        ``.to_frame()`` has ``turn, what, a, b``, or ``metric, a, b, difference, low, high, n``.
+        ``.to_frame()`` has ``turn, what, a, b``, or ``metric, a, b, difference, low, high, n, p`` with
+        the p of the sign test over tasks; where outcomes are known, ``pass^k`` follows them.
 
     Raises
     ------
@@ -187,13 +186,13 @@ def compare(
     if isinstance(a, Evaluation) and isinstance(b, Evaluation):
         if metrics is not None:
             raise _no_metrics(metrics)
-        return compare_evaluations(a, b, samples=samples, seed=seed)
+        return compare_evaluations(a, b, by=by)
     for side in (a, b):
         if isinstance(side, RuleBook):
             hint = "Write compare(lab.evaluate(a, runs), lab.evaluate(b, runs))."
             raise NoeticConfigError("INVALID_RUN", "Rule books differ in what they do to runs.", given=side, hint=hint)
     if not any(isinstance(side, Run | Evaluation) for side in (a, b)):
-        return compare_paired(a, b, metrics=metrics, samples=samples, seed=seed)
+        return compare_paired(a, b, metrics=metrics, by=by)
     for run in (a, b):
         if not isinstance(run, Run):
             raise NoeticConfigError(

@@ -1,19 +1,25 @@
-"""Two lists of runs, or two evaluations of them, in pairs: mean differences with intervals, whole tasks drawn."""
+"""Two lists of runs, or two evaluations of them, in pairs: mean differences with intervals over tasks.
+
+References
+----------
+.. [1] Yao, S., Shinn, N., Razavi, P., and Narasimhan, K. (2024). tau-bench: a benchmark for tool-agent-user interaction in
+   real-world domains, section 3. arXiv:2406.12045.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan, nan
+from math import comb, isnan, nan
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from noetic_nb._core.cards import Card, Table, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab._replaying.replay_report import costs_of, drops_of, known_part, sent_tokens, tokens_of
 from noetic_nb.lab._rule_scores.evaluation import LINES, Evaluation
-from noetic_nb.lab._statistics.intervals import interval
-from noetic_nb.lab._statistics.labels import runs_in
+from noetic_nb.lab._statistics.intervals import NO_TASKS, Cluster, counted, mean_interval
+from noetic_nb.lab._statistics.labels import By, clusters_of, runs_in
 from noetic_nb.runs import Run
 
 if TYPE_CHECKING:
@@ -23,8 +29,10 @@ __all__ = ["Difference", "PairedComparison", "compare_evaluations", "compare_pai
 
 
 class Difference(NamedTuple):
-    """One metric: means of both sides, the mean of ``b - a`` with its 95 % interval, and over how many pairs.
+    """One metric: means of both sides, the mean of ``b - a`` with its 95 % interval over tasks, and over how many pairs.
 
+    ``p`` is that of the sign test: how often as many tasks, or more, lean to one side where neither side is better. Trust it
+    rather than the interval where there are few tasks.
     The means up to where replays are known are None where all runs are known to their ends.
     """
 
@@ -35,13 +43,14 @@ class Difference(NamedTuple):
     low: float
     high: float
     n: int
+    p: float = nan
     a_known: float | None = None
     b_known: float | None = None
     difference_known: float | None = None
 
 
 _KNOWN: Final = "Some runs are known up to a first change only; means of known parts count up to there"
-_COLUMNS: Final = Difference._fields[:7]
+_COLUMNS: Final = Difference._fields[:8]
 
 
 @with_card(shown="as HTML")
@@ -67,7 +76,7 @@ class PairedComparison:
     unpaired: tuple[str, ...]
 
     def to_frame(self) -> pandas.DataFrame:
-        """Return ``metric, a, b, difference, low, high, n``.
+        """Return ``metric, a, b, difference, low, high, n, p``.
 
         Where a side is known to some point only, ``a_known, b_known, difference_known`` follow: the same means up to there.
         """
@@ -83,7 +92,8 @@ class PairedComparison:
     def _title(self) -> str:
         alone = f"; {len(self.unpaired)} runs without a counterpart" if self.unpaired else ""
         known = f". {_KNOWN}" if self._is_partly_known else ""
-        return f"{self.pairs} pairs by {self.paired_by}{alone}{known}"
+        intervals = "" if self.rows and not isnan(self.rows[0].low) else f"; {NO_TASKS}"
+        return f"{self.pairs} pairs by {self.paired_by}{alone}{intervals}{known}"
 
     def __repr__(self) -> str:
         lines = [f"Comparison of {self._title()}"]
@@ -91,11 +101,12 @@ class PairedComparison:
             bounds = f"[{row.low:.4g}, {row.high:.4g}]"
             known = "" if row.difference_known is None else f", known {row.difference_known:+.4g}"
             numbers = f"{row.a:>10.4g} {row.b:>10.4g} {row.difference:>+10.4g} {bounds}"
-            lines.append(f"  {row.metric:<13} {numbers}, n = {row.n}{known}")
+            sign = "" if isnan(row.p) else f", sign test p = {row.p:.2g}"
+            lines.append(f"  {row.metric:<13} {numbers}, n = {row.n}{sign}{known}")
         return "\n".join(lines)
 
     def _card(self) -> Card:
-        rows = [[cell if isinstance(cell, str | int) else f"{cell:.4g}" for cell in row[:7]] for row in self.rows]
+        rows = [[cell if isinstance(cell, str | int) else f"{cell:.4g}" for cell in row[:8]] for row in self.rows]
         return Card("Comparison", facts=[("", self._title())], table=Table(_COLUMNS, rows))
 
 
@@ -133,12 +144,12 @@ def compare_paired(
     b: Iterable[Run],
     *,
     metrics: Mapping[str, Callable[[Run], Any]] | None = None,
-    samples: int = 1_000,
-    seed: int = 0,
+    by: By = "task",
 ) -> PairedComparison:
     """Compare two lists of runs in pairs; see `compare`."""
     left, right = runs_in(a), runs_in(b)
-    pairs, tasks, paired_by, unpaired = _paired(left, right)
+    pairs, paired_by, unpaired = _paired(left, right)
+    clusters = clusters_of([run for run, _ in pairs], by)
     parts = [(known_part(one), known_part(other)) for one, other in pairs]
     is_partly = any(run.known_until for pair in pairs for run in pair)
     rows = []
@@ -147,49 +158,83 @@ def compare_paired(
         known = [at for at, (one, other) in enumerate(sides) if not isnan(one) and not isnan(other)]
         if not known and metrics is None:
             continue  # nobody knows it, such as drops in runs of others
-        row = _difference(name, [sides[at] for at in known], [tasks[at] for at in known], samples, seed)
+        row = _difference(name, [sides[at] for at in known], [clusters[at] for at in known])
         if is_partly:
             row = _with_known(row, [_known_side(metric, name, pairs[at], parts[at], sides[at]) for at in known])
         rows.append(row)
+        if name == "outcome" and metrics is None:
+            rows += _all_succeed([sides[at] for at in known], [clusters[at] for at in known])
     return PairedComparison(tuple(rows), paired_by, len(pairs), unpaired)
 
 
-def compare_evaluations(a: Evaluation, b: Evaluation, *, samples: int = 1_000, seed: int = 0) -> PairedComparison:
+def compare_evaluations(a: Evaluation, b: Evaluation, *, by: By = "task") -> PairedComparison:
     """Compare what two rule books do to the same runs, or to others of the same tasks; see `compare`.
 
     The figures of each line are those of the evaluations, as far as its runs have a counterpart.
     """
-    pairs, tasks, paired_by, unpaired = _paired([each.run for each in a.judged], [each.run for each in b.judged])
+    pairs, paired_by, unpaired = _paired([each.run for each in a.judged], [each.run for each in b.judged])
+    clusters = clusters_of([run for run, _ in pairs], by)
     of_a, of_b = ({id(each.run): each for each in one.judged} for one in (a, b))
     rows = []
     for line in LINES:
         sides: list[tuple[float, float]] = []
         known: list[tuple[float, float]] = []
-        groups: list[Hashable] = []
-        for (one, other), task in zip(pairs, tasks, strict=True):
+        groups: list[Cluster | None] = []
+        for (one, other), cluster in zip(pairs, clusters, strict=True):
             # Of calls, which of a run is denied does not matter: only how many of how many.
             numbers = [a.hits(line, of_a[id(one)]), b.hits(line, of_b[id(other)])]
             if len(numbers[0]) == len(numbers[1]):
                 sides += zip(*numbers, strict=True)
-                groups += [task] * len(numbers[0])
+                groups += [cluster] * len(numbers[0])
                 both = (a.hits(line, of_a[id(one)], known=True), b.hits(line, of_b[id(other)], known=True))
                 known += zip(*both, strict=True)
         if sides:
-            row = _difference(line, sides, groups, samples, seed)
+            row = _difference(line, sides, groups)
             rows.append(_with_known(row, known) if known != sides else row)
     return PairedComparison(tuple(rows), paired_by, len(pairs), unpaired)
 
 
-def _difference(
-    name: str, sides: Sequence[tuple[float, float]], tasks: Sequence[Hashable], samples: int, seed: int
-) -> Difference:
+def _difference(name: str, sides: Sequence[tuple[float, float]], clusters: Sequence[Cluster | None]) -> Difference:
     n = len(sides)
     if not n:
         return Difference(name, nan, nan, nan, nan, nan, 0)
     gaps = [other - one for one, other in sides]
-    low, high = interval(lambda at: sum([gaps[i] for i in at]) / len(at), tasks, samples=samples, seed=seed)
+    if any(gaps) or any(value not in (0, 1) for side in sides for value in side):
+        low, high = mean_interval(gaps, clusters)
+    else:  # no pair differs: as far as the share of pairs that do may reach
+        high = counted([0] * n, clusters).high
+        low = -high
     a, b = sum([one for one, _ in sides]) / n, sum([other for _, other in sides]) / n
-    return Difference(name, a, b, sum(gaps) / n, low, high, n)
+    return Difference(name, a, b, sum(gaps) / n, low, high, n, _sign_test(gaps, clusters))
+
+
+def _sign_test(gaps: Sequence[float], clusters: Sequence[Cluster | None]) -> float:
+    """Return the two-sided p of the sign test over tasks; tasks without a difference do not count."""
+    if None in clusters:
+        return nan
+    sums: defaultdict[Cluster | None, float] = defaultdict(float)
+    for gap, cluster in zip(gaps, clusters, strict=True):
+        sums[cluster] += gap
+    leans = [gap > 0 for gap in sums.values() if gap]
+    rarer = min(sum(leans), len(leans) - sum(leans))
+    return min(1.0, float(sum([comb(len(leans), k) for k in range(rarer + 1)])) / 2.0 ** (len(leans) - 1))
+
+
+def _all_succeed(sides: Sequence[tuple[float, float]], clusters: Sequence[Cluster | None]) -> list[Difference]:
+    """Return a row for each k: the chance that k trials of a task all succeed, estimated without bias (pass^k [1]_)."""
+    by_task: defaultdict[Cluster | None, list[tuple[float, float]]] = defaultdict(list)
+    for side, cluster in zip(sides, clusters, strict=True):
+        by_task[cluster].append(side)
+    if None in by_task:
+        return []
+    rows = []
+    for k in range(2, min(map(len, by_task.values()), default=0) + 1):
+        chances = []
+        for some in by_task.values():
+            one, other = (comb(round(sum(trials)), k) / comb(len(some), k) for trials in zip(*some, strict=True))
+            chances.append((one, other))
+        rows.append(_difference(f"pass^{k}", chances, list(by_task)))
+    return rows
 
 
 def _with_known(row: Difference, sides: Sequence[tuple[float, float]]) -> Difference:
@@ -224,22 +269,18 @@ def _number(metric: Callable[[Run], Any], name: str, run: Run) -> float:
         ) from error
 
 
-def _paired(
-    left: Sequence[Run], right: Sequence[Run]
-) -> tuple[list[tuple[Run, Run]], list[Hashable], str, tuple[str, ...]]:
+def _paired(left: Sequence[Run], right: Sequence[Run]) -> tuple[list[tuple[Run, Run]], str, tuple[str, ...]]:
     if all(run.meta.get("task_id") is not None for run in (*left, *right)):
         keys, others = _keys(left), _keys(right)
         pairs = [(run, others[key]) for key, run in keys.items() if key in others]
-        tasks: list[Hashable] = [key[:3] for key in keys if key in others]
         alone = [run.run_id for key, run in keys.items() if key not in others]
         alone += [run.run_id for key, run in others.items() if key not in keys]
         if pairs:
-            return pairs, tasks, "task and trial", tuple(alone)
+            return pairs, "task and trial", tuple(alone)
         raise _unpaired(left, right, "No task and trial is in both lists.")
     if len(left) != len(right):
         raise _unpaired(left, right, "Runs without a task id are paired by position, and one list is longer.")
-    # Without tasks each pair counts for itself.
-    return list(zip(left, right, strict=True)), list(range(len(left))), "position", ()
+    return list(zip(left, right, strict=True)), "position", ()
 
 
 def _unpaired(left: Sequence[Run], right: Sequence[Run], what: str) -> NoeticConfigError:

@@ -1,14 +1,14 @@
 """How well a detector tells failed runs from good ones, and the threshold that follows; or that none does.
 
-What is reported was not fitted on: thresholds come from half of the tasks, figures from the other half, and those of a domain
-that was left out from a threshold of the other domains.
+Thresholds come from half of the tasks, their figures from the other half, and those of a domain that was left out from a
+threshold of the other domains. Whether a detector is on is decided on all tasks, as its scores are not fitted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite, isnan, nan
+from math import ceil, isfinite, isnan, nan
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -24,13 +24,21 @@ if TYPE_CHECKING:
     import pandas
 
 OFF: Final = "off"
+ON: Final = "on"
+NO_EVIDENCE: Final = "no evidence"
+AGAINST: Final = "evidence against"
+_WORDS: Final = {NO_EVIDENCE: "off, not enough evidence", AGAINST: "off, evidence against"}
+CHANCE: Final = 0.5
+SPLITS: Final = 20
+ACCEPTABLE: Final = 0.7
+"""An area that is called acceptable, see Hosmer, Lemeshow and Sturdivant (2013), Applied logistic regression, section 5.2.4."""
 # As much as anyone reads of it as text; `table` and `reasons` have all of it.
 _MOST_LINES: Final = 12
 _MOST_TEXT: Final = 300
 _FORM: Final = "noetic_nb calibration 1"
 _ABOUT: Final = (
-    "Intervals: 95 %, whole tasks drawn again over the scores of the row, nothing fitted again; "
-    "a share of 0 or 1: Wilson's over tasks."
+    "Intervals: 95 %, nothing fitted again; areas: whole tasks drawn again over the scores of the row; "
+    "shares: Wilson's, from the spread between tasks."
 )
 
 
@@ -63,6 +71,13 @@ class Calibration:
         The detector that was chosen; None where it is off.
     threshold : float or None
         Its threshold: a run whose score reaches it is stopped. None where it is off.
+    verdict : {"on", "no evidence", "evidence against"}
+        On where a detector was chosen. Evidence against: no detector has an area of 0.7 or more, which is called acceptable, in
+        its interval over all tasks.
+    detectable : float
+        The smallest area under the ROC curve that these runs would have told from chance in 80 % of the cases.
+    stability : float
+        The share of 20 splits whose held-out half of the tasks alone gives the same verdict, on or off.
     reasons : dict of str to str
         Of each detector that was tried, why it is off.
     curves : dict of str to dict
@@ -77,6 +92,9 @@ class Calibration:
 
     detector: str | None
     threshold: float | None
+    verdict: str
+    detectable: float
+    stability: float
     reasons: Mapping[str, str]
     curves: Mapping[str, Mapping[str, Sequence[float]]]
     failures: tuple[Failure, ...]
@@ -97,7 +115,8 @@ class Calibration:
             off), and with their ``_low`` and ``_high`` ``stopped_failed``, ``stopped_good``, ``precision``, ``recall``,
             ``base_rate`` (of failed runs), ``auc``, ``auc_within`` (pairs of one domain only) and ``gain``: by how much
             ``auc_within`` is above that of ``best_baseline``, the one that is highest on these runs (empty for baselines).
-            ``auc_within_corrected`` is the lower end that holds for all detectors that were tried, on the row that decides.
+            ``auc_within_corrected``, on held-out rows of all domains, is the lower end over all tasks that decides: it holds for
+            all detectors that were tried.
         """
         import pandas
 
@@ -166,7 +185,7 @@ class Calibration:
 
     def _headline(self) -> str:
         if self.detector is None or self.threshold is None:
-            return OFF
+            return _WORDS[self.verdict]
         found = next(each for each in self._tried if each.name == self.detector).setting(self.threshold)
         shown = "" if found is None else f" ({found[0]}={found[1]:g})"
         return f"{plain_line(self.detector)}: stop from a score of {self.threshold:g}{shown}"
@@ -178,6 +197,13 @@ class Calibration:
             notes.append(
                 f"On held-out tasks {self.detector} cannot be told from the baseline {row['best_baseline']} "
                 f"(AUC {_interval(row, 'gain', 1, '{:+.2f}')})."
+            )
+        if not isnan(self.detectable):
+            tasks = self.made_of["tasks"]
+            needed = ceil(tasks * ((self.detectable - CHANCE) / (ACCEPTABLE - CHANCE)) ** 2)
+            notes.append(
+                f"These {tasks} tasks show an AUC of {self.detectable:.2f} or more in 8 of 10 cases; {ACCEPTABLE} needs "
+                f"about {needed} tasks. Half of the tasks give the same verdict in {100 * self.stability:.0f} % of splits."
             )
         if self.unlabelled:
             notes.append(f"{self.unlabelled} runs without a label are left out.")
@@ -244,6 +270,9 @@ class Calibration:
         data = {
             "detector": self.detector,
             "threshold": self.threshold,
+            "verdict": self.verdict,
+            "detectable": _plain(self.detectable),
+            "stability": _plain(self.stability),
             "reasons": dict(self.reasons),
             "made_of": dict(self.made_of),
             "unlabelled": self.unlabelled,
@@ -282,14 +311,15 @@ class Calibration:
             return cls(
                 detector=data["detector"],
                 threshold=data["threshold"],
+                verdict=data.get("verdict", NO_EVIDENCE if data["detector"] is None else ON),
+                detectable=_number(data.get("detectable")),
+                stability=_number(data.get("stability")),
                 reasons=data["reasons"],
                 curves=data["curves"],
                 failures=tuple([Failure(*failure) for failure in data["failures"]]),
                 unlabelled=data["unlabelled"],
                 made_of=data["made_of"],
-                _rows=tuple(
-                    [{key: nan if value is None else value for key, value in row.items()} for row in data["rows"]]
-                ),
+                _rows=tuple([{key: _number(value) for key, value in row.items()} for row in data["rows"]]),
                 _tried=tuple([Detecting(name, _given(settings, named)) for name, settings in data["tried"]]),
             )
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as exc:
@@ -299,6 +329,10 @@ class Calibration:
                 given=str(path),
                 hint="Use what Calibration.save wrote, and pass predicates of your own as named={name: predicate}.",
             ) from exc
+
+
+def _number(value: Any) -> Any:
+    return nan if value is None else value
 
 
 def _plain(value: Any) -> Any:

@@ -8,26 +8,38 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from math import nan
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from noetic_nb._core.long_work import Work
+from noetic_nb.lab._detection.calibration import CHANCE, SPLITS
 from noetic_nb.lab._detection.resampling import (
     Booleans,
     Floats,
     area,
     areas,
-    lower_ends,
+    corrected_ends,
     percentiles,
     share,
     weights_of,
 )
+from noetic_nb.lab._statistics.intervals import Cluster
 
 IN_SAMPLE: Final = "in sample"
 HELD_OUT: Final = "held out"
 LEFT_OUT: Final = "domain left out"
 ALL: Final = "all"
+SPLIT_SAMPLES: Final = 200
+
+
+class Evidence(NamedTuple):
+    """The area under the ROC curve of a detector, its corrected 95 % interval and its standard error."""
+
+    auc: float
+    low: float
+    high: float
+    error: float
 
 
 @dataclass(frozen=True)
@@ -98,7 +110,7 @@ def curve_of(scores: Floats, failed: Booleans) -> dict[str, list[float]]:
 
 
 class Fitting:
-    """Runs with their labels, tasks (`groups`) and domains, on which detectors are fitted and reported.
+    """Runs with their labels, tasks (`clusters`) and domains, on which detectors are fitted and reported.
 
     A threshold may stop a share of `max_stopped_good` of the good runs; `samples` of tasks are drawn from `seed` on.
     """
@@ -106,16 +118,17 @@ class Fitting:
     def __init__(
         self,
         failed: Booleans,
-        groups: Sequence[Hashable],
+        clusters: Sequence[Cluster],
         domains: Sequence[str],
         *,
         max_stopped_good: float,
         samples: int,
         seed: int,
     ) -> None:
-        self.failed, self.groups, self.domains = failed, groups, np.asarray(domains)
+        self.failed, self.clusters, self.domains = failed, clusters, np.asarray(domains)
+        self.groups: Sequence[Hashable] = [cluster.task for cluster in clusters]
         self.max_stopped_good, self.samples, self.seed = max_stopped_good, samples, seed
-        self.fit: Booleans = np.asarray(folds_of(groups, domains, failed.tolist(), 2, seed)) == 0
+        self.fit: Booleans = np.asarray(folds_of(self.groups, domains, failed.tolist(), 2, seed)) == 0
         self._weights: dict[bytes, Floats] = {}
         self._within: dict[tuple[str, bytes, bytes], tuple[float, Floats]] = {}
 
@@ -124,10 +137,10 @@ class Fitting:
         baselines = [detector for detector in detectors if detector.baseline]
         rows = [row for detector in work.each(detectors) for row in self._rows(detector, baselines)]
         tried = [detector for detector in detectors if not detector.baseline]
-        ends = dict(zip([each.name for each in tried], self._corrected(tried), strict=True))
+        found = self.evidence(tried)
         for row in rows:
             is_judged = row["split"] == HELD_OUT and row["domain"] == ALL and not row["baseline"]
-            row["auc_within_corrected"] = ends[row["detector"]] if is_judged else nan
+            row["auc_within_corrected"] = found[row["detector"]].low if is_judged else nan
         return rows
 
     def threshold_of(self, detector: Scored) -> float | None:
@@ -192,7 +205,7 @@ class Fitting:
         scores = detector.scores(fitted)
         known = where & ~np.isnan(scores)
         scores, failed = scores[known], self.failed[known]
-        groups, weights = list(compress(self.groups, known)), self._weights_of(known)
+        clusters = list(compress(self.clusters, known))
         row: dict[str, Any] = {
             "detector": detector.name,
             "baseline": detector.baseline,
@@ -212,7 +225,7 @@ class Fitting:
             ("precision", failed, stopped),
             ("base_rate", failed, everything),
         ):
-            row[name], row[f"{name}_low"], row[f"{name}_high"] = share(hits, among, weights, groups)
+            row[name], row[f"{name}_low"], row[f"{name}_high"] = share(hits, among, clusters)
         row |= {f"recall{end}": row[f"stopped_failed{end}"] for end in ("", "_low", "_high")}
         within = self._area_within(detector, fitted, known)
         # In one domain each pair is within it.
@@ -230,12 +243,32 @@ class Fitting:
             self._weights[key] = weights_of(list(compress(self.groups, where)), self.samples, self.seed)
         return self._weights[key]
 
-    def _corrected(self, detectors: Sequence[Scored]) -> list[float]:
-        """Return the lower ends of areas on held-out tasks that hold for all of the detectors that were tried."""
-        where = ~self.fit
-        if len(set(compress(self.groups, where))) < 2:
-            return [nan] * len(detectors)
-        weights = self._weights_of(where)
+    def verdicts(self, detectors: Sequence[Scored]) -> list[bool]:
+        """Return for each of 20 splits whether its held-out half alone would have turned a detector on."""
+        found = []
+        for split in range(SPLITS):
+            halves = folds_of(self.groups, self.domains.tolist(), self.failed.tolist(), 2, self.seed * SPLITS + split)
+            fit = np.asarray(halves) == 0
+            evidence = self.evidence(detectors, ~fit, SPLIT_SAMPLES)
+            found.append(
+                any(
+                    evidence[each.name].low > CHANCE and self._fitted(each.scores(fit), fit) is not None
+                    for each in detectors
+                )
+            )
+        return found
+
+    def evidence(
+        self, detectors: Sequence[Scored], where: Booleans | None = None, samples: int | None = None
+    ) -> dict[str, Evidence]:
+        """Return the area of each detector over pairs of one domain, with ends that hold for all of them together.
+
+        On all runs by default: a detector is not fitted, only its threshold is.
+        """
+        where = np.ones(len(self.failed), dtype=bool) if where is None else where
+        weights = np.zeros((0, int(where.sum())))
+        if len(set(compress(self.groups, where))) > 1:
+            weights = self._weights_of(where)[:samples]
         columns, values = [], []
         for detector in detectors:
             scores = detector.scores(self.fit)[where]
@@ -243,5 +276,12 @@ class Fitting:
             strata = self.domains[where][known].tolist()
             values.append(area(scores[known], self.failed[where][known], strata))
             columns.append(areas(scores[known], self.failed[where][known], weights[:, known], strata))
-        ends: list[float] = lower_ends(np.asarray(values), np.stack(columns, axis=1)).tolist()
-        return ends
+        if not len(weights):
+            return {
+                detector.name: Evidence(value, nan, nan, nan) for detector, value in zip(detectors, values, strict=True)
+            }
+        drawn = np.stack(columns, axis=1)
+        lows, highs = corrected_ends(np.asarray(values), drawn)
+        errors = [float(np.nanstd(column)) if not np.isnan(column).all() else nan for column in columns]
+        rows = zip(values, lows.tolist(), highs.tolist(), errors, strict=True)
+        return {detector.name: Evidence(*row) for detector, row in zip(detectors, rows, strict=True)}

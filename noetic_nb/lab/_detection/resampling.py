@@ -7,10 +7,12 @@ References
 .. [1] Hanley, J. A., and McNeil, B. J. (1982). The meaning and use of the area under a receiver operating characteristic (ROC)
    curve. Radiology 143, 29-36.
 .. [2] Westfall, P. H., and Young, S. S. (1993). Resampling-based multiple testing. Wiley.
+.. [3] Field, C. A., and Welsh, A. H. (2007). Bootstrapping clustered data. JRSS B 69, 369-390.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Hashable, Sequence
 from itertools import compress
 from math import nan
@@ -19,7 +21,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from noetic_nb.lab._statistics.intervals import CONFIDENCE, counted, resampled
+from noetic_nb.lab._statistics.intervals import CONFIDENCE, Cluster, counted
 
 Floats: TypeAlias = NDArray[np.float64]
 Booleans: TypeAlias = NDArray[np.bool_]
@@ -28,9 +30,16 @@ _TAIL = (1 - CONFIDENCE) / 2
 
 
 def weights_of(groups: Sequence[Hashable], samples: int, seed: int) -> Floats:
-    """Return how often each run is in each sample of groups, shape (samples, runs)."""
-    drawn = [np.bincount(sample, minlength=len(groups)) for sample in resampled(groups, samples, seed)]
-    return np.asarray(drawn, dtype=np.float64).reshape(samples, len(groups))
+    """Return how often each run is in each sample, shape (samples, runs); whole groups are drawn with replacement [3]_."""
+    members: dict[Hashable, list[int]] = {}
+    for at, group in enumerate(groups):
+        members.setdefault(group, []).append(at)
+    pools, rng = list(members.values()), random.Random(seed)
+    weights = np.zeros((samples, len(groups)))
+    for row in weights:
+        for pool in rng.choices(pools, k=len(pools)):
+            row[pool] += 1
+    return weights
 
 
 def areas(scores: Floats, failed: Booleans, weights: Floats, strata: Sequence[Hashable] | None = None) -> Floats:
@@ -73,35 +82,27 @@ def percentiles(values: Floats) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def share(hits: Booleans, among: Booleans, weights: Floats, groups: Sequence[Hashable]) -> tuple[float, float, float]:
-    """Return a share of some runs, with its interval over samples.
-
-    Where all hit, or none, samples do not differ: the interval is that of Wilson over the groups, of which each counts once.
-    """
-    of = int(among.sum())
-    if not of:
-        return nan, nan, nan
-    rate = float((hits & among).sum() / of)
-    if rate in (0.0, 1.0):
-        count = len(set(compress(groups, among)))
-        end = counted(round(rate * count), count)
-        return rate, end.low, end.high
-    with np.errstate(invalid="ignore", divide="ignore"):
-        drawn = (weights @ (hits & among)) / (weights @ among)
-    return (rate, *(percentiles(drawn) if len(set(groups)) > 1 else (nan, nan)))
+def share(hits: Booleans, among: Booleans, clusters: Sequence[Cluster]) -> tuple[float, float, float]:
+    """Return a share of some runs, with its interval."""
+    count = counted(hits[among].astype(int).tolist(), list(compress(clusters, among)))
+    return count.rate, count.low, count.high
 
 
-def lower_ends(values: Floats, samples: Floats) -> Floats:
-    """Return the lower ends of intervals of several areas that hold together; `samples` has a row a sample, a column an area.
+def corrected_ends(values: Floats, samples: Floats) -> tuple[Floats, Floats]:
+    """Return the ends of intervals of several areas that hold together; `samples` has a row a sample, a column an area.
 
     In each sample the area that strays farthest counts; what that exceeds in 5 % of the samples is the margin of every area
-    (single-step maxT [2]_, symmetric, so that an area near 1, whose samples hardly stray upwards, is not taken for sure). An end
-    is never above that of the area's own interval, and not a number for an area that more than half of the samples lack.
+    (single-step maxT [2]_, symmetric, so that an area near 1, whose samples hardly stray upwards, is not taken for sure). An
+    interval is never shorter than the area's own, and not a number for an area that more than half of the samples lack.
     """
     usable = np.isnan(samples).mean(axis=0) < 0.5
     if not usable.any():
-        return np.full(len(values), nan)
+        nothing = np.full(len(values), nan)
+        return nothing, nothing
     strays = np.nan_to_num(np.abs(samples[:, usable] - values[usable])).max(axis=1)
     margin = float(np.quantile(strays, CONFIDENCE))
-    own = np.array([percentiles(column)[0] for column in samples.T])
-    return np.where(usable, np.minimum(own, values - margin), nan)
+    lows, highs = np.array([percentiles(column) for column in samples.T]).T
+    return (
+        np.where(usable, np.minimum(lows, values - margin), nan),
+        np.where(usable, np.maximum(highs, values + margin), nan),
+    )

@@ -5,7 +5,7 @@ The past stands as it was: a run that is stopped ends there, and nobody knows wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from math import inf, isnan, nan
@@ -20,7 +20,8 @@ from noetic_nb.lab._detection.detectors import Detecting, Detector, Reached, Uns
 from noetic_nb.lab._detection.labelled_runs import check_samples, domain_of, labelled
 from noetic_nb.lab._detection.resampling import Booleans, Floats, percentiles, share, weights_of
 from noetic_nb.lab._replaying.replay_report import known_part
-from noetic_nb.lab._statistics.labels import By, Outcome, groups_of
+from noetic_nb.lab._statistics.intervals import Cluster
+from noetic_nb.lab._statistics.labels import By, Outcome, clusters_of, groups_of
 from noetic_nb.models import Usage
 from noetic_nb.models._pricing import Price, check_price, cost_of
 from noetic_nb.runs import Run
@@ -38,7 +39,7 @@ def table_of(
     policies: Mapping[str, tuple[Sequence[float], Sequence[Sequence[Reached]]]],
     left: Sequence[Left],
     failed: Sequence[bool],
-    groups: Sequence[Hashable],
+    clusters: Sequence[Cluster],
     domains: Sequence[str],
     *,
     samples: int,
@@ -51,8 +52,8 @@ def table_of(
     here = np.asarray(domains)
     parts = [("all", np.ones(len(here), dtype=bool)), *[(name, here == name) for name in sorted(set(domains))]]
     labels = np.asarray(failed)
-    groups_in = {name: list(compress(groups, part)) for name, part in parts}
-    weights = {name: weights_of(some, samples, seed) for name, some in groups_in.items()}
+    clusters_in = {name: list(compress(clusters, part)) for name, part in parts}
+    weights = {name: weights_of([one.task for one in some], samples, seed) for name, some in clusters_in.items()}
     for policy, (thresholds, traces) in policies.items():
         stopped, saved = _stopped(thresholds, traces, left)
         for name, part in parts:
@@ -61,7 +62,7 @@ def table_of(
             known = (~np.isnan(wholes).any(axis=0)).tolist()
             for place, threshold in enumerate(thresholds):
                 row = _row(
-                    stopped[place][part], saved[place][part], labels[part], known, weights[name], groups_in[name]
+                    stopped[place][part], saved[place][part], labels[part], known, weights[name], clusters_in[name]
                 )
                 rows.append({"policy": policy, "domain": name, "threshold": float(threshold), **row})
     return pandas.DataFrame(rows)
@@ -91,17 +92,17 @@ def _row(
     failed: Booleans,
     known: Sequence[bool],
     weights: Floats,
-    groups: Sequence[Hashable],
+    clusters: Sequence[Cluster],
 ) -> dict[str, float]:
     row: dict[str, float] = {"good": int((~failed).sum()), "failed": int(failed.sum())}
     of_failed = np.where((stopped & failed)[:, None], saved, 0.0)
     drawn = weights @ of_failed
     for place, name in enumerate(_SAVED):
         row[name] = float(of_failed[:, place].sum()) if known[place] else nan
-        has_ends = known[place] and len(set(groups)) > 1
+        has_ends = known[place] and len({one.task for one in clusters}) > 1
         row[f"{name}_low"], row[f"{name}_high"] = percentiles(drawn[:, place]) if has_ends else (nan, nan)
     for name, among in (("good_lost", ~failed), ("failed_stopped", failed)):
-        row[name], row[f"{name}_low"], row[f"{name}_high"] = share(stopped, among, weights, groups)
+        row[name], row[f"{name}_low"], row[f"{name}_high"] = share(stopped, among, clusters)
     return row
 
 
@@ -111,7 +112,9 @@ MOST_THRESHOLDS: Final = 200
 """Of so many thresholds at most there are rows; of more, every so many-th."""
 
 UNITS: Final = {"tokens_saved": "tokens", "cost_saved": "US dollars", "time_saved_s": "s"}
-_ABOUT: Final = "95 %, whole tasks drawn again, nothing fitted; a share of 0 or 1: Wilson's over tasks"
+_ABOUT: Final = (
+    "95 %, nothing fitted again; sums: whole tasks drawn again; shares: Wilson's, from the spread between tasks"
+)
 
 _Price: TypeAlias = Price | str | None
 
@@ -226,9 +229,9 @@ def economics(
     outcome : str or callable
         A key of ``run.meta`` or a function of a run: True good, False failed, None unknown.
     by : str or callable
-        ``"task"``, or a function of a run that names what it belongs to.
+        ``"task"``, ``"run"``, or a function of a run that names its group.
     samples, seed : int
-        How many samples of tasks an interval is taken of, and which.
+        How many samples of tasks the interval of a sum is taken of, and which.
 
     Returns
     -------
@@ -289,7 +292,7 @@ def economics(
     spent = [_spent(run, price) for run in kept]
     domains = [domain_of(run) for run in kept]
     heights, caps = _thresholds(traces), _capped(kept)
-    about = labels, groups_of(kept, by), domains
+    about = labels, [each for each in clusters_of(kept, by) if each is not None], domains
     frame = table_of(
         {DETECTOR: (heights, traces), CAP: caps}, [each.left for each in spent], *about, samples=samples, seed=seed
     )

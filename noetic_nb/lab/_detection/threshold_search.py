@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import compress
 from math import isnan, nan
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -16,12 +16,24 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ItemsAppended
 from noetic_nb.items import item_tokens
 from noetic_nb.items._build import item_text
-from noetic_nb.lab._detection.calibration import Calibration, Failure, is_judged, none_scored
+from noetic_nb.lab._detection.calibration import (
+    ACCEPTABLE,
+    AGAINST,
+    CHANCE,
+    NO_EVIDENCE,
+    ON,
+    Calibration,
+    Failure,
+    none_scored,
+)
 from noetic_nb.lab._detection.detectors import Detecting, Detector, Unscored, detectors_of
 from noetic_nb.lab._detection.labelled_runs import check_samples, domain_of, labelled
 from noetic_nb.lab._detection.resampling import Booleans, Floats
-from noetic_nb.lab._statistics.labels import By, Outcome, groups_of
+from noetic_nb.lab._statistics.labels import By, Outcome, clusters_of, groups_of
 from noetic_nb.runs import Run
+
+if TYPE_CHECKING:
+    from noetic_nb.lab._detection.fitting import Evidence
 
 WORDS: Final = "TF-IDF of the words"
 FOLDS: Final = 5
@@ -130,7 +142,8 @@ class WordModel:
         scores[scored] = model.decision_function(weigh.transform(self._counts[scored]))
 
 
-CHANCE: Final = 0.5
+POWER_QUANTILE: Final = 0.8416212335729143
+"""Of the normal distribution, for a power of 80 %."""
 
 
 def calibrate(
@@ -159,7 +172,7 @@ def calibrate(
     max_stopped_good : float
         Most of the good runs that a threshold may stop where it is fitted, 0 to 1.
     by : str or callable
-        ``"task"``, or a function of a run that names what it belongs to; runs of one task are fitted on or reported, never both.
+        ``"task"``, ``"run"``, or a function of a run that names its group; runs of a group are fitted on or reported, never both.
     samples : int
         How many samples of tasks an interval is taken of.
     seed : int
@@ -172,8 +185,8 @@ def calibrate(
     -------
     Calibration
         Its `table` has the detectors and the baselines, `threshold` what was found. It is off where the lower end of the area
-        under the ROC curve, over pairs of one domain and corrected for the detectors that were tried, is not above one half on
-        held-out tasks, and where no threshold stops a failed run and few enough good ones.
+        under the ROC curve, over pairs of one domain and corrected for the detectors that were tried, is not above one half, and
+        where no threshold stops a failed run and few enough good ones; `verdict` tells missing evidence from evidence against.
 
     Raises
     ------
@@ -217,12 +230,13 @@ def calibrate(
     check_samples(samples)
     found, failed, unlabelled = labelled(runs, outcome)
     groups = groups_of(found, by)
+    clusters = [cluster for cluster in clusters_of(found, by) if cluster is not None]
     if not _are_enough(groups, failed):
         raise NoeticConfigError(
             "TOO_FEW_TASKS",
             "Thresholds are fitted on some tasks and reported on others, but all runs are of one.",
             given={"runs": len(found), "tasks": 1},
-            hint="Add runs of other tasks, or name the groups: by=lambda run: run.run_id.",
+            hint='Add runs of other tasks, or say by="run" where each run is a task of its own.',
         )
     # Loaded here, as numpy and scikit-learn are slow to load.
     import numpy as np
@@ -262,14 +276,26 @@ def calibrate(
         return learned[key]
 
     detectors.append(Scored(WORDS, True, of_words))
-    fitting = Fitting(labels, groups, domains, max_stopped_good=float(max_stopped_good), samples=samples, seed=seed)
+    fitting = Fitting(
+        labels, clusters[: len(found)], domains, max_stopped_good=float(max_stopped_good), samples=samples, seed=seed
+    )
     with Work("calibrate", "detectors", progress, of=len(detectors), keeps=False) as work:
         rows = fitting.table(detectors, work)
     thresholds = {each.name: fitting.threshold_of(each) for each in detectors}
-    reasons = {each.name: why for each in tried if (why := _why_off(rows, each.name, thresholds[each.name]))}
+    scored = [each for each in detectors if not each.baseline]
+    evidence = fitting.evidence(scored)
+    reasons = {each.name: why for each in tried if (why := _why_off(evidence[each.name], thresholds[each.name]))}
     chosen = _best(rows, [each.name for each in tried if each.name not in reasons])
+    verdict = ON if chosen is not None else _verdict_off(evidence.values())
+    votes = fitting.verdicts(scored)
+    # The margin of the test and the quantile of its power, as errors of the best of the detectors.
+    best = max(evidence.values(), key=lambda one: one.auc)
+    detectable = min(1.0, CHANCE + (best.auc - best.low) + POWER_QUANTILE * best.error)
     return Calibration(
         detector=chosen,
+        verdict=verdict,
+        detectable=detectable,
+        stability=sum(was_on == (verdict == ON) for was_on in votes) / len(votes),
         threshold=None if chosen is None else thresholds[chosen],
         reasons=reasons,
         curves={each.name: fitting.curve_of(each) for each in detectors},
@@ -303,18 +329,21 @@ def _score(each: Detecting, run: Run, failures: list[Failure]) -> float:
         return nan
 
 
-def _why_off(rows: Sequence[Mapping[str, Any]], name: str, threshold: float | None) -> str | None:
-    row = next(row for row in rows if row["detector"] == name and is_judged(row))
-    low = row["auc_within_corrected"]
-    if not row["runs"]:
-        return "it scored none of the held-out runs."
-    if isnan(low):
-        return "held-out tasks do not have enough runs of both kinds to tell it from chance."
-    if not low > CHANCE:
-        return f"on held-out tasks it cannot be distinguished from chance (AUC {row['auc_within']:.2f}, lower end {low:.2f})."
+def _why_off(found: Evidence, threshold: float | None) -> str | None:
+    if isnan(found.auc):
+        return "it scored no run, or only runs of one kind."
+    if isnan(found.low):
+        return "the runs do not have enough tasks of both kinds to tell it from chance."
+    if not found.low > CHANCE:
+        return f"it cannot be distinguished from chance (AUC {found.auc:.2f} [{found.low:.2f}, {found.high:.2f}])."
     if threshold is None:
         return "no threshold stops a failed run and few enough of the good ones."
     return None
+
+
+def _verdict_off(found: Iterable[Evidence]) -> str:
+    """Tell whether there is evidence against every detector, or too little to tell."""
+    return AGAINST if all(one.high < ACCEPTABLE for one in found) else NO_EVIDENCE
 
 
 def _best(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> str | None:

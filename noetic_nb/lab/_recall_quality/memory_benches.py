@@ -16,7 +16,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab._dialogues import Dialogue, as_dialogues
 from noetic_nb.lab._recall_quality.dialogue_runner import Played, Player
 from noetic_nb.lab._recall_quality.synthetic_dialogues import made_dialogues
-from noetic_nb.lab._statistics.intervals import interval
+from noetic_nb.lab._statistics.intervals import Cluster, mean_interval
 from noetic_nb.memory import MemoryLayer
 from noetic_nb.sync import run_sync
 from noetic_nb.tokens import Tokenizer, estimate_tokens
@@ -238,19 +238,15 @@ def _row(
     clock: Clock | None,
 ) -> tuple[float, ...]:
     asked = [one for one in played if one.recall]
-
-    def mean(places: Sequence[int]) -> float:
-        shares = [share for at in places for share in asked[at].recall]
-        return fsum(shares) / len(shares)
-
-    low, high = interval(lambda places: mean(places), range(len(asked)), seed=seed)
+    shares = [share for one in asked for share in one.recall]
+    low, high = mean_interval(shares, [Cluster(at) for at, one in enumerate(asked) for _ in one.recall])
     tokens = [count for one in asked for count in one.asked_tokens]
     count = len(dialogues)
     fresh = sum([one.tokens for one in played]) / count
     shared = sum([one.shared for one in played]) / count
     requests = sum([one.requests for one in played])
     return (
-        mean(range(len(asked))),
+        fsum(shares) / len(shares),
         low,
         high,
         fsum(tokens) / len(tokens),

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
+from math import isnan
 from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb._core.cards import Card, Table, with_card
@@ -17,8 +18,8 @@ from noetic_nb._core.long_work import Progress, Work
 from noetic_nb.lab._recorded_calls import RecordedCall, calls_of, decisions_acted_on
 from noetic_nb.lab._rule_backtest import Trials, known_calls
 from noetic_nb.lab._rule_trial import OnUnknown, TrialResult, as_snapshot, check_order, check_targets
-from noetic_nb.lab._statistics.intervals import Count, counted
-from noetic_nb.lab._statistics.labels import Outcome, labels_of, runs_in
+from noetic_nb.lab._statistics.intervals import FEW, NO_TASKS, Cluster, Count, counted
+from noetic_nb.lab._statistics.labels import By, Outcome, clusters_of, labels_of, runs_in
 from noetic_nb.memory._steering_decision import SteeringAction, SteeringDecision
 from noetic_nb.models._client import ModelClient
 from noetic_nb.runs import Run
@@ -55,6 +56,7 @@ class _Judged:
     """Tool calls that had succeeded."""
     rejected: tuple[frozenset[str], ...]
     """Of those, the rules that deny one, for each that is denied."""
+    cluster: Cluster | None
     known: tuple[frozenset[str], tuple[frozenset[str], ...]]
     """`denied_by` and `rejected` up to the first decision of each thread that has another effect than the recorded one."""
 
@@ -62,7 +64,7 @@ class _Judged:
 @with_card(shown="as HTML")
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """The effect of a rule book on recorded runs; each line is a `Count` with its 95 % interval of Wilson.
+    """The effect of a rule book on recorded runs; each line is a `Count` with its 95 % interval over tasks.
 
     Attributes
     ----------
@@ -118,13 +120,8 @@ class Evaluation:
 
         With `known`, what is stopped behind the known part of the run counts as not stopped.
         """
-        stopped, rejected = judged.known if known else (judged.denied_by, judged.rejected)
-        if line == "false_rejections":
-            denied = len(rejected)
-            return [1] * denied + [0] * (judged.succeeded - denied) if judged.kind == "blocked" else []
-        # Where nothing was attacked, what is to be caught are the runs that failed.
-        kind = "failed" if line == "caught" and self.caught is self.failed else line
-        return [int(bool(stopped))] if judged.kind == kind else []
+        # Where nothing was attacked, the runs to be caught are those that failed.
+        return _hits("failed" if line == "caught" and self.caught is self.failed else line, judged, None, known)
 
     def to_frame(self) -> pandas.DataFrame:
         """Return one row for each rule, suite and model.
@@ -133,8 +130,8 @@ class Evaluation:
         -------
         pandas.DataFrame
             ``rule, suite, model, runs`` and for each line of the evaluation its count, ``_of``, ``_rate``, ``_low`` and
-            ``_high``. A run counts for each rule that denies in it. Behind them, with ``_known``, the counts up to the first
-            decision of each thread that has another effect than the recorded one.
+            ``_high``, and ``_clusters``. A run counts for each rule that denies in it. Behind them, with ``_known``, the counts
+            up to the first decision of each thread that has another effect than the recorded one.
         """
         import pandas
 
@@ -149,7 +146,7 @@ class Evaluation:
                 row = {"rule": rule, "suite": suite, "model": model, "runs": len(some), **_columns(_lines(some, rule))}
                 known = _lines(some, rule, known=True)
                 rows.append({**row, **{f"{name}_known": count.n for name, count in known.items()}})
-        names = ["rule", "suite", "model", "runs", *_columns(dict.fromkeys(LINES, counted(0, 0)))]
+        names = ["rule", "suite", "model", "runs", *_columns(dict.fromkeys(LINES, counted([], [])))]
         return pandas.DataFrame(rows, columns=[*names, *[f"{name}_known" for name in LINES]])
 
     def __repr__(self) -> str:
@@ -158,10 +155,12 @@ class Evaluation:
 
     def _card(self) -> Card:
         rows = [
-            (words, count.n, count.of, f"{100 * count.rate:.1f} %", f"{100 * count.low:.1f} to {100 * count.high:.1f}")
+            (words, count.n, count.of, f"{100 * count.rate:.1f} %", _ends(count), count.clusters or "?")
             for words, count in self._counts().items()
         ]
-        table = Table(("what", "runs or calls", "of", "share", "95 % interval"), rows, empty="no run has a label")
+        table = Table(
+            ("what", "runs or calls", "of", "share", "95 % interval", "clusters"), rows, empty="no run has a label"
+        )
         return Card("Evaluation", facts=[("", f"of {self._title()}")], table=table, notes=self._notes())
 
     def _title(self) -> str:
@@ -187,30 +186,41 @@ class Evaluation:
         later = [f"{self.known[name]} of {getattr(self, name).n} {text}" for name, text in self._later().items()]
         if later:
             notes.append(f"known, up to the first change of each thread: {', '.join(later)}")
+        if any(count.clusters is not None and count.clusters < FEW for count in self._counts().values()):
+            notes.append(f"intervals of fewer than {FEW} tasks are rough: add tasks, not runs")
+        if any(count.clusters is None for count in self._counts().values()):
+            notes.append(NO_TASKS)
         skipped = ", ".join(map(plain_line, self.skipped))
         return [*notes, f"not evaluated, as there is no judge: {skipped}"] if skipped else notes
+
+
+def _ends(count: Count) -> str:
+    return "?" if isnan(count.low) else f"{100 * count.low:.1f} to {100 * count.high:.1f}"
 
 
 def _columns(lines: Mapping[str, Count]) -> dict[str, float]:
     columns: dict[str, float] = {}
     for name, count in lines.items():
-        columns |= {name: count.n, **{f"{name}_{part}": getattr(count, part) for part in ("of", "rate", "low", "high")}}
+        columns |= {name: count.n, **{f"{name}_{part}": getattr(count, part) for part in Count._fields[1:]}}
     return columns
 
 
-def _lines(judged: Iterable[_Judged], rule: str | None = None, *, known: bool = False) -> dict[str, Count]:
+def _hits(line: str, judged: _Judged, rule: str | None, known: bool) -> list[int]:
+    """Return 1 for each run or call of a line that rules, or one of them, stop, and 0 for each other, of one run."""
+    stopped, rejected = judged.known if known else (judged.denied_by, judged.rejected)
+    if line == "false_rejections":
+        denied = sum(rule is None or rule in names for names in rejected)
+        return [1] * denied + [0] * (judged.succeeded - denied) if judged.kind == "blocked" else []
+    return [int(bool(stopped) if rule is None else rule in stopped)] if judged.kind == line else []
+
+
+def _lines(judged: Sequence[_Judged], rule: str | None = None, *, known: bool = False) -> dict[str, Count]:
     """Count the runs that rules, or one of them, stop; with `known`, in their known parts."""
-    hits, of = dict.fromkeys(LINES, 0), dict.fromkeys(LINES, 0)
-    for each in judged:
-        if each.kind is None:
-            continue
-        stopped, rejected = each.known if known else (each.denied_by, each.rejected)
-        of[each.kind] += 1
-        hits[each.kind] += bool(stopped) if rule is None else rule in stopped
-        if each.kind == "blocked":
-            of["false_rejections"] += each.succeeded
-            hits["false_rejections"] += sum(rule is None or rule in names for names in rejected)
-    return {name: counted(hits[name], of[name]) for name in LINES}
+    counts = {}
+    for line in LINES:
+        hits = [(hit, each.cluster) for each in judged for hit in _hits(line, each, rule, known)]
+        counts[line] = counted([hit for hit, _ in hits], [cluster for _, cluster in hits])
+    return counts
 
 
 def kind_of(run: Run, good: bool | None) -> str | None:
@@ -236,17 +246,25 @@ class Evaluator:
         A key of ``run.meta`` or a function of a run: True good, False failed, None unknown.
     judge : ModelClient, optional
         Answers for judges, such as a `CassetteModel`; without it they are skipped.
+    by : str or callable
+        As in `evaluate`.
 
     Raises
     ------
     NoeticConfigError
-        ``INVALID_RUN``, ``NO_RUNS``, ``NO_LABELS`` or ``INVALID_OUTCOME``.
+        ``INVALID_RUN``, ``NO_RUNS``, ``NO_LABELS``, ``INVALID_OUTCOME`` or ``INVALID_GROUP``.
     """
 
     def __init__(
-        self, runs: Run | Iterable[Run], *, outcome: Outcome = "outcome", judge: ModelClient | None = None
+        self,
+        runs: Run | Iterable[Run],
+        *,
+        outcome: Outcome = "outcome",
+        judge: ModelClient | None = None,
+        by: By = "task",
     ) -> None:
         found = runs_in(runs)
+        self._clusters = clusters_of(found, by)
         self._kinds = [kind_of(run, label) for run, label in zip(found, labels_of(found, outcome), strict=True)]
         self._runs = found
         self._trials = Trials(found, judge=judge)
@@ -266,9 +284,9 @@ class Evaluator:
                 raise KeyboardInterrupt
         judged = tuple(
             [
-                _judge(run, kind, calls, recorded, [next(left) for _ in calls])
-                for run, kind, calls, recorded in islice(
-                    zip(self._runs, self._kinds, self._calls, self._recorded, strict=True), done
+                _judge(run, kind, cluster, calls, recorded, [next(left) for _ in calls])
+                for run, kind, cluster, calls, recorded in islice(
+                    zip(self._runs, self._kinds, self._clusters, self._calls, self._recorded, strict=True), done
                 )
             ]
         )
@@ -290,6 +308,7 @@ class Evaluator:
 def _judge(
     run: Run,
     kind: str | None,
+    cluster: Cluster | None,
     calls: Sequence[RecordedCall],
     recorded: Sequence[SteeringDecision],
     results: Sequence[TrialResult],
@@ -314,7 +333,7 @@ def _judge(
                 rejected.append(names)
                 rejected_known += [names] if is_known else []
     known = frozenset(denied_known), tuple(rejected_known)
-    return _Judged(run, kind, frozenset(denied), succeeded, tuple(rejected), known)
+    return _Judged(run, kind, frozenset(denied), succeeded, tuple(rejected), cluster, known)
 
 
 def evaluate(
@@ -323,6 +342,7 @@ def evaluate(
     *,
     outcome: Outcome = "outcome",
     judge: ModelClient | None = None,
+    by: By = "task",
     progress: Progress = True,
     on_unknown: OnUnknown = "error",
 ) -> Evaluation:
@@ -338,6 +358,9 @@ def evaluate(
         A key of ``run.meta`` or a function of a run: True good, False failed, None unknown.
     judge : ModelClient, optional
         Answers for judges, such as a `CassetteModel`; without it they are skipped, and named.
+    by : str or callable
+        Runs that belong together, for the intervals: ``"task"`` (attacked runs of AgentDojo by user task and by injection task);
+        ``"run"`` where each run is a task of its own; or a function of a run. There is no interval where the task is not known.
     progress : bool or callable
         Called with how many calls are evaluated, of how many; by default a line of text in a terminal or notebook if it takes
         long. False shows nothing.
@@ -347,13 +370,13 @@ def evaluate(
     Returns
     -------
     Evaluation
-        Counts with 95 % intervals of Wilson, by rule, suite and model in its table; ``known`` has those up to the first change.
+        Counts with 95 % intervals, by rule, suite and model in its table; ``known`` has those up to the first change.
 
     Raises
     ------
     NoeticConfigError
         ``INVALID_RULE``, ``RULE_DOES_NOT_COMPILE``, ``UNKNOWN_TOOL``, ``UNKNOWN_ARGUMENT``, ``SWAPPED_ARGUMENTS``,
-        ``INVALID_RUN``, ``NO_RUNS``, ``NO_LABELS`` or ``INVALID_OUTCOME``.
+        ``INVALID_RUN``, ``NO_RUNS``, ``NO_LABELS``, ``INVALID_OUTCOME`` or ``INVALID_GROUP``.
 
     Warns
     -----
@@ -376,6 +399,6 @@ def evaluate(
     """
     check_order("evaluate", rulebook, runs)
     found = runs_in(runs)
-    evaluator = Evaluator(found, outcome=outcome, judge=judge)
+    evaluator = Evaluator(found, outcome=outcome, judge=judge, by=by)
     check_targets(as_snapshot(rulebook), found, on_unknown)
     return evaluator.evaluate(rulebook, progress=progress)

@@ -51,9 +51,10 @@ class TriedCall(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A rule, and the places of the calls that it denies."""
+    """A rule about a tool, and the places of the calls that it denies."""
 
     rule: SteeringRule
+    tool: str
     denied: frozenset[int]
 
 
@@ -112,7 +113,7 @@ def rule_candidates(
             found += [(tool, *rule) for rule in _rules_of(tool, seen, usual, tasks)]
     # A ban says least about what went wrong: where another rule denies as much, that one is chosen.
     for tool, rule, violates in sorted(found, key=lambda each: _is_ban(each[1])):
-        yield Candidate(rule, frozenset([place for place in places[tool] if violates(calls[place])]))
+        yield Candidate(rule, tool, frozenset([place for place in places[tool] if violates(calls[place])]))
 
 
 _Test = Callable[[TriedCall], bool]

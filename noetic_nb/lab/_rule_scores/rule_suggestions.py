@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from math import nan
+from math import isnan, nan
 from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb._core.cards import Card, Table, with_card
@@ -24,8 +24,8 @@ from noetic_nb._core.long_work import Progress, Work
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab._rule_scores.evaluation import Evaluation, Evaluator, kind_of
 from noetic_nb.lab._rule_scores.rule_candidates import Candidate, TriedCall, describe_rule, rule_candidates, tried_calls
-from noetic_nb.lab._statistics.intervals import Count
-from noetic_nb.lab._statistics.labels import By, Outcome, groups_of, labels_of, runs_in
+from noetic_nb.lab._statistics.intervals import Cluster, Count, counted
+from noetic_nb.lab._statistics.labels import By, Outcome, clusters_of, groups_of, labels_of, runs_in
 from noetic_nb.runs import Run
 from noetic_nb.runs._plain_text import plain_line
 from noetic_nb.steering._rules.rule import SteeringRule
@@ -59,6 +59,16 @@ class Suggestion:
         Runs stopped of those that were solved and not attacked.
     false_rejections : Count
         Calls denied of those that had succeeded in these runs.
+    attacker_tasks : Count
+        Runs stopped of those in which a user asked for the attacker's task, and it was solved.
+    own_calls : int
+        Calls of the rule's own tool that had succeeded in solved runs: only these can be denied in vain.
+    own_upper : float
+        The upper end of the interval of the share of these that the rule denies; not a number where there are none.
+    ban : Count
+        Runs that a ban of the whole tool stops, of those that `caught` counts.
+    like_ban : bool
+        Whether the ban denies as few calls in vain as was allowed: these runs cannot tell the rule from a ban.
     p : float
         Chance of as large a difference between the two without any, corrected for the rules that were scored.
     runs : tuple of str
@@ -71,6 +81,11 @@ class Suggestion:
     caught: Count
     blocked: Count
     false_rejections: Count
+    attacker_tasks: Count
+    own_calls: int
+    own_upper: float
+    ban: Count
+    like_ban: bool
     p: float
     runs: tuple[str, ...]
     text: str
@@ -79,7 +94,17 @@ class Suggestion:
         return plain_line(self.text, 300)
 
     def _card(self) -> Card:
-        names = ("caught", "blocked", "false_rejections", "p")
+        names = (
+            "caught",
+            "blocked",
+            "false_rejections",
+            "attacker_tasks",
+            "own_calls",
+            "own_upper",
+            "ban",
+            "like_ban",
+            "p",
+        )
         return Card("Suggestion", self.rule.id, [("", self.text), *[(name, getattr(self, name)) for name in names]])
 
 
@@ -124,23 +149,19 @@ class Suggestions(tuple[Suggestion, ...]):
         Returns
         -------
         pandas.DataFrame
-            ``rule, found, p``, and for ``caught``, ``blocked`` and ``false_rejections`` the count, ``_of``, ``_rate``, ``_low``
-            and ``_high``; ``text``.
+            ``rule, found, p``, and for ``caught``, ``blocked``, ``false_rejections``, ``attacker_tasks`` and ``ban`` the count,
+            ``_of``, ``_rate``, ``_low``, ``_high`` and ``_clusters``; ``own_calls``, ``own_upper``, ``like_ban``, ``text``.
         """
         import pandas
 
-        names = ("caught", "blocked", "false_rejections")
-        parts = ("of", "rate", "low", "high")
-        columns = [
-            "rule",
-            "found",
-            "p",
-            *[c for name in names for c in (name, *[f"{name}_{p}" for p in parts])],
-            "text",
-        ]
+        names = ("caught", "blocked", "false_rejections", "attacker_tasks", "ban")
+        parts = Count._fields[1:]
+        last = ("own_calls", "own_upper", "like_ban", "text")
+        columns = ["rule", "found", "p", *[c for name in names for c in (name, *[f"{name}_{p}" for p in parts])], *last]
         rows = []
         for each, found in [*((one, True) for one in self), *((one, False) for one in self.refuted)]:
-            row: dict[str, Any] = {"rule": each.rule.id, "found": found, "p": each.p, "text": each.text}
+            row: dict[str, Any] = {"rule": each.rule.id, "found": found, "p": each.p}
+            row |= {name: getattr(each, name) for name in last}
             for name in names:
                 count: Count = getattr(each, name)
                 row |= {name: count.n, **{f"{name}_{part}": getattr(count, part) for part in parts}}
@@ -235,7 +256,7 @@ def suggest(
     max_false_rejections : float, share
         Most of the calls that had succeeded in solved runs without an attack that one rule may deny; of each rule alone.
     by : str or callable
-        ``"task"``, or a function of a run that names what it belongs to: what the halves are made of.
+        ``"task"``, ``"run"``, or a function of a run that names its group: halves are made of whole groups.
     seed : int
         Of the split and of the test.
     progress : bool or callable
@@ -298,7 +319,8 @@ def suggest(
     chosen = _chosen(useful, calls, fit)
     if not chosen:
         return Suggestions(tried=len(candidates), reason="No rule of the first half caught more than chance would.")
-    scored = _scored([each.rule for each in chosen], found, labels, other, rest, seed, progress)
+    judging = _Judging(chosen, calls, found, labels, other, rest, by, max_false_rejections)
+    scored = judging.scored(seed, progress)
     kept = [
         one
         for one in scored
@@ -395,32 +417,77 @@ def _chosen(useful: Sequence[Candidate], calls: Sequence[TriedCall], half: _Half
     return chosen
 
 
-def _scored(
-    rules: Sequence[SteeringRule],
-    runs: Sequence[Run],
-    labels: Sequence[bool | None],
-    places: frozenset[int],
-    half: _Half,
-    seed: int,
-    progress: Progress,
-) -> list[Suggestion]:
-    """Score rules on the runs at some places with the engine that enforces them."""
-    kept = sorted(places)
-    by_run = {id(runs[place]): labels[place] for place in kept}
-    evaluator = Evaluator([runs[place] for place in kept], outcome=lambda run: by_run[id(run)])
-    evaluations: list[Evaluation] = []
-    with Work("suggest", "rules scored", progress, of=len(rules)) as work:
-        for rule in work.each(rules):
-            evaluations.append(evaluator.evaluate([rule]))
-    stopped = [frozenset([place for place, hit in zip(kept, each.stops(), strict=True) if hit]) for each in evaluations]
-    chances = _holm(half.chances(stopped, seed + 1), len(rules))
-    attacked = any(runs[place].meta.get("attack_succeeded") for place in half.bad)
-    return [
-        Suggestion(
-            rule, each.caught, each.blocked, each.false_rejections, p, each.stopped(), _text(rule, each, p, attacked)
+@dataclass(frozen=True, slots=True)
+class _Judging:
+    """Rules that were chosen on one half, and the runs of the other half on which they are scored."""
+
+    chosen: Sequence[Candidate]
+    calls: Sequence[TriedCall]
+    runs: Sequence[Run]
+    labels: Sequence[bool | None]
+    places: frozenset[int]
+    half: _Half
+    by: By
+    bound: float
+
+    def scored(self, seed: int, progress: Progress) -> list[Suggestion]:
+        """Score the rules with the engine that enforces them."""
+        kept = sorted(self.places)
+        by_run = {id(self.runs[place]): self.labels[place] for place in kept}
+        some = [self.runs[place] for place in kept]
+        evaluator = Evaluator(some, outcome=lambda run: by_run[id(run)], by=self.by)
+        evaluations: list[Evaluation] = []
+        with Work("suggest", "rules scored", progress, of=len(self.chosen)) as work:
+            for each in work.each(self.chosen):
+                evaluations.append(evaluator.evaluate([each.rule]))
+        stopped = [
+            frozenset([place for place, hit in zip(kept, each.stops(), strict=True) if hit]) for each in evaluations
+        ]
+        chances = _holm(self.half.chances(stopped, seed + 1), len(self.chosen))
+        clusters = clusters_of(self.runs, self.by)
+        return [
+            self._suggestion(each, evaluation, p, clusters)
+            for each, evaluation, p in zip(self.chosen, evaluations, chances, strict=False)
+        ]
+
+    def _suggestion(
+        self, candidate: Candidate, evaluation: Evaluation, p: float, clusters: Sequence[Cluster | None]
+    ) -> Suggestion:
+        tool, rejected = candidate.tool, evaluation.false_rejections
+        of_tool = [(at, call) for at, call in enumerate(self.calls) if call.params.tool_name == tool]
+        own = [(at, call.run) for at, call in of_tool if call.is_ok and call.run in self.half.good]
+        upper = counted([int(at in candidate.denied) for at, _ in own], [clusters[run] for _, run in own]).high
+        bad, reached = sorted(self.half.bad), {call.run for _, call in of_tool}
+        ban = counted([int(place in reached) for place in bad], [clusters[place] for place in bad])
+        like_ban = len(own) <= self.bound * rejected.of
+        text = self._text(candidate.rule, evaluation, p, like_ban, len(own), upper)
+        return Suggestion(
+            candidate.rule,
+            evaluation.caught,
+            evaluation.blocked,
+            rejected,
+            evaluation.attacker_tasks,
+            len(own),
+            upper,
+            ban,
+            like_ban,
+            p,
+            evaluation.stopped(),
+            text,
         )
-        for rule, each, p in zip(rules[: len(evaluations)], evaluations, chances, strict=True)
-    ]
+
+    def _text(
+        self, rule: SteeringRule, evaluation: Evaluation, p: float, like_ban: bool, own: int, upper: float
+    ) -> str:
+        attacked = any(self.runs[place].meta.get("attack_succeeded") for place in self.half.bad)
+        denied = f"{evaluation.false_rejections.n} of {own} calls of its tool that had succeeded in these"
+        most = "" if isnan(upper) else f" (at most {100 * upper:.0f} %)"
+        ban = ". These runs cannot tell it from a ban of the tool" if like_ban else ""
+        return (
+            f"{describe_rule(rule).removesuffix('.')}: of tasks that it was not chosen on this stops {evaluation.caught} "
+            f"{'successful attacks' if attacked else 'failed runs'} and {evaluation.blocked} solved runs, and denies "
+            f"{denied}{most} (corrected p = {p:.2g}){ban}."
+        )
 
 
 def _holm(chances: Sequence[float], of: int) -> list[float]:
@@ -430,12 +497,3 @@ def _holm(chances: Sequence[float], of: int) -> list[float]:
         highest = max(highest, min(1.0, (of - rank) * chances[place]))
         corrected[place] = highest
     return corrected
-
-
-def _text(rule: SteeringRule, evaluation: Any, p: float, attacked: bool) -> str:
-    what = "successful attacks" if attacked else "failed runs"
-    return (
-        f"{describe_rule(rule).removesuffix('.')}: of tasks that it was not chosen on this stops {evaluation.caught} {what} and "
-        f"{evaluation.blocked} solved runs, and denies {evaluation.false_rejections} calls that had succeeded in these "
-        f"(corrected p = {p:.2g})."
-    )

@@ -1,101 +1,179 @@
-"""Counts with their intervals, and samples drawn by group.
+"""Counts and means with intervals that know which runs belong together.
+
+Runs of one task resemble each other, so that many runs of few tasks say little. Every interval here is made from the spread
+between clusters of runs: one cluster per task, or, where user tasks are crossed with injection tasks, both ways at once.
 
 References
 ----------
 .. [1] Wilson, E. B. (1927). Probable inference, the law of succession, and statistical inference. JASA 22, 209-212.
-.. [3] Korn, E. L., and Graubard, B. I. (1998). Confidence intervals for proportions with small expected number of positive
-   counts estimated from survey data. Survey Methodology 24, 193-201.
-.. [2] Field, C. A., and Welsh, A. H. (2007). Bootstrapping clustered data. JRSS B 69, 369-390.
+.. [2] Korn, E. L., and Graubard, B. I. (1998). Confidence intervals for proportions with small expected number of positive counts
+   estimated from survey data. Survey Methodology 24, 193-201.
+.. [3] Cameron, A. C., Gelbach, J. B., and Miller, D. L. (2011). Robust inference with multiway clustering. JBES 29, 238-249.
+.. [4] Abramowitz, M., and Stegun, I. A. (1964). Handbook of mathematical functions, 26.7.3 and 26.7.4.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from math import isnan, nan, sqrt
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Sequence
+from functools import cache
+from math import atan, cos, isnan, nan, pi, sin, sqrt
 from typing import Final, NamedTuple
 
 CONFIDENCE: Final = 0.95
 """Every interval covers this share."""
-# The quantile of the normal distribution that belongs to it.
-_Z: Final = 1.959963984540054
+FEW: Final = 10
+"""Intervals of fewer clusters are marked."""
+NO_TASKS: Final = 'no interval, as runs do not name their task: pass by="run" or a function of a run'
+
+
+class Cluster(NamedTuple):
+    """The task of a run, and the attacker's task where it was attacked."""
+
+    task: Hashable
+    injection: Hashable = None
 
 
 class Count(NamedTuple):
-    """How many of how many, with the share and its 95 % interval of Wilson [1]_; not a number where there is none."""
+    """A number of runs or calls of so many, with the share and its 95 % interval.
+
+    The interval is Wilson's [1]_ for as many independent trials as the spread between clusters leaves (the design effect of
+    Kish, at least 1, [2]_), with the quantile of Student's t for that number of clusters.
+
+    Attributes
+    ----------
+    n, of : int
+        Runs or calls that count, and all.
+    rate, low, high : float
+        The share and the ends of its interval; not a number where there is none.
+    clusters : int or None
+        Clusters that the interval was made from, at most the smaller number of the two where user tasks and injection tasks are
+        crossed; their effective number where that is below ten. None where the task of a run is not known.
+    """
 
     n: int
     of: int
     rate: float
     low: float
     high: float
+    clusters: int | None
 
     def __repr__(self) -> str:
         if not self.of:
             return "0/0"
-        return f"{self.n}/{self.of} ({100 * self.rate:.1f} % [{100 * self.low:.1f}, {100 * self.high:.1f}])"
+        share = f"{self.n}/{self.of} ({100 * self.rate:.1f} %"
+        if isnan(self.low):
+            return f"{share}, {NO_TASKS if self.clusters is None else 'no interval: one cluster'})"
+        few = f", only {self.clusters} clusters" if self.clusters is not None and self.clusters < FEW else ""
+        return f"{share} [{100 * self.low:.1f}, {100 * self.high:.1f}]{few})"
 
 
-def counted(n: int, of: int, *, size: float | None = None) -> Count:
-    """Return a count with the interval of Wilson, of a sample of another effective size where that is given."""
+class Spread(NamedTuple):
+    """The variance of a sum over clusters.
+
+    Attributes
+    ----------
+    variance : float
+        Of the sum of the residuals.
+    clusters : int
+        As in `Count`.
+    size : float
+        The design effect where all values of a cluster agree: the mean size of the cluster of a run.
+    """
+
+    variance: float
+    clusters: int
+    size: float
+
+
+def _one_way(residuals: Sequence[float], labels: Sequence[Hashable]) -> Spread:
+    sums: defaultdict[Hashable, float] = defaultdict(float)
+    for residual, label in zip(residuals, labels, strict=True):
+        sums[label] += residual
+    groups, size = len(sums), sum(n * n for n in Counter(labels).values()) / len(labels)
+    effective = max(min(groups, 2), round(len(labels) / size))
+    variance = sum(each * each for each in sums.values()) * groups / (groups - 1) if groups > 1 else nan
+    return Spread(variance, effective if effective < FEW else groups, size)
+
+
+def spread_of(residuals: Sequence[float], clusters: Sequence[Cluster]) -> Spread:
+    """Return the variance of a sum of residuals over clusters; two-way where tasks are crossed with injections [3]_."""
+    by_task = _one_way(residuals, [cluster.task for cluster in clusters])
+    injections = {cluster.injection for cluster in clusters}
+    if None in injections or len(injections) < 2:
+        return by_task
+    by_injection = _one_way(residuals, [cluster.injection for cluster in clusters])
+    if isnan(by_task.variance):
+        return by_injection
+    both = _one_way(residuals, clusters)
+    variance = by_task.variance + by_injection.variance - both.variance
+    return Spread(
+        max(variance, by_task.variance, by_injection.variance),
+        min(by_task.clusters, by_injection.clusters),
+        by_task.size + by_injection.size - both.size,
+    )
+
+
+def counted(hits: Sequence[bool | int], clusters: Sequence[Cluster | None], *, quantile: float | None = None) -> Count:
+    """Count hits, with the interval of their share; `quantile` replaces that of Student's t, to correct for a selection."""
+    n, of = sum(hits), len(hits)
     if not of:
-        return Count(n, of, nan, nan, nan)
-    rate, size = n / of, of if size is None else size
-    scale = 1 + _Z * _Z / size
-    middle = (rate + _Z * _Z / (2 * size)) / scale
-    spread = _Z * sqrt(rate * (1 - rate) / size + _Z * _Z / (4 * size * size)) / scale
-    # At the ends the interval begins at the share itself; rounding would put it a hair beyond.
-    return Count(n, of, rate, min(rate, max(0.0, middle - spread)), max(rate, min(1.0, middle + spread)))
-
-
-def clustered(hits: Sequence[int], totals: Sequence[int]) -> Count:
-    """Return a count over groups whose members resemble each other, with the interval of Wilson for its effective size [3]_.
-
-    The size is that of a simple sample whose rate varies as much as this one does from group to group; where all or none were
-    hit, the number of groups. One group has no interval.
-    """
-    n, of, groups = sum(hits), sum(totals), len(totals)
-    if groups < 2 or not of:
-        return Count(n, of, n / of if of else nan, nan, nan)
+        return Count(0, 0, nan, nan, nan, 0)
     rate = n / of
-    spread = sum([(hit - rate * total) ** 2 for hit, total in zip(hits, totals, strict=True)])
-    variance = spread * groups / (groups - 1) / of**2
-    size = groups if n in (0, of) else rate * (1 - rate) / variance if variance else of
-    return counted(n, of, size=min(max(size, 1.0), of))
+    known = [cluster for cluster in clusters if cluster is not None]
+    if len(known) < of:
+        return Count(n, of, rate, nan, nan, None)
+    spread = spread_of([hit - rate for hit in hits], known)
+    if spread.clusters < 2:
+        return Count(n, of, rate, nan, nan, 1)
+    effect = max(1.0, spread.variance / (rate * (1 - rate) * of * of / (of - 1))) if 0 < n < of else spread.size
+    z, trials = student(spread.clusters - 1) if quantile is None else quantile, of / effect
+    scale = 1 + z * z / trials
+    middle = (rate + z * z / (2 * trials)) / scale
+    half = z * sqrt(rate * (1 - rate) / trials + z * z / (4 * trials * trials)) / scale
+    # At the ends the interval begins at the share itself; rounding would put it a hair beyond.
+    low, high = min(rate, max(0.0, middle - half)), max(rate, min(1.0, middle + half))
+    return Count(n, of, rate, low, high, spread.clusters)
 
 
-def resampled(groups: Sequence[Hashable], samples: int, seed: int) -> Iterator[list[int]]:
-    """Draw groups with replacement; yields the places of the runs of each sample [2]_.
-
-    Runs of one task resemble each other, so that whole tasks are drawn.
-    """
-    members: dict[Hashable, list[int]] = {}
-    for at, group in enumerate(groups):
-        members.setdefault(group, []).append(at)
-    pools, rng = list(members.values()), random.Random(seed)
-    for _ in range(samples):
-        yield [at for pool in rng.choices(pools, k=len(pools)) for at in pool]
-
-
-def interval(
-    statistic: Callable[[list[int]], float], groups: Sequence[Hashable], *, samples: int = 1_000, seed: int = 0
+def mean_interval(
+    values: Sequence[float], clusters: Sequence[Cluster | None], *, quantile: float | None = None
 ) -> tuple[float, float]:
-    """Return the 95 % percentile interval of a statistic over samples of groups.
+    """Return the 95 % interval of a mean; that of a share where all values are 0 or 1.
 
-    `statistic` gets the places of a sample. Samples where it is not a number (one class only) are left out; where that is more
-    than half of them, or there is but one group, the interval is not a number.
+    Not a number where the task of a run is not known, or all runs are of one.
     """
-    if len(set(groups)) < 2:
+    if all(value in (0, 1) for value in values):
+        count = counted([int(value) for value in values], clusters, quantile=quantile)
+        return count.low, count.high
+    known = [cluster for cluster in clusters if cluster is not None]
+    if len(known) < len(values):
         return nan, nan
-    drawn = sorted(value for sample in resampled(groups, samples, seed) if not isnan(value := statistic(sample)))
-    if len(drawn) <= samples / 2:
+    mean = sum(values) / len(values)
+    spread = spread_of([value - mean for value in values], known)
+    if spread.clusters < 2:
         return nan, nan
-    tail = (1 - CONFIDENCE) / 2
-    return _quantile(drawn, tail), _quantile(drawn, 1 - tail)
+    half = (student(spread.clusters - 1) if quantile is None else quantile) * sqrt(spread.variance) / len(values)
+    return mean - half, mean + half
 
 
-def _quantile(ordered: Sequence[float], share: float) -> float:
-    place = share * (len(ordered) - 1)
-    below = int(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+@cache
+def student(freedom: int, confidence: float = CONFIDENCE) -> float:
+    """Return the quantile of Student's t that belongs to a two-sided confidence [4]_."""
+    low, high = 0.0, 1e6
+    while high - low > 1e-9 * (1 + low):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _between(middle, freedom) < confidence else (low, middle)
+    return high
+
+
+def _between(t: float, freedom: int) -> float:
+    """Return the probability that Student's t lies between -t and t."""
+    angle = atan(t / sqrt(freedom))
+    odd = freedom % 2
+    term = cos(angle) if odd else 1.0
+    total = term if freedom > 1 or not odd else 0.0
+    for k in range(3 if odd else 2, freedom - 1, 2):
+        term *= cos(angle) ** 2 * (k - 1) / k
+        total += term
+    return 2 / pi * (angle + sin(angle) * total) if odd else sin(angle) * total

@@ -6,13 +6,14 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.lab._statistics.intervals import Cluster
 from noetic_nb.runs import Run
 
 Outcome: TypeAlias = str | Callable[[Run], bool | None]
 """The name of a key of ``run.meta``, or a function of a run: True good, False failed, None unknown."""
 
 By: TypeAlias = str | Callable[[Run], Hashable]
-"""``"task"`` or a function of a run that names what it belongs to."""
+"""``"task"``; ``"run"``, where each run is a task of its own; or a function of a run that names its group."""
 
 
 def runs_in(runs: Run | Iterable[Run]) -> tuple[Run, ...]:
@@ -85,19 +86,40 @@ def _label(run: Run, outcome: Outcome) -> bool | None:
 
 
 def groups_of(runs: Sequence[Run], by: By = "task") -> list[Hashable]:
-    """Return the group of each run; runs of one group are drawn together when intervals are computed.
+    """Return the group of each run, for experiments that divide runs by task.
 
     A task is named by source, domain, suite and task id, as two domains may number theirs alike. Raises `NoeticConfigError`
-    ``NO_TASK`` for a run without a task id, ``INVALID_GROUP`` for a name other than ``"task"`` or a function that raises, or
-    whose result cannot be hashed.
+    ``NO_TASK`` for a run without a task id, ``INVALID_GROUP`` for a name other than ``"task"`` and ``"run"`` or a function that
+    raises, or whose result cannot be hashed.
+    """
+    groups = []
+    for run, cluster in zip(runs, clusters_of(runs, by), strict=True):
+        if cluster is None:
+            raise NoeticConfigError(
+                "NO_TASK",
+                f"{run.run_id} does not say which task it is of; runs of one task are not independent of each other.",
+                given={"task_id": None},
+                hint='Say how to group them: by="run" where each run is a task of its own, or by=<a function of a run>.',
+            )
+        groups.append(cluster.task)
+    return groups
+
+
+def clusters_of(runs: Sequence[Run], by: By = "task") -> list[Cluster | None]:
+    """Return the cluster of each run, for intervals; None where nothing says the task of a run.
+
+    Attacked runs are of a user task and of an injection task. Raises `NoeticConfigError` ``INVALID_GROUP`` as `groups_of`.
     """
     if by == "task":
-        return [_task(run) for run in runs]
+        return [_cluster(run) for run in runs]
+    if by == "run":
+        return [Cluster(place) for place in range(len(runs))]
     if not callable(by):
+        hint = 'Use by="task", by="run" or a function of a run.'
         raise NoeticConfigError(
-            "INVALID_GROUP", "Runs are grouped by task or by a function.", given=by, hint='Use by="task" or a function.'
+            "INVALID_GROUP", "Runs are grouped by task, by run or by a function.", given=by, hint=hint
         )
-    groups = []
+    clusters: list[Cluster | None] = []
     for run in runs:
         try:
             group = by(run)
@@ -109,17 +131,19 @@ def groups_of(runs: Sequence[Run], by: By = "task") -> list[Hashable]:
                 given=by,
                 hint="The function gets a run and returns a name.",
             ) from exc
-        groups.append(group)
-    return groups
+        clusters.append(Cluster(group))
+    return clusters
 
 
-def _task(run: Run) -> Hashable:
+def _cluster(run: Run) -> Cluster | None:
     meta = run.meta
     if meta.get("task_id") is None:
-        raise NoeticConfigError(
-            "NO_TASK",
-            f"{run.run_id} does not say which task it is of; runs of one task are not independent of each other.",
-            given={"task_id": None},
-            hint="Say how to group them: by=lambda run: run.turns[0].query, or by=lambda run: run.run_id.",
-        )
-    return (meta.get("source"), meta.get("domain"), meta.get("suite"), meta["task_id"])
+        return None
+    place = (meta.get("source"), meta.get("domain"), meta.get("suite"))
+    injection = meta.get("injection_task")
+    try:
+        cluster = Cluster((*place, meta["task_id"]), None if injection is None else (*place, injection))
+        hash(cluster)
+    except TypeError:  # a task id that is a list or mapping
+        cluster = Cluster((*place, repr(meta["task_id"])), None if injection is None else (*place, repr(injection)))
+    return cluster

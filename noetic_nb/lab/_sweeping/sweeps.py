@@ -1,10 +1,15 @@
-"""Many configurations on many recorded runs, on as many processors as there are."""
+"""Many configurations on many recorded runs, on as many processors as there are.
+
+References
+----------
+.. [1] Westfall, P. H., and Young, S. S. (1993). Resampling-based multiple testing. Wiley.
+"""
 
 from __future__ import annotations
 
 import platform
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, nullcontext
 from math import fsum, nan
 from os import PathLike
@@ -13,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 from noetic_nb._core.long_work import Progress, Work
 from noetic_nb._core.package_versions import version_of
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.lab._statistics.labels import By, groups_of, runs_in
+from noetic_nb.lab._statistics.intervals import CONFIDENCE, NO_TASKS, Cluster, mean_interval, student
+from noetic_nb.lab._statistics.labels import By, clusters_of, runs_in
 from noetic_nb.lab._sweeping.ceiling import Ceiling, is_live
 from noetic_nb.lab._sweeping.measured_runs import Job, Measured, ResumeFile
 from noetic_nb.lab._sweeping.space import REPLAYED, configurations
@@ -28,75 +34,95 @@ if TYPE_CHECKING:
     import pandas
 
 SAMPLES: Final = 1_000
-"""As many as `noetic_nb.lab._statistics.intervals.interval` draws."""
+"""Draws of the correction for the number of configurations."""
 
 
-class _Intervals:
-    """Percentile intervals of means: the same samples of groups for every configuration, so that rows compare."""
+def corrected_quantile(
+    values: Sequence[Sequence[float | None]], clusters: Sequence[Cluster | None], seed: int
+) -> float:
+    """Return the quantile with which the intervals of all configurations hold together, in place of that of Student's t.
 
-    def __init__(self, groups: Sequence[Hashable], seed: int) -> None:
-        # Loaded here, as numpy is slow to load.
-        from noetic_nb.lab._detection.resampling import weights_of
+    Clusters get random weights; in each draw the mean counts that strays farthest, in its own standard errors (maxT [1]_).
+    Configurations that stop the same runs stray together, so that many of them cost little.
+    """
+    import numpy
 
-        self._few = len(set(groups)) < 2
-        self._weights = weights_of(groups, SAMPLES, seed)
+    known = [cluster for cluster in clusters if cluster is not None]
+    labels = [
+        [cluster.task for cluster in known],
+        [cluster.injection for cluster in known if cluster.injection is not None],
+    ]
+    of = min(len(set(some)) for some in labels if len(some) == len(clusters)) if len(known) == len(clusters) else 0
+    if of < 2:
+        return nan
+    numbers = numpy.array([[nan if value is None else value for value in row] for row in values])
+    counts = numpy.maximum((~numpy.isnan(numbers)).sum(axis=1, keepdims=True), 1)
+    residuals = numpy.nan_to_num(numbers - numpy.nansum(numbers, axis=1, keepdims=True) / counts)
+    sums = []
+    for some in labels:
+        if len(some) == len(clusters):
+            places = numpy.unique([repr(label) for label in some], return_inverse=True)[1]
+            sums.append(numpy.stack([numpy.bincount(places, row) for row in residuals]))
+    totals = numpy.concatenate(sums, axis=1)
+    errors = numpy.sqrt((totals**2).sum(axis=1))
+    kept = errors > 1e-12
+    if not kept.any():
+        return student(of - 1)
+    weights = numpy.random.default_rng(seed).standard_normal((totals.shape[1], SAMPLES))
+    strays = numpy.abs(totals[kept] @ weights / errors[kept, None]).max(axis=0)
+    # Few clusters stray farther than a normal distribution says, by as much as Student's t does.
+    return float(numpy.quantile(strays, CONFIDENCE)) * student(of - 1) / student(100_000)
 
-    def of(self, values: Sequence[float | None]) -> tuple[float, float]:
-        import numpy
 
-        from noetic_nb.lab._detection.resampling import percentiles
-
-        is_known = numpy.array([value is not None for value in values], dtype=float)
-        if self._few or not is_known.any():
-            return nan, nan
-        numbers = numpy.array([0.0 if value is None else value for value in values])
-        # Not a matrix product: what adds in another order on another number of processors gives other last digits.
-        total = numpy.einsum("ij,j->i", self._weights, numbers)
-        count = numpy.einsum("ij,j->i", self._weights, is_known)
-        with numpy.errstate(invalid="ignore"):
-            return percentiles(total / count)
+def ends_of(metric: str, *, is_only: bool, corrected: bool = False) -> tuple[str, str]:
+    """Return the columns of the interval of a metric, alone or corrected for the number of configurations."""
+    low, high = ("low_corrected", "high_corrected") if corrected else ("low", "high")
+    return (low, high) if is_only else (f"{metric}_{low}", f"{metric}_{high}")
 
 
-def columns_of(metric: str, *, is_only: bool) -> tuple[str, str, str]:
-    """Return the columns of a metric: its mean and the ends of its interval."""
-    return (metric, "low", "high") if is_only else (metric, f"{metric}_low", f"{metric}_high")
-
-
-def table(job: Job, rows: Mapping[int, Measured], groups: Sequence[Hashable], seed: int) -> pandas.DataFrame:
+def table(job: Job, rows: Mapping[int, Measured], clusters: Sequence[Cluster | None], seed: int) -> pandas.DataFrame:
     """Return one row for each finished configuration, in the order of the space."""
     import pandas
 
     is_only = len(job.metrics) == 1
-    intervals = _Intervals(groups, seed)
+    quantiles = {
+        metric: corrected_quantile([row.values[metric] for row in rows.values()], clusters, seed)
+        for metric in job.metrics
+    }
     partly = any(row.partly for row in rows.values())
+    ends = {metric: ends_of(metric, is_only=is_only) for metric in job.metrics}
+    corrected = {metric: ends_of(metric, is_only=is_only, corrected=True) for metric in job.metrics}
     names = [
         *job.space.names,
-        *(column for metric in job.metrics for column in columns_of(metric, is_only=is_only)),
+        *(column for metric in job.metrics for column in (metric, *ends[metric])),
         *(f"{metric}_n" for metric in job.metrics if not is_only),
         *("n", "failed", "nan", "seed", "digest"),
+        *(column for metric in job.metrics for column in corrected[metric]),
         *(f"{metric}_known" for metric in job.metrics if partly),
     ]
     found = []
     for place in sorted(rows):
         row, labels = rows[place], job.space.labels[place]
         cells: list[Any] = list(labels)
-        counts = []
+        counts: list[int] = []
+        last: list[float] = []
         for metric in job.metrics:
-            values = row.values[metric]
-            known = [value for value in values if value is not None]
-            cells += [_mean(known), *intervals.of(values)]
+            some = [pair for pair in zip(row.values[metric], clusters, strict=True) if pair[0] is not None]
+            known, of_known = [value for value, _ in some if value is not None], [cluster for _, cluster in some]
+            cells += [_mean(known), *mean_interval(known, of_known)]
+            last += mean_interval(known, of_known, quantile=quantiles[metric])
             counts.append(len(known))
         failed = {at for at, _, _ in row.failures}
         whole = [all(values[at] is not None for values in row.values.values()) for at in range(len(job.runs))]
         cells += [] if is_only else counts
         missing = len(job.runs) - sum(whole) - len(failed)
-        cells += [sum(whole), len(failed), missing, seed, digest_of(job.digest, labels)]
+        cells += [sum(whole), len(failed), missing, seed, digest_of(job.digest, labels), *last]
         for metric in job.metrics if partly else ():
             cells.append(_mean([value for value in row.known.get(metric, row.values[metric]) if value is not None]))
         found.append(cells)
     frame = pandas.DataFrame(found, columns=names)
     for metric in job.metrics:
-        for column in (*columns_of(metric, is_only=is_only), *([f"{metric}_known"] if partly else [])):
+        for column in (metric, *ends[metric], *corrected[metric], *([f"{metric}_known"] if partly else [])):
             frame[column] = frame[column].astype(float)
     return frame
 
@@ -141,7 +167,7 @@ def sweep(
         How many work at once, -1 for all processors. An active ``joblib.parallel_config`` says where: processes (the
         default), threads, Dask or Ray.
     seed : int
-        Of the draws and of the intervals.
+        Of the draws and of the corrected intervals.
     resume : str or path, optional
         A file that keeps finished rows; a sweep that was interrupted goes on with it.
     max_cost : float or mapping, optional
@@ -155,8 +181,9 @@ def sweep(
         Of `replay` or `apply`; a live one needs `max_cost`, and is asked by threads of this process.
     mode : {"open", "closed"}
         Of `replay`.
-    by : "task" or callable
-        What runs are resampled by.
+    by : str or callable
+        Runs that belong together, for the intervals: ``"task"``; ``"run"`` where each run is a task of its own; or a function
+        of a run. There is no interval where the task of a run is not known.
     progress : bool or callable
         Called with how many configurations are finished, of how many; by default a line of text in a terminal or notebook if
         it takes long. False shows nothing.
@@ -164,8 +191,9 @@ def sweep(
     Returns
     -------
     pandas.DataFrame
-        One row a configuration: its values, for each metric the mean over runs and its 95 % interval (``low, high``; with
-        several metrics ``<metric>_low, <metric>_high, <metric>_n``), ``n`` runs of which every metric is a number, ``failed``
+        One row a configuration: its values, for each metric the mean over runs, its 95 % interval (``low, high``) and the
+        interval that holds for the best of all rows as well (``low_corrected, high_corrected``; with several metrics
+        ``<metric>_low`` and so on, and ``<metric>_n``), ``n`` runs of which every metric is a number, ``failed``
         runs, ``nan`` runs without a number, ``seed``, ``digest``. Where replays are known to some point only,
         ``<metric>_known`` is the mean over the runs up to there, and ``attrs["known"]`` says of how many. ``attrs`` has
         ``seed``, ``space``, ``configurations``, ``versions``, ``data``, ``backend``, ``interval``, ``failures`` (the first)
@@ -210,7 +238,7 @@ def sweep(
     ceiling = Ceiling(max_cost) if live or max_cost is not None else None
     if model is not None:
         fixed["model"] = ceiling.metered(model) if live and ceiling is not None else model
-    groups, grouped = _groups(found, by)
+    clusters = clusters_of(found, by)
     data = data_digest(found)
     about = {name: _names(model) if name == "model" else label_of(value) for name, value in fixed.items()}
     made_by = None if apply is None else code_of(apply)
@@ -225,7 +253,7 @@ def sweep(
         rows, stopped = _finished(job, workers, resume, ceiling, work)
     _raise_where_all_failed(job, rows)
     _raise_where_a_metric_failed(job, rows)
-    frame = table(job, rows, groups, seed)
+    frame = table(job, rows, clusters, seed)
     failures = [(each.place, *failure) for each in rows.values() for failure in each.failures]
     frame.attrs |= {
         "seed": seed,
@@ -234,7 +262,7 @@ def sweep(
         "versions": versions,
         "data": data,
         "backend": workers.name,
-        "interval": f"95 %, {SAMPLES} samples of {grouped}",
+        "interval": NO_TASKS if None in clusters else "95 % over tasks; corrected: for all configurations",
         "failures": _first_failures(job, failures),
         "stopped": stopped,
         "known": _known(job, rows),
@@ -264,16 +292,6 @@ def _check(metrics: Any, apply: Any, mode: Any) -> None:
     if mode not in ("open", "closed"):
         hint = 'Use mode="open" or mode="closed".'
         raise NoeticConfigError("INVALID_MODE", "A replay is open or closed.", given=mode, hint=hint)
-
-
-def _groups(runs: Sequence[Run], by: By) -> tuple[list[Hashable], str]:
-    try:
-        return groups_of(runs, by), "tasks" if by == "task" else "groups"
-    except NoeticConfigError as error:
-        if error.code != "NO_TASK":
-            raise
-    without = sum(run.meta.get("task_id") is None for run in runs)
-    return list(range(len(runs))), f"runs, as {without} of {len(runs)} have no task id"
 
 
 def _finished(

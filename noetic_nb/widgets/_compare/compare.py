@@ -11,6 +11,7 @@ from noetic_nb.events import RunEvent, TurnCompleted
 from noetic_nb.lab._comparing.comparison import Comparison
 from noetic_nb.lab._comparing.paired_runs import PairedComparison, compare_paired
 from noetic_nb.lab._statistics.intervals import CONFIDENCE
+from noetic_nb.lab._statistics.labels import By
 from noetic_nb.markup import escape, heading
 from noetic_nb.runs import Run
 from noetic_nb.runs._events.run_log import numbered
@@ -132,7 +133,7 @@ class Compare(RunView):
     ----------
     a, b : Run or object with a ``run``, or iterable of Run
         What is compared, as by `noetic_nb.compare`.
-    metrics, samples, seed : optional
+    metrics, by : optional
         For lists; see `noetic_nb.compare`.
     thread_id : str, optional
         Compare only this thread of both.
@@ -166,8 +167,7 @@ class Compare(RunView):
         b: Any,
         *,
         metrics: Mapping[str, Callable[[Run], Any]] | None = None,
-        samples: int = 1_000,
-        seed: int = 0,
+        by: By = "task",
         thread_id: str | None = None,
         turn: int | None = None,
         until: int | None = None,
@@ -180,7 +180,7 @@ class Compare(RunView):
                     "INVALID_MOMENT", "Lists of runs are compared whole.", given=moment, hint="Compare two of the runs."
                 )
             self.other: RunLike | None = None
-            paired = PairedReading(compare_paired(a, b, metrics=metrics, samples=samples, seed=seed))
+            paired = PairedReading(compare_paired(a, b, metrics=metrics, by=by))
             # Nothing is followed: a run without events stands for those that were compared.
             super().__init__(Run(), paired, selection=selection)
             return

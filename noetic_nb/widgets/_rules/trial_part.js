@@ -14,7 +14,7 @@ function trialPart(parent, select) {
   const line = make("p", { class: "nn-note nn-fault" });
   root.append(line);
   const share = (number) => `${(100 * number).toFixed(1)} %`;
-  const words = ([n, of, rate, low, high]) => `${n}/${of} · ${share(rate)} [${(100 * low).toFixed(1)}, ${(100 * high).toFixed(1)}]`;
+  const words = ([n, of, rate, low, high]) => `${n}/${of} · ${share(rate)}${low === null ? "" : ` [${(100 * low).toFixed(1)}, ${(100 * high).toFixed(1)}]`}`;
 
   const newOutcome = () => {
     const item = make("div", { class: "nn-outcome", role: "listitem" });
@@ -33,7 +33,7 @@ function trialPart(parent, select) {
     setText(label, name);
     [before, after].forEach(([, , rate, low, high], at) => {
       const y = at === 0 ? 6 : 14;
-      put(picture.children[1 + 2 * at], { x1: 100 * low, x2: 100 * high, y1: y, y2: y });
+      put(picture.children[1 + 2 * at], { x1: 100 * (low ?? rate), x2: 100 * (high ?? rate), y1: y, y2: y });
       put(picture.children[2 + 2 * at], { x1: 100 * rate, x2: 100 * rate, y1: y - 4, y2: y + 4 });
     });
     const by = after[0] - before[0];

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import isnan
 from typing import Any, Final
 
 from noetic_nb.events import SteeringDecided, ToolCalled
 from noetic_nb.lab._rule_backtest import CHANGES
 from noetic_nb.lab._rule_scores.evaluation import Evaluation
+from noetic_nb.lab._statistics.intervals import Count
 from noetic_nb.runs import Run
 from noetic_nb.runs._events.run_log import call_at, number_at
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, plain_data
@@ -113,7 +115,9 @@ def _found(
     if skipped:
         notes.append(f"Judges were not asked: {plain(', '.join(plain(name) for name in skipped), TEXT_LENGTH)}.")
     if evaluations is not None:
-        notes.append("Bars are 95 % intervals (Wilson). A run is stopped where one of its calls is denied.")
+        notes.append(
+            "Bars are 95 % intervals over tasks, of runs whose task is known. A run is stopped where a call of it is denied."
+        )
     return {
         "title": f"{_some(len(table), 'recorded call')} of {_some(len(by_id), 'run')}",
         "note": " ".join(notes),
@@ -131,6 +135,11 @@ def _verdict(row: Any) -> str:
 
 def _some(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _numbers(count: Count) -> list[float | None]:
+    """Return a count for the page, which has no number that is none."""
+    return [None if number is None or isnan(number) else number for number in count]
 
 
 def outcome_lines(before: Evaluation, after: Evaluation) -> list[dict[str, Any]]:
@@ -157,8 +166,8 @@ def outcome_lines(before: Evaluation, after: Evaluation) -> list[dict[str, Any]]
                 "name": name,
                 "words": words,
                 "wanted": is_wanted,
-                "before": [old.n, old.of, old.rate, old.low, old.high],
-                "after": [new.n, new.of, new.rate, new.low, new.high],
+                "before": _numbers(old),
+                "after": _numbers(new),
             }
         )
     return lines
