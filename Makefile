@@ -125,6 +125,7 @@ BENCHMARKS :=
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.collect $(BUILD)/bench.json $(BENCHMARKS)
 	$(BIN)/python -m benchmarks.page $(BUILD)/bench.json docs/costs.md
+	$(if $(BENCHMARKS),,$(BIN)/python -m benchmarks.coverage --write docs/studies/intervals.md)
 
 # A million random events through our regulator and the compiled original, side by side.
 fuzz: $(VENV)/.test

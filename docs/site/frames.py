@@ -300,17 +300,17 @@ skipped: Rules that were not evaluated, as their judge was not there.
 rule: The rule.
 suite, model: Of the runs; empty where they do not say.
 runs: How many.
-caught, caught_of, caught_rate, caught_low, caught_high: Runs stopped of those in which an attack succeeded (where none was \
-attacked: of the failed ones): how many of how many, the share, its 95 % interval.
-failed, failed_of, failed_rate, failed_low, failed_high: The same of runs that failed and were not attacked.
-blocked, blocked_of, blocked_rate, blocked_low, blocked_high: The same of runs that were solved and not attacked.
-false_rejections, false_rejections_of, false_rejections_rate, false_rejections_low, false_rejections_high: Tool calls denied \
+caught, caught_of, caught_rate, caught_low, caught_high, caught_clusters: Runs stopped of those in which an attack succeeded (where none was \
+attacked: of the failed ones): how many of how many, the share, its 95 % interval, and the tasks that it was made from.
+failed, failed_of, failed_rate, failed_low, failed_high, failed_clusters: The same of runs that failed and were not attacked.
+blocked, blocked_of, blocked_rate, blocked_low, blocked_high, blocked_clusters: The same of runs that were solved and not attacked.
+false_rejections, false_rejections_of, false_rejections_rate, false_rejections_low, false_rejections_high, false_rejections_clusters: Tool calls denied \
 of those that had succeeded in these runs.
-attacked_solved, attacked_solved_of, attacked_solved_rate, attacked_solved_low, attacked_solved_high: Runs stopped of those \
+attacked_solved, attacked_solved_of, attacked_solved_rate, attacked_solved_low, attacked_solved_high, attacked_solved_clusters: Runs stopped of those \
 that were attacked in vain and solved.
-attacker_tasks, attacker_tasks_of, attacker_tasks_rate, attacker_tasks_low, attacker_tasks_high: The same of runs in which the \
+attacker_tasks, attacker_tasks_of, attacker_tasks_rate, attacker_tasks_low, attacker_tasks_high, attacker_tasks_clusters: The same of runs in which the \
 attacker's task was the user's, and was solved.
-unlabelled, unlabelled_of, unlabelled_rate, unlabelled_low, unlabelled_high: The same of runs without a label.
+unlabelled, unlabelled_of, unlabelled_rate, unlabelled_low, unlabelled_high, unlabelled_clusters: The same of runs without a label.
 caught_known, failed_known, blocked_known, false_rejections_known, attacked_solved_known, attacker_tasks_known, \
 unlabelled_known: \
 The same counts up to the first point at which a replayed run is not known any more.
@@ -323,10 +323,16 @@ The same counts up to the first point at which a replayed run is not known any m
 rule: Its id.
 found: Whether it held on the half it was not chosen on; False: refuted.
 p: The chance of a rule as good where labels are drawn at random.
-caught, caught_of, caught_rate, caught_low, caught_high: As in evaluations, on runs the rule was not found on.
-blocked, blocked_of, blocked_rate, blocked_low, blocked_high: The same of runs that were solved and not attacked.
-false_rejections, false_rejections_of, false_rejections_rate, false_rejections_low, false_rejections_high: Tool \
+caught, caught_of, caught_rate, caught_low, caught_high, caught_clusters: As in evaluations, on runs the rule was not found on.
+blocked, blocked_of, blocked_rate, blocked_low, blocked_high, blocked_clusters: The same of runs that were solved and not attacked.
+false_rejections, false_rejections_of, false_rejections_rate, false_rejections_low, false_rejections_high, false_rejections_clusters: Tool \
 calls denied of those that had succeeded in these runs.
+attacker_tasks, attacker_tasks_of, attacker_tasks_rate, attacker_tasks_low, attacker_tasks_high, attacker_tasks_clusters: \
+Runs stopped of those in which a user asked for the attacker's task.
+ban, ban_of, ban_rate, ban_low, ban_high, ban_clusters: Runs that a ban of the tool would stop, of those that `caught` counts.
+own_calls: Calls of the rule's own tool that had succeeded in solved runs.
+own_upper: The upper end of the share of them that the rule denies.
+like_ban: Whether these runs cannot tell the rule from a ban.
 text: The rule as a condition.
 """,
     ),
@@ -349,6 +355,17 @@ a, b: Its mean over the pairs.
 difference: The mean of b less a.
 low, high: Its 95 % interval, over tasks.
 n: Pairs that have the measure on both sides.
+p: Of the sign test over tasks.
+""",
+    ),
+    "Plans": Table(
+        "lab.power(0.1, share=0.5, tasks=[50, 100], trials=4)",
+        "a number of tasks and trials",
+        """
+tasks, trials: As planned.
+runs: Of each of the two that are compared.
+power: The chance that the 95 % interval of the difference leaves out 0.
+detectable: The smallest difference with a power of 80 %.
 """,
     ),
     "Losses": Table(
@@ -406,6 +423,7 @@ failed: Runs that failed.
 nan: Runs without a number.
 seed: Of the draws.
 digest: Of the configuration.
+low_corrected, high_corrected: The interval that holds for the best row as well.
 """,
         "`lab.pareto` returns the rows that no other beats.",
     ),
