@@ -501,3 +501,62 @@ def test_a_domain_without_failures_has_no_area() -> None:
     assert isnan(row.auc)
     assert isnan(row.stopped_failed)
     assert row.stopped_good == 0.0
+
+
+def noisy(strength: float, *, tasks: int, seed: int = 1) -> list[Run]:
+    """Return two runs of each task with ``meta["score"]``, which tells failed runs as strongly as is asked for."""
+    rng = random.Random(seed)
+    runs = []
+    for task in range(tasks):
+        for trial in range(2):
+            good = rng.random() < 0.6
+            score = rng.gauss(0, 1) + strength * (not good)
+            runs.append(made(f"{task}-{trial}", 1, domain="shop", task_id=task, outcome=good, score=score))
+    return runs
+
+
+def score_of(run: Run) -> float:
+    return float(run.meta["score"])
+
+
+@pytest.mark.parametrize(
+    ("strength", "tasks", "verdict"), [(2.0, 40, "on"), (0.0, 8, "no evidence"), (0.0, 150, "evidence against")]
+)
+def test_missing_evidence_is_told_from_evidence_against(strength: float, tasks: int, verdict: str) -> None:
+    found = calibrate({"own": score_of}, noisy(strength, tasks=tasks), samples=200, max_stopped_good=0.3)
+
+    assert found.verdict == verdict
+    assert (found.detector is not None) == (verdict == "on")
+    assert 0 <= found.stability <= 1
+    assert ("evidence" in repr(found)) == (verdict != "on")
+    assert f"These {tasks} tasks show an AUC of {found.detectable:.2f}" in repr(found)
+
+
+def test_more_tasks_detect_smaller_areas() -> None:
+    few, many = (calibrate({"own": score_of}, noisy(0, tasks=n), samples=200).detectable for n in (10, 160))
+
+    assert 0.5 < many < few <= 1.0
+    # Four times as exact with sixteen times as many tasks.
+    assert (many - 0.5) / (few - 0.5) == pytest.approx(1 / 4, abs=0.12)
+
+
+def test_the_verdict_hardly_depends_on_the_seed() -> None:
+    runs = noisy(0.95, tasks=40, seed=4)
+
+    verdicts = [calibrate({"own": score_of}, runs, samples=100, seed=seed, max_stopped_good=0.3) for seed in range(10)]
+
+    assert sum(found.verdict == "on" for found in verdicts) >= 9
+
+
+def test_a_calibration_that_was_saved_without_a_verdict_is_read(tmp_path: Path) -> None:
+    path = calibrate({"own": score_of}, noisy(2, tasks=20), samples=50, max_stopped_good=0.3).save(tmp_path / "c.json")
+    data = json.loads(path.read_text())
+    for name in ("verdict", "detectable", "stability"):
+        del data[name]
+    path.write_text(json.dumps(data))
+
+    loaded = Calibration.load(path)
+
+    assert loaded.verdict == ("no evidence" if loaded.detector is None else "on")
+    assert isnan(loaded.detectable)
+    assert isnan(loaded.stability)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from math import isnan
 from typing import Any
@@ -140,3 +141,65 @@ def test_two_rule_books_are_evaluated_before_they_are_compared() -> None:
     for pair in (books, books[::-1], (books[0], [Run()])):
         with pytest.raises(NoeticConfigError, match=r"compare\(lab.evaluate\(a, runs\), lab.evaluate\(b, runs\)\)"):
             nn.compare(*pair)
+
+
+def graded(outcomes: dict[int, list[bool]]) -> list[Run]:
+    return [
+        said("hi", "Hello.", task_id=task, trial=trial, outcome=good)
+        for task, trials in outcomes.items()
+        for trial, good in enumerate(trials)
+    ]
+
+
+def test_all_of_k_trials_succeed_as_often_as_can_be_counted() -> None:
+    outcomes = {1: [True, True, True, False], 2: [True, False, False, False], 3: [True] * 4}
+    found = nn.compare(graded(outcomes), graded({task: [True] * 4 for task in outcomes}))
+
+    rows = {row.metric: row for row in found.rows}
+    for k in (2, 3, 4):
+        draws = {task: [all(some) for some in itertools.combinations(trials, k)] for task, trials in outcomes.items()}
+        expected = sum(sum(some) / len(some) for some in draws.values()) / len(draws)
+        assert rows[f"pass^{k}"].a == pytest.approx(expected)
+        assert (rows[f"pass^{k}"].b, rows[f"pass^{k}"].n) == (1.0, 3)
+    assert "pass^5" not in rows
+    assert not any(name.startswith("pass^") for name in (row.metric for row in nn.compare(a_run(), a_run()).rows))
+
+
+def a_run() -> list[Run]:
+    return [said("hi", "Hello.", outcome=True)]
+
+
+@pytest.mark.parametrize("better", [0, 3, 6, 8])
+def test_the_sign_test_is_that_of_scipy_over_tasks(better: int) -> None:
+    from scipy.stats import binomtest
+
+    a = graded({task: [task >= better] * 2 for task in range(8)})
+    b = graded({task: [task < better] * 2 for task in range(8)})
+
+    (row,) = [row for row in nn.compare(a, b).rows if row.metric == "outcome"]
+
+    assert row.p == pytest.approx(binomtest(better, 8).pvalue)
+    assert "sign test p" in repr(nn.compare(a, b))
+
+
+def test_pairs_that_never_differ_leave_room_for_a_difference() -> None:
+    same = graded({task: [True, False] for task in range(20)})
+
+    (row,) = [
+        row for row in nn.compare(same, graded({t: [True, False] for t in range(20)})).rows if row.metric == "outcome"
+    ]
+
+    assert row.difference == 0
+    assert 0.05 < row.high < 0.3
+    assert row.low == -row.high
+    assert row.p == 1.0
+
+
+def test_pairs_without_a_task_have_no_interval_unless_each_counts_for_itself() -> None:
+    a, b = ([said("hi", "Hello.", outcome=bool(at % 3)) for at in range(9)] for _ in range(2))
+
+    unknown, known = nn.compare(a, b), nn.compare(a, b, by="run")
+
+    assert all(isnan(row.low) and isnan(row.p) for row in unknown.rows)
+    assert 'pass by="run"' in repr(unknown)
+    assert not any(isnan(row.low) for row in known.rows)

@@ -90,22 +90,23 @@ def test_ends_of_several_hold_together_and_are_never_above_their_own() -> None:
     samples = 0.7 + 0.05 * rng.normal(size=(4_000, 8))
     values = np.full(8, 0.7)
 
-    ends, highs = corrected_ends(values, samples)
+    ends, highs = corrected_ends(values, samples, 100_001)
 
     assert (samples <= highs).all(axis=1).mean() == pytest.approx(0.975, abs=0.01)
     assert (samples >= ends).all(axis=1).mean() == pytest.approx(0.975, abs=0.01)
     assert (ends < np.quantile(samples, 0.025, axis=0)).all()
+    assert (corrected_ends(values, samples, 8)[0] < ends).all()
     # Eight that are the same are one.
     one = samples[:, :1]
-    assert corrected_ends(values, np.repeat(one, 8, axis=1))[0] == pytest.approx(
-        np.repeat(corrected_ends(values[:1], one)[0], 8)
+    assert corrected_ends(values, np.repeat(one, 8, axis=1), 100_001)[0] == pytest.approx(
+        np.repeat(corrected_ends(values[:1], one, 100_001)[0], 8)
     )
     skewed = np.minimum(one, 0.71)
-    assert corrected_ends(values[:1], skewed)[0][0] <= np.quantile(skewed, 0.025)
+    assert corrected_ends(values[:1], skewed, 100_001)[0][0] <= np.quantile(skewed, 0.025)
 
 
 def test_an_area_that_most_samples_lack_has_no_lower_end() -> None:
-    ends, _ = corrected_ends(np.array([1.0, 2.0]), np.array([[1.0, np.nan]] * 5 + [[2.0, 3.0]]))
+    ends, _ = corrected_ends(np.array([1.0, 2.0]), np.array([[1.0, np.nan]] * 5 + [[2.0, 3.0]]), 20)
 
     assert isnan(ends[1])
     assert ends[0] <= 1.0

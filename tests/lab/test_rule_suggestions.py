@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 import random
 from collections.abc import Sequence
@@ -210,7 +211,8 @@ def test_suggestions_travel_to_another_process() -> None:
 
     again = pickle.loads(pickle.dumps(found))
 
-    assert again == found
+    assert (repr(again), again.tried, again.reason) == (repr(found), found.tried, found.reason)
+    assert again.to_frame().equals(found.to_frame())
     assert (again.tried, again.fitted, again.reason) == (found.tried, found.fitted, found.reason)
 
 
@@ -258,3 +260,39 @@ def test_runs_without_a_task_need_to_be_grouped() -> None:
     assert caught.value.code == "NO_TASK"
 
     assert suggest(without_task(), by=lambda run: run.run_id.split("-")[1])
+
+
+def test_false_rejections_are_counted_over_the_calls_of_the_rules_own_tool() -> None:
+    runs = pairs([LOOK, ASK, ASK, pay()], [LOOK, pay("eve@x.org")])
+    for each in (*suggest(runs), *suggest(runs).refuted):
+        assert each.false_rejections.of > each.own_calls > 0
+        assert each.false_rejections.n == 0
+        assert 0 < each.own_upper < 1
+        # Every run pays, so that a ban of pay stops all.
+        assert each.ban.rate == 1.0
+        assert not each.like_ban
+        assert f"0 of {each.own_calls} calls of its tool" in each.text
+
+
+def test_a_rule_that_nothing_tells_from_a_ban_is_marked() -> None:
+    found = suggest(pairs([LOOK, ASK], [LOOK, pay("eve@x.org")]))
+
+    assert found
+    for each in found:
+        assert each.own_calls == 0
+        assert math.isnan(each.own_upper)
+        assert each.like_ban
+        assert "cannot tell it from a ban of the tool" in each.text
+    assert found.to_frame()["like_ban"].all()
+
+
+def test_a_rule_that_stops_the_attackers_task_when_a_user_asks_for_it_says_so() -> None:
+    runs = pairs([LOOK, ASK], [LOOK, pay("eve@x.org")])
+    asked = [
+        conversation(f"asked-{task}", task, [pay("eve@x.org")], outcome=True, user_task="injection_task_1")
+        for task in range(16)
+    ]
+
+    found = suggest([*runs, *asked])
+
+    assert all(each.attacker_tasks.n == each.attacker_tasks.of > 0 for each in found)

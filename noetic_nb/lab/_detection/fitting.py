@@ -267,8 +267,10 @@ class Fitting:
         """
         where = np.ones(len(self.failed), dtype=bool) if where is None else where
         weights = np.zeros((0, int(where.sum())))
-        if len(set(compress(self.groups, where))) > 1:
-            weights = self._weights_of(where)[:samples]
+        tasks = len(set(compress(self.groups, where)))
+        if tasks > 1:
+            # The same samples whatever the seed: the verdict is about the runs, and not about a draw.
+            weights = weights_of(list(compress(self.groups, where)), samples or self.samples, seed=0)
         columns, values = [], []
         for detector in detectors:
             scores = detector.scores(self.fit)[where]
@@ -281,7 +283,7 @@ class Fitting:
                 detector.name: Evidence(value, nan, nan, nan) for detector, value in zip(detectors, values, strict=True)
             }
         drawn = np.stack(columns, axis=1)
-        lows, highs = corrected_ends(np.asarray(values), drawn)
+        lows, highs = corrected_ends(np.asarray(values), drawn, tasks)
         errors = [float(np.nanstd(column)) if not np.isnan(column).all() else nan for column in columns]
         rows = zip(values, lows.tolist(), highs.tolist(), errors, strict=True)
         return {detector.name: Evidence(*row) for detector, row in zip(detectors, rows, strict=True)}

@@ -21,7 +21,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from noetic_nb.lab._statistics.intervals import CONFIDENCE, Cluster, counted
+from noetic_nb.lab._statistics.intervals import CONFIDENCE, Cluster, counted, student
 
 Floats: TypeAlias = NDArray[np.float64]
 Booleans: TypeAlias = NDArray[np.bool_]
@@ -88,19 +88,20 @@ def share(hits: Booleans, among: Booleans, clusters: Sequence[Cluster]) -> tuple
     return count.rate, count.low, count.high
 
 
-def corrected_ends(values: Floats, samples: Floats) -> tuple[Floats, Floats]:
+def corrected_ends(values: Floats, samples: Floats, tasks: int) -> tuple[Floats, Floats]:
     """Return the ends of intervals of several areas that hold together; `samples` has a row a sample, a column an area.
 
     In each sample the area that strays farthest counts; what that exceeds in 5 % of the samples is the margin of every area
-    (single-step maxT [2]_, symmetric, so that an area near 1, whose samples hardly stray upwards, is not taken for sure). An
-    interval is never shorter than the area's own, and not a number for an area that more than half of the samples lack.
+    (single-step maxT [2]_, symmetric, so that an area near 1, whose samples hardly stray upwards, is not taken for sure). Few
+    tasks stray farther than their samples do, by as much as Student's t does. An interval is never shorter than the area's own,
+    and not a number for an area that more than half of the samples lack.
     """
     usable = np.isnan(samples).mean(axis=0) < 0.5
     if not usable.any():
         nothing = np.full(len(values), nan)
         return nothing, nothing
     strays = np.nan_to_num(np.abs(samples[:, usable] - values[usable])).max(axis=1)
-    margin = float(np.quantile(strays, CONFIDENCE))
+    margin = float(np.quantile(strays, CONFIDENCE)) * student(tasks - 1) / student(100_000)
     lows, highs = np.array([percentiles(column) for column in samples.T]).T
     return (
         np.where(usable, np.minimum(lows, values - margin), nan),
