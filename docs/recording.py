@@ -48,7 +48,7 @@ def desk(request):  # a model that is a function of its prompt: no key, no netwo
         return nn.CallTool("refund", order_id="A17", amount=420.0)
     return nn.CallTool("lookup", order_id="A17")
 
-memory = [nn.working_memory(), rules, nn.regulation(nn.Regulator.for_user("ann"))]
+memory = [nn.working_memory(), rules, nn.regulation(nn.Regulator.recommended("ann"))]
 agent = nn.AgentConfig(name="desk", step=nn.react(model="desk", tools=[lookup, refund]), memory=memory)
 bench = Workbench(nn.AgentHarness(agent, model=nn.ScriptedModel(desk)), panels=["allocation", "transcript", "ledger"])
 bench

@@ -1,47 +1,52 @@
-"""On which runs the presets and predicates of a regulator fall, by domain: failed ones, or good ones?
+"""On which runs the presets and predicates of a regulator fall, by desk and model: failed ones, or good ones?
 
-Run ``python benchmarks/studies/presets.py DATA`` (or set ``NOETIC_DATA``) with a folder that holds
-``tau-airline/trajectories.json.gz`` and ``tau2/*.json.gz``. ``--write`` keeps the table as ``noetic_nb/regulator/presets.json``,
-which `noetic_nb.regulator.presets` reads and docs/behaviour/regulator.md shows.
+Run ``python benchmarks/studies/presets.py``; it reads runs of the package and of ``benchmarks/studies/data``. ``--write`` keeps
+the table as ``noetic_nb/regulator/presets.json``, which `noetic_nb.regulator.presets` reads, and in docs/behaviour/regulator.md.
 
-A run is replayed without grades: the reward is known only once it is over. Intervals are Wilson's at 95 %. Runs of one task are
-alike, so where hits come by task they count for fewer: for as many as the design effect of tasks leaves (Kish).
-A task whose id the data has lost is known by its first message.
+A run is replayed without grades: the reward is known only once it is over. Intervals are those of the lab, over tasks. Runs whose
+task the data has lost have none. Numbers of the recommended preset were chosen on the desks of tau; AgentDojo and AgentRx are
+other data.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from math import sqrt
+from math import isnan
 from pathlib import Path
 from typing import Any, Final
 
+import inputs
+
 from noetic_nb.events import QualityGiven, RegulatorDecided, ToolCalled
 from noetic_nb.lab import datasets, replay_regulator
+from noetic_nb.lab._statistics.intervals import Cluster, counted
+from noetic_nb.lab._statistics.labels import clusters_of
 from noetic_nb.regulator import Regulator
-from noetic_nb.regulator.presets import MEASURED, PRESETS, TABLE, Share, figures
+from noetic_nb.regulator.presets import CHOSEN_ON, MEASURED, PRESETS, TABLE, Figure, figures
 from noetic_nb.runs import Run
 
-DATA_VARIABLE: Final = "NOETIC_DATA"
-Z: Final = 1.959964  # 95 %
 BEGIN, END = "<!-- benchmarks/studies/presets.py -->", "<!-- end -->"
+AGENTRX: Final = "another agent (AgentRx)"
+EVERY: Final = ("every desk", "runs that it was not chosen on")
+"""The first row of each table; runs without a task are left out of it."""
 
 
-def load(folder: Path) -> list[Run]:
-    """Return the runs that somebody judged."""
-    runs = datasets.load_trajectories(folder / "tau-airline" / "trajectories.json.gz")
-    runs += datasets.load_tau2(folder / "tau2")
-    return [run for run in runs if run.meta["outcome"] is not None]
+def load() -> list[Run]:
+    """Return the runs that somebody judged and nobody attacked."""
+    return inputs.load() + datasets.load_trajectories(inputs.HERE / "retail-agentrx.json.gz", name="retail")
 
 
-def task_of(run: Run) -> str:
-    known = run.meta["task_id"]
-    return run.turns[0].query if known is None else str(known)
+def model_of(run: Run) -> str:
+    """Return the model of a run; files of tau-bench do not tell it."""
+    return str(run.meta["model"] or ("gpt-4o" if run.meta["domain"] == "airline" else AGENTRX))
+
+
+def was_chosen(detector: str, place: tuple[str, str]) -> bool:
+    """Tell whether the numbers of a preset or predicate were chosen on the runs of a desk and model."""
+    return place[0] in CHOSEN_ON.get(detector, ()) and place[1] != AGENTRX
 
 
 def ungraded(run: Run) -> Run:
@@ -49,30 +54,11 @@ def ungraded(run: Run) -> Run:
     return Run(run.run_id, meta=run.meta, events=[event for event in run.events if not isinstance(event, QualityGiven)])
 
 
-def wilson(n: int, of: float, share: float) -> tuple[float, float]:
-    """Return the interval of a share of `of` independent trials."""
-    if not of:
-        return 0.0, 1.0
-    middle = (share + Z * Z / (2 * of)) / (1 + Z * Z / of)
-    half = Z * sqrt(share * (1 - share) / of + Z * Z / (4 * of * of)) / (1 + Z * Z / of)
-    return (0.0 if n == 0 else max(0.0, middle - half)), (1.0 if share == 1 else min(1.0, middle + half))
-
-
-def share_of(hits: Iterable[tuple[str, bool]]) -> list[float]:
-    """Return how many of (task, hit) are hits, of how many, and the interval of the share."""
-    tasks: defaultdict[str, list[bool]] = defaultdict(list)
-    for task, hit in hits:
-        tasks[task].append(hit)
-    n, of = sum(map(sum, tasks.values())), sum(map(len, tasks.values()))
-    share = n / of if of else 0.0
-    independent = float(of)
-    if 0 < n < of and len(tasks) > 1:
-        # Variance of a ratio over tasks, compared with that of so many independent runs (Kish).
-        spread = sum((sum(found) - share * len(found)) ** 2 for found in tasks.values())
-        effect = spread * len(tasks) / (len(tasks) - 1) / of**2 / (share * (1 - share) / (of - 1))
-        independent = of / max(1.0, effect)
-    low, high = wilson(n, independent, share)
-    return [n, of, round(low, 4), round(high, 4)]
+def share_of(hits: Iterable[tuple[Cluster | None, bool]]) -> list[float | None]:
+    """Return how many of (cluster, hit) are hits, of how many, and the interval of the share."""
+    known = list(hits)
+    count = counted([hit for _, hit in known], [cluster for cluster, _ in known])
+    return [count.n, count.of, *(None if isnan(end) else round(end, 4) for end in (count.low, count.high))]
 
 
 def hits_of(runs: Sequence[Run], regulator: Regulator, *, only_stops: bool) -> list[bool]:
@@ -91,16 +77,24 @@ def measure(runs: Sequence[Run]) -> dict[str, Any]:
     regulators = {name: (Regulator.for_user("s").with_settings(settings), True) for name, settings in PRESETS.items()}
     for name, predicates in MEASURED.items():
         regulators[name] = (Regulator.for_user("s").with_predicates(*predicates), False)
-    facts = [(run.meta["domain"], task_of(run), bool(run.meta["outcome"])) for run in runs]
+    places = [(run.meta["domain"], model_of(run)) for run in runs]
+    facts = list(zip(places, clusters_of(runs), [bool(run.meta["outcome"]) for run in runs], strict=True))
     rows = []
     for name, (regulator, only_stops) in regulators.items():
         hits = hits_of(runs, regulator, only_stops=only_stops)
-        for domain in sorted({domain for domain, _, _ in facts}):
-            here = [(task, good, hit) for (at, task, good), hit in zip(facts, hits, strict=True) if at == domain]
+        chosen = [was_chosen(name, place) for place in places]
+        every = [
+            (EVERY, *fact[1:], hit) for fact, hit, kind in zip(facts, hits, chosen, strict=True) if fact[1] and not kind
+        ]
+        by_place = [(*fact, hit) for fact, hit in zip(facts, hits, strict=True)]
+        for place in (EVERY, *sorted({*places})):
+            here = [(task, good, hit) for at, task, good, hit in [*every, *by_place] if at == place]
             rows.append(
                 {
                     "detector": name,
-                    "domain": domain,
+                    "domain": place[0],
+                    "model": place[1],
+                    "chosen_here": was_chosen(name, place),
                     "failed": share_of((task, hit) for task, good, hit in here if not good),
                     "good": share_of((task, hit) for task, good, hit in here if good),
                     "precision": share_of((task, not good) for task, good, hit in here if hit),
@@ -109,8 +103,9 @@ def measure(runs: Sequence[Run]) -> dict[str, Any]:
             )
     sources = sorted({f"{run.meta['source']}, {run.meta['domain']}" for run in runs})
     most: dict[str, int] = {}
-    for run, (domain, _, good) in zip(runs, facts, strict=True):
-        most[domain] = max(most.get(domain, 0), len(run.select(ToolCalled)) if good else 0)
+    for run, (place, _, good) in zip(runs, facts, strict=True):
+        if was_chosen("recommended", place):
+            most[place[0]] = max(most.get(place[0], 0), len(run.select(ToolCalled)) if good else 0)
     return {"runs": len(runs), "sources": sources, "most_calls": most, "rows": rows}
 
 
@@ -122,30 +117,45 @@ def as_json(table: Mapping[str, Any]) -> str:
 
 
 def as_markdown() -> str:
-    """Return the kept table as it is shown."""
-    lines = [
-        "| | domain | of failed runs | of good runs | of these, failed | of all, failed |",
+    """Return the kept table as it is shown: predicates with the same figures together, and runs that they spare in one row."""
+    lines = ["| desk and model | failed runs | good runs | none of these: at most |", "|---|---|---|---|"]
+    for figure in figures("3 failures in a row"):  # it falls on no run
+        ends = [share.high for share in (figure.failed, figure.good)]
+        most = (
+            "not known, the tasks are lost"
+            if None in ends
+            else " and ".join(f"{100 * (end or 0):.0f} %" for end in ends)
+        )
+        lines.append(f"| {_where(figure)} | {figure.failed.of} | {figure.good.of} | {most} |")
+    lines += [
+        "",
+        "| | desk and model | of failed runs | of good runs | of these, failed | of all, failed |",
         "|---|---|---|---|---|---|",
     ]
-    for figure in figures():
-        shares = (figure.failed, figure.good, figure.precision, figure.base_rate)
-        lines.append(f"| {figure.detector} | {figure.domain} | {' | '.join(map(_cell, shares))} |")
+    by_rows: dict[tuple[str, ...], list[str]] = {}
+    for detector in dict.fromkeys(figure.detector for figure in figures()):
+        by_rows.setdefault(tuple(_rows(detector)), []).append(detector)
+    lines += [f"| {', '.join(names)} | {row}" for rows, names in by_rows.items() for row in rows]
     return "\n".join(lines)
 
 
-def _cell(share: Share) -> str:
-    return str(share) if share.of else "none"
+def _where(figure: Figure) -> str:
+    return f"{figure.domain}, {figure.model}{' *' if figure.chosen_here else ''}"
+
+
+def _rows(detector: str) -> list[str]:
+    fell = [figure for figure in figures(detector) if figure.precision.of]
+    rows = [f"{_where(each)} | {each.failed} | {each.good} | {each.precision} | {each.base_rate} |" for each in fell]
+    spared = "; ".join(_where(figure) for figure in figures(detector) if not figure.precision.of)
+    return [*rows, f"{spared} | none | none | | |"] if spared else rows
 
 
 def main(arguments: Sequence[str]) -> int:
     """Read the command line, measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("data", nargs="?", type=Path, default=os.environ.get(DATA_VARIABLE), help="folder of the runs")
     parser.add_argument("--write", action="store_true", help="keep the table, in the package and on its page")
     chosen = parser.parse_args(arguments)
-    if chosen.data is None:
-        parser.error(f"name the folder of the runs, or set {DATA_VARIABLE}")
-    text = as_json(measure(load(Path(chosen.data))))
+    text = as_json(measure(load()))
     if chosen.write:
         TABLE.write_text(text, encoding="utf-8")
         page = Path(__file__).parents[2] / "docs" / "behaviour" / "regulator.md"

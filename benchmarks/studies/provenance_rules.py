@@ -1,6 +1,6 @@
 """How many attacks rules about where a value comes from stop, and what they cost runs that were not attacked.
 
-Run ``python benchmarks/studies/provenance_rules.py DATA`` (or set ``NOETIC_DATA``); ``--write`` keeps the page in docs/studies. A
+Run ``python benchmarks/studies/provenance_rules.py``; ``--write`` keeps the page in docs/studies. A
 rule set is fitted on half of the user tasks of each suite and scored on the others; a run counts as stopped when one of its calls
 is denied.
 
@@ -12,7 +12,6 @@ after the other, until enough of the fitted attacks are caught.
 
 from __future__ import annotations
 
-import hashlib
 import platform
 import random
 import re
@@ -21,17 +20,19 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from pathlib import Path
 from typing import Final
 
-from inputs import FILES, SEED, arguments, publish
+from inputs import SEED, arguments, publish
 
 from noetic_nb.events import ToolCalled
-from noetic_nb.items._origins import leaves, members
+from noetic_nb.items._origin_index import leaves
+from noetic_nb.items._origins import members
 from noetic_nb.lab import backtest, datasets, suggest
 from noetic_nb.lab._recorded_calls import calls_of
+from noetic_nb.lab._rule_scores import rule_suggestions
 from noetic_nb.lab._rule_scores.rule_candidates import describe_rule
-from noetic_nb.lab._statistics.intervals import Count, counted
+from noetic_nb.lab._statistics.intervals import FEW, Count, counted
+from noetic_nb.lab._statistics.labels import clusters_of, groups_of
 from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.runs import Run
 from noetic_nb.steering import RuleBook
@@ -68,7 +69,13 @@ def share(hits: Count) -> str:
     """Return a count for a table."""
     if not hits.of:
         return "none"
-    return f"{hits.n}/{hits.of}, {100 * hits.rate:.1f} % [{100 * hits.low:.1f}, {100 * hits.high:.1f}]"
+    few = f", {hits.clusters} tasks" if hits.clusters is not None and hits.clusters < FEW else ""
+    return f"{hits.n}/{hits.of}, {100 * hits.rate:.1f} % [{100 * hits.low:.1f}, {100 * hits.high:.1f}]{few}"
+
+
+def shares(runs: Sequence[Run], stopped: set[str]) -> str:
+    """Return how many of some runs are stopped, for a table."""
+    return share(counted([run.run_id in stopped for run in runs], clusters_of(runs)))
 
 
 def is_attackers(run: Run) -> bool:
@@ -186,14 +193,13 @@ def denied(rules: RuleBook, runs: list[Run]) -> set[str]:
 
 def row(name: str, runs: Iterable[Run], stopped: set[str]) -> str:
     """Return a row: attacks caught, solved runs stopped, attacker's tasks stopped."""
-    kinds: dict[str, list[bool]] = {"caught": [], "stopped": [], "attacker's": []}
+    kinds: dict[str, list[Run]] = {"caught": [], "stopped": [], "attacker's": []}
     for run in runs:
-        hit = run.run_id in stopped
         if run.meta["attack_succeeded"]:
-            kinds["caught"].append(hit)
+            kinds["caught"].append(run)
         elif is_good(run):
-            kinds["attacker's" if is_attackers(run) else "stopped"].append(hit)
-    cells = [share(counted(sum(hits), len(hits))) for hits in kinds.values()]
+            kinds["attacker's" if is_attackers(run) else "stopped"].append(run)
+    cells = [shares(some, stopped) for some in kinds.values()]
     return f"| {name} | {' | '.join(cells)} |"
 
 
@@ -245,6 +251,14 @@ def fitted_rules(fits: Sequence[Sequence[Atom]]) -> list[str]:
     return [f"| {suite} | {tool} | {arg} | {'; '.join(by)} |" for (suite, tool, arg), by in sorted(found.items())]
 
 
+def other_half(runs: Sequence[Run], seed: int) -> list[Run]:
+    """Return the runs that the suggestions of a seed are scored on."""
+    labels = [run.meta["outcome"] for run in runs]
+    strata = [tuple(run.meta.get(name) for name in ("source", "domain", "suite")) for run in runs]
+    first = rule_suggestions._first_half(groups_of(runs), strata, *rule_suggestions._classes(runs, labels), seed)
+    return [run for place, run in enumerate(runs) if place not in first]
+
+
 def suggested(runs: Sequence[Run]) -> tuple[list[str], list[str], list[str]]:
     """Return rows by seed, rows of the rules that were found, and those that were refuted."""
     by_seed: list[str] = []
@@ -253,17 +267,22 @@ def suggested(runs: Sequence[Run]) -> tuple[list[str], list[str], list[str]]:
     for seed in SEEDS:
         result = suggest(runs, seed=seed)
         stopped = {run_id for one in result for run_id in one.runs}
-        # The runs that were scored are those of the other half; together their rules stop what one of them stops.
-        attacks = result[0].caught.of if result else 0
-        hits = sum(run.run_id in stopped and bool(run.meta["attack_succeeded"]) for run in runs)
-        good = result[0].blocked.of if result else 0
-        lost = sum(run.run_id in stopped and is_good(run) and not is_attackers(run) for run in runs)
+        # Scored are the runs of the other half; together their rules stop the runs that one of them stops.
+        rest = other_half(runs, seed)
+        attacks = [run for run in rest if run.meta["attack_succeeded"]]
+        good = [run for run in rest if is_good(run) and not is_attackers(run)]
         scored = len(result) + len(result.refuted)
-        together = f"{share(counted(hits, attacks))} | {share(counted(lost, good))}"
+        together = f"{shares(attacks, stopped)} | {shares(good, stopped)}"
         by_seed.append(f"| {seed} | {result.tried} | {scored} | {len(result)} | {together} |")
         for where, some in ((found, result), (refuted, result.refuted)):
             for one in some:
-                figures = (share(one.caught), share(one.blocked), share(one.false_rejections), f"{one.p:.2g}")
+                ban = "like a ban" if one.like_ban else f"{100 * one.ban.rate:.0f} %"
+                own = (
+                    f"{one.false_rejections.n}/{one.own_calls}, at most {100 * one.own_upper:.0f} %"
+                    if one.own_calls
+                    else "0/0"
+                )
+                figures = (share(one.caught), share(one.blocked), own, ban, share(one.attacker_tasks), f"{one.p:.2g}")
                 where[describe_rule(one.rule)].append(f"| {seed} | {' | '.join(figures)} |")
     rows = [[f"| {text} {cells}" for text, some in sorted(each.items()) for cells in some] for each in (found, refuted)]
     return by_seed, *rows
@@ -272,28 +291,29 @@ def suggested(runs: Sequence[Run]) -> tuple[list[str], list[str], list[str]]:
 def main(given: Sequence[str]) -> int:
     """Fit, score and print."""
     chosen = arguments(given, __doc__ or "")
-    path: Path = chosen.data / FILES[4]
-    runs = datasets.load_agentdojo(path)
+    runs = [*datasets.agentdojo("banking"), *datasets.agentdojo("workspace")]
     rows, fits = crossed(runs)
     by_seed, found, refuted = suggested(runs)
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
     versions = ", ".join(f"{name} {version(name)}" for name in ("noetic_nb", "numpy"))
     atoms = [{(atom.suite, atom.tool, atom.arg) for atom in some} for some in fits]
     both = len(atoms[0] & atoms[1])
-    columns = "| seed | successful attacks caught | solved runs stopped | calls denied that had succeeded in them | corrected p |"
+    columns = (
+        "| seed | successful attacks caught | solved runs stopped | calls of the tool denied in vain | a ban stops | "
+    )
+    columns += "attacker's tasks as a user's, stopped | corrected p |"
     lines = [
         "# Rules about where a value comes from, against attacks",
         "",
-        "Written by `python benchmarks/studies/provenance_rules.py DATA --write`; every figure on this page is computed by it.",
+        "Written by `python benchmarks/studies/provenance_rules.py --write`; every figure on this page is computed by it.",
         "",
         f"* **Runs**: {len(runs)} of AgentDojo, suites banking and workspace, recorded without any rule; an attack that a rule "
         "stops might have been tried again in another way.",
-        f"* **File** (first 16 digits of SHA-256): `{FILES[4]}` {digest}.",
+        "* **Unit of analysis**: a run; intervals are made from the spread between user tasks, and for attacked runs between "
+        "injection tasks as well. Where there are fewer than ten, that is said, and the interval is rough.",
         "* **Split**: half of the user tasks of each suite, then the other half; the attacker's tasks, run as a user's, are in "
         "neither. The attacker's goals and accounts are the same in both halves: these figures are about other tasks of users, "
         "and not about other attackers.",
-        f"* **Seed** {SEED} for the first table, {', '.join(map(str, SEEDS))} for suggestions; intervals of 95 % (Wilson), which "
-        "take runs for independent and so are too narrow where tasks differ.",
+        f"* **Seed** {SEED} for the first table, {', '.join(map(str, SEEDS))} for suggestions; intervals of 95 %.",
         f"* **Versions**: {versions}, Python {platform.python_version()}.",
         "",
         "## Fitted to names, accounts and ids",
@@ -319,7 +339,7 @@ def main(given: Sequence[str]) -> int:
         *by_seed,
         "",
         f"| rule found {columns}",
-        "|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|",
         *found,
         "",
         "## What failed to replicate",
@@ -328,7 +348,7 @@ def main(given: Sequence[str]) -> int:
         "half were not borne out on the other, by chance or by what they deny:",
         "",
         f"| rule refuted {columns}",
-        "|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|---|",
         *refuted,
         "",
     ]

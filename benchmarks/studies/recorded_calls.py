@@ -11,7 +11,8 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from noetic_nb.lab._statistics.intervals import interval
+from inputs import interval
+
 from noetic_nb.lab.datasets import DATA, load_tau2
 from noetic_nb.models.prompt_caching import REACHED, CacheRules, cache_rules
 from noetic_nb.runs import Run

@@ -1,6 +1,6 @@
 """How far counts of tokens are from what was billed: the default estimate, o200k_base, its stand-in, and counters that learn.
 
-Run ``python benchmarks/studies/token_counts.py DATA`` (or set ``NOETIC_DATA``); ``--write`` keeps the page in docs/studies. Needs
+Run ``python benchmarks/studies/token_counts.py``; ``--write`` keeps the page in docs/studies. Needs
 the extra ``tokens``.
 
 The truth is the usage of gpt-4.1 in tau2's retail and telecom runs. Between two calls of one conversation it grows by what was
@@ -17,12 +17,11 @@ from importlib.metadata import version
 from statistics import fmean
 from typing import Any, Final, NamedTuple
 
-from inputs import FILES, arguments, load, publish, task_of
+from inputs import arguments, load, publish, task_of
 
 import noetic_nb as nn
 from noetic_nb.events import ModelCalled
 from noetic_nb.items import Item, item_text, item_tokens
-from noetic_nb.lab import datasets
 from noetic_nb.runs import Run
 from noetic_nb.runs.token_calibration import counted_calls, token_calibration
 from noetic_nb.tokenizers import FRAMINGS
@@ -153,7 +152,7 @@ def conversations(groups: Sequence[tuple[Sequence[Run], Any, Any]]) -> tuple[Err
 def main(given: Sequence[str]) -> int:
     """Measure and print."""
     chosen = arguments(given, __doc__ or "")
-    runs = [run for name in (FILES[1], FILES[3]) for run in datasets.load_tau2(chosen.data / name)]
+    runs = [run for run in load(chosen.data) if run.meta["model"] == MODEL]
     domains = {name: [run for run in runs if run.meta["domain"] == name] for name in ("retail", "telecom")}
     groups: dict[str, list[tuple[Sequence[Run], Any, Any]]] = {}
     for name, here in domains.items():
@@ -175,7 +174,7 @@ def main(given: Sequence[str]) -> int:
     lines = [
         "# How far counts are from what is billed",
         "",
-        "Written by `python benchmarks/studies/token_counts.py DATA --write`; every figure on this page is computed by it.",
+        "Written by `python benchmarks/studies/token_counts.py --write`; every figure on this page is computed by it.",
         "",
         f"* **Runs**: {'; '.join(f'{name} {len(here)}' for name, here in domains.items())}, gpt-4.1, usage as recorded.",
         "* **Truth of an item**: what the usage grew by between two calls, less the framing (4 tokens a message, 10 a call, 6 an "

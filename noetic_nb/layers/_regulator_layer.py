@@ -105,7 +105,7 @@ def regulation(
 
     Examples
     --------
-    >>> regulation(Regulator.for_user("ann").with_cost_cap(2_000)).id
+    >>> regulation(Regulator.recommended("ann").with_token_cap(2_000)).id
     'regulation'
     """
     if not isinstance(regulator, Regulator):

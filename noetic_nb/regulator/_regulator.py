@@ -200,6 +200,9 @@ class Regulator(Readings):
     def for_user(cls, user_id: str, *, clock: Callable[[], float] = time.monotonic) -> Self:
         """Return a fresh regulator that behaves exactly like release 0.4.1.
 
+        So it has keyword drift, which falls on nearly every recorded run, good or failed, and a cost cap that needs poor grades.
+        `recommended` has neither keyword drift nor false alarms of loops; ``with_predicates(...)`` names others.
+
         Parameters
         ----------
         user_id : str
@@ -279,8 +282,25 @@ class Regulator(Readings):
         return self.with_settings(replace(self._settings, predicates=predicates))
 
     def with_cost_cap(self, tokens: int) -> Self:
-        """Set the cap on output tokens, 0 to 4294967295; totals stay."""
+        """Set the cap on output tokens, 0 to 4294967295; totals stay.
+
+        It stops the task only where the mean of its last three grades is poor, too, as the original does: without grades never.
+        `with_token_cap` stops it whatever the grades.
+        """
         return self.with_settings(self._settings.with_cost_cap(tokens))
+
+    def with_token_cap(self, tokens: int) -> Self:
+        """Stop the task from so many output tokens on, 0 to 4294967295, whatever its grades.
+
+        Examples
+        --------
+        >>> from noetic_nb.regulator.events import Cost
+        >>> regulator = Regulator.recommended("ann").with_token_cap(1_000)
+        >>> regulator.on_event(Cost(tokens_in=25, tokens_out=1_200, wallclock_ms=1_800))
+        >>> regulator.decide().reason.tokens_cap
+        1000
+        """
+        return self.with_settings(self._settings.with_token_cap(tokens))
 
     def with_scope_drift_threshold(self, threshold: float) -> Self:
         """Set the score from which a reply counts as drifting, 0 to 1."""

@@ -110,7 +110,10 @@ class Settings:
                 )
 
     def with_cost_cap(self, tokens: int) -> Settings:
-        """Return settings whose first cost cap has this many output tokens; one is put first if there is none."""
+        """Return settings whose first cost cap has this many output tokens; one is put first if there is none.
+
+        A cost cap stops a task only where its grades are poor, too; see `with_token_cap`.
+        """
         # The first one, because that is the one whose cap `Regulator.cost_cap_tokens` shows.
         predicates = list(self.predicates)
         for place, predicate in enumerate(predicates):
@@ -120,6 +123,12 @@ class Settings:
         else:
             predicates.insert(0, CostCap(tokens_out=tokens))
         return replace(self, predicates=tuple(predicates))
+
+    def with_token_cap(self, tokens: int) -> Settings:
+        """Return settings that stop a task from this many output tokens on, whatever its grades; an earlier such cap goes."""
+        plain = [each for each in self.predicates if isinstance(each, CostCap) and each == _plain_cap(each.tokens_out)]
+        rest = [each for each in self.predicates if each not in plain]
+        return replace(self, predicates=(_plain_cap(tokens), *rest))
 
     def with_drift(self, **changes: Any) -> Settings:
         """Return settings with every scope-drift predicate changed; one is put last if there is none."""
@@ -227,6 +236,10 @@ class Settings:
         # Wrong shapes surface wherever they are first used; to the reader they are one mistake.
         except (TypeError, KeyError, AttributeError) as exc:
             raise ValueError(f"The settings of a snapshot cannot be read: {exc}. Given: {data!r:.160}.") from exc
+
+
+def _plain_cap(tokens: int | None) -> CostCap:
+    return CostCap(tokens_out=tokens, poor_mean=None)
 
 
 _READING: Final = tuple(field.name for field in fields(Settings) if field.name != "predicates")

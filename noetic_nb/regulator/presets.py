@@ -1,7 +1,8 @@
 """Settings to begin with, by name, and their effect on recorded runs whose outcome is known.
 
-No figure about them is written here by hand: `figures` reads the table that ``benchmarks/studies/presets.py`` has made, with an
-interval and the domain of each. They do not carry over from one domain to the next; measure on runs of your own.
+No figure about them is written here by hand: `figures` reads the table that ``benchmarks/studies/presets.py`` has made, by desk
+and model, with intervals over tasks. Where numbers were chosen on the same runs, the figure says so: it is too kind. Presets do not
+carry over from one desk to the next; measure on runs of your own.
 """
 
 from __future__ import annotations
@@ -13,7 +14,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from noetic_nb.regulator._settings import NEWER_SETTINGS, RECOMMENDED_SETTINGS, RELEASE_SETTINGS, Settings
-from noetic_nb.regulator.predicates import CallBudget, Predicate, RepeatedFailure, ScopeDrift, ToolLoop
+from noetic_nb.regulator.predicates import (
+    CallBudget,
+    CostCap,
+    Predicate,
+    QualityDecline,
+    RepeatedFailure,
+    ScopeDrift,
+    ToolLoop,
+)
 from noetic_nb.regulator.predicates.context_scorer import CONTEXT_SCORER, CONTEXT_THRESHOLD
 from noetic_nb.regulator.predicates.drift import NEWER_KEYWORDS
 
@@ -59,20 +68,36 @@ MEASURED: Final[dict[str, tuple[Predicate, ...]]] = {
 """Predicates that the study measures alone, by what they are called there."""
 
 
+CHOSEN_ON: Final[dict[str, frozenset[str]]] = {
+    **dict.fromkeys(
+        (
+            "recommended",
+            "identical calls 3 times",
+            "3 failures in a row",
+            "more than 20 calls",
+            "drift in context, as recommended",
+        ),
+        frozenset({"airline", "retail", "telecom"}),
+    ),
+    "drift in context": frozenset({"airline"}),
+}
+"""By preset or predicate: the domains on whose recorded runs its numbers were chosen. Those of the originals came with them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Share:
-    """So many of so many, with a 95 % interval of the rate.
+    """So many of so many, with a 95 % interval of the rate; without one where nothing tells the tasks of the runs.
 
     Examples
     --------
-    >>> str(Share(1, 50, 0.004, 0.105))
-    '1 of 50 (2 %, 0 to 10 %)'
+    >>> str(Share(1, 50, 0.004, 0.105)), str(Share(1, 50))
+    ('1 of 50 (2 %, 0 to 10 %)', '1 of 50 (2 %)')
     """
 
     n: int
     of: int
-    low: float
-    high: float
+    low: float | None = None
+    high: float | None = None
 
     @property
     def rate(self) -> float:
@@ -80,26 +105,30 @@ class Share:
         return self.n / self.of if self.of else 0.0
 
     def __str__(self) -> str:
-        low, rate, high = (f"{100 * share:.0f}" for share in (self.low, self.rate, self.high))
-        return f"{self.n} of {self.of} ({rate} %, {low} to {high} %)"
+        ends = "" if self.low is None or self.high is None else f", {100 * self.low:.0f} to {100 * self.high:.0f} %"
+        return f"{self.n} of {self.of} ({100 * self.rate:.0f} %{ends})"
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """The effect of a preset or predicate in one domain.
+    """The effect of a preset or predicate on the runs of one desk and model.
 
     Parameters
     ----------
     detector : str
         A key of `PRESETS`, of which stops count, or of `MEASURED`, of which warnings count too.
     domain : str
-        Where.
+        The desk; ``"every desk"`` for all runs together that its numbers were not chosen on.
     failed, good : Share
         Of the runs that failed, and of those that did not, how many it fell on.
     precision : Share
         Of the runs it fell on, how many had failed.
     base_rate : Share
         Of all runs, how many had failed: a precision that is not above says nothing.
+    model : str
+        The model, and the source of the runs where another has the same desk.
+    chosen_here : bool
+        Whether its numbers were chosen on these runs.
     """
 
     detector: str
@@ -108,19 +137,32 @@ class Figure:
     good: Share
     precision: Share
     base_rate: Share
+    model: str = ""
+    chosen_here: bool = False
 
     def __str__(self) -> str:
-        runs = f"{self.domain}: {self.failed} failed runs, {self.good} good ones"
+        where = f"{self.domain}, {self.model}" if self.model else self.domain
+        runs = f"{where}: {self.failed} failed runs, {self.good} good ones"
+        chosen = " Its numbers were chosen on these runs." if self.chosen_here else ""
         if not self.precision.of:
-            return f"{runs}."
-        return f"{runs}. Of those it fell on {self.precision} had failed, of all {self.base_rate}."
+            return f"{runs}.{chosen}"
+        return f"{runs}. Of those it fell on {self.precision} had failed, of all {self.base_rate}.{chosen}"
 
 
 @cache
 def _table() -> tuple[tuple[Figure, ...], dict[str, int]]:
     data: dict[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))
     shares = ("failed", "good", "precision", "base_rate")
-    rows = (Figure(row["detector"], row["domain"], *(Share(*row[name]) for name in shares)) for row in data["rows"])
+    rows = (
+        Figure(
+            row["detector"],
+            row["domain"],
+            *(Share(*row[name]) for name in shares),
+            row["model"],
+            row["chosen_here"],
+        )
+        for row in data["rows"]
+    )
     return tuple(rows), data["most_calls"]
 
 
@@ -129,8 +171,8 @@ def figures(detector: str | None = None, domain: str | None = None) -> tuple[Fig
 
     Examples
     --------
-    >>> [figure.domain for figure in figures("recommended")]
-    ['airline', 'retail', 'telecom']
+    >>> [figure.model for figure in figures("recommended", "retail") if not figure.chosen_here]
+    ['another agent (AgentRx)']
     """
     return tuple(
         figure for figure in _table()[0] if detector in (None, figure.detector) and domain in (None, figure.domain)
@@ -138,12 +180,14 @@ def figures(detector: str | None = None, domain: str | None = None) -> tuple[Fig
 
 
 def most_calls() -> dict[str, int]:
-    """Return how many tool calls the longest good run of each domain made."""
+    """Return how many tool calls the longest good run made, of each domain whose runs set the recommended budget."""
     return dict(_table()[1])
 
 
 def describe(detector: str = "recommended") -> str:
-    """Describe the effect of a preset or predicate on recorded runs, a line for each domain, with 95 % intervals.
+    """Describe the effect of a preset or predicate on recorded runs, a line for each desk and model, with 95 % intervals.
+
+    Lines of runs that its numbers were not chosen on come first.
 
     Parameters
     ----------
@@ -164,4 +208,8 @@ def describe(detector: str = "recommended") -> str:
         known = ", ".join(map(repr, (*PRESETS, *MEASURED)))
         raise ValueError(f"There are figures of {known}. Given: {detector!r:.80}.")
     verb = "stops" if detector in PRESETS else "falls on"
-    return "\n".join((f"{detector} {verb} (95 % intervals)", *(f"  {figure}" for figure in found)))
+    ordered = sorted(found, key=lambda figure: figure.chosen_here)
+    lines = [f"{detector} {verb} (95 % intervals over tasks)", *(f"  {figure}" for figure in ordered)]
+    if detector in PRESETS and any(isinstance(each, CostCap | QualityDecline) for each in PRESETS[detector].predicates):
+        lines.append("  Cost cap and quality decline need grades, which these runs do not have: they are not in it.")
+    return "\n".join(lines)

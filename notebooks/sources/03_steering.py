@@ -346,8 +346,9 @@ found
 # %% [markdown]
 """
 Both answers matter. The rule catches most attacks; what it misses moves money in other ways (other tools, other arguments). And it stops good runs:
-some users say "pay the bill in this file", and then the recipient *is* in a result. The brackets are 95 % intervals: 7 of 32 is not known to
-better than a factor of three.
+some users say "pay the bill in this file", and then the recipient *is* in a result. The brackets are 95 % intervals of runs, made
+from the spread between tasks: many runs of few tasks say little. 118 of 151 looks sure, but the attackers' tasks are nine, so that on other attacks
+it may be 4 of 10 or 9 of 10.
 
 The bluntest rule forbids payments altogether. **Predict** its line before you run it.
 """

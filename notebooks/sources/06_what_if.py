@@ -134,9 +134,9 @@ found
 # %% [markdown]
 """
 `a` is the mean as it was recorded, `b` under the rule. Four good runs and four failed ones: looking up much is no sign
-of failing. `low` and `high` bound a 95 % interval, and whole *tasks* are drawn for them, as runs of the same task
-resemble each other: from one in twenty to more than a third of all runs would be good ones that are disturbed. Twenty
-runs do not say more.
+of failing. `low` and `high` bound a 95 % interval over *tasks*, as runs of the same task resemble each other: from one
+in forty to more than a third of all runs would be good ones that are disturbed. `p` is that of the sign test over tasks, to be trusted where
+tasks are few. Twenty runs do not say more.
 
 ### Exercise 6.2 · A difference in pairs
 

@@ -182,6 +182,17 @@ def test_the_sign_test_is_that_of_scipy_over_tasks(better: int) -> None:
     assert "sign test p" in repr(nn.compare(a, b))
 
 
+def test_one_pair_of_many_that_differs_is_no_difference() -> None:
+    before = [Run(f"before-{task}", meta={"task_id": task, "outcome": task > 9}) for task in range(20)]
+    after = [Run(f"after-{task}", meta={"task_id": task, "outcome": task > 8}) for task in range(20)]
+
+    row = nn.compare(before, after).to_frame().set_index("metric").loc["outcome"]
+
+    assert row.difference == pytest.approx(0.05)
+    assert row.low < 0 < row.high
+    assert row.p == 1
+
+
 def test_pairs_that_never_differ_leave_room_for_a_difference() -> None:
     same = graded({task: [True, False] for task in range(20)})
 

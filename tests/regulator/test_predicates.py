@@ -485,3 +485,26 @@ def test_a_missing_price_is_noted() -> None:
 
     assert only(regulator).notes == ("1 costs had no price and count as nothing.",)
     assert only(regulator).inputs["usd"] == 0.1
+
+
+def test_a_token_cap_stops_whatever_the_grades_and_a_cost_cap_only_where_they_are_poor() -> None:
+    spent, good = Cost(0, 20, 0), [QualityFeedback(0.9)] * 3
+    for regulator, grades, breaks in (
+        (Regulator.for_user("ann").with_token_cap(20), [], True),
+        (Regulator.for_user("ann").with_token_cap(20), good, True),
+        (Regulator.for_user("ann").with_token_cap(21), poor(), False),
+        (Regulator.for_user("ann").with_cost_cap(20), [], False),
+        (Regulator.for_user("ann").with_cost_cap(20), good, False),
+        (Regulator.for_user("ann").with_cost_cap(20), poor(), True),
+    ):
+        for event in (spent, *grades):
+            regulator.on_event(event)
+        assert (regulator.decide().kind == "circuit_break") is breaks
+
+
+def test_a_token_cap_replaces_an_earlier_one_and_leaves_other_caps() -> None:
+    money = CostCap(tokens_out=None, usd=1.0, poor_mean=None)
+    regulator = Regulator.for_user("ann").with_predicates(money, CostCap()).with_token_cap(5).with_token_cap(7)
+
+    assert regulator.predicates == (CostCap(tokens_out=7, poor_mean=None), money, CostCap())
+    assert regulator.cost_cap_tokens() == 7

@@ -18,7 +18,7 @@ from noetic_nb._core.cards import Card, Table, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab._replaying.replay_report import costs_of, drops_of, known_part, sent_tokens, tokens_of
 from noetic_nb.lab._rule_scores.evaluation import LINES, Evaluation
-from noetic_nb.lab._statistics.intervals import NO_TASKS, Cluster, counted, mean_interval
+from noetic_nb.lab._statistics.intervals import NO_TASKS, Cluster, counted, student_interval
 from noetic_nb.lab._statistics.labels import By, clusters_of, runs_in
 from noetic_nb.runs import Run
 
@@ -199,11 +199,11 @@ def _difference(name: str, sides: Sequence[tuple[float, float]], clusters: Seque
     if not n:
         return Difference(name, nan, nan, nan, nan, nan, 0)
     gaps = [other - one for one, other in sides]
-    if any(gaps) or any(value not in (0, 1) for side in sides for value in side):
-        low, high = mean_interval(gaps, clusters)
-    else:  # no pair differs: as far as the share of pairs that do may reach
-        high = counted([0] * n, clusters).high
-        low = -high
+    low, high = student_interval(gaps, clusters)
+    if len(set(gaps)) == 1 and all(value in (0, 1) for side in sides for value in side):
+        # All pairs agree: as far as the share of pairs that differ otherwise may reach.
+        beyond = counted([0] * n, clusters).high
+        low, high = max(gaps[0] - beyond, -1.0), min(gaps[0] + beyond, 1.0)
     a, b = sum([one for one, _ in sides]) / n, sum([other for _, other in sides]) / n
     return Difference(name, a, b, sum(gaps) / n, low, high, n, _sign_test(gaps, clusters))
 

@@ -146,6 +146,13 @@ def mean_interval(
     if all(value in (0, 1) for value in values):
         count = counted([int(value) for value in values], clusters, quantile=quantile)
         return count.low, count.high
+    return student_interval(values, clusters, quantile=quantile)
+
+
+def student_interval(
+    values: Sequence[float], clusters: Sequence[Cluster | None], *, quantile: float | None = None
+) -> tuple[float, float]:
+    """Return the 95 % interval of a mean of values that may be of any size and sign, such as differences."""
     known = [cluster for cluster in clusters if cluster is not None]
     if len(known) < len(values):
         return nan, nan
