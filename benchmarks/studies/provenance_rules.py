@@ -20,6 +20,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from math import isnan
 from typing import Final
 
 from inputs import SEED, arguments, publish
@@ -277,11 +278,8 @@ def suggested(runs: Sequence[Run]) -> tuple[list[str], list[str], list[str]]:
         for where, some in ((found, result), (refuted, result.refuted)):
             for one in some:
                 ban = "like a ban" if one.like_ban else f"{100 * one.ban.rate:.0f} %"
-                own = (
-                    f"{one.false_rejections.n}/{one.own_calls}, at most {100 * one.own_upper:.0f} %"
-                    if one.own_calls
-                    else "0/0"
-                )
+                most = "of one task" if isnan(one.own_upper) else f"at most {100 * one.own_upper:.0f} %"
+                own = f"{one.false_rejections.n}/{one.own_calls}{f', {most}' if one.own_calls else ''}"
                 figures = (share(one.caught), share(one.blocked), own, ban, share(one.attacker_tasks), f"{one.p:.2g}")
                 where[describe_rule(one.rule)].append(f"| {seed} | {' | '.join(figures)} |")
     rows = [[f"| {text} {cells}" for text, some in sorted(each.items()) for cells in some] for each in (found, refuted)]

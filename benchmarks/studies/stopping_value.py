@@ -1,6 +1,6 @@
 """What budgets are worth: tokens and money that failed runs would not have spent, against the good runs that would be lost.
 
-Run ``python benchmarks/studies/stopping_value.py DATA`` (or set ``NOETIC_DATA``); ``--write`` keeps the page in docs/studies.
+Run ``python benchmarks/studies/stopping_value.py``; ``--write`` keeps the page in docs/studies.
 
 A threshold is fitted on some tasks, as the one that saves most tokens of failed runs and stops at most 5 % of the good ones, and
 reported on others: on the other half of the tasks of its domain, and on a domain that it has not seen.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import isnan
 from typing import Any, Final
 
-from inputs import SAMPLES, SEED, about, arguments, load, publish, task_of
+from inputs import SAMPLES, SEED, about, arguments, load, publish, task_of, with_task
 
 from noetic_nb.events import ModelCalled, ToolCalled
 from noetic_nb.lab import economics
@@ -160,7 +160,8 @@ def frontier(runs: Sequence[Run]) -> list[str]:
 def main(given: Sequence[str]) -> int:
     """Measure and print."""
     chosen = arguments(given, __doc__ or "")
-    runs = load(chosen.data)
+    every = load(chosen.data)
+    runs = with_task(every)
     table = held_out(runs)
     split = (
         "a threshold is fitted on half of the tasks of a domain and reported on the other half, or fitted on the other domains "
@@ -169,9 +170,9 @@ def main(given: Sequence[str]) -> int:
     lines = [
         "# What budgets are worth",
         "",
-        *about(chosen.data, runs, "stopping_value.py", split),
+        *about(every, "stopping_value.py", split),
         "Saved is what failed runs spent after the stop, input and output tokens together. They are the recorded ones in telecom "
-        "and in 40 of the retail runs, and estimates from the text elsewhere; costs are as recorded, or missing.",
+        "and retail, and estimates from the text elsewhere; costs are as recorded, or missing.",
         "",
         "## Thresholds where they were not fitted",
         "",

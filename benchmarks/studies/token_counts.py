@@ -12,7 +12,7 @@ from __future__ import annotations
 import platform
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from statistics import fmean
 from typing import Any, Final, NamedTuple
@@ -149,6 +149,32 @@ def conversations(groups: Sequence[tuple[Sequence[Run], Any, Any]]) -> tuple[Err
     return tuple([error_of(pairs[place]) for place in range(6)])
 
 
+def left_out(domains: Mapping[str, Sequence[Run]]) -> str:
+    """Return the part of the bill that stands before conversations, and the error of the parts that calls add, one by one."""
+    cells = []
+    before = nn.tokenizers.get("calibrated")
+    for name, runs in domains.items():
+        head, billed = 0, 0
+        added: list[tuple[float, int]] = []
+        counted: list[tuple[float, int]] = []
+        for run in runs:
+            base = 0
+            for call in counted_calls(run, nn.tokenizers.TokenCalibration(TRUE)):
+                base = call.reported if call.before is None else base
+                head, billed = head + base, billed + call.reported
+                if call.before is not None and (grown := call.reported - call.before[1]) > 0:
+                    added.append((sum([before.count_item(item) for item in call.new]), grown))  # type: ignore[attr-defined]
+                    counted.append((sum([item_tokens(item, TRUE) for item in call.new]), grown))
+        errors = error_of(added), error_of(counted)
+        cells.append(
+            f"{name} {100 * head / billed:.0f} % (calibrated, before: {errors[0].text}; o200k_base: {errors[1].text})"
+        )
+    return (
+        "The first request of each conversation (instructions, tools, the first message) is left out, once for each call: of the "
+        f"billed input {', '.join(cells)}. In brackets: what one call adds, by itself and not summed over the conversation."
+    )
+
+
 def main(given: Sequence[str]) -> int:
     """Measure and print."""
     chosen = arguments(given, __doc__ or "")
@@ -176,7 +202,8 @@ def main(given: Sequence[str]) -> int:
         "",
         "Written by `python benchmarks/studies/token_counts.py --write`; every figure on this page is computed by it.",
         "",
-        f"* **Runs**: {'; '.join(f'{name} {len(here)}' for name, here in domains.items())}, gpt-4.1, usage as recorded.",
+        f"* **Runs**: {'; '.join(f'{name} {len(here)}' for name, here in domains.items())}, gpt-4.1, usage as recorded. The unit "
+        "is an item or a call; there is no interval, and other desks may differ by more than these two.",
         "* **Truth of an item**: what the usage grew by between two calls, less the framing (4 tokens a message, 10 a call, 6 an "
         "output); the answer's part is known from its own usage. Several calls at once are left out.",
         "* **Learned** counters are reported on the tasks that they were not learned from, each half in turn: every other one of "
@@ -201,6 +228,8 @@ def main(given: Sequence[str]) -> int:
         "All items of a conversation at each call after its first, as a plan counts them: the default counts the JSON of an item "
         "with its id, the others its text and the framing. Instructions and tools are left out, as the files do not have the "
         "tools. *Before* is `calibrated` that has learned nothing.",
+        "",
+        left_out(domains),
         "",
         "| domain | learned on | calls | default estimate | o200k_base | calibrated-offline | calibrated, before | "
         "calibrated, after | calibrated o200k_base, after |",
