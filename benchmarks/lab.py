@@ -1,14 +1,11 @@
 """What experiments on recorded runs cost, beside a floor in the same run.
 
-Run ``python -m benchmarks.lab``; with the folder of the studies' runs in ``NOETIC_DATA`` these are used, else the smaller sets of
-the package.
+Run ``python -m benchmarks.lab``.
 """
 
 from __future__ import annotations
 
-import os
 import sys
-from pathlib import Path
 from time import process_time
 from typing import Any, Final
 
@@ -26,7 +23,8 @@ from noetic_nb.lab import (
     replay_regulator,
     suggest,
 )
-from noetic_nb.lab._statistics.intervals import resampled
+from noetic_nb.lab._detection.resampling import weights_of
+from noetic_nb.lab._statistics.labels import groups_of
 from noetic_nb.regulator import CallBudget, Regulator
 from noetic_nb.runs import Run
 from noetic_nb.steering._predicates.sequence_rules import sequence_rule
@@ -47,17 +45,10 @@ LINES: Final[dict[str, float | None]] = {
 }
 
 
-def load(folder: str | None) -> list[Run]:
-    """Return the runs of three domains."""
-    if folder is None:
-        return [*datasets.airline(), *datasets.retail(), *datasets.telecom()]
-    runs = datasets.load_trajectories(Path(folder) / "tau-airline" / "trajectories.json.gz")
-    return runs + datasets.load_tau2(Path(folder) / "tau2")
-
-
-def task_of(run: Run) -> Any:
-    known = run.meta["task_id"]
-    return run.meta["domain"], run.turns[0].query if known is None else known
+def load() -> list[Run]:
+    """Return the packaged runs of three domains that say which task they are of."""
+    runs = [*datasets.airline(), *datasets.retail(), *datasets.telecom()]
+    return [run for run in runs if run.meta["task_id"] is not None]
 
 
 def seconds(work: Any) -> float:
@@ -69,7 +60,8 @@ def one_area_resampled(runs: list[Run]) -> None:
     """Do the least that an interval needs without arrays: an area of scikit-learn for each sample, of one score."""
     failed = np.asarray([not run.meta["outcome"] for run in runs])
     scores = np.asarray([len(run.turns) for run in runs])
-    for sample in resampled([task_of(run) for run in runs], SAMPLES, 0):
+    for row in weights_of(groups_of(runs), SAMPLES, 0):
+        sample = np.repeat(np.arange(len(runs)), row.astype(int))
         roc_auc_score(failed[sample], scores[sample])
 
 
@@ -97,9 +89,9 @@ def suggestions(lines: Lines, desk: list[Run]) -> None:
     rule = sequence_rule("at_most", "send_money", count=0)
     for name, whose, some in (("AgentDojo", "its", attacks), ("service desks", "their", desk)):
         began = process_time()
-        found = suggest(some, by=task_of)
+        found = suggest(some)
         first = process_time() - began
-        again = seconds(lambda some=some: suggest(some, by=task_of))
+        again = seconds(lambda some=some: suggest(some))
         floor = seconds(lambda some=some: evaluate([rule], some, on_unknown="warn"))
         about = f"{found.tried} rules on {len(some)} runs, {len(found)} found"
         what = f"rules suggested for {name} / one rule evaluated on all of {whose} runs"
@@ -110,12 +102,12 @@ def suggestions(lines: Lines, desk: list[Run]) -> None:
 def main() -> int:
     """Measure and print."""
     options, lines = parser(__doc__).parse_args(), Lines(LINES)
-    runs = load(os.environ.get("NOETIC_DATA"))
+    runs = load()
     floor, about = seconds(lambda: one_area_resampled(runs)), f"{len(runs)} runs"
-    calibrated = seconds(lambda: calibrate(CallBudget(), runs, by=task_of, samples=SAMPLES))
+    calibrated = seconds(lambda: calibrate(CallBudget(), runs, samples=SAMPLES))
     lines.ratio(f"calibrate with six baselines, 1 000 samples / {FLOOR}", calibrated, floor, about=about, unit="s")
     lines.value("calibrate with six baselines", calibrated, unit="s")
-    priced = seconds(lambda: economics(CallBudget(), runs, by=task_of, samples=SAMPLES))
+    priced = seconds(lambda: economics(CallBudget(), runs, samples=SAMPLES))
     lines.ratio(f"economics, 1 000 samples / {FLOOR}", priced, floor, about=about, unit="s")
     shared_readings(lines)
     suggestions(lines, runs)
