@@ -153,16 +153,7 @@ class Figure:
 def _table() -> tuple[tuple[Figure, ...], dict[str, int]]:
     data: dict[str, Any] = json.loads(TABLE.read_text(encoding="utf-8"))
     shares = ("failed", "good", "precision", "base_rate")
-    rows = (
-        Figure(
-            row["detector"],
-            row["domain"],
-            *(Share(*row[name]) for name in shares),
-            row["model"],
-            row["chosen_here"],
-        )
-        for row in data["rows"]
-    )
+    rows = [Figure(**{**row, **{name: Share(*row[name]) for name in shares}}) for row in data["rows"]]
     return tuple(rows), data["most_calls"]
 
 

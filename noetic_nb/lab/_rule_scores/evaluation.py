@@ -144,8 +144,7 @@ class Evaluation:
         for rule in self._rules:
             for (suite, model), some in sorted(groups.items()):
                 row = {"rule": rule, "suite": suite, "model": model, "runs": len(some), **_columns(_lines(some, rule))}
-                known = _lines(some, rule, known=True)
-                rows.append({**row, **{f"{name}_known": count.n for name, count in known.items()}})
+                rows.append({**row, **{f"{name}_known": n for name, n in _known(some, rule).items()}})
         names = ["rule", "suite", "model", "runs", *_columns(dict.fromkeys(LINES, counted([], [])))]
         return pandas.DataFrame(rows, columns=[*names, *[f"{name}_known" for name in LINES]])
 
@@ -214,11 +213,16 @@ def _hits(line: str, judged: _Judged, rule: str | None, known: bool) -> list[int
     return [int(bool(stopped) if rule is None else rule in stopped)] if judged.kind == line else []
 
 
-def _lines(judged: Sequence[_Judged], rule: str | None = None, *, known: bool = False) -> dict[str, Count]:
-    """Count the runs that rules, or one of them, stop; with `known`, in their known parts."""
+def _known(judged: Sequence[_Judged], rule: str | None = None) -> dict[str, int]:
+    """Return how many runs or calls of each line rules, or one of them, stop in the known parts of runs."""
+    return {line: sum([sum(_hits(line, each, rule, True)) for each in judged]) for line in LINES}
+
+
+def _lines(judged: Sequence[_Judged], rule: str | None = None) -> dict[str, Count]:
+    """Count the runs that rules, or one of them, stop."""
     counts = {}
     for line in LINES:
-        hits = [(hit, each.cluster) for each in judged for hit in _hits(line, each, rule, known)]
+        hits = [(hit, each.cluster) for each in judged for hit in _hits(line, each, rule, False)]
         counts[line] = counted([hit for hit, _ in hits], [cluster for _, cluster in hits])
     return counts
 
@@ -291,7 +295,7 @@ class Evaluator:
             ]
         )
         lines = _lines(judged)
-        known = {name: count.n for name, count in _lines(judged, known=True).items()}
+        known = _known(judged)
         # Where nothing was attacked, what a rule is there to catch are the runs that failed.
         if not lines["caught"].of:
             lines["caught"], known["caught"] = lines["failed"], known["failed"]
