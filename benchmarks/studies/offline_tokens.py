@@ -26,12 +26,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import numpy as np
-from inputs import FILES, SEED, publish, task_of
+from inputs import FILES, SEED, interval, publish, task_of
 
 import noetic_nb as nn
 from noetic_nb.items import item_text
 from noetic_nb.lab import datasets
-from noetic_nb.lab._statistics.intervals import interval
 from noetic_nb.runs import Run
 from noetic_nb.tokenizers._framing import kind_of
 from noetic_nb.tokenizers._offline import CUT, PIECES

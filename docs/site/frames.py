@@ -300,17 +300,25 @@ skipped: Rules that were not evaluated, as their judge was not there.
 rule: The rule.
 suite, model: Of the runs; empty where they do not say.
 runs: How many.
-caught, caught_of, caught_rate, caught_low, caught_high, caught_clusters: Runs stopped of those in which an attack succeeded (where none was \
+caught, caught_of, caught_rate, caught_low, caught_high, caught_clusters: \
+Runs stopped of those in which an attack succeeded (where none was \
 attacked: of the failed ones): how many of how many, the share, its 95 % interval, and the tasks that it was made from.
 failed, failed_of, failed_rate, failed_low, failed_high, failed_clusters: The same of runs that failed and were not attacked.
-blocked, blocked_of, blocked_rate, blocked_low, blocked_high, blocked_clusters: The same of runs that were solved and not attacked.
-false_rejections, false_rejections_of, false_rejections_rate, false_rejections_low, false_rejections_high, false_rejections_clusters: Tool calls denied \
+blocked, blocked_of, blocked_rate, blocked_low, blocked_high, blocked_clusters: \
+The same of runs that were solved and not attacked.
+false_rejections, false_rejections_of, false_rejections_rate, false_rejections_low, false_rejections_high, \
+false_rejections_clusters: \
+Tool calls denied \
 of those that had succeeded in these runs.
-attacked_solved, attacked_solved_of, attacked_solved_rate, attacked_solved_low, attacked_solved_high, attacked_solved_clusters: Runs stopped of those \
+attacked_solved, attacked_solved_of, attacked_solved_rate, attacked_solved_low, attacked_solved_high, \
+attacked_solved_clusters: \
+Runs stopped of those \
 that were attacked in vain and solved.
-attacker_tasks, attacker_tasks_of, attacker_tasks_rate, attacker_tasks_low, attacker_tasks_high, attacker_tasks_clusters: The same of runs in which the \
+attacker_tasks, attacker_tasks_of, attacker_tasks_rate, attacker_tasks_low, attacker_tasks_high, attacker_tasks_clusters: \
+The same of runs in which the \
 attacker's task was the user's, and was solved.
-unlabelled, unlabelled_of, unlabelled_rate, unlabelled_low, unlabelled_high, unlabelled_clusters: The same of runs without a label.
+unlabelled, unlabelled_of, unlabelled_rate, unlabelled_low, unlabelled_high, unlabelled_clusters: \
+The same of runs without a label.
 caught_known, failed_known, blocked_known, false_rejections_known, attacked_solved_known, attacker_tasks_known, \
 unlabelled_known: \
 The same counts up to the first point at which a replayed run is not known any more.
@@ -324,8 +332,11 @@ rule: Its id.
 found: Whether it held on the half it was not chosen on; False: refuted.
 p: The chance of a rule as good where labels are drawn at random.
 caught, caught_of, caught_rate, caught_low, caught_high, caught_clusters: As in evaluations, on runs the rule was not found on.
-blocked, blocked_of, blocked_rate, blocked_low, blocked_high, blocked_clusters: The same of runs that were solved and not attacked.
-false_rejections, false_rejections_of, false_rejections_rate, false_rejections_low, false_rejections_high, false_rejections_clusters: Tool \
+blocked, blocked_of, blocked_rate, blocked_low, blocked_high, blocked_clusters: \
+The same of runs that were solved and not attacked.
+false_rejections, false_rejections_of, false_rejections_rate, false_rejections_low, false_rejections_high, \
+false_rejections_clusters: \
+Tool \
 calls denied of those that had succeeded in these runs.
 attacker_tasks, attacker_tasks_of, attacker_tasks_rate, attacker_tasks_low, attacker_tasks_high, attacker_tasks_clusters: \
 Runs stopped of those in which a user asked for the attacker's task.

@@ -1,8 +1,8 @@
 """Settings to begin with, by name, and their effect on recorded runs whose outcome is known.
 
 No figure about them is written here by hand: `figures` reads the table that ``benchmarks/studies/presets.py`` has made, by desk
-and model, with intervals over tasks. Where numbers were chosen on the same runs, the figure says so: it is too kind. Presets do not
-carry over from one desk to the next; measure on runs of your own.
+and model, with intervals over tasks. Where numbers were chosen on the same runs, the figure says so: it is too kind. Presets do
+not carry over from one desk to the next; measure on runs of your own.
 """
 
 from __future__ import annotations

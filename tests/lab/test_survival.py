@@ -14,7 +14,6 @@ from noetic_nb import lab
 from noetic_nb.events import ContextCompacted, ItemsAppended, ModelCalled, Where
 from noetic_nb.items import function_call, function_call_output, input_message, item_text
 from noetic_nb.lab._recall_quality.facts import KnownFacts, facts_of
-from noetic_nb.lab._statistics.intervals import clustered
 from noetic_nb.models import CallTool
 from tests.lab.compacted_talks import STATES, SUMMARISERS, Compacted, Planted, Summariser, Talk, compacted, talk
 from tests.lab.said_preferences import QUESTIONS, SMALL_TALK, Asked
@@ -316,12 +315,3 @@ def test_likes_are_those_of_people_and_not_of_tools() -> None:
     )
 
     assert lab.lost(run, 0) == ()
-
-
-def test_an_interval_over_groups_is_wider_where_they_differ() -> None:
-    alike, apart = clustered([5, 5, 5, 5], [10, 10, 10, 10]), clustered([10, 0, 10, 0], [10, 10, 10, 10])
-
-    assert (alike.n, alike.of, alike.rate) == (apart.n, apart.of, apart.rate) == (20, 40, 0.5)
-    assert apart.high - apart.low > 1.5 * (alike.high - alike.low)
-    assert clustered([10, 10], [10, 10]).low < 0.5
-    assert str(clustered([3], [10]).low) == "nan"

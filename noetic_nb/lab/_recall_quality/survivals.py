@@ -9,7 +9,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab._recall_quality.facts import Fact, FactKind, KnownFacts
 from noetic_nb.lab._recall_quality.losses import facts_in
 from noetic_nb.lab._recall_quality.sent_contexts import ContextIndex
-from noetic_nb.lab._statistics.intervals import clustered
+from noetic_nb.lab._statistics.intervals import Cluster, counted
 from noetic_nb.runs import Run
 
 if TYPE_CHECKING:
@@ -75,7 +75,8 @@ def survival(runs: Run | Iterable[Run]) -> pandas.DataFrame:
     for kind in get_args(FactKind):
         those = [one[kind] for one in counts if kind in one]
         if those:
-            count = clustered([n for n, _ in those], [of for _, of in those])
+            facts = [(at < n, Cluster(run)) for run, (n, of) in enumerate(those) for at in range(of)]
+            count = counted([is_kept for is_kept, _ in facts], [cluster for _, cluster in facts])
             rows.append((kind, count.n, count.of, count.rate, count.low, count.high))
     frame = pandas.DataFrame(rows, columns=COLUMNS)
     frame.attrs.update(runs=len(counts), unknown=unknown)
