@@ -130,6 +130,12 @@ def test_a_layer_that_tells_everything_reaches_all_of_it_and_costs_it() -> None:
     assert math.isnan(table.low["told"])  # one dialogue has no interval
 
 
+def test_the_interval_of_a_recall_stays_a_share() -> None:
+    table = lab.memory_bench({"plain": []}, made_dialogues(6), budgets=[250])
+
+    assert 0 <= table.low[0] <= table.recall[0] < table.high[0] <= 1
+
+
 @pytest.mark.parametrize("name", SETS)
 def test_requests_are_those_of_a_harness(name: str) -> None:
     """The requests of a session, token by token, beside those that the harness sends with the same layers."""

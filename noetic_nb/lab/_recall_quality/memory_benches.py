@@ -240,6 +240,7 @@ def _row(
     asked = [one for one in played if one.recall]
     shares = [share for one in asked for share in one.recall]
     low, high = mean_interval(shares, [Cluster(at) for at, one in enumerate(asked) for _ in one.recall])
+    low, high = max(low, 0.0), min(high, 1.0)  # of a share
     tokens = [count for one in asked for count in one.asked_tokens]
     count = len(dialogues)
     fresh = sum([one.tokens for one in played]) / count
