@@ -65,7 +65,8 @@ OVERFLOW: Final = r"""root => {
 
 MARKS: Final = r"""root => {
   const boxes = [...root.querySelectorAll(".nn-mark")].map(m => { const b = m.getBoundingClientRect();
-    return [b.width * b.height, m.dataset.kind]; });
+    const line = getComputedStyle(m).stroke === "none" ? 0 : parseFloat(getComputedStyle(m).strokeWidth);
+    return [(b.width + line) * (b.height + line), m.dataset.kind ?? m.getAttribute("class")]; });
   return {total: boxes.length, flat: boxes.filter(([area]) => !(area > 0)).map(([, kind]) => kind)};
 }"""
 

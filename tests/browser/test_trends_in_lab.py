@@ -130,7 +130,8 @@ def test_a_threshold_is_moved_by_keys_and_says_its_value(notebook: Open) -> None
 
     root.get_by_text("Thresholds", exact=True).click()
     least = root.locator(".nn-numbers").get_by_role("slider", name="quality decline: least fall")
-    least.fill("0.6")
+    least.fill("60")  # the 60th of its numbers: 0.6
+    expect(least).to_have_attribute("aria-valuenow", "0.6")
     expect(root.locator(".nn-outcome")).to_contain_text("Would not break")
 
 

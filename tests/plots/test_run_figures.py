@@ -64,7 +64,7 @@ def test_only_a_recorded_threshold_is_drawn(poor: float | None) -> None:
     legend = [entry.get_text() for entry in legend_of(axes)]
     is_known = poor is not None
     assert [label for label in drawn if "poor" in label] == ([f"poor {poor:g}"] if is_known else [])
-    assert html.count("Poor: below") == is_known
+    assert ("poor " in html) == is_known
     assert (
         ("mean of the last 2" in legend) == ("mean of the last 2" in html) == ("mean of the last 2" in text) == is_known
     )

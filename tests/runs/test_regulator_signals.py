@@ -9,12 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetic_nb.events import ModelCalled, QualityGiven, RegulatorDecided, RegulatorSaw, Where
-from noetic_nb.runs import Run
 from noetic_nb.runs._regulation.regulator_signals import Signals
 from noetic_nb.runs._regulation.thread_signals import rolling_mean
-from noetic_nb.widgets._trends.trends_marks import lanes, marks_of
 from tests.runs.factories import signals_of as read
-from tests.widgets.scenes import demo_run, hostile_run, long_run, two_threads_run
+from tests.widgets.scenes import demo_run, two_threads_run
 
 T1 = Where("t1", "e1", 1)
 
@@ -210,15 +208,8 @@ def test_threads_are_kept_apart_and_can_be_chosen() -> None:
     assert list(only.threads) == ["t2"]
 
 
-@pytest.mark.parametrize("run", [demo_run(), long_run(), hostile_run()], ids=["demo", "long", "hostile"])
-def test_no_label_of_a_mark_covers_another_mark(run: Run) -> None:
-    turns = read(*run.events).turns[-300:]
-    placed = lanes([marks_of([turn]) for turn in turns])
+def test_a_grade_of_the_whole_conversation_is_that_of_no_turn() -> None:
+    thread = read(*given(0.75), QualityGiven(Where("t1", "e2", 2), 0.0, 0.0, "reward"))
 
-    assert len(placed) == sum(min(len(turn.marks), 4) for turn in turns)
-    for one in placed:
-        wide = 100 * (len(one.label) * 6.6 + 22) / 320 if one.label else 0
-        begin, end = (one.x - wide, one.x) if one.left else (one.x, one.x + wide)
-        for other in placed:
-            if one.label and other is not one and other.lane == one.lane:
-                assert not begin < other.x < end
+    assert [turn.qualities for turn in thread.turns] == [[0.75], []]
+    assert (thread.qualities, thread.reward) == ([0.75], 0.0)

@@ -22,11 +22,12 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.lab import datasets
+from noetic_nb.plots._trends.trends_chart import ThreadChart
+from noetic_nb.plots._trends.trends_panels import handles_of, lines_of
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
 from noetic_nb.runs._regulation.thread_signals import ThreadSignals, TurnSignals
 from noetic_nb.widgets import RegulatorTrends
-from noetic_nb.widgets._trends.trends_panels import ThreadChart, handles_of, lines_of
 from tests.runs.factories import signals_of as read
 from tests.widgets.scenes import HOSTILE, demo_run, long_run, watched_run, watched_turn
 
@@ -54,6 +55,11 @@ def shown(view: RegulatorTrends) -> list[str]:
     return list(view.snapshot["threads"][0]["shown"])
 
 
+def drawn(view: RegulatorTrends, series: str) -> list[list[Any]]:
+    """Return where the marks of a series are."""
+    return [list(mark.points) for mark in view.reading.scene().marks if mark.series == series]
+
+
 def test_a_break_that_holds_is_one_mark_and_a_band_until_the_task_is_reset() -> None:
     thread = read(
         decided(1, tokens_out=10),
@@ -70,7 +76,8 @@ def test_a_break_that_holds_is_one_mark_and_a_band_until_the_task_is_reset() -> 
         assert view.to_html().count("circuit break: tool loop, turn stopped") == 2  # the mark and the list
         assert view.to_text().count("Turn 2, circuit break") == 1
         assert "Turn 3, circuit break" not in view.to_text()
-        assert [row.get("broken", 0) for row in view.snapshot["threads"][0]["turns"]] == [0, 1, 1]
+        assert drawn(view, "broken") == [[1, None, 2, None], [2, None, 3, None]]
+        assert drawn(view, "held") == [[1.5, "tool loop", 3]]
 
 
 def test_a_reset_begins_windows_and_counts_anew() -> None:
@@ -115,13 +122,13 @@ def test_a_fall_of_quality_is_written_where_it_broke() -> None:
     grades = [event.quality for event in run.events if isinstance(event, QualityGiven)][: broke.where.turn]
 
     with RegulatorTrends(run) as view:
-        first, last, before, after, text, is_break = view.snapshot["threads"][0]["brackets"][0]
+        (left, _, _, _, _, _, right, _), *_ = [line for line in drawn(view, "fell") if line]
+        text = f"{grades[-3]:.2f} → {grades[-1]:.2f}"
 
         assert broke.decision["reason"]["kind"] == "quality_decline_no_recovery"
-        assert (last - first, last, before, after, is_break) == (2, broke.where.turn, grades[-3], grades[-1], True)
-        assert text == f"{grades[-3]:.2f} -> {grades[-1]:.2f}"
-        assert text.replace("->", "→") in view.to_html()
-        assert f"quality {text}" in view.to_text()
+        assert (right - left, right) == (2, broke.where.turn - 0.5)
+        assert text in view.to_html()
+        assert f"quality {text.replace('→', '->')}" in view.to_text()
 
 
 def test_thresholds_are_drawn_as_steps_from_the_decisions_own_data() -> None:
@@ -136,19 +143,17 @@ def test_thresholds_are_drawn_as_steps_from_the_decisions_own_data() -> None:
     ]
 
     with RegulatorTrends(Run(events=events)) as view:
-        rows, html = view.snapshot["threads"][0]["turns"], view.to_html()
-
-        assert [row["rule"] for row in rows] == [{"quality": poor} for poor in numbers]
-        assert re.findall(r"Poor: below ([0-9.]+)", html) == ["0.5", "0.7"]
-        assert html.count('class="nn-rule"') == 2
+        assert drawn(view, "rule-quality") == [[at, poor, at + 1] for at, poor in enumerate(numbers)]
+        assert drawn(view, "poor") == [[at, None, at + 1, poor] for at, poor in enumerate(numbers)]
+        assert "poor 0.7" in view.to_html()
 
 
 def test_a_run_without_a_regulator_has_no_threshold_and_says_so() -> None:
     run = datasets.airline_run(26)
     with RegulatorTrends(run) as bare, RegulatorTrends(run, regulator=Regulator.for_user("airline")) as given:
-        assert 'class="nn-rule"' not in bare.to_html()
+        assert "nn-rule" not in bare.to_html()
         assert "No regulator watched this run" in bare.to_html()
-        assert bare.snapshot["threads"][0]["handles"] == []
+        assert not bare.snapshot["threads"][0]["handles"]
         with pytest.raises(NoeticConfigError) as caught:
             bare.what_if({})
         assert caught.value.code == "NO_REGULATOR"
@@ -211,6 +216,10 @@ def test_a_question_that_makes_no_sense_is_a_fault_of_the_page(request_of_page: 
         assert "UNKNOWN_REQUEST" in view._answer(request_of_page)["fault"]
 
 
+def bands(answer: dict[str, Any]) -> list[Any]:
+    return [points for series, points, _ in answer["over"] if series == "would-break"]
+
+
 def test_a_drag_names_the_turns_that_would_break_instead() -> None:
     with RegulatorTrends(watched_run(50)) as view:
         was = view.what_if({})
@@ -225,9 +234,9 @@ def test_a_drag_names_the_turns_that_would_break_instead() -> None:
         )
 
     assert answer["text"].startswith(f"Would break at turn 3 (tool loop) instead of turn {broke} (quality decline).")
-    assert answer["bands"] == [[2, 49]]
+    assert bands(answer) == [[2, None, 50, None]]
     assert none["text"].startswith(f"Would not break; it broke at turn {broke} (quality decline).")
-    assert none["bands"] == []
+    assert bands(none) == []
 
 
 def test_a_recording_that_lacks_something_says_that_it_is_decided_otherwise() -> None:
@@ -250,9 +259,7 @@ def test_ten_thousand_turns_are_columns_of_ranges_in_less_than_a_megabyte() -> N
 
         assert len(json.dumps(view.snapshot)) < 1_000_000
         assert (thread["size"], len(thread["turns"])) == (64, 157)
-        assert thread["turns"][3]["values"]["quality"][:2] == pytest.approx(
-            [min(grades[192:256]), max(grades[192:256])]
-        )
+        assert drawn(view, "quality-range")[3] == pytest.approx([3.5, min(grades[192:256]), max(grades[192:256])])
         assert thread["turns"][-1]["turns"] == [156 * 64 + 1, 10_000]
         inside = view.reading.answer({"what": "turns", "thread": 0, "at": 3})
         assert [row["turn"] for row in inside] == list(range(193, 257))
@@ -268,7 +275,7 @@ def test_updates_stay_small_while_columns_are_shared_anew(sent: list[dict[str, A
             for event in watched_turn(live, number, 0.7, tokens=50):
                 run.append(event)
 
-        assert sum(message["type"] == "stale" for message in sent) == 1
+        assert sum(message["type"] == "stale" for message in sent) == 2  # dots no longer fit, then turns share columns
         # The first messages of a thread name its thresholds.
         assert max(len(json.dumps(message)) for message in sent[10:]) < 2_048
         with RegulatorTrends(run) as whole:
@@ -323,7 +330,9 @@ def test_handles_have_the_range_of_their_predicate() -> None:
     assert {handle["panel"] for handle in handles} == {"quality", "spent", "drift", "confidence", "calls", None}
     assert not [handle for handle in handles if handle["name"] == "period"]
     for handle in handles:
-        for value in (handle["low"], handle["high"]):
+        assert handle["values"][handle["at"]] == thresholds[handle["predicate"]][handle["name"]]
+        assert len(handle["texts"]) == len(handle["values"]) == len(set(handle["values"]))
+        for value in (handle["values"][0], handle["values"][-1]):
             Regulator.recommended("ann").settings.with_thresholds({handle["predicate"]: {handle["name"]: value}})
 
 
@@ -399,3 +408,73 @@ def test_what_was_spent_before_stays_where_a_turn_was_not_measured() -> None:
 
         assert frame["tokens"].isna().tolist() == [False, True]
         assert frame["spent"].tolist() == [7, 7]
+
+
+def graded(number: int, quality: float) -> QualityGiven:
+    return QualityGiven(where(number), 0.0, quality, "user")
+
+
+def test_the_headline_says_of_which_turn_the_last_grade_is() -> None:
+    events = [graded(1, 0.4), *(cost(number) for number in (2, 3))]
+    whole = QualityGiven(where(3), 0.0, 1.0, "reward")
+    with RegulatorTrends(Run(events=events)) as view, RegulatorTrends(Run(events=[*events, whole])) as judged:
+        assert "Turn 3 · thread t1: not graded, turn 1 was 0.40" in view.to_text()
+        assert "the whole conversation was graded 1.00" in judged.to_text()
+        assert drawn(judged, "quality-dot") == [[0.5, 0.4]]
+
+
+def test_a_cap_that_is_reached_while_answers_are_good_is_half_met_and_says_the_missing_part() -> None:
+    run = watched_run(50)
+    with RegulatorTrends(run) as view:
+        spent = view.to_frame().set_index("turn")["spent"]
+        reached = int(spent[spent >= 3_000].index[0])
+        thresholds = {"cost_cap": {"tokens_out": 3_000}}
+        found = view.reading.answer({"what": "conditions", "thread": 0, "thresholds": thresholds})
+        answer = view.reading.answer({"what": "what_if", "thread": 0, "thresholds": thresholds})
+        rows = view.conditions()
+
+    lane = [(series, points, text) for series, points, text in found if points[1] == "cost cap"]
+    series, points, text = lane[0]
+    assert (series, points[0], text) == (
+        "half", reached - 1, "cost cap half met: output tokens at least 3,000; missing: mean quality below 0.5",
+    )  # fmt: skip
+    met = next(points for series, points, _ in lane if series == "met")
+    fired = next(points for series, points, _ in answer["over"] if series == "would-circuit_break")
+    assert met[0] == points[2] > points[0]
+    assert fired in ([met[0] + 0.5, "cost cap"], [met[0] + 0.5, "quality decline"])
+    caps = rows[(rows["predicate"] == "cost_cap") & (rows["condition"] == "tokens_out")]
+    assert caps["value"].tolist() == spent.tolist()
+    assert not caps["met"].any()
+
+
+def test_conditions_are_those_that_the_regulator_decided_by() -> None:
+    run = watched_run(50)
+    with RegulatorTrends(run) as view:
+        rows, decisions = view.conditions(), view.what_if({})
+
+    turns = decisions[decisions["decision"] != "continue"]
+    fired = rows[rows["fired"]]
+    assert set(fired["turn"]) == set(turns["turn"])
+    assert rows.loc[fired.index, "met"].groupby([fired["turn"], fired["predicate"]]).any().all()
+
+
+def test_every_axis_has_a_threshold_or_a_number_at_its_end() -> None:
+    with RegulatorTrends(watched_run(5)) as view:
+        panels = view.reading.scene().panels
+
+    for panel in panels:
+        if panel.ticks and not panel.lanes:
+            highest, text = max(panel.ticks)
+            assert highest == panel.high or text.startswith(("limit", "cap"))
+            assert len({text for _, text in panel.ticks}) == len(panel.ticks)
+
+
+def test_a_part_of_a_long_thread_has_finer_columns() -> None:
+    with RegulatorTrends(watched_run(400)) as view:
+        whole = view.snapshot["threads"][0]
+        part = view.reading.answer({"what": "part", "thread": 0, "first": 10, "last": 19})
+        found = view.reading.answer({"what": "turns", "thread": 0, "part": [10, 19], "at": 3})
+
+    assert (whole["size"], part["size"], len(part["turns"])) == (2, 1, 20)
+    assert part["turns"][0]["turns"][0] == whole["turns"][10]["turns"][0]
+    assert [each["turn"] for each in found] == [part["turns"][3]["turns"][0]]

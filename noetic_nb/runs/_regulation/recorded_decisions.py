@@ -19,6 +19,7 @@ from noetic_nb.regulator._person import Person
 from noetic_nb.regulator._settings import Settings
 from noetic_nb.regulator.events import accepted_text
 from noetic_nb.regulator.predicates import Predicate
+from noetic_nb.regulator.predicates.explanation import PredicateFinding, names_of
 from noetic_nb.runs._regulation.recorded_regulator import (
     LAYER_KIND,
     RegulatorFeed,
@@ -44,6 +45,17 @@ class Redecided:
     """Whether the task was reset since the last decision."""
     confidence: float
     tokens_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One predicate in one turn: its conditions, and whether it made a decision there."""
+
+    thread_id: str
+    turn: int
+    predicate: str
+    finding: PredicateFinding
+    decided: bool
 
 
 @dataclass(slots=True)
@@ -100,6 +112,7 @@ class DecisionTape:
         self._early: dict[str, list[tuple[float, events.Event]]] = {}
         # What each predicate answered last: only the one that a slider moves is evaluated again.
         self._answers: dict[tuple[int, int], tuple[Predicate, list[decisions.Decision | None]]] = {}
+        self._findings: dict[tuple[int, int], tuple[Predicate, dict[int, PredicateFinding]]] = {}
 
     @classmethod
     def of_unwatched(cls, recorded: Iterable[RunEvent], regulator: Regulator) -> DecisionTape:
@@ -258,6 +271,43 @@ class DecisionTape:
             self._answers[rule, place] = predicate, found
             answers.append(found)
         return answers
+
+    def judged(self, thresholds: Mapping[str, Mapping[str, float | None]]) -> list[Judged]:
+        """Return every predicate in every turn, as it is under other thresholds: its conditions, and whether it decided.
+
+        That is where it decided or held, else at the last moment of the turn. Raises `NoeticConfigError` as `decide`.
+        """
+        rules = [with_thresholds(self._recorded_settings(rule), thresholds) for rule in range(len(self._rules))]
+        answers = [self._answers_under(rule, rules[rule], self._rules[rule][1]) for rule in range(len(rules))]
+        named = [list(zip(names_of(each.predicates), each.predicates, strict=True)) for each in rules]
+        turns: dict[tuple[str, int], list[_Moment]] = {}
+        for moment in self._moments:
+            turns.setdefault((moment.recorded.where.thread_id, moment.turn), []).append(moment)
+        found = []
+        for (thread_id, turn), moments in turns.items():
+            rule = moments[-1].rule
+            held: dict[int, _Moment] = {}
+            decided = set()
+            for moment in moments:
+                holding = [
+                    place for place, of_predicate in enumerate(answers[moment.rule]) if of_predicate[moment.place]
+                ]
+                decided.update(holding[:1])
+                held.update(dict.fromkeys(holding, moment))
+            for place, (name, predicate) in enumerate(named[rule]):
+                moment = held.get(place, moments[-1])
+                if moment.rule != rule:
+                    moment = moments[-1]
+                found.append(Judged(thread_id, turn, name, self._explained(place, predicate, moment), place in decided))
+        return found
+
+    def _explained(self, place: int, predicate: Predicate, moment: _Moment) -> PredicateFinding:
+        known = self._findings.get((moment.rule, place))
+        if known is None or (known[0] is not predicate and known[0] != predicate):
+            known = self._findings[moment.rule, place] = predicate, {}
+        if moment.place not in known[1]:
+            known[1][moment.place] = predicate.explain(moment.reading)
+        return known[1][moment.place]
 
     def agreement(self) -> tuple[int, int]:
         """Return how many recorded decisions are made again under the recorded thresholds, of how many.

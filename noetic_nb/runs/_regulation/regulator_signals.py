@@ -124,6 +124,8 @@ def _scored(scorer: KeywordScorer, message: str, text: str) -> float | None:
 
 CURRENCIES: Final = ("tokens_in", "usd", "wallclock_ms")
 """What is spent beside output tokens, as caps name it."""
+REWARD: Final = "reward"
+"""The source of a grade that is about a conversation as a whole."""
 BETWEEN_TURNS: Final = frozenset({"quality", "correction"})
 """Where it is decided while no turn runs."""
 
@@ -192,6 +194,9 @@ class Signals:
         return changed
 
     def _given(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
+        if event.source == REWARD and isinstance(event.quality, _NUMBER) and math.isfinite(event.quality):
+            changed, thread.reward = thread.reward != event.quality, event.quality
+            return changed
         return _grade(thread, turn, "given", event.quality)
 
     def _saw(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:

@@ -127,6 +127,8 @@ class ThreadSignals:
     totals: dict[str, float] = field(default_factory=dict)
     thresholds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     broken: bool = False
+    reward: float | None = None
+    """The grade of the conversation as a whole, which is that of no turn."""
     task_began: int = 0
     """How many grades there were when the task of the regulator began."""
     recorded_tokens: int = 0

@@ -14,19 +14,20 @@ import traitlets
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent
+from noetic_nb.plots._scene.scene import PAD_PX, Mark, Scene, series_data
+from noetic_nb.plots._trends.trends_chart import BRUSHED, ThreadChart
+from noetic_nb.plots._trends.trends_conditions import condition_marks, condition_rows
+from noetic_nb.plots._trends.trends_marks import lane_of
+from noetic_nb.plots._trends.trends_panels import CELLS, SERIES
 from noetic_nb.redact import redact_text
 from noetic_nb.regulator import Regulator
-from noetic_nb.runs._palette import DECISION_LOOKS, MEAN_COLOUR, OTHER_LOOK, QUALITY_COLOUR
 from noetic_nb.runs._plain_text import sendable
 from noetic_nb.runs._regulation.decision_words import KIND_NAMES
 from noetic_nb.runs._regulation.recorded_regulator import checked_regulator, kept_regulator
 from noetic_nb.runs._regulation.regulator_signals import Signals
 from noetic_nb.runs._regulation.thread_signals import ThreadSignals, TurnSignals
 from noetic_nb.runs._run_source import run_of
-from noetic_nb.widgets._trends.trends_marks import MARK_SIZES
-from noetic_nb.widgets._trends.trends_panels import CELLS, ThreadChart, panel_data
 from noetic_nb.widgets._trends.trends_picture import EMPTY, LISTED, static_html, static_text
-from noetic_nb.widgets._trends.trends_scales import PAD_PX
 from noetic_nb.widgets._trends.trends_what_if import WhatIf, outcome_of, sentence
 from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
@@ -77,11 +78,11 @@ class TrendsReading(Reading):
         # Everything that a page needs at first, grown in place: the widget syncs this very dict.
         self.snapshot: dict[str, Any] = {
             "empty": EMPTY,
-            "sizes": {**MARK_SIZES, "pad": PAD_PX, "listed": LISTED},
-            "panels": panel_data(),
-            "columns": dict(CELLS),
-            "looks": {kind: list(look) for kind, look in {**DECISION_LOOKS, "": OTHER_LOOK}.items()},
-            "colours": {"quality": QUALITY_COLOUR, "mean": MEAN_COLOUR},
+            "pad": PAD_PX,
+            "listed": LISTED,
+            "brushed": BRUSHED,
+            "series": series_data(SERIES),
+            "columns": [list(cell) for cell in CELLS],
             "latest": -1,
             "threads": [],
         }
@@ -127,7 +128,7 @@ class TrendsReading(Reading):
         is_first = is_sent and known["turns"] is None
         rows = chart.rows()
         about = chart.changes()
-        known.update(about)
+        known.update(chart.about)
         if is_sent:
             known["turns"] = rows
         if is_new:
@@ -146,7 +147,8 @@ class TrendsReading(Reading):
             self.charts[at].take(turn)
         for at, chart in enumerate(self.charts):
             known = self.snapshot["threads"][at]
-            known.update(chart.changes())
+            chart.changes()
+            known.update(chart.about)
             if at < THREADS_SENT:
                 known["turns"] = chart.rows()
 
@@ -157,12 +159,25 @@ class TrendsReading(Reading):
                 chart = self.charts[at]
                 chart.changes()
                 return {**chart.about, "turns": chart.rows()}
-            case {"what": "turns", "thread": int(at), "at": int(column)} if 0 <= at < len(self.charts):
-                return self.charts[at].detail(column)
-            case {"what": "what_if", "thread": int(at), "thresholds": Mapping() as thresholds} if (
+            case {"what": "part", "thread": int(at), "first": int(first), "last": int(last)} if (
                 0 <= at < len(self.charts)
             ):
-                return self._decide_again(self.charts[at], thresholds)
+                part = self.charts[at].part(first, last)
+                part.changes()
+                return {**part.about, "turns": part.rows()}
+            case {"what": str(what), "thread": int(at), **more} if 0 <= at < len(self.charts):
+                match more.get("part"):
+                    case [int(first), int(last)]:
+                        chart = self.charts[at].part(first, last)
+                    case _:
+                        chart = self.charts[at]
+                match what, more:
+                    case "turns", {"at": int(column)}:
+                        return chart.detail(column)
+                    case "conditions", {"thresholds": Mapping() as thresholds}:
+                        return [list(mark) for mark in self._conditions(chart, thresholds)]
+                    case "what_if", {"thresholds": Mapping() as thresholds}:
+                        return self._decide_again(chart, thresholds)
         return super().answer(request)
 
     def _decide_again(self, chart: ThreadChart, thresholds: Mapping[str, Any]) -> dict[str, Any]:
@@ -173,23 +188,42 @@ class TrendsReading(Reading):
         now = outcome_of(found, thread.thread_id)
         was = None if thread.regulator is None else outcome_of(found, thread.thread_id, recorded=True)
         last = len(chart.rows()) - 1
-        bands = [
-            [chart.column_of(first), last if end is None else max(chart.column_of(first), chart.column_of(end))]
-            for first, end in now.bands
-        ]
-        marks = [[chart.column_of(turn), "circuit_break", f"Turn {turn}: {name}"] for turn, name in now.breaks]
         kinds = {label: kind for kind, label in KIND_NAMES.items()}
-        for label, turns in now.warned.items():
-            columns: dict[int, int] = {}
-            for turn in turns:
-                columns.setdefault(chart.column_of(turn), turn)
-            marks += [[column, kinds.get(label, ""), f"Turn {turn}: {label}"] for column, turn in columns.items()]
+        over: list[Mark] = []
+        if thresholds or was is None:
+            for first, end in now.bands:
+                left = chart.column_of(first)
+                over.append(
+                    Mark(
+                        "would-break",
+                        [left, None, (last if end is None else max(left, chart.column_of(end))) + 1, None],
+                    )
+                )
+            decided = [("circuit_break", name, [turn]) for turn, name in now.breaks]
+            decided += [(kinds.get(name, "other"), name, turns) for name, turns in now.warned.items()]
+            for kind, name, turns in decided:
+                series = f"would-{kind}" if f"would-{kind}" in SERIES else "would-other"
+                columns = {chart.column_of(turn): turn for turn in reversed(turns)}
+                over += [
+                    Mark(series, [at + 0.5, lane_of(name)], f"Turn {turn}: {name}") for at, turn in columns.items()
+                ]
         return {
             "text": sentence(now, was),
-            "bands": bands,
-            "marks": marks[:MARKS_ANSWERED],
+            "over": [list(mark) for mark in over[:MARKS_ANSWERED]],
             "note": self._doubt() if was is not None and not thresholds else "",
         }
+
+    def _conditions(self, chart: ThreadChart, thresholds: Mapping[str, Any]) -> list[Mark]:
+        return condition_marks(self.what_if.judged(thresholds, self.regulator), chart)
+
+    def conditions_of(self, chart: ThreadChart) -> list[Mark]:
+        """Return the conditions of predicates as recorded, for a picture; none where nobody knows them, or of a long run."""
+        if self.what_if.run is None or chart.size > 1:
+            return []
+        try:
+            return self._conditions(chart, {})
+        except NoeticConfigError:  # nobody knows how its regulator was set up
+            return []
 
     def _doubt(self) -> str:
         same, total = self.what_if.tape(self.regulator).agreement()
@@ -213,9 +247,13 @@ class TrendsReading(Reading):
     def to_html(self) -> str:
         """Return the shown thread as HTML without scripts."""
         shown = self._shown()
-        return static_html(
-            self.snapshot["empty"], shown, [chart.thread.thread for chart in self.charts if chart is not shown]
-        )
+        others = [chart.thread.thread for chart in self.charts if chart is not shown]
+        return static_html(self.snapshot["empty"], shown, others, () if shown is None else self.conditions_of(shown))
+
+    def scene(self) -> Scene:
+        """Return the picture of the shown thread."""
+        shown = self._shown()
+        return Scene(title="Regulator trends") if shown is None else shown.scene(self.conditions_of(shown))
 
     def to_text(self) -> str:
         """Return the shown thread as plain text."""
@@ -227,6 +265,12 @@ FRAME: Final = {
     "cap": "float64", "tokens_in": "float64", "usd": "float64", "wallclock_ms": "float64", "drift": "float64",
     "confidence": "float64", "calls_in_a_row": "float64", "poor": "float64", "window": "float64", "decisions": "object",
     "stops": "bool", "broken": "bool", "thresholds": "object",
+}  # fmt: skip
+
+
+CONDITIONS: Final = {
+    "thread_id": "object", "turn": "int64", "predicate": "object", "condition": "object", "value": "float64",
+    "threshold": "float64", "met": "bool", "fired": "bool",
 }  # fmt: skip
 
 
@@ -278,7 +322,7 @@ class RegulatorTrends(RunView):
     """
 
     thread_at = traitlets.Int(-1).tag(sync=True)
-    scripts = ("trends/trends",)
+    scripts = ("base/scene", "trends/trends")
 
     def __init__(
         self,
@@ -342,6 +386,39 @@ class RegulatorTrends(RunView):
             return self._trends.what_if.frame(
                 {} if thresholds is None else thresholds, self._trends.regulator if regulator is None else regulator
             )
+
+    def conditions(self) -> Any:
+        """Return each condition of each predicate in each turn, as the recorded regulator saw it.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``thread_id``, ``turn``, ``predicate``, ``condition``, ``value`` (missing where it is not defined), ``threshold``,
+            ``met``, and ``fired``: whether the predicate decided in the turn. A turn is judged where the predicate held, else at
+            its last moment.
+
+        Raises
+        ------
+        NoeticConfigError
+            As `what_if`.
+
+        Examples
+        --------
+        >>> from noetic_nb.lab import datasets, replay_regulator
+        >>> run = replay_regulator(datasets.airline_run(26), Regulator.for_user("ann"))
+        >>> with RegulatorTrends(run) as view:
+        ...     found = view.conditions()
+        >>> loop = found[(found["predicate"] == "tool_loop") & (found["turn"] == 1)].iloc[0]
+        >>> loop["condition"], bool(loop["met"]), bool(loop["fired"])
+        ('repetitions', False, False)
+        """
+        import pandas
+
+        with self.up_to_date():
+            rows = condition_rows(self._trends.what_if.judged({}, self._trends.regulator))
+        frame = pandas.DataFrame(rows, columns=list(CONDITIONS)).astype(CONDITIONS)
+        frame["thread_id"] = frame["thread_id"].map(redact_text)
+        return frame
 
     def to_frame(self) -> Any:
         """Return the shown values as a table.

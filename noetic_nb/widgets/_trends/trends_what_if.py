@@ -12,7 +12,7 @@ from noetic_nb.redact import redact_text
 from noetic_nb.regulator import Regulator, decisions
 from noetic_nb.runs._plain_text import count
 from noetic_nb.runs._regulation.decision_words import DecisionRedaction, decision_label
-from noetic_nb.runs._regulation.recorded_decisions import DecisionTape, Redecided, tape_of
+from noetic_nb.runs._regulation.recorded_decisions import DecisionTape, Judged, Redecided, tape_of
 from noetic_nb.widgets.base._feed import Feed, Place
 from noetic_nb.widgets.base._moment import Moment
 
@@ -70,6 +70,11 @@ class WhatIf:
         found = self.tape(regulator).decide(thresholds)
         if self.moment.turn is None and self.moment.thread_id is None:
             return found
+        return [each for each in found if self.moment.turn in (None, each.turn)]
+
+    def judged(self, thresholds: Thresholds, regulator: Regulator | None = None) -> list[Judged]:
+        """Return every predicate in every turn that is shown, as it would have been; raises `NoeticConfigError`."""
+        found = self.tape(regulator).judged(thresholds)
         return [each for each in found if self.moment.turn in (None, each.turn)]
 
     def tape(self, regulator: Regulator | None = None) -> DecisionTape:

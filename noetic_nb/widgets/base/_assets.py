@@ -12,14 +12,20 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Final
+
+
+def _place(name: str) -> Traversable:
+    return files("noetic_nb.widgets") / (
+        name if name.startswith("base/") else f"_{name}"
+    )  # folders of views are private
 
 
 # Cached, so that live and static forms of one kernel agree although the package is upgraded meanwhile.
 @cache
 def _text(name: str) -> str:
-    place = name if name.startswith("base/") else f"_{name}"  # folders of views are private
-    return (files("noetic_nb.widgets") / place).read_text(encoding="utf-8")
+    return _place(name).read_text(encoding="utf-8")
 
 
 def script(*names: str) -> str:
@@ -111,15 +117,21 @@ def once_a_page(module: str, sheet: str, name: str) -> str:
     return re.sub("|".join(parts), lambda found: parts[found[0]], _ONCE)
 
 
-def joint_style(panels: Mapping[str, str], last: str) -> str:
+def _sheet(scripts: Sequence[str]) -> str:
+    """Return the style sheets of those scripts of a view that have one."""
+    names = (f"{name}.css" for name in scripts)
+    return "\n".join([_text(name) for name in names if _place(name).is_file()])
+
+
+def joint_style(panels: Mapping[str, Sequence[str]], last: str) -> str:
     """Return one style sheet for several views; the rules of each apply only inside its ``data-panel`` element.
 
     Examples
     --------
-    >>> joint_style({"ledger": "ledger/ledger"}, "base/notice").count('[data-panel="ledger"] {')
+    >>> joint_style({"ledger": ["ledger/ledger"]}, "base/notice").count('[data-panel="ledger"] {')
     1
     """
-    parts = [f'[data-panel="{name}"] {{\n{_text(f"{sheet}.css")}\n}}' for name, sheet in panels.items()]
+    parts = [f'[data-panel="{name}"] {{\n{_sheet(scripts)}\n}}' for name, scripts in panels.items()]
     return "\n".join([_text("base/common.css"), *parts, _text(f"{last}.css")])
 
 
@@ -128,7 +140,7 @@ def _stem(name: str) -> str:
 
 
 @cache
-def style(name: str) -> str:
+def style(*scripts: str) -> str:
     """Return the style sheet of a view, live or static, with the common one in front.
 
     That of a view is for what stands in the element with its ``data-view``: neighbours on a page have classes of the same names.
@@ -138,8 +150,9 @@ def style(name: str) -> str:
     >>> style("ledger/ledger").startswith(style("base/notice")[:80])
     True
     """
-    sheet = _text(f"{name}.css")
-    own = sheet if name.startswith("base/") else f'[data-view="{_stem(name)}"] {{\n{sheet}\n}}'
+    own = _sheet(scripts)
+    if not scripts[-1].startswith("base/"):
+        own = f'[data-view="{_stem(scripts[-1])}"] {{\n{own}\n}}'
     return f"{_text('base/common.css')}\n{own}"
 
 

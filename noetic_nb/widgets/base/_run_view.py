@@ -165,7 +165,7 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
     def __init_subclass__(cls, **options: Any) -> None:
         """Read script and style sheet of a view that names its `scripts` and has no text of its own."""
         if "scripts" in vars(cls) and "_esm" not in vars(cls):
-            cls._css = style(cls.scripts[-1])
+            cls._css = style(*cls.scripts)
             cls._esm = once_a_page(script(*cls.scripts), cls._css, cls.scripts[-1])
         super().__init_subclass__(**options)
 

@@ -1,32 +1,41 @@
-"""Decisions as marks: their names, the marks that share a column, and the lane in which each has room."""
+"""Decisions as marks, each in the lane of its predicate, and the state of a thread in words."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from noetic_nb.runs._plain_text import clip, count
 from noetic_nb.runs._regulation.thread_signals import Mark, ThreadSignals, TurnSignals
-from noetic_nb.widgets._trends.trends_scales import centre
 
-LANE_PX: Final = 20
-LANES: Final = 3
-NARROW_PX: Final = 320
-# A label takes about this much for each letter, and for the shape before it.
-LETTER_PX: Final = 6.6
-SHAPE_PX: Final = 22
 # A message about one column stays below 2 kB.
 MARKS_SENT: Final = 4
 TIP_LENGTH: Final = 240
-MARK_SIZES: Final = {
-    "lane": LANE_PX,
-    "lanes": LANES,
-    "narrow": NARROW_PX,
-    "letter": LETTER_PX,
-    "shape": SHAPE_PX,
+LANE_LETTERS: Final = 17
+BREAK: Final = "circuit break: "
+
+LANES: Final = {
+    "cost_cap": "cost cap",
+    "quality_decline": "quality decline",
+    "tool_loop": "tool loop",
+    "repeated_failure": "repeated failures",
+    "call_budget": "call budget",
+    "scope_drift": "scope drift",
+    "low_confidence": "low confidence",
+    "procedural_warning": "corrected before",
 }
-"""What the page places marks by."""
+"""The lane of a predicate, by its kind, from the top down; its decisions are called the same."""
+
+
+def lane_of(label: str) -> str:
+    """Return the lane of a decision.
+
+    Examples
+    --------
+    >>> lane_of("circuit break: cost cap"), lane_of("scope drift")
+    ('cost cap', 'scope drift')
+    """
+    return clip(label.removeprefix(BREAK), LANE_LETTERS) or "(blank)"
 
 
 def mark_text(turn: TurnSignals, mark: Mark) -> str:
@@ -99,19 +108,22 @@ def falls(thread: ThreadSignals, turns: Sequence[TurnSignals]) -> list[list[Any]
 
 
 def headline(thread: ThreadSignals) -> str:
-    """Return where a thread stands.
+    """Return where a thread stands; a grade that is not of its last turn says of which turn it is.
 
     Examples
     --------
-    >>> headline(ThreadSignals("t1", [TurnSignals(1, [0.4], None, 120)], [0.4], 1000.0))
+    >>> headline(ThreadSignals("t1", [TurnSignals(1, [0.4], None, 120)], [0.4], 1000.0, graded=[1]))
     'Turn 1 · thread t1: quality 0.40, 120 of 1,000 output tokens'
-    >>> headline(ThreadSignals("t1", [TurnSignals(1, [0.4], 0.4)], [0.4], poor=0.6, window=1))
-    'Turn 1 · thread t1: quality 0.40, mean of the last 1 0.40 (poor), 0 output tokens'
+    >>> turns = [TurnSignals(1, [0.4], 0.4), TurnSignals(2, [], 0.4)]
+    >>> headline(ThreadSignals("t1", turns, [0.4], poor=0.6, window=1, graded=[1]))
+    'Turn 2 · thread t1: not graded, turn 1 was 0.40, mean of the last 1 0.40 (poor), 0 output tokens'
     """
     last = thread.turns[-1]
     parts = []
-    if thread.qualities:
-        parts.append(f"quality {thread.qualities[-1]:.2f}")
+    if last.qualities:
+        parts.append(f"quality {last.qualities[-1]:.2f}")
+    elif thread.qualities:
+        parts.append(f"not graded, turn {thread.graded[-1]} was {thread.qualities[-1]:.2f}")
     if last.mean is not None:
         is_poor = thread.poor is not None and last.mean < thread.poor
         parts.append(f"mean of the last {thread.window} {last.mean:.2f}{' (poor)' if is_poor else ''}")
@@ -120,60 +132,6 @@ def headline(thread: ThreadSignals) -> str:
     else:
         cap = "" if thread.cap is None else f" of {count(thread.cap)}"
         parts.append(f"{count(last.total)}{cap} output tokens")
+    if thread.reward is not None:
+        parts.append(f"the whole conversation was graded {thread.reward:.2f}")
     return f"Turn {last.turn} · thread {thread.thread}: {', '.join(parts)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A mark in its lane; `label` is empty where there is no room for it."""
-
-    kind: str
-    text: str
-    x: float
-    lane: int
-    label: str
-    left: bool
-    small: bool = False
-
-
-def lanes(columns: Sequence[Sequence[Sequence[str]]]) -> list[Placed]:
-    """Return where the marks of some columns go on a narrow page: with labels, or without where words would be covered."""
-    placed, covered = _lanes(columns, words=True)
-    if covered:
-        placed, covered = _lanes(columns, words=False)
-    return _by_kind(columns) if covered else placed
-
-
-def _by_kind(columns: Sequence[Sequence[Sequence[str]]]) -> list[Placed]:
-    """Return marks that are too many for lanes of their own: small ones, a lane for each kind."""
-    kinds = list(dict.fromkeys(kind for marks in columns for kind, _, _ in marks))
-    # Breaks are in the first lane, and kinds beyond the lanes share the last one.
-    kinds.sort(key=lambda kind: kind != "circuit_break")
-    return [
-        Placed(kind, text, centre(at, len(columns)), min(kinds.index(kind), LANES - 1), "", False, small=True)
-        for at, marks in enumerate(columns)
-        for kind, _, text in marks
-    ]
-
-
-def _lanes(columns: Sequence[Sequence[Sequence[str]]], *, words: bool) -> tuple[list[Placed], bool]:
-    placed: list[Placed] = []
-    covered = False
-    ends = [-1.0] * LANES
-    for at, marks in enumerate(columns):
-        x = centre(at, len(columns))
-        for kind, name, text in marks:
-            wide = 100 * (len(name) * LETTER_PX + SHAPE_PX) / NARROW_PX
-            left = x > 55  # past the middle, words go towards the roomier side
-            begin, end = (x - wide, x + 3) if left else (x - 3, x + wide)
-            inside = words and begin + 3 >= 0 and end <= 103
-            lane = next((lane for lane in range(LANES) if inside and ends[lane] <= begin), None)
-            label = name
-            if lane is None:
-                # No lane has room for words: the shape alone, and its words stay in the list below.
-                label, end = "", x + 3
-                lane = next((lane for lane in range(LANES) if ends[lane] <= x - 3), None)
-                covered = covered or lane is None
-            ends[lane or 0] = max(ends[lane or 0], end)
-            placed.append(Placed(kind, text, x, lane or 0, label, left))
-    return placed, covered

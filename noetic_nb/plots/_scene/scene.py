@@ -1,0 +1,212 @@
+"""One picture as data: panels below each other with their scales, and marks in the units of these scales.
+
+All that decides how a picture looks is made here, once: the static form, the live page and matplotlib draw the same marks.
+Across, all panels share one scale, so that a page shows a part of it without a question; up and down each has its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+# Marks at the edges of a panel are drawn whole.
+PAD_PX: Final = 6
+LANE_PX: Final = 18
+# Ticks closer than this would cover each other.
+TICK_PX: Final = 12
+ALL: Final = "*"
+"""The panel of series that are drawn in every panel with an axis of numbers."""
+
+SINGLE: Final = frozenset({"shape", "text"})
+"""Kinds of which each mark is an element; of the others all marks of a series are one path, however many columns there are."""
+
+
+class Series(NamedTuple):
+    """Marks of one kind in one panel: how they look, and where those of a part lie.
+
+    Filled where `width` is 0, else drawn as a line of so many pixels (dots: their size). Marks of a part begin at `left` and end
+    at `right`, both counted from its place.
+    """
+
+    kind: str
+    panel: str
+    colour: str = "ink"
+    night: str = ""
+    """The colour on a dark ground, where that is another."""
+    opacity: float = 1.0
+    width: float = 0.0
+    dash: str = ""
+    path: str = ""
+    """The outline of a shape around (0, 0), in pixels."""
+    left: float = 0.0
+    right: float = 1.0
+
+    @property
+    def swatch(self) -> str:
+        """The outline of its small picture in a legend, around (0, 0)."""
+        return self.path or ("M0,0h0" if self.kind == "dot" else "M-6,0H6" if self.width else "M-6,-6H6V6H-6Z")
+
+    def paint(self, theme: str | None = None) -> str:
+        """Return the colour as CSS, for a page or for one theme."""
+        if theme is None:
+            return (
+                "currentColor"
+                if self.colour == "ink"
+                else f"var(--nn-blue, {self.colour})"
+                if self.night
+                else self.colour
+            )
+        return (
+            GROUNDS[theme][1] if self.colour == "ink" else self.night if self.night and theme == "dark" else self.colour
+        )
+
+    def style(self, theme: str | None = None) -> str:
+        """Return the look as a CSS declaration, for a page that knows its theme by itself or for one theme."""
+        paint, opacity = self.paint(theme), "" if self.opacity == 1 else f"opacity:{self.opacity:g};"
+        if not self.width:
+            edge = (
+                f";stroke:{paint};stroke-width:1" if self.kind == "area" else ""
+            )  # one of a single value is seen, too
+            return f"{opacity}fill:{paint}{edge}"
+        dash = f";stroke-dasharray:{self.dash}" if self.dash else ""
+        return f"{opacity}fill:none;stroke:{paint};stroke-width:{self.width:g}{dash}"
+
+
+GROUNDS: Final = {"light": ("#FFFFFF", "#1F2328"), "dark": ("#121212", "#E8E8E8")}
+"""Ground and ink of a picture on its own, by theme."""
+
+
+class Mark(NamedTuple):
+    """One thing that is drawn.
+
+    `points` are: left, low, right, high of a box (None: to the edge; with a lane as low: that lane); x and y one after the other
+    of a line (joined with the mark before of its series; without points it ends there); left, y, right of a step, which stands
+    alone; x, low, high of an area; x and y of a dot, a shape or a text.
+    """
+
+    series: str
+    points: Sequence[Any]
+    text: str = ""
+    """The tip of a mark, or the words of a text."""
+
+
+Row = list[list[Any]]
+"""The marks of a part, as a page receives them: the place of the series, what lies up and down, and a text where there is one."""
+
+
+def placed(series: Mapping[str, Series], names: Sequence[str], at: float, row: Row) -> list[Mark]:
+    """Return the marks of a part at a place.
+
+    Examples
+    --------
+    >>> bars = {"spent": Series("box", "tokens", left=0.25, right=0.75)}
+    >>> placed(bars, ["spent"], 3, [[0, 0, 120]])
+    [Mark(series='spent', points=[3.25, 0, 3.75, 120], text='')]
+    """
+    found = []
+    for place, *given in row:
+        look = series[names[place]]
+        left, right = at + look.left, at + look.right
+        match look.kind:
+            case "box":
+                found.append(Mark(names[place], [left, given[0], right, given[1]]))
+            case "step":
+                found.append(Mark(names[place], [left, given[0], right]))
+            case "shape":
+                found.append(Mark(names[place], [left, given[0]], given[1]))
+            case _:
+                found.append(Mark(names[place], [left, *given] if given else []))
+    return found
+
+
+@dataclass(slots=True)
+class Panel:
+    """A plot with an axis beside it, from `low` at its foot to `high` at its head; with `lanes`, one below the other.
+
+    Examples
+    --------
+    >>> panel = Panel("quality", 112, high=1)
+    >>> panel.y(1), panel.y(0), panel.y(7)
+    (6.0, 106.0, 6.0)
+    >>> Panel("calls", 36, lanes=("model", "tool")).y("tool")
+    27.0
+    """
+
+    key: str
+    height: int
+    low: float = 0.0
+    high: float = 1.0
+    lanes: Sequence[str] = ()
+    ticks: Sequence[tuple[Any, str]] = ()
+    caption: str = ""
+
+    def y(self, value: Any) -> float:
+        """Return how far a value or the middle of a lane lies below the top, in pixels; one beyond an end lies at it."""
+        if self.lanes:
+            return float((self.lanes.index(value) + 0.5) * self.height / len(self.lanes))
+        share = (value - self.low) / (self.high - self.low)
+        return round(PAD_PX + (1 - min(max(share, 0.0), 1.0)) * (self.height - 2 * PAD_PX), 2)
+
+    def span(self, low: Any, high: Any) -> tuple[float, float]:
+        """Return top and bottom of a box."""
+        if self.lanes:
+            half = self.height / len(self.lanes) / 2 - 1
+            return (1, self.height - 1) if low is None else (self.y(low) - half, self.y(low) + half)
+        return 0 if high is None else self.y(high), self.height if low is None else self.y(low)
+
+    def add_ticks(self, ticks: Iterable[tuple[Any, str]]) -> None:
+        """Add those ticks for whose label there is room."""
+        for value, text in ticks:
+            if all(abs(self.y(value) - self.y(other)) >= TICK_PX for other, _ in self.ticks):
+                self.ticks = [*self.ticks, (value, text)]
+
+    def data(self) -> dict[str, Any]:
+        """Return the panel for a page, without its caption."""
+        lanes = {"lanes": list(self.lanes)} if self.lanes else {"low": self.low, "high": self.high}
+        return {"key": self.key, "height": self.height, **lanes, "ticks": [list(tick) for tick in self.ticks]}
+
+
+@dataclass(slots=True)
+class Scene:
+    """A picture: its panels from the top down, its marks, and the scale that goes across all panels.
+
+    `stops` are the places along the scale that a reader can point at, each with its ends and what is there; `ticks` are below the
+    last panel.
+    """
+
+    panels: Sequence[Panel] = ()
+    marks: Sequence[Mark] = ()
+    first: float = 0.0
+    last: float = 1.0
+    series: Mapping[str, Series] = field(default_factory=dict)
+    """By name; marks of the later ones are in front."""
+    ticks: Sequence[tuple[float, str]] = ()
+    axis: str = ""
+    stops: Sequence[tuple[float, float, str]] = ()
+    title: str = ""
+    legend: Sequence[tuple[str, str]] = ()
+    """Series and name."""
+
+    def drawn(self, panel: Panel) -> list[tuple[str, Series, list[Mark]]]:
+        """Return the marks of a panel by series, those in front last."""
+        found: dict[str, list[Mark]] = {}
+        for mark in self.marks:
+            found.setdefault(mark.series, []).append(mark)
+        wanted = {panel.key, ALL} if panel.ticks and not panel.lanes else {panel.key}
+        return [
+            (name, look, found[name]) for name, look in self.series.items() if name in found and look.panel in wanted
+        ]
+
+    def share(self, x: float) -> float:
+        """Return where along the scale a place lies, 0 to 1."""
+        return (x - self.first) / (self.last - self.first)
+
+
+def series_data(series: Mapping[str, Series]) -> list[dict[str, Any]]:
+    """Return series for a page, those in front last."""
+    return [
+        {"name": name, "kind": look.kind, "panel": look.panel, "style": look.style(), "path": look.path, "swatch": look.swatch,
+         "left": look.left, "right": look.right}
+        for name, look in series.items()
+    ]  # fmt: skip

@@ -1,0 +1,188 @@
+"""A scene as SVG: inside a page, where it takes the width that is there, or as a file of its own.
+
+Across, places are in percent of the width or in a box that is stretched; up and down they are in pixels. Text keeps its size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from noetic_nb.markup import escape
+from noetic_nb.plots._scene.scene import GROUNDS, SINGLE, Mark, Panel, Scene, Series
+
+AXIS_PX: Final = 96
+GAP_PX: Final = 8
+# What a file of its own needs beside the panels: a margin, captions, and the axis below.
+MARGIN_PX: Final = 14
+CAPTION_PX: Final = 22
+FOOT_PX: Final = 18
+LINE_PX: Final = 20
+LETTER_PX: Final = 6.4
+DOT: Final = '<svg x="{x:.3f}%" y="{y:g}" overflow="visible">{inside}</svg>'
+
+
+def path_of(kind: str, panel: Panel, marks: Iterable[Mark]) -> str:
+    """Return the path of the marks of a series."""
+    parts: list[str] = []
+    area: list[tuple[float, float, float]] = []
+    joined = False
+    for _, points, _ in marks:
+        match kind:
+            case "box":
+                left, low, right, high = points
+                top, foot = panel.span(low, high)
+                parts.append(f"M{left:g},{top:g}H{right:g}V{foot:g}H{left:g}Z")
+            case "line":
+                for x, y in zip(points[::2], points[1::2], strict=True):
+                    # A single point is seen by its round ends.
+                    parts.append(f"L{x:g},{panel.y(y):g}" if joined else f"M{x:g},{panel.y(y):g}h0")
+                    joined = True
+                joined = joined and bool(points)
+            case "step":
+                left, y, right = points
+                parts.append(f"M{left:g},{panel.y(y):g}H{right:g}")
+            case "area":
+                x, low, high = points
+                area.append((x, panel.y(low), panel.y(high)))
+            case _:
+                x, y = points
+                parts.append(f"M{x:g},{panel.y(y):g}h0")
+    if area:
+        edge = [f"{x:g},{high:g}" for x, _, high in area] + [f"{x:g},{low:g}" for x, low, _ in area[::-1]]
+        parts.append(f"M{'L'.join(edge)}Z")
+    return "".join(parts)
+
+
+def _title(text: str) -> str:
+    return f"<title>{escape(text)}</title>" if text else ""
+
+
+def text(x: str, y: float, words: str, anchor: str = "end", more: str = "") -> str:
+    """Return one line of text at a place."""
+    return f'<text x="{x}" y="{y:g}" text-anchor="{anchor}" font-size="11" fill="currentColor"{more}>{escape(words)}</text>'
+
+
+def plot(scene: Scene, panel: Panel, theme: str | None = None) -> str:
+    """Return what is inside of the plot of a panel."""
+    paths, single = [], []
+    for name, look, marks in scene.drawn(panel):
+        if look.kind in SINGLE:
+            single += [_single(scene, panel, mark, look, theme) for mark in marks]
+        else:
+            d = path_of(look.kind, panel, marks)
+            paths.append(f'<path class="nn-mark nn-{name}" style="{look.style(theme)}" d="{d}"/>')
+    span = scene.last - scene.first
+    box = (
+        f'<svg class="nn-lines" width="100%" height="{panel.height}" viewBox="{scene.first:g} 0 {span:g} {panel.height}" '
+        f'preserveAspectRatio="none">{"".join(paths)}</svg>'
+    )
+    return box + "".join(single)
+
+
+def _single(scene: Scene, panel: Panel, mark: Mark, look: Series, theme: str | None) -> str:
+    share = scene.share(mark.points[0])
+    x, y = 100 * share, panel.y(mark.points[1])
+    if look.kind == "text":
+        anchor = "start" if share < 0.12 else "end" if share > 0.88 else "middle"
+        return text(f"{x:.3f}%", y, mark.text, anchor)
+    inside = f'<path class="nn-mark nn-{mark.series}" style="{look.style(theme)}" d="{look.path}"/>'
+    return DOT.format(x=x, y=y, inside=_title(mark.text) + inside)
+
+
+def axis(panel: Panel, x: str = "100%") -> str:
+    """Return the labels of the axis of a panel, whole at both of its ends."""
+    return "".join(text(x, min(max(panel.y(y) + 4, 9), panel.height - 1), words) for y, words in panel.ticks)
+
+
+def foot(scene: Scene) -> str:
+    """Return the labels below the last panel; the first of many is too close to the edge to be centred."""
+    many = len(scene.ticks) > 5
+    return "".join(
+        text(f"{100 * scene.share(x):.3f}%", 13, words, "start" if many and at == 0 else "middle")
+        for at, (x, words) in enumerate(scene.ticks)
+    )
+
+
+def _svg(height: float, label: str, inside: str, kind: str = "nn-plot") -> str:
+    role = f'role="img" aria-label="{escape(label)}"' if label else 'aria-hidden="true"'
+    return (
+        f'<svg class="{kind}" {role} width="100%" height="{height}" xmlns="http://www.w3.org/2000/svg">{inside}</svg>'
+    )
+
+
+def to_html(scene: Scene) -> str:
+    """Return the panels as a grid for a page: axes at the left, plots at the right, and a tip over each stop."""
+    parts = []
+    for panel in scene.panels:
+        caption = f'<span></span><span class="nn-caption">{escape(panel.caption)}</span>' if panel.caption else ""
+        label = panel.caption or panel.key
+        parts.append(
+            caption
+            + _svg(panel.height, "", axis(panel), "nn-plot nn-axis")
+            + _svg(panel.height, label, plot(scene, panel))
+        )
+    tips = "".join(
+        f'<rect x="{100 * scene.share(left):.3f}%" width="{100 * (scene.share(right) - scene.share(left)):.3f}%" height="100%">'
+        f"{_title(words)}</rect>"
+        for left, right, words in scene.stops
+    )
+    over = f'<svg class="nn-tips" aria-hidden="true" width="100%" height="100%" xmlns="http://www.w3.org/2000/svg">{tips}</svg>'
+    name = f'<span class="nn-axis-name">{escape(scene.axis)}</span>'
+    return f'<div class="nn-grid">{"".join(parts)}{name}{_svg(FOOT_PX, "", foot(scene), "nn-plot nn-axis")}{over}</div>'
+
+
+def legend_html(scene: Scene) -> str:
+    """Return the legend as a list."""
+    items = "".join(f"<li>{swatch(scene, tone)}<span>{escape(name)}</span></li>" for tone, name in scene.legend)
+    return f'<ul class="nn-keys">{items}</ul>' if items else ""
+
+
+def swatch(scene: Scene, name: str, theme: str | None = None) -> str:
+    """Return a small picture of a series."""
+    look = scene.series[name]
+    return (
+        '<svg class="nn-swatch" width="14" height="14" viewBox="-7 -7 14 14" aria-hidden="true" xmlns="http://www.w3.org/2000/svg">'
+        f'<path class="nn-mark nn-{name}" style="{look.style(theme)}" stroke-linecap="round" d="{look.swatch}"/></svg>'
+    )
+
+
+def to_svg(scene: Scene, width: int = 960, theme: str = "light") -> str:
+    """Return the scene as an SVG file: title, legend, panels and axis, with its ground."""
+    ground, ink = GROUNDS[theme]
+    left = MARGIN_PX + AXIS_PX + GAP_PX
+    wide = max(80, width - left - MARGIN_PX)
+    parts, y = [], float(MARGIN_PX)
+    if scene.title:
+        parts.append(
+            f'<text x="{MARGIN_PX}" y="{y + 12:g}" font-size="14" font-weight="600">{escape(scene.title)}</text>'
+        )
+        y += 26
+    x: float = MARGIN_PX
+    for at, (tone, name) in enumerate(scene.legend):
+        need = 20 + LETTER_PX * len(name) + 18
+        if at and x + need > width:
+            x, y = MARGIN_PX, y + LINE_PX
+        parts.append(
+            f'<g transform="translate({x:g},{y:g})">{swatch(scene, tone, theme)}{text("20", 11, name, "start")}</g>'
+        )
+        x += need
+    y += LINE_PX + 4 if scene.legend else 0
+    for panel in scene.panels:
+        if panel.caption:
+            parts.append(f'<text x="{left}" y="{y + 15:g}" font-size="11">{escape(panel.caption)}</text>')
+            y += CAPTION_PX
+        parts.append(f'<g transform="translate({MARGIN_PX},{y:g})">{axis(panel, str(AXIS_PX))}</g>')
+        parts.append(
+            f'<svg x="{left}" y="{y:g}" width="{wide}" height="{panel.height}">{plot(scene, panel, theme)}</svg>'
+        )
+        y += panel.height
+    parts.append(f'<g transform="translate({MARGIN_PX},{y:g})">{text(str(AXIS_PX), 13, scene.axis)}</g>')
+    parts.append(f'<svg x="{left}" y="{y:g}" width="{wide}" height="{FOOT_PX}" overflow="visible">{foot(scene)}</svg>')
+    height = y + FOOT_PX + MARGIN_PX
+    lines = ".nn-lines path { vector-effect: non-scaling-stroke; stroke-linejoin: round; stroke-linecap: round }"
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height:g}" viewBox="0 0 {width} {height:g}" '
+        f'role="img" aria-label="{escape(scene.title)}" color="{ink}" fill="{ink}" font-family="system-ui, sans-serif">'
+        f'<style>{lines}</style><rect width="100%" height="100%" fill="{ground}"/>{"".join(parts)}</svg>\n'
+    )

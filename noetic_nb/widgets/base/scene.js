@@ -1,0 +1,319 @@
+// Draws scenes, as plots/_scene/scene.py describes them: panels with scales, and marks in the units of these scales. Knows no view.
+
+/** Return where a value or a lane of a panel lies, in pixels from its top, and back. */
+function scaleOf(panel, pad) {
+  if (panel.lanes) {
+    const half = panel.height / panel.lanes.length / 2;
+    const y = (lane) => (2 * panel.lanes.indexOf(lane) + 1) * half;
+    return { y, span: (lane) => [y(lane) - half + 1, y(lane) + half - 1] };
+  }
+  const [room, reach] = [panel.height - 2 * pad, panel.high - panel.low];
+  const y = (value) => pad + (1 - Math.min(Math.max((value - panel.low) / reach, 0), 1)) * room;
+  return {
+    y,
+    span: (low, high) => [high === null ? 0 : y(high), low === null ? panel.height : y(low)],
+    value: (at) => panel.low + reach * (1 - (at - pad) / room),
+  };
+}
+
+/** Sort marks by series: those of parts, each at its place, and those that have places of their own. */
+function marksOf(series, parts, whole) {
+  const found = new Map(series.map(({ name }) => [name, []]));
+  parts.forEach((row, at) => {
+    for (const [place, ...given] of row) {
+      const { name, kind, left, right } = series[place];
+      const [x, end] = [at + left, at + right];
+      if (kind === "box") found.get(name).push([[x, given[0], end, given[1]]]);
+      else if (kind === "step") found.get(name).push([[x, given[0], end]]);
+      else if (kind === "shape") found.get(name).push([[x, given[0]], given[1]]);
+      else found.get(name).push([given.length ? [x, ...given] : []]);
+    }
+  });
+  for (const [name, points, text] of whole) found.get(name)?.push([points, text]);
+  return found;
+}
+
+const pixels = (value) => Number(value.toFixed(2));
+
+/** Return the path of the marks of one series. */
+function pathOf(kind, { y, span }, marks) {
+  const area = [];
+  let joined = false;
+  const path = marks.map(([points]) => {
+    if (kind === "box") {
+      const [top, foot] = span(points[1], points[3]);
+      return `M${points[0]},${pixels(top)}H${points[2]}V${pixels(foot)}H${points[0]}Z`;
+    }
+    if (kind === "step") return `M${points[0]},${pixels(y(points[1]))}H${points[2]}`;
+    if (kind === "dot") return `M${points[0]},${pixels(y(points[1]))}h0`;
+    if (kind === "area") {
+      area.push([points[0], pixels(y(points[1])), pixels(y(points[2]))]);
+      return "";
+    }
+    let line = "";
+    for (let at = 0; at < points.length; at += 2) {
+      line += `${joined ? "L" : "M"}${points[at]},${pixels(y(points[at + 1]))}${joined ? "" : "h0"}`;
+      joined = true;
+    }
+    joined &&= points.length > 0;
+    return line;
+  }).join("");
+  if (!area.length) return path;
+  return `M${[...area.map(([x, , high]) => `${x},${high}`), ...area.reverse().map(([x, low]) => `${x},${low}`)].join("L")}Z`;
+}
+
+/** Make the children of `parent` match rows by their keys, in order: nodes are kept, moved, made and removed. */
+function keyed(parent, rows, create, update) {
+  const known = (parent.known ??= new Map());
+  const wanted = new Set(rows.map(({ key }) => key));
+  for (const [key, node] of known) if (!wanted.has(key)) (node.remove(), known.delete(key));
+  let next = parent.firstElementChild;
+  for (const row of rows) {
+    let node = known.get(row.key);
+    if (!node) known.set(row.key, (node = create(row)));
+    if (node === next) next = next.nextElementSibling;
+    else parent.insertBefore(node, next);
+    update(node, row);
+  }
+}
+
+const labels = (parent, rows) =>
+  patch(parent, rows, () => make("text", { "font-size": 11, fill: "currentColor" }), (node, { text, ...place }) => {
+    put(node, place);
+    setText(node, text);
+  });
+
+/** One panel: its caption, its axis and its plot. */
+function panelNodes(panel) {
+  const caption = make("span", { class: "nn-caption" });
+  const axis = make("svg", { class: "nn-plot nn-axis", width: "100%", "aria-hidden": "true" });
+  const box = make("div", { class: "nn-plotbox" });
+  const plot = box.appendChild(make("svg", { class: "nn-plot", width: "100%", role: "img" }));
+  const lines = plot.appendChild(make("svg", { class: "nn-lines", width: "100%", preserveAspectRatio: "none" }));
+  return { key: panel.key, blank: make("span"), caption, axis, box, plot, lines, single: plot.appendChild(make("g")) };
+}
+
+/**
+ * Draw a scene into a grid; returns what draws it, and what is known of its panels by their keys. A scene has `panels`, `captions`,
+ * `marks` (by series), `over` (those in front, which change while the others stay), `first`, `last` and `ticks`.
+ */
+function sceneIn(grid, { series, pad, axis: name }) {
+  const panels = new Map();
+  const body = grid.appendChild(make("div", { class: "nn-panels" }));
+  grid.append(make("span", { class: "nn-axis-name" }, name));
+  const foot = grid.appendChild(make("svg", { class: "nn-plot nn-axis", width: "100%", height: 18, "aria-hidden": "true" }));
+
+  function drawPanel(row, scene) {
+    const { panel, nodes, scale } = row;
+    const { first, last } = scene;
+    const percent = (x) => `${((100 * (x - first)) / (last - first)).toFixed(3)}%`;
+    const title = scene.captions[panel.key] ?? "";
+    nodes.caption.hidden = nodes.blank.hidden = !title;
+    setText(nodes.caption, title);
+    put(nodes.plot, { height: panel.height, "aria-label": title || panel.key });
+    put(nodes.axis, { height: panel.height });
+    put(nodes.lines, { height: panel.height, viewBox: `${first} 0 ${last - first} ${panel.height}` });
+    labels(nodes.axis, panel.ticks.map(([value, text]) => ({ x: "100%", y: Math.min(Math.max(scale.y(value) + 4, 9), panel.height - 1), "text-anchor": "end", text })));
+    const here = series.filter((look) => look.panel === panel.key || (look.panel === "*" && !panel.lanes && panel.ticks.length));
+    const found = here.map((look) => ({ key: look.name, look, marks: scene.over.get(look.name)?.length ? scene.over.get(look.name) : scene.marks.get(look.name) ?? [] })).filter(({ marks }) => marks.length);
+    const isSingle = ({ look }) => look.kind === "shape" || look.kind === "text";
+    keyed(nodes.lines, found.filter((each) => !isSingle(each)), ({ look }) => make("path", { class: `nn-mark nn-${look.name}`, style: look.style }), (node, { look, marks }) => {
+      if (node.marks === marks && node.scale === scale) return; // most stay while a handle moves
+      [node.marks, node.scale] = [marks, scale];
+      put(node, { d: pathOf(look.kind, scale, marks) });
+    });
+    const single = found.filter(isSingle).flatMap(({ look, marks }) => marks
+      .filter(([[x, y]]) => x >= first && x <= last && (!panel.lanes || panel.lanes.includes(y)))
+      .map(([[x, y], text], at) => ({ key: `${look.name} ${at}`, look, x, y, text })));
+    keyed(nodes.single, single, ({ look }) => {
+      if (look.kind === "text") return make("text", { "font-size": 11, fill: "currentColor" });
+      const box = make("svg", { overflow: "visible" });
+      box.append(make("title"), make("path", { class: `nn-mark nn-${look.name}`, style: look.style, d: look.path }));
+      return box;
+    }, (node, { look, x, y, text }) => {
+      const share = (x - first) / (last - first);
+      put(node, { x: percent(x), y: scale.y(y), "text-anchor": look.kind === "text" ? (share < 0.12 ? "start" : share > 0.88 ? "end" : "middle") : null });
+      setText(look.kind === "text" ? node : node.firstElementChild, text);
+    });
+  }
+
+  function draw(scene) {
+    keyed(body, scene.panels, (panel) => {
+      const nodes = panelNodes(panel);
+      const row = make("div", { class: "nn-panel" });
+      row.append(nodes.blank, nodes.caption, nodes.axis, nodes.box);
+      panels.set(panel.key, (row.nodes = nodes));
+      return row;
+    }, (row, panel) => {
+      if (row.panel !== panel) row.nodes.scale = scaleOf((row.panel = panel), pad);
+      drawPanel({ panel, nodes: row.nodes, scale: row.nodes.scale }, scene);
+    });
+    const { first, last } = scene;
+    const shown = scene.ticks.filter(([x]) => x >= first && x <= last);
+    labels(foot, shown.map(([x, text], at) => ({ x: `${((100 * (x - first)) / (last - first)).toFixed(3)}%`, y: 13, "text-anchor": at === 0 && shown.length > 5 ? "start" : "middle", text })));
+  }
+  return { draw, panels };
+}
+
+const STEPS = new Map([["ArrowUp", 1], ["ArrowRight", 1], ["ArrowDown", -1], ["ArrowLeft", -1], ["PageUp", 10], ["PageDown", -10]]);
+
+/** Say for a screen reader where a handle is; its values and their texts come with it. */
+function sliderState(node, handle, at) {
+  const { values, texts } = handle.stops;
+  put(node, {
+    "aria-label": handle.label, "aria-valuemin": values[0], "aria-valuemax": values.at(-1), "aria-valuenow": values[at],
+    "aria-valuetext": `${texts[at]}${at === handle.at ? ", as recorded" : `, recorded ${texts[handle.at]}`}`,
+  });
+}
+
+/**
+ * Make a grip in the plot of a panel, dragged by pointer and by keys; `handle`, `at` (a place among its values) and `scale` are
+ * asked for when they are needed, `move` is told the place it is dragged to. It prints its value once that is not the recorded one.
+ */
+function gripIn(box, { handle, at, scale, move, prepare }) {
+  const grip = box.appendChild(make("div", { class: "nn-grip", tabindex: 0, role: "slider", "aria-orientation": "vertical" }));
+  const printed = grip.appendChild(make("span", { class: "nn-grip-value", "aria-hidden": "true" }));
+  grip.addEventListener("focus", prepare);
+  grip.addEventListener("keydown", (event) => {
+    const by = STEPS.get(event.key);
+    if (event.key === "Escape") move(handle().at);
+    else if (event.key === "Home") move(0);
+    else if (event.key === "End") move(handle().stops.values.length - 1);
+    else if (by !== undefined) move(at() + by);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  });
+  grip.addEventListener("pointerdown", (event) => {
+    event.preventDefault();
+    grip.focus({ preventScroll: true });
+    grip.setPointerCapture(event.pointerId);
+    prepare();
+    const drag = (next) => {
+      const wanted = scale().value(next.clientY - box.getBoundingClientRect().top);
+      const { values } = handle().stops;
+      let nearest = 0;
+      values.forEach((value, place) => {
+        if (Math.abs(value - wanted) < Math.abs(values[nearest] - wanted)) nearest = place;
+      });
+      move(nearest);
+    };
+    const end = () => ["pointermove", "pointerup", "pointercancel"].forEach((name) => grip.removeEventListener(name, name === "pointermove" ? drag : end));
+    grip.addEventListener("pointermove", drag);
+    grip.addEventListener("pointerup", end);
+    grip.addEventListener("pointercancel", end);
+  });
+  return function draw() {
+    const [now, place] = [handle(), at()];
+    grip.style.top = `${scale().y(now.stops.values[place]).toFixed(1)}px`;
+    grip.title = `${now.label}: ${now.stops.texts[place]}`;
+    setText(printed, place === now.at ? "" : now.stops.texts[place]);
+    sliderState(grip, now, place);
+  };
+}
+
+/** Buttons that copy and save the picture of a view, which the kernel draws as its methods do. */
+function pictureButtons(store, model, root, name) {
+  const bar = make("div", { class: "nn-toolbar nn-take" });
+  const said = make("span", { role: "status" });
+  const dark = () => {
+    const [red, green, blue] = getComputedStyle(root).backgroundColor.match(/\d+/g) ?? [255, 255, 255];
+    return Number(red) + Number(green) + Number(blue) < 384;
+  };
+  const ask = async (format) => {
+    const answer = await store.get(model, { what: "picture", format, width: Math.max(320, Math.round(root.clientWidth)), theme: dark() ? "dark" : "light" });
+    return new Blob([Uint8Array.from(atob(answer), (letter) => letter.charCodeAt(0))], { type: format === "png" ? "image/png" : "image/svg+xml" });
+  };
+  const save = async (format) => {
+    const url = URL.createObjectURL(await ask(format));
+    const link = make("a", { href: url, download: `${name}.${format}` });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(url), 1000);
+  };
+  const acts = [
+    ["Copy picture", () => navigator.clipboard.write([new ClipboardItem({ "image/png": ask("png") })]), "Copied."],
+    ["Save PNG", () => save("png"), "Saved."],
+    ["Save SVG", () => save("svg"), "Saved."],
+  ];
+  for (const [text, act, done] of acts) {
+    const button = bar.appendChild(make("button", { type: "button" }, text));
+    button.addEventListener("click", async () => {
+      setText(said, "Drawing…");
+      try {
+        await act();
+        setText(said, done);
+      } catch (error) {
+        setText(said, `That did not work: ${error.message}`);
+      }
+    });
+  }
+  bar.append(said);
+  return bar;
+}
+
+/** Fill a list with the names of series and a small picture of each. */
+function legendIn(list, series, rows) {
+  patch(list, rows, () => {
+    const entry = make("li");
+    const swatch = make("svg", { class: "nn-swatch", width: 14, height: 14, viewBox: "-7 -7 14 14", "aria-hidden": "true" });
+    swatch.append(make("path", { "stroke-linecap": "round" }));
+    entry.append(swatch, make("span"));
+    return entry;
+  }, (entry, [name, text]) => {
+    const { style, path, swatch } = series.find((look) => look.name === name);
+    put(entry.querySelector("path"), { class: `nn-mark nn-${name}`, style, d: path || swatch });
+    setText(entry.lastElementChild, text);
+  });
+}
+
+/**
+ * Make a strip below a scene in which a part of it is chosen, by dragging or in two fields; `whole` is asked for all rows with
+ * their turns, `choose` is told the first and the last row. Returns what draws it; null hides it.
+ */
+function brushIn(grid, whole, choose) {
+  const name = grid.appendChild(make("span", { class: "nn-axis-name" }, "part"));
+  const row = grid.appendChild(make("div", { class: "nn-brush" }));
+  const strip = row.appendChild(make("div", { class: "nn-strip" }));
+  const view = strip.appendChild(make("div", { class: "nn-window" }));
+  const fields = ["First turn", "Last turn"].map((label) => row.appendChild(make("input", { type: "number", min: 1, "aria-label": label })));
+  const all = row.appendChild(make("button", { type: "button" }, "All"));
+  let chosen = [0, 0];
+  const count = () => whole().turns.length;
+  const rowAt = (event) => {
+    const frame = strip.getBoundingClientRect();
+    return Math.min(Math.max(Math.floor(((event.clientX - frame.left) / frame.width) * count()), 0), count() - 1);
+  };
+  strip.addEventListener("pointerdown", (event) => {
+    event.preventDefault();
+    strip.setPointerCapture(event.pointerId);
+    const begin = rowAt(event);
+    const drag = (next) => {
+      const end = rowAt(next);
+      if (end !== begin) choose(Math.min(begin, end), Math.max(begin, end));
+    };
+    const end = () => ["pointermove", "pointerup", "pointercancel"].forEach((kind) => strip.removeEventListener(kind, kind === "pointermove" ? drag : end));
+    strip.addEventListener("pointermove", drag);
+    strip.addEventListener("pointerup", end);
+    strip.addEventListener("pointercancel", end);
+  });
+  fields.forEach((field, which) => field.addEventListener("change", () => {
+    const place = whole().turns.findLastIndex(({ turns }) => turns[0] <= Number(field.value));
+    const next = [...chosen];
+    next[which] = Math.max(place, 0);
+    choose(Math.min(...next), Math.max(...next));
+  }));
+  all.addEventListener("click", () => choose(0, count() - 1));
+  return function draw(part) {
+    name.hidden = row.hidden = part === null;
+    if (part === null) return;
+    chosen = part;
+    const [first, last] = part;
+    view.style.left = `${(100 * first) / count()}%`;
+    view.style.width = `${(100 * (last + 1 - first)) / count()}%`;
+    const rows = whole().turns;
+    [rows[first].turns[0], rows[last].turns[1]].forEach((turn, which) => {
+      if (document.activeElement !== fields[which]) fields[which].value = String(turn);
+    });
+    all.disabled = first === 0 && last === count() - 1;
+  };
+}
