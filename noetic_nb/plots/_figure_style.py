@@ -195,7 +195,7 @@ def axes_for(ax: Any, theme: Theme | None, x: str = "", y: str = "", *, height: 
         raise NoeticConfigError(
             "INVALID_AXES", "That is not one matplotlib Axes.", given=ax, hint="Pass ax=figure.subplots()."
         )
-    look = _look(axes, ground)
+    look = look_of(axes, ground)
     style(axes, look)
     if x:
         axes.set_xlabel(x)
@@ -249,7 +249,8 @@ def _mixed(one: str, other: str, share: float) -> str:
     return to_hex((red, green, blue)).upper()
 
 
-def _look(axes: Axes, ground: str) -> Look:
+def look_of(axes: Axes, ground: str) -> Look:
+    """Return the look of axes by their width."""
     # With the margins that are beside it; of several axes each has its share of the figure.
     width = axes.bbox.width / figure_of(axes).dpi / USUAL_SHARE
     (narrow, least), (wide, most) = LEAST_TEXT, MOST_TEXT

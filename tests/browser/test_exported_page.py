@@ -23,7 +23,9 @@ from tests.widgets.views import RUN_VIEWS
 VIEWS = [*(f"{view.__name__}(run)" for view in RUN_VIEWS), "RuleEditor(rules)"]
 LEAST_MARKS = {"TokenAllocation(run)": 16, "RegulatorTrends(run)": 19}
 FIGURES = ("plots.trends(run)", "plots.allocation(run)")
-AREAS = "marks => marks.map(mark => { const box = mark.getBoundingClientRect(); return box.width * box.height; })"
+AREAS = """marks => marks.map(mark => { const box = mark.getBoundingClientRect(), style = getComputedStyle(mark);
+  const line = style.stroke === "none" ? 0 : parseFloat(style.strokeWidth);
+  return (box.width + line) * (box.height + line); })"""
 NO_PICTURE = re.compile(r"model not found|Error displaying|<\w+ object at")
 SET_UP = """
 from noetic_nb import plots

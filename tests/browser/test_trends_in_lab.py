@@ -198,3 +198,49 @@ def test_a_run_that_nobody_watched_draws_no_threshold_until_a_regulator_is_passe
     loop.press("ArrowDown")
 
     expect(given.locator(".nn-outcome")).to_contain_text("Would break at turn")
+
+
+def test_a_part_of_a_long_thread_is_looked_at_alone(notebook: Open, shot: Open) -> None:
+    opened = notebook(WATCHED.replace("watched_run()", "watched_run(400)"), "view")
+    opened.run_all()
+    root = opened.view
+    root.locator(".nn-strip").scroll_into_view_if_needed()
+    strip = root.locator(".nn-strip").bounding_box()
+    y = strip["y"] + 5
+
+    opened.page.mouse.move(strip["x"] + 0.05 * strip["width"], y)
+    opened.page.mouse.down()
+    for share in (0.08, 0.12):
+        opened.page.mouse.move(strip["x"] + share * strip["width"], y)
+    opened.page.mouse.up()
+
+    expect(root.get_by_label("First turn")).not_to_have_value("1")
+    first = int(root.get_by_label("First turn").input_value())
+    last = int(root.get_by_label("Last turn").input_value())
+    assert 1 < first < last < 60
+    turns = root.get_by_role("slider", name="Turn", exact=True)
+    expect(turns).to_have_attribute("aria-valuemin", str(first))
+    expect(turns).to_have_attribute("aria-valuemax", str(last))
+    expect(root.locator(".nn-lines .nn-quality-dot")).to_have_count(1)  # dots have room again
+    shot(root, "trends-part")
+    root.get_by_role("button", name="All", exact=True).click()
+    expect(turns).to_have_attribute("aria-valuemax", "400")
+
+
+def test_a_cap_dragged_below_its_curve_says_what_is_missing_and_its_value(notebook: Open, shot: Open) -> None:
+    opened = notebook(WATCHED, "view")
+    opened.run_all()
+    root = opened.view
+    cap = grip(root, "cost cap: cap on output tokens")
+    cap.focus()
+    for _ in range(4):
+        cap.press("PageDown")
+
+    value = cap.get_attribute("aria-valuetext").split(", recorded")[0]
+    expect(root.locator(".nn-grip-value").filter(has_text=value)).to_be_visible()
+    expect(root.locator(".nn-lines .nn-half")).to_have_count(1)
+    root.get_by_role("slider", name="Turn", exact=True).press("Home")
+    for _ in range(30):
+        root.get_by_role("slider", name="Turn", exact=True).press("ArrowRight")
+    expect(root.locator(".nn-readout")).to_contain_text("missing: mean quality below 0.5")
+    shot(root, "trends-cap")

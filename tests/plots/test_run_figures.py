@@ -85,12 +85,25 @@ def test_quality_and_cost_draws_grades_mean_tokens_cap_and_decisions() -> None:
     axes = plots.trends(demo_run())
     upper, lower = axes.child_axes
 
-    lines = {line.get_label(): list(line.get_ydata()) for line in upper.lines}
+    lines = {line.get_label(): list(line.get_ydata()) for line in (*upper.lines, *lower.lines)}
     assert lines["quality of a turn"] == [0.86, 0.81, 0.72, 0.55, 0.41, 0.28]
     assert lines["mean of the last 3"] == pytest.approx([0.796667, 0.693333, 0.56, 0.413333], abs=1e-5)
-    assert [patch.get_height() for patch in lower.patches] == [210, 470, 810, 1230, 1740, 2220]
-    for words in ("cap 2,000", "circuit break: cost cap", "scope drift", "poor 0.5"):
+    assert lines["_spent"] == [210, 470, 810, 1230, 1740, 2220]
+    for words in ("cap 2,000", "circuit break", "cost cap", "scope drift", "poor 0.5"):
         assert words in texts(axes)
+
+
+def test_the_figure_and_the_view_draw_the_same_marks() -> None:
+    run = long_run()
+    with RegulatorTrends(run) as view:
+        scene = view.reading.scene()
+    spent = [mark.points for mark in scene.marks if mark.series == "spent"]
+    _, lower = plots.trends(run).child_axes
+
+    (line,) = [line for line in lower.lines if line.get_label() == "_spent"]
+    assert line.get_xydata().tolist() == spent
+    panel = next(panel for panel in scene.panels if panel.key == "spent")
+    assert [label.get_text() for label in lower.get_yticklabels()] == [text for _, text in panel.ticks]
 
 
 def test_allocation_draws_sent_and_planned_bars_to_the_budget() -> None:
@@ -154,13 +167,13 @@ def test_given_axes_are_drawn_on() -> None:
     upper, lower = figure.subplots(2, 1)
 
     assert plots.trends(demo_run(), ax=(upper, lower)) is upper
-    assert lower.patches
+    assert lower.lines
     one = Figure().subplots()
     assert plots.allocation(demo_run(), ax=one) is one
     assert one.patches
     both = Figure().subplots()
     assert plots.trends(demo_run(), ax=both) is both
-    assert both.child_axes[1].patches
+    assert both.child_axes[1].lines
 
 
 def test_pyplot_is_never_imported() -> None:

@@ -145,7 +145,7 @@ class Panel:
         """Return how far a value or the middle of a lane lies below the top, in pixels; one beyond an end lies at it."""
         if self.lanes:
             return float((self.lanes.index(value) + 0.5) * self.height / len(self.lanes))
-        share = (value - self.low) / (self.high - self.low)
+        share = float((value - self.low) / (self.high - self.low))
         return round(PAD_PX + (1 - min(max(share, 0.0), 1.0)) * (self.height - 2 * PAD_PX), 2)
 
     def span(self, low: Any, high: Any) -> tuple[float, float]:

@@ -41,7 +41,7 @@ export default () => {
     const cursor = hits.appendChild(make("div", { class: "nn-cursor" }));
     const chosenMark = hits.appendChild(make("div", { class: "nn-cursor nn-chosen" }));
     const scene = sceneIn(grid, { series, pad, axis: "turn" });
-    const brush = brushIn(grid, () => wholeNow(), (first, last) => showPart(first, last));
+    const brush = brushIn(body, () => wholeNow(), (first, last) => showPart(first, last));
 
     const readout = body.appendChild(make("p", { class: "nn-readout", role: "status" }));
     const outcome = body.appendChild(make("p", { class: "nn-outcome", role: "status", "aria-live": "polite" }));
@@ -64,7 +64,6 @@ export default () => {
     behind.append(make("summary", {}, "Table"));
     let table = null;
     let tableKeys = "";
-    body.append(pictureButtons(store, model, root, "trends"));
     inside.hidden = outcome.hidden = true;
 
     let at = -1; // which thread is shown

@@ -31,7 +31,7 @@ from noetic_nb.widgets._trends.trends_picture import EMPTY, LISTED, static_html,
 from noetic_nb.widgets._trends.trends_what_if import WhatIf, outcome_of, sentence
 from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
-from noetic_nb.widgets.base._run_view import RunView
+from noetic_nb.widgets.base._picture import PictureView
 from noetic_nb.widgets.base._selection import Selection
 
 # The columns of so many threads are sent at first, which is below 1 MB; a page asks for those of others.
@@ -274,7 +274,7 @@ CONDITIONS: Final = {
 }  # fmt: skip
 
 
-class RegulatorTrends(RunView):
+class RegulatorTrends(PictureView):
     """Show quality, spending, drift and tool calls per turn against the regulator's thresholds, with its decisions.
 
     Parameters

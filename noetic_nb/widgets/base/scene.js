@@ -212,45 +212,6 @@ function gripIn(box, { handle, at, scale, move, prepare }) {
   };
 }
 
-/** Buttons that copy and save the picture of a view, which the kernel draws as its methods do. */
-function pictureButtons(store, model, root, name) {
-  const bar = make("div", { class: "nn-toolbar nn-take" });
-  const said = make("span", { role: "status" });
-  const dark = () => {
-    const [red, green, blue] = getComputedStyle(root).backgroundColor.match(/\d+/g) ?? [255, 255, 255];
-    return Number(red) + Number(green) + Number(blue) < 384;
-  };
-  const ask = async (format) => {
-    const answer = await store.get(model, { what: "picture", format, width: Math.max(320, Math.round(root.clientWidth)), theme: dark() ? "dark" : "light" });
-    return new Blob([Uint8Array.from(atob(answer), (letter) => letter.charCodeAt(0))], { type: format === "png" ? "image/png" : "image/svg+xml" });
-  };
-  const save = async (format) => {
-    const url = URL.createObjectURL(await ask(format));
-    const link = make("a", { href: url, download: `${name}.${format}` });
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(url), 1000);
-  };
-  const acts = [
-    ["Copy picture", () => navigator.clipboard.write([new ClipboardItem({ "image/png": ask("png") })]), "Copied."],
-    ["Save PNG", () => save("png"), "Saved."],
-    ["Save SVG", () => save("svg"), "Saved."],
-  ];
-  for (const [text, act, done] of acts) {
-    const button = bar.appendChild(make("button", { type: "button" }, text));
-    button.addEventListener("click", async () => {
-      setText(said, "Drawing…");
-      try {
-        await act();
-        setText(said, done);
-      } catch (error) {
-        setText(said, `That did not work: ${error.message}`);
-      }
-    });
-  }
-  bar.append(said);
-  return bar;
-}
-
 /** Fill a list with the names of series and a small picture of each. */
 function legendIn(list, series, rows) {
   patch(list, rows, () => {
@@ -270,8 +231,9 @@ function legendIn(list, series, rows) {
  * Make a strip below a scene in which a part of it is chosen, by dragging or in two fields; `whole` is asked for all rows with
  * their turns, `choose` is told the first and the last row. Returns what draws it; null hides it.
  */
-function brushIn(grid, whole, choose) {
-  const name = grid.appendChild(make("span", { class: "nn-axis-name" }, "part"));
+function brushIn(parent, whole, choose) {
+  const grid = parent.appendChild(make("div", { class: "nn-grid" })); // with the columns of the scene
+  grid.append(make("span", { class: "nn-axis-name" }, "part"));
   const row = grid.appendChild(make("div", { class: "nn-brush" }));
   const strip = row.appendChild(make("div", { class: "nn-strip" }));
   const view = strip.appendChild(make("div", { class: "nn-window" }));
@@ -304,7 +266,7 @@ function brushIn(grid, whole, choose) {
   }));
   all.addEventListener("click", () => choose(0, count() - 1));
   return function draw(part) {
-    name.hidden = row.hidden = part === null;
+    grid.hidden = part === null;
     if (part === null) return;
     chosen = part;
     const [first, last] = part;

@@ -1,0 +1,147 @@
+"""A scene on matplotlib axes: the same marks, in the units of the axes, with the sizes of a figure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from io import BytesIO
+from math import nan
+from typing import Any, Final
+
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+from noetic_nb.plots._figure_style import DECISION_MARKERS, GROUNDS, Look, Theme, look_of, style
+from noetic_nb.plots._scene.scene import PAD_PX, Mark, Panel, Scene, Series
+
+DPI: Final = 96
+# Twice the pixels of the page: a picture is put on slides.
+SHARP: Final = 2
+CAPTION_PX: Final = 22
+EDGES_PX: Final = 110
+LEGEND_PX: Final = 50
+# In points: that of titles; ticks and captions are two less, as large as on a page.
+TEXT: Final = 10.5
+
+
+def draw(scene: Scene, panel: Panel, axes: Axes, look: Look, *, base: float | None = None, step: float = 1.0) -> None:
+    """Draw the marks of a panel on axes and set their scales; with `base`, lanes stand above so much of what is there."""
+    if base is None:
+        edge = (panel.high - panel.low) * PAD_PX / (panel.height - 2 * PAD_PX)
+        foot, top = (0.0, float(len(panel.lanes))) if panel.lanes else (panel.low - edge, panel.high + edge)
+        axes.set_xlim(scene.first, scene.last)
+        axes.set_ylim(foot, top)
+        ticks = {(_lane(panel, value) if panel.lanes else value): words for value, words in panel.ticks}
+        axes.set_yticks(list(ticks), list(ticks.values()), parse_math=False)
+    names = dict(scene.legend)
+    for order, (name, series, marks) in enumerate(scene.drawn(panel)):
+        about: dict[str, Any] = {
+            "color": look.ink if series.colour == "ink" else series.paint("dark" if look.ground == GROUNDS["dark"] else "light"),
+            "alpha": series.opacity, "label": names.get(name, f"_{name}"), "zorder": 2 + order / 100, "clip_on": False,
+        }  # fmt: skip
+        _draw(panel, axes, look, series, marks, about, 0.0 if base is None else base, step)
+
+
+def _lane(panel: Panel, lane: Any, base: float = 0.0, step: float = 1.0) -> float:
+    return base + step * (len(panel.lanes) - 0.5 - panel.lanes.index(lane))
+
+
+def _draw(
+    panel: Panel,
+    axes: Axes,
+    look: Look,
+    series: Series,
+    marks: list[Mark],
+    about: dict[str, Any],
+    base: float,
+    step: float,
+) -> None:
+    def y(value: Any) -> float:
+        return _lane(panel, value, base, step) if panel.lanes else value
+
+    width = look.line(series.width * 72 / DPI)
+    points = [mark.points for mark in marks]
+    match series.kind:
+        case "box":
+            foot, top = axes.get_ylim()
+            half = 0.45 * step
+            spans = [
+                (y(low) - half, y(low) + half)
+                if panel.lanes
+                else (foot if low is None else low, top if high is None else high)
+                for _, low, _, high in points
+            ]
+            corners = [
+                [(left, low), (left, high), (right, high), (right, low)]
+                for (left, _, right, _), (low, high) in zip(points, spans, strict=True)
+            ]
+            face = (
+                {"facecolor": "none", "edgecolor": about.pop("color")}
+                if width
+                else {"edgecolor": "none", "facecolor": about.pop("color")}
+            )
+            axes.add_collection(PolyCollection(corners, linewidth=width, **face, **about), autolim=False)
+        case "line":
+            xs, ys = [nan], [nan]
+            for each in points:
+                xs += [*each[::2]] or [nan]
+                ys += [*map(y, each[1::2])] or [nan]
+            axes.plot(xs[1:], ys[1:], lw=width, solid_capstyle="round", **about)
+        case "step":
+            axes.hlines(
+                [y(at) for _, at, _ in points],
+                [left for left, *_ in points],
+                [right for *_, right in points],
+                lw=width,
+                **about,
+            )
+        case "area":
+            xs, lows, highs = map(list, zip(*points, strict=True))
+            axes.fill_between(xs, lows, highs, lw=0, **about)
+        case "text":
+            for mark in marks:
+                words: dict[str, Any] = {"ha": "center", "size": look.small, "color": look.ink, "parse_math": False}
+                axes.text(mark.points[0], y(mark.points[1]), mark.text, **words)
+        case kind:
+            looks: dict[str, Any] = {"marker": "o", "ms": width, "mec": look.ground, "mew": 0.3}
+            if kind == "shape":
+                looks = {
+                    "marker": DECISION_MARKERS.get(marks[0].series, "D"),
+                    "ms": look.line(9),
+                    "mec": look.ink,
+                    "mew": look.line(0.6),
+                }
+            axes.plot([x for x, _ in points], [y(at) for _, at in points], linestyle="none", **looks, **about)
+
+
+def to_png(scene: Scene, width: int = 960, theme: Theme = "light") -> bytes:
+    """Return the whole scene as a PNG, `width` pixels wide on a page and twice as sharp."""
+    captions = sum(CAPTION_PX for panel in scene.panels if panel.caption)
+    height = sum(panel.height for panel in scene.panels) + captions + EDGES_PX
+    engine = ConstrainedLayoutEngine(h_pad=0.03, w_pad=0.06, hspace=0)
+    figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI, layout=engine, facecolor=GROUNDS[theme])
+    heights = [panel.height + (CAPTION_PX if panel.caption else 0) for panel in scene.panels] or [1]
+    every = figure.subplots(len(heights), 1, squeeze=False, height_ratios=heights)[:, 0]
+    look = replace(look_of(every[0], GROUNDS[theme]), text=TEXT)
+    for panel, axes in zip(scene.panels, every, strict=False):
+        style(axes, look)
+        axes.tick_params(labelbottom=False, length=0)
+        axes.spines[:].set_visible(False)
+        draw(scene, panel, axes, look)
+        axes.set_title(panel.caption, loc="left", size=look.small, color=look.ink, parse_math=False, pad=3)
+        axes.set_xticks([])
+    every[-1].set_xticks([x for x, _ in scene.ticks], [words for _, words in scene.ticks])
+    every[-1].tick_params(labelbottom=True)
+    every[-1].set_xlabel(scene.axis, size=look.small)
+    handles = {name: handle for axes in every for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+    names = [name for _, name in scene.legend if name in handles]
+    room = max(1, int(width / (LEGEND_PX + 6 * max(map(len, names), default=1))))
+    figure.legend(
+        [handles[name] for name in names], names, loc="outside lower left", ncols=room, frameon=False, fontsize=look.small,
+        labelcolor=look.ink,
+    )  # fmt: skip
+    figure.suptitle(scene.title, x=0.01, ha="left", size=look.text, color=look.ink, parse_math=False)
+    picture = BytesIO()
+    figure.savefig(picture, format="png", dpi=SHARP * DPI, metadata={"Software": None})
+    return picture.getvalue()

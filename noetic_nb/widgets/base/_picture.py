@@ -1,0 +1,89 @@
+"""The picture of a view as a file: SVG, and PNG with matplotlib, both of the same scene."""
+
+from __future__ import annotations
+
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.plots._scene.scene import GROUNDS, Scene
+from noetic_nb.plots._scene.svg import to_svg
+from noetic_nb.widgets.base._run_view import RunView
+
+LEAST, MOST = 200, 4_000
+"""Widths of a picture, in pixels of a page."""
+
+
+class PictureView(RunView):
+    """A view whose reading has a `scene`: its picture can be taken along."""
+
+    def to_svg(self) -> str:
+        """Return the picture as an SVG file on a light ground, which editors and pages read.
+
+        Examples
+        --------
+        >>> from noetic_nb.runs import Run
+        >>> from noetic_nb.widgets import RegulatorTrends
+        >>> RegulatorTrends(Run()).to_svg()[:4]
+        '<svg'
+        """
+        return to_svg(self._scene())
+
+    def to_png(
+        self,
+        path: str | PathLike[str] | None = None,
+        *,
+        width: int = 960,
+        theme: Literal["light", "dark"] = "light",
+    ) -> bytes:
+        """Return the picture as a PNG; matplotlib draws it.
+
+        Parameters
+        ----------
+        path : str or path, optional
+            Also write it there.
+        width : int, pixels
+            Its width on a page, 200 to 4000; the file has twice as many.
+        theme : {"light", "dark"}
+            Its ground and ink.
+
+        Returns
+        -------
+        bytes
+            The file.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_WIDTH`` or ``INVALID_THEME``.
+        OSError
+            Where the file cannot be written.
+
+        Examples
+        --------
+        >>> from noetic_nb.runs import Run
+        >>> from noetic_nb.widgets import RegulatorTrends
+        >>> RegulatorTrends(Run()).to_png(theme="dark")[1:4]
+        b'PNG'
+        """
+        _check(width, theme)
+        from noetic_nb.plots._scene.axes import to_png  # matplotlib takes 0.4 s
+
+        picture = to_png(self._scene(), width, theme)
+        if path is not None:
+            Path(path).write_bytes(picture)
+        return picture
+
+    def _scene(self) -> Scene:
+        with self.up_to_date():
+            scene: Scene = self.reading.scene()  # type: ignore[attr-defined]  # of the readings of these views
+            return scene
+
+
+def _check(width: Any, theme: Any) -> None:
+    if not isinstance(width, int) or isinstance(width, bool) or not LEAST <= width <= MOST:
+        hint = f"Use a whole number from {LEAST} to {MOST}, such as 960."
+        raise NoeticConfigError("INVALID_WIDTH", "A picture cannot be so wide.", given=width, hint=hint)
+    if theme not in GROUNDS:
+        raise NoeticConfigError("INVALID_THEME", "There is no such theme.", given=theme, hint='Use "light" or "dark".')
