@@ -21,7 +21,7 @@ from noetic_nb.events import (
     TurnStarted,
     Where,
 )
-from noetic_nb.lab import datasets
+from noetic_nb.lab import datasets, replay_regulator
 from noetic_nb.plots._trends.trends_chart import ThreadChart
 from noetic_nb.plots._trends.trends_panels import handles_of, lines_of
 from noetic_nb.regulator import Regulator
@@ -422,6 +422,14 @@ def test_the_headline_says_of_which_turn_the_last_grade_is() -> None:
         assert "Turn 3 · thread t1: not graded, turn 1 was 0.40" in view.to_text()
         assert "the whole conversation was graded 1.00" in judged.to_text()
         assert drawn(judged, "quality-dot") == [[0.5, 0.4]]
+
+
+def test_the_grade_of_a_conversation_is_none_of_its_last_turn_where_a_regulator_was_told_of_it() -> None:
+    run = replay_regulator(datasets.airline()[3], Regulator.recommended("ann"))
+    with RegulatorTrends(run) as view:
+        assert drawn(view, "quality-dot") == []
+        assert "the whole conversation was graded 0.00" in view.to_text()
+        assert "quality 0.00" not in view.to_text()
 
 
 def test_a_cap_that_is_reached_while_answers_are_good_is_half_met_and_says_the_missing_part() -> None:

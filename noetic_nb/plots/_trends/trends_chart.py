@@ -253,7 +253,7 @@ class ThreadChart:
         tops = {key: BY_KEY[key].top or nice_top(self._tops.get(key, 0)) for key in shown}
         thresholds = {} if last is None else last.thresholds or self.given
         lanes = self._lanes(thresholds)
-        whole = self._whole()
+        whole = self._whole(lanes)
         drawn = (
             [Panel(DECISIONS, LANE_PX * len(lanes), lanes=lanes, ticks=[(lane, lane) for lane in lanes])]
             if lanes
@@ -318,9 +318,9 @@ class ThreadChart:
         order = {lane: place for place, lane in enumerate(LANES.values())}
         return sorted(watched.union(used), key=lambda lane: (order.get(lane, len(order)), lane))
 
-    def _whole(self) -> list[Mark]:
-        """Return the marks that belong to no single column: how long breaks hold, and over which grades quality fell."""
-        found, lane, begins = [], "", 0.0
+    def _whole(self, lanes: Sequence[str]) -> list[Mark]:
+        """Return the marks of no single column: lanes, how long breaks hold, and over which grades quality fell."""
+        found, lane, begins = [Mark("lane", [0, name, len(self.columns)]) for name in lanes], "", 0.0
         for at, column in enumerate([*self.columns, None]):
             is_held = column is not None and column.is_broken
             if lane and (not is_held or (column is not None and column.broke)):

@@ -148,6 +148,7 @@ def _line(key: str, kind: str, **looks: Any) -> Series:
 SERIES: Final[dict[str, Series]] = {
     "broken": Series("box", ALL, opacity=0.07),
     "poor": Series("box", "quality", MEAN_COLOUR, opacity=0.1),
+    "lane": Series("step", DECISIONS, opacity=0.15, width=1),
     "half": Series("box", DECISIONS, MEAN_COLOUR, opacity=0.18),
     "met": Series("box", DECISIONS, MEAN_COLOUR, opacity=0.5),
     "held": Series("step", DECISIONS, opacity=0.3, width=2),

@@ -195,7 +195,7 @@ class Signals:
 
     def _given(self, thread: ThreadSignals, turn: TurnSignals, event: Any) -> bool:
         if event.source == REWARD and isinstance(event.quality, _NUMBER) and math.isfinite(event.quality):
-            changed, thread.reward = thread.reward != event.quality, event.quality
+            changed, thread.reward, thread.rewarded = thread.reward != event.quality, event.quality, turn.turn
             return changed
         return _grade(thread, turn, "given", event.quality)
 
@@ -217,6 +217,9 @@ class Signals:
     def _counted(self, thread: ThreadSignals, turn: TurnSignals, event: Any, kind: Any) -> bool:
         seen, layer_id = event.event, event.layer_id
         if kind == "quality_feedback":
+            # The grade of the whole conversation, handed to the regulator at its end, is no grade of the last turn.
+            if thread.rewarded == turn.turn and seen.get("quality") == thread.reward:
+                return False
             return "quality" in seen and _grade(thread, turn, f"seen by {layer_id}", seen["quality"])
         if thread.regulator != layer_id and not _is_first_regulator(thread, layer_id):
             return False

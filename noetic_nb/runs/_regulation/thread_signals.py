@@ -129,6 +129,8 @@ class ThreadSignals:
     broken: bool = False
     reward: float | None = None
     """The grade of the conversation as a whole, which is that of no turn."""
+    rewarded: int | None = None
+    """The turn after which it was given."""
     task_began: int = 0
     """How many grades there were when the task of the regulator began."""
     recorded_tokens: int = 0
