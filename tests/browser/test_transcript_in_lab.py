@@ -112,9 +112,9 @@ def test_what_was_not_sent_stands_in_its_place_with_what_would_have_admitted_it(
     opened.run_all()
     rows = opened.page.locator(".noetic-nb .nn-t-item")
 
-    expect(rows.nth(4)).to_contain_text("A maximum of 109 tokens for profile would have admitted it.")
-    expect(rows.nth(5)).to_contain_text("a maximum of 194 tokens for profile")
-    history = rows.nth(7)
+    expect(rows.nth(5)).to_contain_text("A maximum of 109 tokens for profile would have admitted it.")
+    expect(rows.nth(6)).to_contain_text("a maximum of 194 tokens for profile")
+    history = rows.nth(9)
     expect(history).to_contain_text("Not sent: over the budget. A total of 979 tokens would have admitted it.")
     expect(history).to_contain_text("Where is order A17?")
 
@@ -159,10 +159,10 @@ def test_an_item_far_down_is_scrolled_to_and_pages_are_turned(notebook: Open) ->
     opened = notebook(*cells("large_request()", "shown = Transcript(run)\nshown"))
     opened.run_all()
     root = opened.page.locator(".nn-transcript")
-    expect(root.locator(".nn-t-pager .nn-number")).to_have_text("1 to 100 of 1,002")
+    expect(root.locator(".nn-t-pager .nn-number")).to_have_text("1 to 100 of 1,003")
 
     opened.kernel.run("shown.selection.select(call=0, item=777)")
-    expect(root.locator(".nn-t-pager .nn-number")).to_have_text("701 to 800 of 1,002")
+    expect(root.locator(".nn-t-pager .nn-number")).to_have_text("701 to 800 of 1,003")
     expect(root.locator("[aria-current='true']")).to_contain_text("Answer 777.")
     expect(root.locator("[aria-current='true']")).to_be_in_viewport()
 

@@ -14,12 +14,14 @@ from typing import Any
 import pytest
 
 from benchmarks.datasets_build import CHOSEN, build
+from noetic_nb import tokenizers
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import ItemsAppended, ModelCalled, QualityGiven, ToolCalled, TurnCompleted
-from noetic_nb.items import assistant_message
+from noetic_nb.items import item_tokens
 from noetic_nb.items._build import content_tokens, unresolved_positions
 from noetic_nb.lab import datasets
 from noetic_nb.runs import Run, load_run
+from noetic_nb.tokens import system_tokens
 
 ENTRIES = json.loads(gzip.decompress((datasets.DATA / "airline.json.gz").read_bytes()))
 INDICES = [entry["index"] for entry in ENTRIES]
@@ -69,7 +71,8 @@ def test_every_reply_is_a_model_call_whose_items_join_the_log(index: int) -> Non
 
     assert len(calls) == len(messages(entry, "assistant"))
     assert [call.items for call in calls] == [e.items for e in run.select(ItemsAppended) if e.origin == "model"]
-    assert all(call.output_tokens == sum(map(content_tokens, call.items)) > 0 for call in calls)
+    counter = tokenizers.get(run.meta["counter"])
+    assert all(call.output_tokens == sum(content_tokens(item, counter) for item in call.items) > 0 for call in calls)
 
 
 @pytest.mark.parametrize("index", INDICES)
@@ -129,8 +132,9 @@ def test_input_tokens_count_the_policy_and_all_of_the_log_before_the_call() -> N
     first, second = run.select(ModelCalled)[:2]
     log = run.log("airline-26")
 
-    assert second.input_tokens - first.input_tokens == content_tokens(log[1]) + content_tokens(log[2])
-    assert first.input_tokens == content_tokens(assistant_message(run.meta["policy"])) + content_tokens(log[0])
+    counter = tokenizers.get(run.meta["counter"])
+    assert second.input_tokens - first.input_tokens == item_tokens(log[1], counter) + item_tokens(log[2], counter)
+    assert first.input_tokens == system_tokens(counter, run.meta["policy"]) + item_tokens(log[0], counter)
 
 
 @pytest.mark.parametrize("index", INDICES)

@@ -36,8 +36,8 @@ from noetic_nb.runs._regulation.decision_words import DecisionRedaction, decisio
 from noetic_nb.runs._regulation.recorded_decisions import DecisionTape
 from noetic_nb.runs._regulation.regulator_signals import DriftScores
 from noetic_nb.runs._requests.billing_differences import CallUsage, UsageIndex, usage_words
+from noetic_nb.runs._requests.recorded_counter import counter_named
 from noetic_nb.runs._requests.recorded_requests import CallBook
-from noetic_nb.runs._requests.sent_request import counter_named
 from noetic_nb.runs._requests.shared_requests import RequestPart, shared_prefix
 from noetic_nb.runs._save import packed
 from noetic_nb.runs._timeline.span import duration_text
