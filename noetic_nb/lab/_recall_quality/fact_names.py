@@ -10,20 +10,33 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from noetic_nb.lab._recall_quality.fact_words import (
-    GERMAN,
-    GERMAN_ARTICLES,
-    INTRODUCED,
-    NOT_NAMES,
-    PARTICLES,
-    PERSON_WORDS,
-    TITLES,
-    is_common_noun,
-)
 from noetic_nb.lab._recall_quality.normal_forms import MONTHS, WEEKDAYS
+from noetic_nb.lab._recall_quality.word_lists import WORDS
 
 _TOKEN: Final = re.compile(r"(?<!\w)[^\W\d_]+(?:['’\-.](?=[^\W\d_])[^\W\d_]+)*(?!\w)")
 _POSSESSIVE: Final = re.compile(r"['’]s?$")
+_NOUN_END: Final = re.compile(r"(?:ing|tion|sion|ment|ness|ity|ship|ance|ence|ism|ly|ung|heit|keit|schaft|tät)$")
+_GERMAN_ARTICLES: Final = re.compile(
+    r"(?:der|die|das|den|dem|des|(?:k|m|d|s)?ein(?:e[nmrs]?)?|ihre?[nmrs]?|unser[enmrs]*|eure?[nmrs]?|dies\w*|jed\w*|welch\w*|"
+    r"zum|zur|im|am|vom|beim|ins|ans|viele?n?|alle[nmrs]?|manche\w*|wenige?|mehr|kein\w*|ohne|per|pro|vor|seit|zu|als|"
+    r"\w{3,}(?:e[nmrs]?|ig|lich|isch))$"
+)
+# A name of a script without capital letters is known by what stands beside it.
+_HAN_SURNAME: Final = (
+    "[王李张張刘劉陈陳杨楊赵趙黄黃周吴吳徐孙孫胡朱高林何郭马馬罗羅梁宋郑鄭谢謝韩韓唐冯馮于董萧蕭程曹袁邓鄧许許傅沈曾彭吕呂蔡苏蘇卢盧丁叶葉余潘杜戴"
+    "夏钟鐘田姜]"
+)
+_INTRODUCED: Final = re.compile(
+    "(?:我叫|名叫|叫做|姓名是|名字是|名字叫)(?P<han>[\u4e00-\u9fff·]{2,5}?)(?=[，,。.！!、\\s住在今是]|$)"
+    f"|(?P<sir>{_HAN_SURNAME}[\u4e00-\u9fff]{{0,2}}?)(?=先生|女士|小姐|老师|老師|经理|经理|医生|醫生)"
+    "|(?P<san>[\u4e00-\u9fff]{1,4}|[\u30a0-\u30ff]{2,12})(?=さん|様|さま|氏|くん|ちゃん)"
+    "|(?:私は|名前は|わたしは)(?P<desu>[\u4e00-\u9fff\u3040-\u30ff・]{2,12}?)(?=さん|です|と申し)"
+    "|(?P<ssi>[\uac00-\ud7a3]{2,4}) ?(?=씨|님)|제 이름은 (?P<ireum>[\uac00-\ud7a3]{2,4}?)(?=입니다|이에요|예요)"
+    "|(?:اسمي|السيدة|السيد|الدكتورة|الدكتور)\\s+(?P<arabic>\\w+(?:\\s(?:بن\\s|بنت\\s|أبو\\s)?\\w+)?)"
+    "|(?:שמי|קוראים לי|השם שלי הוא)\\s+(?P<hebrew>\\w+(?:\\s\\w+)?)"
+    "|(?:मेरा नाम|श्रीमती|श्री)\\s+(?P<hindi>[\u0900-\u097f]+(?:\\s[\u0900-\u097f]+)?)(?=\\s+(?:है|ने|को|से|का|की)|[।,.]|$)"
+    "|(?:ชื่อ|คุณ)(?P<thai>[\u0e00-\u0e7f]{2,12})"
+)
 _ENDS: Final = frozenset('.!?;\n•…。！？"“„«»‹<*#>|')
 # So many capital words in a row are a heading or shouting.
 MOST_WORDS: Final = 6
@@ -89,7 +102,7 @@ class NameReader:
         if not whole.isascii():
             found += [
                 _Run(match.start(kind), (match[kind],), False, "", match[kind])
-                for match in INTRODUCED.finditer(whole)
+                for match in _INTRODUCED.finditer(whole)
                 if (kind := match.lastgroup) is not None
             ]
         return found
@@ -102,7 +115,7 @@ class NameReader:
             between = text[tokens[last][1] : tokens[last + 1][0]]
             word, before = tokens[last + 1][2], tokens[last][2]
             is_joined = between == " " or (
-                between == ". " and (before.casefold() in TITLES or (len(before) == 1 and before != "I"))
+                between == ". " and (before.casefold() in WORDS["titles"] or (len(before) == 1 and before != "I"))
             )
             if not is_joined or before.endswith(("'s", "’s")):
                 break
@@ -112,11 +125,11 @@ class NameReader:
             ahead = last + 2
             while (
                 ahead < len(tokens)
-                and tokens[ahead][2] in PARTICLES
+                and tokens[ahead][2] in WORDS["name_particles"]
                 and text[tokens[ahead - 1][1] : tokens[ahead][0]] == " "
             ):
                 ahead += 1
-            is_inside = word in PARTICLES and ahead < len(tokens) and tokens[ahead][2][0].isupper()
+            is_inside = word in WORDS["name_particles"] and ahead < len(tokens) and tokens[ahead][2][0].isupper()
             if not is_inside or text[tokens[ahead - 1][1] : tokens[ahead][0]] != " ":
                 break
             last = ahead
@@ -128,13 +141,15 @@ class NameReader:
         while at <= last:
             word = tokens[at][2]
             plain = word.casefold()
-            if plain.replace("’", "'") not in NOT_NAMES and plain not in MONTHS and plain not in WEEKDAYS:
+            if plain.replace("’", "'") not in WORDS["not_names"] and plain not in MONTHS and plain not in WEEKDAYS:
                 break
             if plain in ("may", "august", "mars", "april", "june") and at < last:
                 break
             at, is_first = at + 1, False
         while last >= at and (
-            (plain := tokens[last][2].casefold().replace("’", "'")) in NOT_NAMES or plain in WEEKDAYS or plain in MONTHS
+            (plain := tokens[last][2].casefold().replace("’", "'")) in WORDS["not_names"]
+            or plain in WEEKDAYS
+            or plain in MONTHS
         ):
             last -= 1
         if at > last or last - at >= MOST_WORDS:
@@ -145,7 +160,7 @@ class NameReader:
         words[-1] = _POSSESSIVE.sub("", words[-1])
         start = tokens[at][0]
         stop = tokens[last][0] + len(words[-1])
-        if len(words) == 1 and (len(words[0]) < 2 or words[0].casefold() in TITLES):
+        if len(words) == 1 and (len(words[0]) < 2 or words[0].casefold() in WORDS["titles"]):
             return None
         after = tokens[last + 1][2].casefold() if last + 1 < len(tokens) else ""
         if words[-1] != tokens[last][2]:
@@ -161,7 +176,7 @@ class NameReader:
         if before is None:
             return False
         word = before[1].casefold()
-        return word.isdigit() or (bool(GERMAN_ARTICLES.fullmatch(word)) and word not in ("heiße", "heisse"))
+        return word.isdigit() or (bool(_GERMAN_ARTICLES.fullmatch(word)) and word not in ("heiße", "heisse"))
 
     def found(self, runs: Sequence[_Run]) -> list[tuple[int, str]]:
         """Return where names stand, and how they are written there; to be asked when all texts have been read."""
@@ -183,7 +198,7 @@ class NameReader:
 
     def _acts(self, word: str, after: str) -> bool:
         plain = word.casefold()
-        return after in PERSON_WORDS and plain not in self._small and not is_common_noun(plain)
+        return after in WORDS["person_words"] and plain not in self._small and not _is_common_noun(plain)
 
 
 def _begins(text: str, start: int) -> bool:
@@ -199,5 +214,11 @@ def _begins(text: str, start: int) -> bool:
 
 
 def _is_german(tokens: list[tuple[int, int, str]]) -> bool:
-    known = sum([word in GERMAN for _, _, word in tokens])
+    known = sum([word in WORDS["german"] for _, _, word in tokens])
     return known >= 2 or (known == 1 and len(tokens) < 8)
+
+
+def _is_common_noun(word: str) -> bool:
+    """Tell whether a word in lower case is more likely a noun than a name."""
+    singular = word.removesuffix("s")
+    return word in WORDS["common"] or singular in WORDS["common"] or bool(_NOUN_END.search(word))

@@ -15,7 +15,6 @@ from math import ceil
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from noetic_nb.lab._recall_quality.fact_names import NameReader
-from noetic_nb.lab._recall_quality.fact_words import DECIDED
 from noetic_nb.lab._recall_quality.folded_text import FoldedTexts, folded
 from noetic_nb.lab._recall_quality.normal_forms import MONTHS, WEEKDAYS, ascii_digits, date_keys, number_keys, time_keys
 from noetic_nb.lab._recall_quality.paths_and_commands import work_facts
@@ -73,6 +72,17 @@ _QUOTED: Final = re.compile(
     '"([^"\n]{2,200})"|“([^”\n]{2,200})”|„([^“”\n]{2,200})[“”]|«([^»\n]{2,200})»|‹([^›\n]{2,200})›'
     "|「([^」\n]{1,200})」|『([^』\n]{1,200})』|《([^》\n]{1,200})》|`([^`\n]{2,200})`"
     r"|(?<![\w'])'([^'\n]{2,100})'(?!\w)|(?<!\w)‘([^’\n]{2,100})’(?!\w)"
+)
+# A sentence that has one of these and asks nothing is a decision.
+_DECIDED: Final = re.compile(
+    r"\b(?:decided|decision|we agreed|agreed (?:to|on|that)|have chosen|has chosen|chose|settled (?:on|for)|opted|"
+    r"go(?:ing)? with|"
+    r"approved|rejected|ruled out|the plan is|final answer|made up my mind|let's do|signed off|"
+    r"entschieden|entschlossen|entscheidung|entscheide|beschlossen|beschluss|vereinbart|wir nehmen|geeinigt|genehmigt|abgelehnt|"
+    r"décidé|décidons|décision|convenu|choisi|decidido|decidí|decisión|acordado|acordamos|elegido|"
+    r"deciso|decisione|concordato|decidiu|decidimos|решил[аи]?|решено|договорил\w+|решение|αποφάσισ\w+)\b"
+    r"|决定|決定|決め(?:た|ました)|同意了|商定|결정|قررنا|قررت|اتفقنا|החלטנו|החלטתי|फैसला|निर्णय|ตัดสินใจ",
+    re.IGNORECASE,
 )
 # A point behind a title, an initial or a short form ends no sentence.
 _SENTENCE: Final = re.compile(
@@ -197,11 +207,11 @@ def _found(text: str, *, is_value: bool) -> tuple[list[_Found], list[tuple[int, 
         said = match[match.lastindex or 0].strip()
         if said and folded(said) and not is_inside(match.start(match.lastindex or 0)):
             found.append((match.start(match.lastindex or 0), "quote", said, (folded(said),)))
-    decided = DECIDED.search(text) is not None
+    decided = _DECIDED.search(text) is not None
     others = []
     for match in _SENTENCE.finditer(text):
         said = match[0].strip()
-        if decided and DECIDED.search(said) and not said.endswith(("?", "？")):
+        if decided and _DECIDED.search(said) and not said.endswith(("?", "？")):
             found.append((match.start(), "decision", said[:LONGEST_FACT], (folded(said),)))
         else:
             others.append(match)

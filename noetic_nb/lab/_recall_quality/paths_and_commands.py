@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Final, Literal, NamedTuple
 
+from noetic_nb.lab._recall_quality.word_lists import WORDS
+
 LONGEST_PATH: Final = 260
 LONGEST_COMMAND: Final = 300
 
@@ -19,38 +21,7 @@ _FILE_END: Final = re.compile(
     r"lua|jl|tex|bib|xml|svg|png|jpe?g|gif|webp|zip|tar|gz|tgz|bz2|xz|7z|whl|jar|exe|dll|so|pem|key|crt|tf|proto|graphql|patch|diff|bak)$",
     re.IGNORECASE,
 )
-_FOLDERS_TEXT: Final = """
-    tmp etc var usr home opt srv mnt data root dev proc src lib bin tests test docs app apps packages users media
-    build dist"""
-_FOLDERS: Final = frozenset(_FOLDERS_TEXT.split())
-_WHOLE_NAMES_TEXT: Final = """
-    makefile dockerfile .env .gitignore .bashrc .zshrc .npmrc .dockerignore .editorconfig .ssh .profile"""
-_WHOLE_NAMES: Final = frozenset(_WHOLE_NAMES_TEXT.split())
-_PRODUCTS_TEXT: Final = """
-    node.js vue.js next.js express.js d3.js three.js react.js nuxt.js"""
-_PRODUCTS: Final = frozenset(_PRODUCTS_TEXT.split())
 
-# Programs whose names are no words of prose, and those that are.
-_PROGRAM_NAMES: Final = """
-    git npm npx yarn pnpm pip pip3 pipx uv poetry python3 python deno cmake cargo rustc gradle mvn docker
-    docker-compose podman kubectl helm terraform ansible-playbook ssh scp rsync curl wget ls mkdir chmod chown grep rg
-    sed awk tar unzip ffmpeg psql mysql sqlite3 redis-cli pytest tox nox ruff mypy flake8 pylint eslint prettier jest
-    vitest tsc webpack vite systemctl journalctl apt apt-get brew yum dnf conda mamba jupyter alembic uvicorn gunicorn
-    celery dbt aws gcloud gh svn openssl gpg javac gcc g++ clang dotnet gem composer rscript pandoc latexmk crontab"""
-_PROGRAMS: Final = frozenset(_PROGRAM_NAMES.split())
-_WORDLIKE_TEXT: Final = """
-    make go node bun find cat cd cp mv rm cp source service export echo touch head tail kill ps bash sh zsh sudo java
-    ruby rails php perl bundle flask black zip az"""
-_WORDLIKE: Final = frozenset(_WORDLIKE_TEXT.split())
-_DOES_TEXT: Final = """
-    install run push pull commit clone checkout rebase merge build test start up down exec apply get delete create
-    init add update upgrade publish deploy status diff log compose sync restart stop logs describe rollout reset stash
-    fetch"""
-_DOES: Final = frozenset(_DOES_TEXT.split())
-_ENDS_TEXT: Final = """
-    before and to then after in when first for from again on it the a an with because so every is was or if until now
-    please that which by as but at once twice here there failed fails works"""
-_ENDS: Final = frozenset(_ENDS_TEXT.split())
 _TOLD: Final = re.compile(
     r"\b(?:run|ran|runs|running|executed?|executing|invoke|type|command(?:\sis|\swas)?:?|with|via|do|did)\s(?=[a-z.~/])"
 )
@@ -97,7 +68,7 @@ def _is_path(said: str) -> bool:
         return False
     if "\\" in said:
         return _WINDOWS.fullmatch(said) is not None
-    if said.lower() in _WHOLE_NAMES:
+    if said.lower() in WORDS["whole_names"]:
         return True
     if not _PLAIN.fullmatch(said) or not any(letter.isalpha() for letter in said):
         return False
@@ -108,10 +79,10 @@ def _is_path(said: str) -> bool:
         letter.isalpha() for letter in parts[-1].partition(".")[0]
     )
     if "/" not in said:
-        return is_file and "@" not in said and said.lower() not in _PRODUCTS
+        return is_file and "@" not in said and said.lower() not in WORDS["products"]
     if is_file:
         return True
-    begins = parts[0].lower().removeprefix(".") in _FOLDERS
+    begins = parts[0].lower().removeprefix(".") in WORDS["folders"]
     if said.startswith(("~/", "./", "../")):
         return len(parts) > 1
     if said.startswith("/"):
@@ -138,13 +109,13 @@ def _commands(text: str, *, is_value: bool) -> Iterator[WorkFact]:
                 yield _placed(at + len(line) - len(line.lstrip()), line)
             at += len(line)
     for match in _TOLD.finditer(text):
-        said = _in_prose(text, match.end(), _PROGRAMS | _WORDLIKE)
+        said = _in_prose(text, match.end(), WORDS["programs"] | WORDS["wordlike"])
         if said:
             yield _placed(match.end(), said)
     for match in _WORD.finditer(text):
-        if match[0] in _PROGRAMS:
-            said = _in_prose(text, match.start(), _PROGRAMS)
-            if said and (said.split()[1] in _DOES or any(word.startswith("-") for word in said.split()[1:])):
+        if match[0] in WORDS["programs"]:
+            said = _in_prose(text, match.start(), WORDS["programs"])
+            if said and (said.split()[1] in WORDS["does"] or any(word.startswith("-") for word in said.split()[1:])):
                 yield _placed(match.start(), said)
 
 
@@ -160,7 +131,7 @@ def is_command(said: str) -> bool:
         return False
     first = words[1] if words[0] == "sudo" else words[0]
     name = first.rsplit("/", 1)[-1]
-    if name in _PROGRAMS or (name in _WORDLIKE and words[1] not in _ENDS - {"a"}):
+    if name in WORDS["programs"] or (name in WORDS["wordlike"] and words[1] not in WORDS["ends"] - {"a"}):
         return True
     has_option = any(re.fullmatch(r"--?[a-zA-Z][\w-]*(?:=\S+)?", word) for word in words[1:])
     return has_option and re.fullmatch(r"[a-z./][\w./-]*", words[0]) is not None
@@ -183,7 +154,7 @@ def _in_prose(text: str, start: int, programs: frozenset[str]) -> str:
             is_argument = (
                 plain[:1] in "-\"'./~$*" or any(mark in plain for mark in "/=._*:") or plain in ("|", "&&", ">")
             )
-            if plain in _ENDS or (not is_argument and (bare >= 3 or not plain.isascii())):
+            if plain in WORDS["ends"] or (not is_argument and (bare >= 3 or not plain.isascii())):
                 break
             bare += not is_argument
         stop, count = match.start() + len(plain), count + 1
