@@ -31,64 +31,34 @@ _ASKS: Final = re.compile(
 )
 
 
-def _form(text: str) -> re.Pattern[str]:
-    return re.compile(rf"\b(?:{text})\b", re.IGNORECASE)
+def _forms(text: str) -> list[tuple[re.Pattern[str], set[str]]]:
+    rows = [line.split(" <- ") for line in text.strip().splitlines()]
+    return [(re.compile(rf"\b(?:{form})\b", re.IGNORECASE), set(kinds.split())) for kinds, form in rows]
 
 
-# What a question of this form asks for; all others ask for anything.
-_WANTED: Final = (
-    (
-        _form(r"when|(?:what|which) (?:time|date|day|month|year)|wann|um wie ?viel uhr|quand|cuándo|когда"),
-        {"date", "time"},
-    ),
-    (
-        _form("who|whose|whom|wer|wen|wem|wessen|qui|quién|кто"),
-        {"name", "quote", "id", "decision", "preference"},
-    ),
-    (_form(r"how (?:much|many)|wie ?viele?|combien|cuánt\w+|сколько"), {"number"}),
-)
-# What it more likely asks for.
-_HINTS: Final = (
-    (_form(r"where|(?:what|which) (?:city|town|place|country)|wo|wohin|où|dónde|где"), {"name", "path"}),
-    (
-        _form(
-            r"(?:which|what) (?:file|folder|directory|path)|where .*(?:file|folder|config\w*|saved?|stored?|copy|kept)"
-        ),
-        {"path"},
-    ),
-    (
-        _form(
-            r"(?:which|what|the) command|do i (?:type|run|call|enter)|"
-            r"how (?:do|can|did|should) (?:i|we|you) (?:run|start|launch|build|deploy|ship|test|install|execute)"
-        ),
-        {"command"},
-    ),
-    (
-        _form(
-            r"(?:decide|decision|agree|choose|chose|pick|select|settle|conclude|reject|refuse|decline|plan)\w*|"
-            r"turn(?:ed)? down|rule[ds]? out"
-        ),
-        {"decision"},
-    ),
-    (
-        _form(
-            r"awful|disgust\w*|upset|careful|away from|bother|take my|avoid|like|prefer\w*|favou?rite|"
-            r"love|hate|enjoy|allerg\w+|afraid|scared|fear|eat|drink|dislike|mind|can(?:no|['’])t|"
-            r"diet\w*|leave out|watch out|careful|habit|hobby|used? to|gave up|give up|can \w+ (?:have|eat|drink)"
-        ),
-        {"preference"},
-    ),
-    (_form(r"name|called|wie hei(?:ß|ss)\w+"), {"name"}),
-    (
-        _form(r"price|cost|earn|expensive|cheap|total|budget|salary|rent|old|size|tall|weigh|weight|port|fast|far"),
-        {"number"},
-    ),
-    (_form(r"number|code|password|id|login|log (?:in|on)|access|nummer"), {"id", "number", "quote"}),
-)
-
-
-_OWN: Final = _form("i|me|my|mine|we|us|our|ours|ich|mir|mein\\w*|wir|unser\\w*")
-_WH: Final = _form("what|which|who|whose|when|where|how|wie|was|wer|wann|wo|welche[nrs]?")
+# Kinds that a question of a form asks for; all others ask for anything.
+_WANTED: Final = _forms(r"""
+date time <- when|(?:what|which) (?:time|date|day|month|year)|wann|um wie ?viel uhr|quand|cuándo|когда
+name quote id decision preference <- who|whose|whom|wer|wen|wem|wessen|qui|quién|кто
+number <- how (?:much|many)|wie ?viele?|combien|cuánt\w+|сколько
+""")
+# Kinds that it more likely asks for.
+_HINTS: Final = _forms(r"""
+name path <- where|(?:what|which) (?:city|town|place|country)|wo|wohin|où|dónde|где
+path <- (?:which|what) (?:file|folder|directory|path)|where .*(?:file|folder|config\w*|saved?|stored?|copy|kept)
+command <- (?:which|what|the) command|do i (?:type|run|call|enter)
+command <- how (?:do|can|did|should) (?:i|we|you) (?:run|start|launch|build|deploy|ship|test|install|execute)
+decision <- (?:decide|decision|agree|choose|chose|pick|select|settle|conclude|reject|refuse|decline|plan)\w*
+decision <- turn(?:ed)? down|rule[ds]? out
+preference <- awful|disgust\w*|upset|careful|away from|bother|take my|avoid|like|prefer\w*|favou?rite|love|hate|enjoy|allerg\w+
+preference <- afraid|scared|fear|eat|drink|dislike|mind|can(?:no|['’])t|diet\w*|leave out|watch out|habit|hobby|used? to
+preference <- gave up|give up|can \w+ (?:have|eat|drink)
+name <- name|called|wie hei(?:ß|ss)\w+
+number <- price|cost|earn|expensive|cheap|total|budget|salary|rent|old|size|tall|weigh|weight|port|fast|far
+id number quote <- number|code|password|id|login|log (?:in|on)|access|nummer
+""")
+_OWN: Final = re.compile(r"\b(?:i|me|my|mine|we|us|our|ours|ich|mir|mein\w*|wir|unser\w*)\b", re.IGNORECASE)
+_WH: Final = re.compile(r"\b(?:what|which|who|whose|when|where|how|wie|was|wer|wann|wo|welche[nrs]?)\b", re.IGNORECASE)
 
 
 class Question(NamedTuple):
@@ -150,15 +120,14 @@ class _Sentences:
 
     def __init__(self, facts: Sequence[Fact]) -> None:
         self.facts = facts
-        self._of: dict[str, list[int]] = {}
-        for at, fact in enumerate(facts):
-            self._of.setdefault(fact.sentence, []).append(at)
+        members: dict[str, list[int]] = {}
         self._kinds: dict[str, list[int]] = {}
         for at, fact in enumerate(facts):
+            members.setdefault(fact.sentence, []).append(at)
             self._kinds.setdefault(fact.kind, []).append(at)
-        self._members = list(self._of.values())
+        self._members = list(members.values())
         self._with: dict[str, list[int]] = {}
-        for place, sentence in enumerate(self._of):
+        for place, sentence in enumerate(members):
             for sense in frozenset().union(*telling_words(sentence)):
                 self._with.setdefault(sense, []).append(place)
 

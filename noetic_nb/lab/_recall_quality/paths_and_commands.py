@@ -15,12 +15,6 @@ _PIECE: Final = re.compile(r"[^\s\"'`<>|(),;=\[\]{}“”„«»]+")
 _PLAIN: Final = re.compile(r"[\w.@+~/-]+")
 _WINDOWS: Final = re.compile(r"[A-Za-z]:\\[^\s:*?\"<>|]+")
 _LINE: Final = re.compile(r"(?::\d+)+$")
-_FILE_END: Final = re.compile(
-    r"\.(?:py|pyi|ipynb|js|jsx|ts|tsx|mjs|cjs|css|scss|html?|vue|json|jsonl|ya?ml|toml|ini|cfg|conf|env|lock|md|mdx|rst|txt|log|csv|tsv|"
-    r"parquet|xlsx?|docx?|pptx?|pdf|sql|sqlite3?|db|dump|sh|bash|zsh|ps1|bat|go|rs|c|h|cc|cpp|hpp|java|kt|scala|rb|php|pl|swift|dart|"
-    r"lua|jl|tex|bib|xml|svg|png|jpe?g|gif|webp|zip|tar|gz|tgz|bz2|xz|7z|whl|jar|exe|dll|so|pem|key|crt|tf|proto|graphql|patch|diff|bak)$",
-    re.IGNORECASE,
-)
 
 _TOLD: Final = re.compile(
     r"\b(?:run|ran|runs|running|executed?|executing|invoke|type|command(?:\sis|\swas)?:?|with|via|do|did)\s(?=[a-z.~/])"
@@ -70,14 +64,13 @@ def _is_path(said: str) -> bool:
         return _WINDOWS.fullmatch(said) is not None
     if said.lower() in WORDS["whole_names"]:
         return True
-    if not _PLAIN.fullmatch(said) or not any(letter.isalpha() for letter in said):
+    if not _PLAIN.fullmatch(said) or not any(map(str.isalpha, said)):
         return False
     parts = [part for part in said.split("/") if part]
     if not parts:
         return False
-    is_file = _FILE_END.search(parts[-1]) is not None and any(
-        letter.isalpha() for letter in parts[-1].partition(".")[0]
-    )
+    name, _, end = parts[-1].rpartition(".")
+    is_file = end.lower() in WORDS["file_ends"] and any(map(str.isalpha, name.partition(".")[0]))
     if "/" not in said:
         return is_file and "@" not in said and said.lower() not in WORDS["products"]
     if is_file:

@@ -138,6 +138,10 @@ shoulder lungs liver teeth voice memory blood;
 german_only: ich wir mein meine meinen meiner unser unsere nicht kein keine keinen mehr und ist bin gegen vor sie er hat am im
 der die das bitte kann mir mich lieber gern gerne immer nie nur noch esse essen trinke aber auch für mit es ein eine einen seit
 nach bei zu;
+file_ends: py pyi ipynb js jsx ts tsx mjs cjs css scss htm html vue json jsonl yml yaml toml ini cfg conf env lock md mdx rst
+txt log csv tsv parquet xls xlsx doc docx ppt pptx pdf sql sqlite sqlite3 db dump sh bash zsh ps1 bat go rs c h cc cpp hpp java
+kt scala rb php pl swift dart lua jl tex bib xml svg png jpg jpeg gif webp zip tar gz tgz bz2 xz 7z whl jar exe dll so pem key
+crt tf proto graphql patch diff bak;
 folders: tmp etc var usr home opt srv mnt data root dev proc src lib bin tests test docs app apps packages users media build
 dist;
 whole_names: makefile dockerfile .env .gitignore .bashrc .zshrc .npmrc .dockerignore .editorconfig .ssh .profile;
