@@ -21,9 +21,8 @@ _CONDITION: Final = re.compile(
     r"(?:left|right)-hande[dr]$|(?:near|short|long|far)-?sighted$|colou?r-?blind$|\w+-free$"
 )
 _REGULAR: Final = re.compile(
-    r"\bevery (?:day|morning|evening|night|week|weekend|month|year|other|\w+day)\b|"
-    r"\bon (?:mon|tues|wednes|thurs|fri|satur|sun)days\b|"
-    r"\b(?:once|twice) an? |\bat night\b|\bthese days\b|\bnowadays\b|\bfrom now on\b"
+    r"\bevery (?:day|morning|evening|night|week|weekend|month|year|other|\w+day)\b|\bon (?:mon|tues|wednes|thurs|fri|"
+    r"satur|sun)days\b|\b(?:once|twice) an? |\bat night\b|\bthese days\b|\bnowadays\b|\bfrom now on\b"
 )
 _NO_LONGER: Final = re.compile(
     r"\bno longer\b|\banymore\b|\bany longer\b|\bany more\b(?=$| (?:when|because|since|at|in|on|after|than|these|now)\b)"
@@ -34,21 +33,16 @@ _STANDING: Final = re.compile(
 )
 _EFFECT: Final = re.compile(
     r"\b(?:makes?|gives?) (?:me|us|him|her|my [\w-]+) (?!a call|a minute|a moment|a second|the|think|wonder)\w|"
-    r"\b(?:hurts?|upsets?|bothers?|scares?) (?:me|us|him|her|my)\b|"
-    r"\b(?:bad|dangerous|deadly|unsafe|hard(?:er)?|painful|too \w+) for (?:me|us|him|her|my)\b|"
-    r"\bagrees? with (?:me|him|her|my)\b|"
-    r"\b(?:drives?|stress(?:es)?|annoys?|irritates?|bores?|calms?|relaxes|suits?|triggers?|"
-    r"disgusts?|frightens?|worries|tires?) (?:me|us|him|her|my)\b|"
-    r"\b(?:is|are) (?:one of )?(?:my|our|his|her) (?:favou?rites?|things?|passion|weakness|hobby|go-to)\b|"
-    r"\b(?:is|are) what (?:i|we|he|she) (?:go for|goes for|likes?|prefers?|needs?)\b|"
-    r"\b(?:i|we|he|she|they|my [\w-]+) (?:grew up|(?:was|were) (?:born|raised)|(?:was|were) diagnosed)\b|"
-    r"\b(?:is|are|am) (?:currently )?on (?:an? |the )?(?:[\w-]+ ){0,2}"
-    r"(?:diet|medication|meds|pills?|antibiotics|insulin|shifts?)\b|"
-    r"\b(?:want|need|like) (?:all |your |every )?(?:\w+ )?"
-    r"(?:replies|answers|responses|messages|dates|amounts|prices|names|letters) "
-    r"(?:in|as|by|to|with|without|only)\b|\b(?:important|matters) to (?:me|us)\b|"
-    r"\b(?:i|we|he|she) finds? (?:[\w-]+ ){1,4}(?:\w+(?:ful|ous|able|ible|ting|ring|sing|ying)|hard|difficult|easy)$|"
-    r"\bmy cup of tea\b|\bnot (?:really )?(?:my|our) thing\b|"
+    r"\b(?:hurts?|upsets?|bothers?|scares?) (?:me|us|him|her|my)\b|\b(?:bad|dangerous|deadly|unsafe|hard(?:er)?|painful|"
+    r"too \w+) for (?:me|us|him|her|my)\b|\bagrees? with (?:me|him|her|my)\b|\b(?:drives?|stress(?:es)?|annoys?|"
+    r"irritates?|bores?|calms?|relaxes|suits?|triggers?|disgusts?|frightens?|worries|tires?) (?:me|us|him|her|my)\b|"
+    r"\b(?:is|are) (?:one of )?(?:my|our|his|her) (?:favou?rites?|things?|passion|weakness|hobby|go-to)\b|\b(?:is|"
+    r"are) what (?:i|we|he|she) (?:go for|goes for|likes?|prefers?|needs?)\b|\b(?:i|we|he|she|they|my [\w-]+) (?:grew up|"
+    r"(?:was|were) (?:born|raised)|(?:was|were) diagnosed)\b|\b(?:is|are|am) (?:currently )?on (?:an? |"
+    r"the )?(?:[\w-]+ ){0,2}(?:diet|medication|meds|pills?|antibiotics|insulin|shifts?)\b|\b(?:want|need|like) (?:all |"
+    r"your |every )?(?:\w+ )?(?:replies|answers|responses|messages|dates|amounts|prices|names|letters) (?:in|as|by|to|"
+    r"with|without|only)\b|\b(?:important|matters) to (?:me|us)\b|\b(?:i|we|he|she) finds? (?:[\w-]+ ){1,4}(?:\w+(?:ful|"
+    r"ous|able|ible|ting|ring|sing|ying)|hard|difficult|easy)$|\bmy cup of tea\b|\bnot (?:really )?(?:my|our) thing\b|"
     r"\b(?:doctor|dentist|physician|therapist|nurse|vet) (?:has )?(?:told|advised|ordered|forbade|forbids|wants|says)\b"
 )
 _SINCE: Final = re.compile(r"\bsince\b|\bfor (?:[a-z]+ )?(?:years|months|ages|decades)\b")
@@ -83,15 +77,14 @@ _CLAUSE: Final = re.compile(
     re.IGNORECASE,
 )
 _TOKEN: Final = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
-_SHORT: Final = {
-    "can't": "can not",
-    "cannot": "can not",
-    "won't": "will not",
-    "i'm": "i am",
-    "let's": "let us",
-    "gonna": "going to",
+_SHORT: Final = {"can't": "can not", "cannot": "can not", "won't": "will not", "let's": "let us", "gonna": "going to"}
+_SUFFIXES: Final = {"n't": "not", "'ve": "have", "'re": "are", "'d": "would", "'ll": "will", "'m": "am"}
+
+
+# The particles by which a verb tells an end.
+_ENDED_BY: Final = {"gave": "up away", "given": "up away", "took": "up", "taken": "up", "turned": ""} | {
+    verb: "out off" for verb in ("cut", "went", "gone")
 }
-_SUFFIXES: Final = (("n't", "not"), ("'ve", "have"), ("'re", "are"), ("'d", "would"), ("'ll", "will"), ("'m", "am"))
 
 
 def states_of(sentences: Iterable[re.Match[str]]) -> Iterator[tuple[int, str, bool]]:
@@ -124,17 +117,9 @@ def _placed(start: int, said: str) -> tuple[int, str]:
 
 def _is_german(sentence: str) -> bool:
     plain = sentence.lower()
-    return bool(
-        _GERMAN.search(plain)
-        and _GERMAN_PERSON.search(plain)
-        and not _GERMAN_NONE.search(plain)
-        and len(plain.split()) > 3
-        and _is_of_german(plain)
-    )
-
-
-def _is_of_german(plain: str) -> bool:
-    return sum([word in WORDS["german_only"] for word in _TOKEN.findall(plain)]) >= 2
+    is_state = _GERMAN.search(plain) and _GERMAN_PERSON.search(plain) and not _GERMAN_NONE.search(plain)
+    own = [word for word in _TOKEN.findall(plain) if word in WORDS["german_only"]]
+    return bool(is_state) and len(plain.split()) > 3 and len(own) > 1
 
 
 def _tokens(clause: str) -> tuple[list[str], list[str]]:
@@ -143,35 +128,29 @@ def _tokens(clause: str) -> tuple[list[str], list[str]]:
     written: list[str] = []
     for word in _TOKEN.findall(clause):
         plain = word.lower().replace("’", "'")
-        whole = _SHORT.get(plain)
-        if whole is None:
-            for end, full in _SUFFIXES:
-                if plain.endswith(end) and len(plain) > len(end):
-                    whole = f"{plain[: -len(end)]} {full}"
-                    break
-        if whole is None and plain.endswith("'s") and plain[:-2] in WORDS["pronouns"] | {"who", "there", "it", "that"}:
-            whole = f"{plain[:-2]} is"
-        parts = (whole or plain).split()
-        small += parts
-        written += [word, *parts[1:]]
+        ends = [(end, full) for end, full in _SUFFIXES.items() if plain.endswith(end) and len(plain) > len(end)]
+        if plain in _SHORT:
+            plain = _SHORT[plain]
+        elif ends:
+            plain = f"{plain.removesuffix(ends[0][0])} {ends[0][1]}"
+        elif plain.endswith("'s") and plain[:-2] in WORDS["pronouns"] | {"who", "there", "it", "that"}:
+            plain = f"{plain[:-2]} is"
+        small += plain.split()
+        written += [word, *plain.split()[1:]]
     return small, written
 
 
 def _tells_state(clause: str) -> bool | None:
     """Tell whether a clause surely states a like, a habit or a state of a person, or a standing wish; None where it does not."""
     words, written = _tokens(clause)
-    at = 0
-    while at < len(words) and words[at] in WORDS["leads"]:
-        at += 1
+    at = next((at for at, word in enumerate(words) if word not in WORDS["leads"]), len(words))
     whole = " ".join(words)
     leads, words, written = words[:at], words[at:], written[at:]
     if len(words) < 3 and not (len(words) == 2 and words[0] in ("always", "never") and words[1] != "mind"):
         return _SHORT_NO.search(whole) is not None or None
     plain = " ".join(words)
     has_effect = _EFFECT.search(plain) and words[0] not in ("that", "this", "it", "which", "what")
-    if has_effect or _SHORT_NO.search(whole) or _STANDING.search(plain):
-        return True
-    if _is_order(words, plain):
+    if has_effect or _SHORT_NO.search(whole) or _STANDING.search(plain) or _is_order(words, plain):
         return True
     if any(map(_CONDITION.match, words)) and not WORDS["of_person"].isdisjoint(words):
         return True
@@ -180,9 +159,7 @@ def _tells_state(clause: str) -> bool | None:
         # "Since the accident I walk with a stick": the subject stands behind where, when or why.
         front = next((at for at, word in enumerate(words[:7]) if word in WORDS["pronouns"]), 0)
         words, stop, is_person = words[front:], 1 if front else 0, front > 0
-    if not stop:
-        return None
-    return _predicate(words[stop:], plain, is_person=is_person, is_thing=is_thing)
+    return _predicate(words[stop:], plain, is_person=is_person, is_thing=is_thing) if stop else None
 
 
 def _is_order(words: list[str], plain: str) -> bool:
@@ -191,13 +168,12 @@ def _is_order(words: list[str], plain: str) -> bool:
         return True
     if words[:2] == ["do", "not"] and len(words) > 3:
         return words[2] not in WORDS["no_ban"] and words[3] not in ("it", "that")
-    if {"always", "never"} & set(words) and words[0] in WORDS["ordered"]:
-        return True
-    if words[0] == "only" and words[1] in WORDS["ordered"]:
-        return True
-    if words[0] in ("avoid", "stop") and words[1] not in WORDS["vague"] | WORDS["leads"]:
-        return True
-    return bool(_MANNER.search(plain))
+    return bool(
+        (words[0] in WORDS["ordered"] and {"always", "never"} & set(words))
+        or (words[0] == "only" and words[1] in WORDS["ordered"])
+        or (words[0] in ("avoid", "stop") and words[1] not in WORDS["vague"] | WORDS["leads"])
+        or _MANNER.search(plain)
+    )
 
 
 def _subject(words: list[str], written: list[str]) -> tuple[int, bool, bool]:
@@ -223,10 +199,7 @@ class _Predicate:
         self.adverbs: set[str] = set()
         self.negated = self.perfect = self.being = False
         self.modal = ""
-        at = 0
-        while at < len(words) and self._takes(words, at):
-            at += 1
-        self.rest = words[at:]
+        self.rest = words[next((at for at in range(len(words)) if not self._takes(words, at)), len(words)) :]
 
     def _takes(self, words: list[str], at: int) -> bool:
         word, after = words[at], words[at + 1 : at + 2]
@@ -239,7 +212,7 @@ class _Predicate:
             self.modal = "must"
         elif word == "to" and self.modal == "must":
             pass
-        elif word in ("have", "has", "had") and after and _is_participle(words, at + 1):
+        elif word in ("have", "has", "had") and after and _is_participle(words[at + 1 :]):
             self.perfect = True
         elif after and word in WORDS["not_after"] and (word not in ("do", "does", "did") or after == ["not"]):
             self.modal = word
@@ -259,47 +232,40 @@ def _predicate(words: list[str], plain: str, *, is_person: bool, is_thing: bool)
             return None if _FOR_NOW.search(plain) else True
         words = words[1:]
     said = _Predicate(words)
-    rest = said.rest
-    if not rest:
+    if not said.rest:
         return None
-    verb, after = _stem_of(rest[0]), rest[1:]
+    written, *after = said.rest
+    verb, is_vague = _stem_of(written), not after or after[0] in WORDS["vague"]
     if _NO_LONGER.search(plain) and (said.negated or "no longer" in plain) and not is_thing:
-        return None if rest[0] in ("need", "want", "needed", "wanted") else True
-    if any(_CONDITION.match(word) for word in rest):
+        return None if written in ("need", "want", "needed", "wanted") else True
+    if any(map(_CONDITION.match, said.rest)):
         return True
     if said.modal == "would":
-        is_wish = bool({"rather", "sooner"} & said.adverbs) or verb in ("prefer", "rather", "sooner")
-        return True if is_wish and (len(after) > 1 or not {*after} & WORDS["vague"]) else None
+        is_wish = {"rather", "sooner"} & said.adverbs or verb in ("prefer", "rather", "sooner")
+        return True if is_wish and (len(after) != 1 or not is_vague) else None
     if said.being:
-        return None if is_thing or _FOR_NOW.search(plain) else _state(rest)
+        return None if is_thing or _FOR_NOW.search(plain) else _state(written, after)
     if said.modal in ("can", "could", "must", "may") and (said.negated or said.adverbs & {"only", "hardly"}):
-        is_lasting = (
-            (
-                verb in WORDS["cannot"]
-                or not (verb in WORDS["passing"] | WORDS["of_screens"] or after[:1] in (["the"], ["my"]))
-            )
-            and after
-            and after[0] not in WORDS["vague"]
-            and not _FOR_NOW.search(plain)
-        )
-        return True if is_lasting else None
+        is_act = verb in WORDS["passing"] | WORDS["of_screens"] or after[:1] in (["the"], ["my"])
+        is_moment = (is_act and verb not in WORDS["cannot"]) or is_vague or _FOR_NOW.search(plain)
+        return None if is_moment else True
     if said.modal == "must" and verb == "avoid":
-        return True if after and after[0] not in WORDS["vague"] else None
+        return None if is_vague else True
     if said.modal not in ("", "do", "does"):
         return None
     if verb in WORDS["liking"] or (said.negated and verb in ("mind", "care", "trust")):
-        is_vague = not after or (after[0] in WORDS["vague"] - {"how", "to"} and "when" not in after)
+        is_vague = is_vague and not (after and (after[0] in ("how", "to") or "when" in after))
         return None if is_vague or (verb == "like" and not (is_person or is_thing)) else True
     if is_thing or not is_person:
         return None
-    if rest[0] == "used" and after[:1] == ["to"]:
+    if said.rest[:2] == ["used", "to"] or said.rest[:3] == ["got", "rid", "of"]:
         return True
-    if rest[:3] == ["got", "rid", "of"] or (rest[0] in WORDS["ended"] and _has_ended(rest)):
+    if written in WORDS["ended"] and _has_ended(written, after):
         return True
     if said.perfect and _SINCE.search(plain):
-        return None if rest[0] in ("waiting", "trying") else False
-    is_done = said.perfect and rest[0] not in ("started", "begun", "learned", "learnt")
-    return None if is_done or _FOR_NOW.search(plain) else _habit(rest, verb, plain, said)
+        return None if written in ("waiting", "trying") else False
+    is_done = said.perfect and written not in ("started", "begun", "learned", "learnt")
+    return None if is_done or _FOR_NOW.search(plain) else _habit(written, after, verb, plain, said)
 
 
 def _is_adverb(word: str, before: str, after: list[str]) -> bool:
@@ -309,12 +275,9 @@ def _is_adverb(word: str, before: str, after: list[str]) -> bool:
     return word in WORDS["adverbs"] or ends
 
 
-def _is_participle(words: list[str], at: int) -> bool:
-    while at < len(words) and (words[at] in WORDS["adverbs"] or words[at] == "not"):
-        at += 1
-    return at < len(words) and (
-        words[at].endswith(("ed", "en")) or words[at] in WORDS["past"] | WORDS["ended"] | {"been", "come", "put"}
-    )
+def _is_participle(words: list[str]) -> bool:
+    word = next((word for word in words if word not in WORDS["adverbs"] and word != "not"), "")
+    return word.endswith(("ed", "en")) or word in WORDS["past"] | WORDS["ended"] | {"been", "come", "put"}
 
 
 def _stem_of(verb: str) -> str:
@@ -323,108 +286,75 @@ def _stem_of(verb: str) -> str:
         if verb.endswith(end):
             return verb[: -len(end)] + other
     if verb.endswith("ed") and len(verb) > 4:
-        return next(
-            (one for one in (verb[:-1], verb[:-2], verb[:-3]) if one in WORDS["liking"] | WORDS["passing"]), verb
-        )
+        known = WORDS["liking"] | WORDS["passing"]
+        return next((verb[:-cut] for cut in (1, 2, 3) if verb[:-cut] in known), verb)
     return verb[:-1] if verb.endswith("s") and not verb.endswith("ss") else verb
 
 
-def _state(rest: list[str]) -> bool | None:
+def _state(word: str, after: list[str]) -> bool | None:
     """Tell whether what somebody is lasts: "afraid of dogs", "a night owl", "trying to avoid plastic"."""
-    word, after = rest[0], rest[1:]
     if word in ("a", "an", "the", "of", "two", "three"):
         return False if after and after[0] not in WORDS["moment"] else None
+    if word == "trying":
+        aim = after[1] if after[:1] == ["to"] and len(after) > 1 else "get"
+        is_passing = aim in WORDS["passing"] | WORDS["of_screens"]
+        return None if is_passing else aim in ("avoid", "cut", "eat", "drink", "quit", "stop")
+    if word == "getting":
+        return False if {"married", "divorced", "old", "older"} & set(after) else None
     if word.endswith("ing") and word not in ("morning", "evening"):
-        if word == "trying":
-            aim = after[1] if after[:1] == ["to"] and len(after) > 1 else "get"
-            return (
-                None
-                if aim in WORDS["passing"] | WORDS["of_screens"]
-                else aim in ("avoid", "cut", "eat", "drink", "quit", "stop")
-            )
-        if word == "getting":
-            return False if {"married", "divorced", "old", "older"} & set(after) else None
         return False if word in WORDS["lasting_acts"] and after else None
     has_preposition = bool(after) and after[0] in WORDS["prepositions"]
     if word in WORDS["lasting"]:
         about = after[1:2] if has_preposition else after[:1] if word in ("into", "off") else []
-        is_whole = bool(about) and not {*about, after[-1]} & WORDS["vague"]
-        return True if is_whole else None
-    if word in WORDS["moment"] or word in WORDS["passing"] or (has_preposition and {*after[1:2]} & WORDS["vague"]):
+        return True if about and not {*about, after[-1]} & WORDS["vague"] else None
+    if word in WORDS["moment"] | WORDS["passing"] or (has_preposition and {*after[1:2]} & WORDS["vague"]):
         return None
     if word.endswith("ed"):
         return word in WORDS["felt"] if word in WORDS["felt"] | WORDS["settled"] or "-" in word else None
     return has_preposition and after[0] not in ("in", "by", "than", "around")
 
 
-def _has_ended(rest: list[str]) -> bool:
+def _has_ended(verb: str, after: list[str]) -> bool:
     """Tell whether a change is meant that lasts: "gave up smoking", "switched to oat milk", "became a vegetarian"."""
-    after = rest[1:]
-    particle = {*after[:1], *after[-1:]} & {
-        "gave": {"up", "away"},
-        "given": {"up", "away"},
-        "took": {"up"},
-        "taken": {"up"},
-    }.get(rest[0], {"out", "off"} if rest[0] in ("cut", "went", "gone") else set())
-    while after and after[0] in WORDS["particles"] | {"a", "an", "the", "my", "all"}:
-        after = after[1:]
-    if not after or after[0] in WORDS["vague"]:
+    has_particle = not {*after[:1], *after[-1:]}.isdisjoint(_ENDED_BY.get(verb, "").split())
+    passed = WORDS["particles"] | {"a", "an", "the", "my", "all"}
+    new = next((word for word in after if word not in passed), "")
+    if not new or new in WORDS["vague"]:
         return False
-    if rest[0] in ("went", "gone", "turned", "took", "taken", "cut", "gave", "given"):
-        return bool(particle) or _CONDITION.match(after[0]) is not None
-    return True
+    return has_particle or verb not in _ENDED_BY or _CONDITION.match(new) is not None
 
 
-def _habit(rest: list[str], verb: str, plain: str, said: _Predicate) -> bool | None:
+def _habit(written: str, after: list[str], verb: str, plain: str, said: _Predicate) -> bool | None:
     """Tell whether a verb in the present is what somebody does in general, and no act, thought or request."""
-    written, after = rest[0], rest[1:]
+    is_regular = bool(said.adverbs & WORDS["habit"] or _REGULAR.search(plain))
+    first = after[0] if after else ""
     if verb in WORDS["alone"] and not written.endswith("ed"):
         return False
+    of_moment = WORDS["vague"] | WORDS["owners"] | {""}
     if verb == "get" and not said.adverbs & WORDS["habit"]:
-        is_state = (
-            after
-            and after[0] not in WORDS["vague"] | WORDS["owners"] | WORDS["no_state"]
-            and not after[0].endswith("ed")
-        )
-        return False if is_state else None
-    if written in WORDS["either"] and (said.adverbs & WORDS["habit"] or _REGULAR.search(plain)):
+        return None if first in of_moment | WORDS["no_state"] or first.endswith("ed") else False
+    if written in WORDS["either"] and is_regular:
         return True
-    if (verb, *after[:1]) in (("believe", "in"), ("insist", "on")):
+    is_state = (
+        (verb, first) in (("believe", "in"), ("insist", "on"), ("go", "to"), ("come", "from"))
+        or (verb in ("go", "come") and first.endswith("ing"))
+        or (verb == "do" and said.negated and first not in of_moment | {"the", "anything", "so", "much"})
+        or (written in ("learned", "learnt") and said.negated)
+    )
+    if is_state or (written in ("started", "begun", "began") and first.endswith("ing")):
         return False
-    if (
-        verb in ("go", "come")
-        and after
-        and (after[0].endswith("ing") or after[0] == ("to" if verb == "go" else "from"))
-    ):
-        return False
-    if (
-        verb == "do"
-        and said.negated
-        and after
-        and after[0] not in WORDS["vague"] | WORDS["owners"] | {"the", "anything", "so", "much"}
-    ):
-        return False
-    if written in ("started", "begun", "began"):
-        return False if after and after[0].endswith("ing") else None
-    if written in ("learned", "learnt") and said.negated:
-        return False
-    if written in WORDS["past"] or (written.endswith("ed") and written not in ("need", "feed", "breed")):
+    if written in WORDS["past"] | {"begun"} or (written.endswith("ed") and written not in ("need", "feed", "breed")):
         return None
     if verb in ("have", "ha") and not said.modal:
         noun = next((word for word in after if word not in ("a", "an", "no", "very", "two", "three", "any", "bad")), "")
-        is_passing = (
-            {"the", "my", "our", "to", noun, *after[:3]}
-            & (WORDS["owned"] | WORDS["vague"] | {"the", "my", "our"})
-            & set(after[:3])
-        )
+        is_passing = {*after[:3]} & (WORDS["owned"] | WORDS["vague"] | {"the", "my", "our"})
         return None if not noun or is_passing or noun.endswith(("ed", "en")) else False
-    after = after[1:] if after[:1] == ["to"] else after
+    after = after[1:] if first == "to" else after
     if not after or after[0] in WORDS["vague"] or after == ["now"]:
         return None
-    if said.adverbs & WORDS["habit"] or _REGULAR.search(plain):
-        return (
-            None if verb in ("want", "need", "have", "think", "mean", "say", "know", "see", "worry", "hope") else True
-        )
+    if is_regular:
+        thinks = ("want", "need", "have", "think", "mean", "say", "know", "see", "worry", "hope")
+        return None if verb in thinks else True
     if verb == "need":
-        return False if {"when", "whenever", "because"} & set(after[1:]) and rest[1] != "to" else None
+        return False if {"when", "whenever", "because"} & set(after[1:]) and first != "to" else None
     return None if verb in WORDS["passing"] else False
