@@ -33,16 +33,16 @@ _STANDING: Final = re.compile(
 )
 _EFFECT: Final = re.compile(
     r"\b(?:makes?|gives?) (?:me|us|him|her|my [\w-]+) (?!a call|a minute|a moment|a second|the|think|wonder)\w|"
-    r"\b(?:hurts?|upsets?|bothers?|scares?) (?:me|us|him|her|my)\b|\b(?:bad|dangerous|deadly|unsafe|hard(?:er)?|painful|"
-    r"too \w+) for (?:me|us|him|her|my)\b|\bagrees? with (?:me|him|her|my)\b|\b(?:drives?|stress(?:es)?|annoys?|"
-    r"irritates?|bores?|calms?|relaxes|suits?|triggers?|disgusts?|frightens?|worries|tires?) (?:me|us|him|her|my)\b|"
-    r"\b(?:is|are) (?:one of )?(?:my|our|his|her) (?:favou?rites?|things?|passion|weakness|hobby|go-to)\b|\b(?:is|"
-    r"are) what (?:i|we|he|she) (?:go for|goes for|likes?|prefers?|needs?)\b|\b(?:i|we|he|she|they|my [\w-]+) (?:grew up|"
-    r"(?:was|were) (?:born|raised)|(?:was|were) diagnosed)\b|\b(?:is|are|am) (?:currently )?on (?:an? |"
-    r"the )?(?:[\w-]+ ){0,2}(?:diet|medication|meds|pills?|antibiotics|insulin|shifts?)\b|\b(?:want|need|like) (?:all |"
-    r"your |every )?(?:\w+ )?(?:replies|answers|responses|messages|dates|amounts|prices|names|letters) (?:in|as|by|to|"
-    r"with|without|only)\b|\b(?:important|matters) to (?:me|us)\b|\b(?:i|we|he|she) finds? (?:[\w-]+ ){1,4}(?:\w+(?:ful|"
-    r"ous|able|ible|ting|ring|sing|ying)|hard|difficult|easy)$|\bmy cup of tea\b|\bnot (?:really )?(?:my|our) thing\b|"
+    r"\b(?:hurts?|upsets?|bothers?|scares?|drives?|stress(?:es)?|annoys?|irritates?|bores?|calms?|relaxes|suits?|triggers?|"
+    r"disgusts?|frightens?|worries|tires?|agrees? with|(?:bad|dangerous|deadly|unsafe|hard(?:er)?|painful|too \w+) for) "
+    r"(?:me|us|him|her|my)\b|\b(?:is|are) what (?:i|we|he|she) (?:go for|goes for|likes?|prefers?|needs?)\b|"
+    r"\b(?:is|are) (?:one of )?(?:my|our|his|her) (?:favou?rites?|things?|passion|weakness|hobby|go-to)\b|"
+    r"\b(?:i|we|he|she|they|my [\w-]+) (?:grew up|(?:was|were) (?:born|raised|diagnosed))\b|"
+    r"\b(?:is|are|am) (?:currently )?on (?:an? |the )?(?:[\w-]+ ){0,2}(?:diet|medication|meds|pills?|antibiotics|insulin|"
+    r"shifts?)\b|\b(?:want|need|like) (?:all |your |every )?(?:\w+ )?(?:replies|answers|responses|messages|dates|amounts|"
+    r"prices|names|letters) (?:in|as|by|to|with|without|only)\b|\b(?:important|matters) to (?:me|us)\b|"
+    r"\b(?:i|we|he|she) finds? (?:[\w-]+ ){1,4}(?:\w+(?:ful|ous|able|ible|ting|ring|sing|ying)|hard|difficult|easy)$|"
+    r"\bmy cup of tea\b|\bnot (?:really )?(?:my|our) thing\b|"
     r"\b(?:doctor|dentist|physician|therapist|nurse|vet) (?:has )?(?:told|advised|ordered|forbade|forbids|wants|says)\b"
 )
 _SINCE: Final = re.compile(r"\bsince\b|\bfor (?:[a-z]+ )?(?:years|months|ages|decades)\b")
@@ -79,12 +79,9 @@ _CLAUSE: Final = re.compile(
 _TOKEN: Final = re.compile(r"[^\W_]+(?:[-'’][^\W_]+)*")
 _SHORT: Final = {"can't": "can not", "cannot": "can not", "won't": "will not", "let's": "let us", "gonna": "going to"}
 _SUFFIXES: Final = {"n't": "not", "'ve": "have", "'re": "are", "'d": "would", "'ll": "will", "'m": "am"}
-
-
 # The particles by which a verb tells an end.
-_ENDED_BY: Final = {"gave": "up away", "given": "up away", "took": "up", "taken": "up", "turned": ""} | {
-    verb: "out off" for verb in ("cut", "went", "gone")
-}
+_ENDED_BY: Final = dict.fromkeys(("gave", "given"), "up away") | dict.fromkeys(("cut", "went", "gone"), "out off")
+_ENDED_BY.update(took="up", taken="up", turned="")
 
 
 def states_of(sentences: Iterable[re.Match[str]]) -> Iterator[tuple[int, str, bool]]:
