@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ItemsAppended, ModelCalled, TurnStarted
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 COLUMNS: Final = ("fact", "kind", "position", "asked_later", "reason", "item", "sentence", "needed_by")
 # A shorter number stands in too many texts to say that one was needed.
 SHORTEST_NUMBER: Final = 3
-_IN_PLACE: Final = "projection"
+_Name: TypeAlias = tuple[str, tuple[str, ...]]
 
 
 class Loss(NamedTuple):
@@ -109,19 +109,7 @@ class Losses(tuple[Loss, ...]):
         """
         import pandas
 
-        rows = [
-            (
-                one.fact,
-                one.kind,
-                one.position,
-                one.asked_later,
-                one.reason,
-                one.item.get("id"),
-                one.sentence,
-                one.needed_by,
-            )
-            for one in self
-        ]
+        rows = [[one.item.get("id") if name == "item" else getattr(one, name) for name in COLUMNS] for one in self]
         whole = {"position": "int64", "asked_later": "Int64", "needed_by": "Int64"}
         return pandas.DataFrame(rows, columns=COLUMNS).astype(whole)
 
@@ -185,12 +173,10 @@ def lost(run: Run, call: int | ModelCalled, *, thread_id: str | None = None) -> 
             hint="The run has answers, and neither requests nor compactions, as runs of others; record one with nn.record.",
         )
     context = index.context(request)
-    absent = frozenset(context.absent)
-    known = KnownFacts(context.texts)
-    found = facts_in(context.log)
+    absent, known, found = frozenset(context.absent), KnownFacts(context.texts), facts_in(context.log)
     reasons, replaced = _reasons(request), index.replaced(request)
-    losses: dict[tuple[str, tuple[str, ...]], Loss] = {}
-    is_known: dict[tuple[str, tuple[str, ...]], bool] = {}
+    losses: dict[_Name, Loss] = {}
+    is_known: dict[_Name, bool] = {}
     others: list[Fact] = []
     for at, facts in enumerate(found):
         place = at + context.first
@@ -207,8 +193,7 @@ def lost(run: Run, call: int | ModelCalled, *, thread_id: str | None = None) -> 
                 continue
             losses.pop(key, None)  # the last place counts
             losses[key] = Loss(fact.text, context.log[at], None, fact.kind, place, reason, fact.keys, fact.sentence)
-    dropped = [fact for at in context.absent for fact in found[at]]
-    retellings = _retellings(context, found, dropped)
+    retellings = _retellings(context, [fact for at in context.absent for fact in found[at]])
     named = _needed(run, request, list(losses.values()), others)
     return Losses(named, retellings=retellings, unread=context.first, unknown=context.unknown)
 
@@ -237,20 +222,15 @@ def _reasons(request: RecordedRequest) -> dict[int, str]:
     return reasons
 
 
-def _asked(run: Run, request: RecordedRequest) -> list[tuple[int, str]]:
-    """Return the texts of users from the turn of the call on."""
-    where = request.where
-    turns: dict[int, str] = {}
-    for event in run.select(TurnStarted):
-        if event.where.thread_id == where.thread_id and event.where.turn >= where.turn and event.query:
-            turns.setdefault(event.where.turn, event.query)
-    return sorted(turns.items())
-
-
 def _needed(run: Run, request: RecordedRequest, losses: list[Loss], others: list[Fact]) -> list[Loss]:
     """Return losses with the turn that asks for each, and the call that needed it."""
     facts = [Fact(one.fact, one.kind, one.keys, 0, one.sentence) for one in losses]
-    asked = asked_in(facts, others, _asked(run, request))
+    asking: dict[int, str] = {}
+    for turn in run.select(TurnStarted):
+        is_of = turn.where.thread_id == request.where.thread_id and turn.where.turn >= request.where.turn
+        if is_of and turn.query:
+            asking.setdefault(turn.where.turn, turn.query)
+    asked = asked_in(facts, others, sorted(asking.items()))
     key = log_key(request.where)
     texts: list[str] = []
     calls: list[int] = []
@@ -270,30 +250,24 @@ def _needed(run: Run, request: RecordedRequest, losses: list[Loss], others: list
             continue
         texts += map(fact_text, made)
         calls += [place] * len(made)
-    again: dict[tuple[str, tuple[str, ...]], int] = {}
+    again: dict[_Name, int] = {}
     for at, found in zip(calls, facts_of(texts), strict=True):
         for fact in found:
-            if fact.kind not in ("decision", "preference") and (
-                fact.kind != "number" or len(fact.keys[0]) >= SHORTEST_NUMBER
-            ):
+            if fact.kind != "number" or len(fact.keys[0]) >= SHORTEST_NUMBER:
                 again.setdefault((fact.kind, fact.keys), at)
-    return [
-        loss._replace(
-            asked_later=turn,
-            needed_by=min(
-                [at for at in (turns.get(turn or -1), again.get((loss.kind, loss.keys))) if at is not None],
-                default=None,
-            ),
+    named = []
+    for loss, asks in zip(losses, asked, strict=True):
+        is_said = loss.kind not in ("decision", "preference")
+        needing = [turns.get(asks or -1), again.get((loss.kind, loss.keys)) if is_said else None]
+        named.append(
+            loss._replace(asked_later=asks, needed_by=min([at for at in needing if at is not None], default=None))
         )
-        for loss, turn in zip(losses, asked, strict=True)
-    ]
+    return named
 
 
-def _retellings(
-    context: SentContext, found: Sequence[Sequence[Fact]], dropped: Sequence[Fact]
-) -> tuple[Retelling, ...]:
+def _retellings(context: SentContext, dropped: Sequence[Fact]) -> tuple[Retelling, ...]:
     """Compare the texts of layers and summaries with the log, and with the facts left out of it."""
-    told = [one for one in context.sent if one.origin in (_IN_PLACE, IN_PLACE) or one.origin.startswith("layer:")]
+    told = [one for one in context.sent if one.origin in ("projection", IN_PLACE) or one.origin.startswith("layer:")]
     if not told:
         return ()
     source = KnownFacts([fact_text(item) for item in context.log])

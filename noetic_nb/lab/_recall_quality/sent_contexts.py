@@ -5,6 +5,7 @@ Runs of this library have their requests. In runs of others a call was sent its 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -48,8 +49,7 @@ class SentContext(NamedTuple):
 
 class _Point(NamedTuple):
     seq: int
-    length: int
-    """Of the log at that moment."""
+    length: int  # of the log at that moment
     event: ContextCompacted
 
 
@@ -88,13 +88,14 @@ class ContextIndex:
         """Tell whether it is known what a call was sent: its request, or a run that tells its compactions."""
         return request.view is not None or log_key(request.where) in self.points
 
+    def _before(self, request: RecordedRequest) -> list[_Point]:
+        return [one for one in self.points.get(log_key(request.where), ()) if one.seq < request.seq]
+
     def context(self, request: RecordedRequest) -> SentContext:
         """Return the context of a call that is known."""
-        points = [one for one in self.points.get(log_key(request.where), ()) if one.seq < request.seq]
-        log = request.known or ()
-        if request.view is None:
-            return _kept(request.first, log, points, self._system(log_key(request.where)))
-        view = request.view
+        log, view = request.known or (), request.view
+        if view is None:
+            return _kept(request.first, log, self._before(request), self._system(log_key(request.where)))
         # Without planning the call again, which takes as long as its log is: a long run has hundreds of compactions.
         shown = [at for at in sent_positions(view) if 0 <= at - request.first < len(log)]
         sent = [SentText(f"layer:{layer_id}", item) for layer_id, item in view.layer_items]
@@ -106,7 +107,7 @@ class ContextIndex:
 
     def replaced(self, request: RecordedRequest) -> frozenset[int]:
         """Return the places in the log that compactions before a call replaced."""
-        points = [one for one in self.points.get(log_key(request.where), ()) if one.seq < request.seq]
+        points = self._before(request)
         if request.view is None:
             return frozenset(range(max([one.length for one in points], default=0)))
         stretches = {stretch for one in points for stretch in one.event.replaced}
@@ -120,26 +121,21 @@ class ContextIndex:
             calls.setdefault(log_key(request.where), []).append(request)
         for key, points in self.points.items():
             those = calls.get(key, [])
-            at = 0
             for place, point in enumerate(points):
-                while at < len(those) and those[at].seq < point.seq:
-                    at += 1
-                following = points[place + 1].seq if place + 1 < len(points) else None
+                at = bisect_left(those, point.seq, key=lambda one: one.seq)
                 if at < len(those) and those[at].view is not None:
-                    if following is None or those[at].seq < following:
+                    if place + 1 == len(points) or those[at].seq < points[place + 1].seq:
                         yield key, self.context(those[at])
-                elif at == len(those) or those[at].view is None:
-                    log = self.requests.log_of(self.ends[key])
+                else:
                     first = those[-1].first if those else 0
-                    until = log[: max(0, point.length - first)]
+                    until = self.requests.log_of(self.ends[key])[: max(0, point.length - first)]
                     yield key, _kept(first, until, points[: place + 1], self._system(key))
 
     def _system(self, key: tuple[str, str]) -> frozenset[int]:
-        found = self._systems.get(key)
-        if found is None:
+        if key not in self._systems:
             log = self.requests.log_of(self.ends[key])
-            found = self._systems[key] = frozenset([at for at, item in enumerate(log) if item.get("role") == "system"])
-        return found
+            self._systems[key] = frozenset([at for at, item in enumerate(log) if item.get("role") == "system"])
+        return self._systems[key]
 
 
 def _written(view: ViewAssembled) -> Iterator[Item]:
@@ -153,9 +149,8 @@ def _written(view: ViewAssembled) -> Iterator[Item]:
 
 def _kept(first: int, log: Sequence[Item], points: Sequence[_Point], system: frozenset[int]) -> SentContext:
     """Return the context of a call of another program: its log, and what compactions made of it. `system` is always sent."""
-    whole = [
-        place for place, one in enumerate(points) if one.event.items and not (one.event.opaque or one.event.replaced)
-    ]
+    events = [one.event for one in points]
+    whole = [at for at, one in enumerate(events) if one.items and not (one.opaque or one.replaced)]
     gone: set[int] = set()
     hidden: set[int] = set()  # nobody knows
     beside: tuple[Item, ...] = ()
@@ -174,6 +169,6 @@ def _kept(first: int, log: Sequence[Item], points: Sequence[_Point], system: fro
             unknown += 1
     gone = {at for at in gone if 0 <= at < len(log)} - system
     left = gone | (hidden - system)
-    shown = [SentText("history", log[at]) for at in range(len(log)) if at not in left]
-    stands = [SentText(IN_PLACE, item) for item in beside]
-    return SentContext(first, log, tuple(sorted(gone)), (*stands, *shown), "", unknown)
+    sent = [SentText(IN_PLACE, item) for item in beside]
+    sent += [SentText("history", item) for at, item in enumerate(log) if at not in left]
+    return SentContext(first, log, tuple(sorted(gone)), tuple(sent), "", unknown)

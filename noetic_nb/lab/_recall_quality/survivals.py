@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, TypeAlias, get_args
 
 from noetic_nb.errors import NoeticConfigError
@@ -15,7 +17,7 @@ from noetic_nb.runs import Run
 if TYPE_CHECKING:
     import pandas
 
-_Name: TypeAlias = tuple[tuple[str, str], str, tuple[str, ...]]
+_Name: TypeAlias = tuple[str, tuple[str, ...]]
 COLUMNS: Final = ("kind", "n", "of", "rate", "low", "high")
 
 
@@ -59,75 +61,57 @@ def survival(runs: Run | Iterable[Run]) -> pandas.DataFrame:
     """
     import pandas
 
-    given = [runs] if isinstance(runs, Run) else runs
-    counts: list[dict[str, list[int]]] = []
+    given: Iterable[object] = runs if isinstance(runs, Iterable) and not isinstance(runs, Run) else [runs]
+    counts: list[list[tuple[str, bool]]] = []
     unknown = 0
-    if not isinstance(given, Iterable):
-        raise _no_runs(given)
     for run in given:
         if not isinstance(run, Run):
-            raise _no_runs(run)
+            raise NoeticConfigError(
+                "INVALID_RUNS",
+                "Survival is counted in runs.",
+                given=run,
+                hint="Pass a run, or a list of runs: nn.load_run(path), nn.import_runs(path).",
+            )
         found, unread = _survived(run)
+        counts += [found] if found else []
         unknown += unread
-        if found:
-            counts.append(_by_kind(found))
     rows = []
     for kind in get_args(FactKind):
-        those = [one[kind] for one in counts if kind in one]
-        if those:
-            facts = [(at < n, Cluster(run)) for run, (n, of) in enumerate(those) for at in range(of)]
-            count = counted([is_kept for is_kept, _ in facts], [cluster for _, cluster in facts])
+        facts = [(is_told, Cluster(at)) for at, one in enumerate(counts) for name, is_told in one if name == kind]
+        if facts:
+            count = counted([is_told for is_told, _ in facts], [cluster for _, cluster in facts])
             rows.append((kind, count.n, count.of, count.rate, count.low, count.high))
     frame = pandas.DataFrame(rows, columns=COLUMNS)
     frame.attrs.update(runs=len(counts), unknown=unknown)
     return frame.astype(
-        {"kind": "object", "n": "int64", "of": "int64", "rate": "float64", "low": "float64", "high": "float64"}
+        {"kind": "object"} | dict.fromkeys(("n", "of"), "int64") | dict.fromkeys(COLUMNS[3:], "float64")
     )
-
-
-def _no_runs(given: object) -> NoeticConfigError:
-    return NoeticConfigError(
-        "INVALID_RUNS",
-        "Survival is counted in runs.",
-        given=given,
-        hint="Pass a run, or a list of runs: nn.load_run(path), nn.import_runs(path).",
-    )
-
-
-def _by_kind(found: Iterable[tuple[str, bool]]) -> dict[str, list[int]]:
-    counts: dict[str, list[int]] = {}
-    for kind, is_told in found:
-        count = counts.setdefault(kind, [0, 0])
-        count[0] += is_told
-        count[1] += 1
-    return counts
 
 
 def _survived(run: Run) -> tuple[list[tuple[str, bool]], int]:
     """Return the kind of each fact that was left out, and whether it was told after every compaction; and unknown compactions."""
     index = ContextIndex(run)
-    told: dict[_Name, bool] = {}
-    logs: dict[tuple[str, str], list[list[Fact]]] = {}
-    alive: dict[tuple[str, str], dict[_Name, tuple[Fact, list[int]]]] = {}
-    read: dict[tuple[str, str], int] = {}
-    unknown: dict[tuple[str, str], int] = {}
-    for key, context in index.after_compactions():
-        if key not in logs:
-            logs[key] = facts_in(index.requests.log_of(index.ends[key]))
-        unknown[key] = context.unknown
-        facts = alive.setdefault(key, {})
-        for at in range(read.get(key, 0), len(context.log)):
-            for fact in logs[key][at]:
-                name: _Name = key, fact.kind, fact.keys
-                if told.get(name, True):  # what is told again later was lost all the same
-                    facts.setdefault(name, (fact, []))[1].append(at)
-        read[key] = len(context.log)
-        known = KnownFacts(context.texts)
-        absent = frozenset(context.absent)
-        for name, (fact, places) in list(facts.items()):
-            if absent.isdisjoint(places):
-                continue
-            told[name] = fact in known
-            if not told[name]:
-                del facts[name]
-    return [(name[1], is_told) for name, is_told in told.items()], sum(unknown.values())
+    found: list[tuple[str, bool]] = []
+    unknown = 0
+    for key, contexts in groupby(index.after_compactions(), key=itemgetter(0)):
+        log = facts_in(index.requests.log_of(index.ends[key]))
+        told: dict[_Name, bool] = {}
+        alive: dict[_Name, tuple[Fact, list[int]]] = {}
+        read = of_log = 0
+        for _, context in contexts:
+            of_log = context.unknown
+            for at in range(read, len(context.log)):
+                for fact in log[at]:
+                    name: _Name = fact.kind, fact.keys
+                    if told.get(name, True):  # what is told again later was lost all the same
+                        alive.setdefault(name, (fact, []))[1].append(at)
+            read = len(context.log)
+            known, absent = KnownFacts(context.texts), frozenset(context.absent)
+            for name, (fact, places) in list(alive.items()):
+                if not absent.isdisjoint(places):
+                    told[name] = fact in known
+                    if not told[name]:
+                        del alive[name]
+        found += [(kind, is_told) for (kind, _), is_told in told.items()]
+        unknown += of_log
+    return found, unknown
