@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from noetic_nb.lab._recall_quality.normal_forms import MONTHS, WEEKDAYS
@@ -69,11 +70,8 @@ class NameReader:
         found: list[_Run] = []
         whole = text
         if taken:  # an id, a date: digits stand in their place
-            ends = [0, *[end for _, end in taken]]
-            starts = [*[begin for begin, _ in taken], len(text)]
-            masks = ["0" * (end - begin) for begin, end in taken]
-            parts = [text[end:begin] for end, begin in zip(ends, starts, strict=True)]
-            text = "".join([piece for pair in zip(parts, [*masks, ""], strict=True) for piece in pair])
+            bounds = [(0, 0), *taken, (len(text), len(text))]
+            text = "".join(["0" * (end - start) + text[end:then] for (start, end), (then, _) in pairwise(bounds)])
         tokens = [(one.start(), one.end(), one[0]) for one in _TOKEN.finditer(text)]
         is_german: bool | None = None
         small: list[str] = []
@@ -186,19 +184,13 @@ class NameReader:
                 names.append((run.start, run.text))
                 continue
             head, *rest = run.words
-            if rest:
-                whole = " ".join(rest)
-                if whole in self._solid and head not in self._solid and len(rest) < 2:
-                    names.append((run.start + len(head) + 1, run.text[len(head) + 1 :]))
-                else:
-                    names.append((run.start, run.text))
-            elif head in self._solid or self._acts(head, run.after):
+            plain = head.casefold()
+            acts = run.after in WORDS["person_words"] and plain not in self._small and not _is_common_noun(plain)
+            if len(rest) == 1 and rest[0] in self._solid and head not in self._solid:
+                names.append((run.start + len(head) + 1, run.text[len(head) + 1 :]))
+            elif rest or head in self._solid or acts:
                 names.append((run.start, run.text))
         return names
-
-    def _acts(self, word: str, after: str) -> bool:
-        plain = word.casefold()
-        return after in WORDS["person_words"] and plain not in self._small and not _is_common_noun(plain)
 
 
 def _begins(text: str, start: int) -> bool:

@@ -62,7 +62,7 @@ _STRUCTURED_TEXT: Final = (
 _STRUCTURED: Final = re.compile(_STRUCTURED_TEXT)
 # Names of months are many, and rarely there.
 _WITHOUT_MONTHS: Final = re.compile(_STRUCTURED_TEXT.replace(_MONTH, "(?!)"))
-_DATES: Final = frozenset({"iso", "dmy", "day_month", "month_day", "month_year", "cjk"})
+_DATES: Final = frozenset({"iso", "dmy", "mark", "day_month", "month_day", "month_year", "cjk"})
 _IDS: Final = frozenset({"url", "mail", "phone", "iban", "id", "version"})
 # "5kg", "3rd": a number with what it counts.
 _COUNTED: Final = re.compile(r"\d+(?:[.,]\d+)*[a-zµ°]{1,3}")
@@ -112,12 +112,11 @@ def facts_of(texts: Sequence[str]) -> list[list[Fact]]:
     """
     reader = _Reader()
     read = [list(reader.parts(text[:LONGEST_TEXT])) for text in texts]
-    return [
-        [fact for part, start in parts for fact in _in_order(part, start, reader.names.found(part.runs))]
-        for parts in read
-    ]
+    found = reader.names.found
+    return [[fact for part, start in parts for fact in _in_order(part, start, found(part.runs))] for parts in read]
 
 
+_Value: TypeAlias = tuple[FactKind, str, tuple[str, ...]]
 _Found: TypeAlias = tuple[int, FactKind, str, tuple[str, ...]]
 
 
@@ -189,24 +188,20 @@ def _found(text: str, *, is_value: bool) -> tuple[list[_Found], list[tuple[int, 
         at = bisect_right(begins, place) - 1
         return at >= 0 and place < ends[at]
 
-    if _is_structured(text):
-        for match in _pattern(text).finditer(text):
-            if is_inside(match.start()):
-                continue
-            one = _structured(str(match.lastgroup if match.lastgroup != "mark" else "dmy"), match[0])
-            if one is not None:
-                found += [(match.start(), *fact) for fact in one]
-                taken.append(match.span())
-        taken.sort()  # of one kind after the other
+    for match, one in _structured_in(text):
+        if one and not is_inside(match.start()):
+            found += [(match.start(), *fact) for fact in one]
+            taken.append(match.span())
+    taken.sort()  # of one kind after the other
     found += [
         (match.start(), "date", match[0], (f"day {WEEKDAYS[word]}",))
         for match in _WORD.finditer(text)
         if (word := match[0].lower()) in WEEKDAYS
     ]
     for match in _QUOTED.finditer(text):
-        said = match[match.lastindex or 0].strip()
-        if said and folded(said) and not is_inside(match.start(match.lastindex or 0)):
-            found.append((match.start(match.lastindex or 0), "quote", said, (folded(said),)))
+        said, start = match[match.lastindex or 0].strip(), match.start(match.lastindex or 0)
+        if folded(said) and not is_inside(start):
+            found.append((start, "quote", said, (folded(said),)))
     decided = _DECIDED.search(text) is not None
     others = []
     for match in _SENTENCE.finditer(text):
@@ -221,16 +216,15 @@ def _found(text: str, *, is_value: bool) -> tuple[list[_Found], list[tuple[int, 
     return found, taken
 
 
-def _is_structured(text: str) -> bool:
-    return _DIGIT.search(text) is not None or "@" in text or "://" in text
+def _structured_in(text: str) -> Iterator[tuple[re.Match[str], list[_Value]]]:
+    """Yield the numbers, dates, times and ids of a text."""
+    if _DIGIT.search(text) or "@" in text or "://" in text:
+        has_month = not MONTHS.keys().isdisjoint(_WORD.findall(text.lower()))
+        for match in (_STRUCTURED if has_month else _WITHOUT_MONTHS).finditer(text):
+            yield match, _structured(str(match.lastgroup), match[0])
 
 
-def _pattern(text: str) -> re.Pattern[str]:
-    has_month = not MONTHS.keys().isdisjoint(_WORD.findall(text.lower()))
-    return _STRUCTURED if has_month else _WITHOUT_MONTHS
-
-
-def _structured(group: str, text: str) -> list[tuple[FactKind, str, tuple[str, ...]]] | None:
+def _structured(group: str, text: str) -> list[_Value]:
     if group in _DATES:
         keys = date_keys(text)
         text = text.rstrip(".")
@@ -245,11 +239,9 @@ def _structured(group: str, text: str) -> list[tuple[FactKind, str, tuple[str, .
             return [("number", text, number_keys(text))]
         return [("id", text, (folded(text).replace(" ", ""),))]
     keys = number_keys(text)
-    if not keys:
-        return None
     if len(keys) > 1:  # a list without blanks
         return [("number", key, (key,)) for key in keys]
-    return [("number", text.strip(), keys)]
+    return [("number", text.strip(), keys)] if keys else []
 
 
 def _in_order(part: _Part, offset: int, names: list[tuple[int, str]]) -> list[Fact]:
@@ -289,57 +281,42 @@ class KnownFacts:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = FoldedTexts(texts)
-        self._keys: dict[str, set[str]] = {}
-        self._read = False
 
-    def _known(self, kind: str) -> set[str]:
-        if not self._read:
-            self._read = True
-            for text in self._texts.texts:
-                for part in dict.fromkeys(_fields(text) or (text,)):
-                    self._take(part)
-        return self._keys.get(kind, set())
-
-    def _take(self, text: str) -> None:
-        numbers = self._keys.setdefault("number", set())
-        for match in _pattern(text).finditer(text) if _is_structured(text) else ():
-            group = str(match.lastgroup if match.lastgroup != "mark" else "dmy")
-            for kind, _, keys in _structured(group, match[0]) or ():
-                self._keys.setdefault(kind, set()).update(keys)
+    @cached_property
+    def _keys(self) -> set[tuple[str, str]]:
+        """The normal forms of numbers, dates, times and ids, with their kinds."""
+        known: set[tuple[str, str]] = set()
+        parts = dict.fromkeys([part for text in self._texts.texts for part in _fields(text) or (text,)])
+        for match, found in [one for part in parts for one in _structured_in(part)]:
+            for kind, _, keys in found:
+                known.update([(kind, key) for key in keys])
                 if kind == "date":  # a day with its year is one without it, too
-                    self._keys[kind].update([f"-{key[4:]}" for key in keys if len(key) == 10 and key[0] != "-"])
+                    known.update([(kind, f"-{key[4:]}") for key in keys if len(key) == 10 and key[0] != "-"])
             # The numbers of a date, of a time or of an id are written there, whatever they mean.
-            for digits in re.findall(r"\d+", ascii_digits(match[0])):
-                numbers.add(digits.lstrip("0") or "0")
+            known.update(
+                [("number", digits.lstrip("0") or "0") for digits in re.findall(r"\d+", ascii_digits(match[0]))]
+            )
+        return known
 
     def __contains__(self, fact: object) -> bool:
         """Tell whether a fact is stated here, in any form."""
         if not isinstance(fact, Fact):
             return False
+        is_value = fact.kind in ("number", "date", "time") and not fact.keys[0].startswith("day ")
+        if not is_value and self._texts.has(fact.text):
+            return True
         match fact.kind:
-            case "number":
-                return any(key in self._known("number") for key in fact.keys)
-            case "date" | "time" if not fact.keys[0].startswith("day "):
-                return any(key in self._known(fact.kind) for key in fact.keys)
-            case "id":
-                return (
-                    self._texts.has(fact.text)
-                    or self._texts.has_squeezed(fact.text)
-                    or any(key in self._known("id") for key in fact.keys)
-                )
+            case "number" | "date" | "time" | "id":
+                has_key = any((fact.kind, key) in self._keys for key in fact.keys)
+                return has_key or (fact.kind == "id" and self._texts.has_squeezed(fact.text))
             case "decision":
-                words = [word for word in folded(fact.text).split() if len(word) > 2]
-                return self._texts.has(fact.text) or self._tells(stems(words))
+                return self._tells(stems([word for word in folded(fact.text).split() if len(word) > 2]))
             case "preference":
-                return self._texts.has(fact.text) or self._tells(core(fact.text), denied=denies(folded(fact.text)))
-            case "name":
-                return self._texts.has(fact.text) or self._names(fact.text)
-        return self._texts.has(fact.text)
-
-    def _names(self, name: str) -> bool:
-        """Tell whether a name stands here without its first word, which may be one that began a sentence."""
-        first, _, rest = name.partition(" ")
-        return bool(rest) and not first.endswith(".") and len(rest.split()) > 1 and self._texts.has(rest)
+                return self._tells(core(fact.text), denied=denies(folded(fact.text)))
+            case "name":  # without its first word, which may be one that began a sentence
+                first, _, rest = fact.text.partition(" ")
+                return " " in rest.strip() and not first.endswith(".") and self._texts.has(rest)
+        return False
 
     def _tells(self, words: frozenset[str], *, denied: bool = False) -> bool:
         """Tell whether one sentence has enough of some words, and denies something where that is asked."""
