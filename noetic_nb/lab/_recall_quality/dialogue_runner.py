@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import pairwise
 from typing import Final
 
 from noetic_nb.clock import Clock
@@ -52,8 +53,7 @@ class Played:
 
 
 class _Clock:
-    def __init__(self) -> None:
-        self.t_ms = BEGINS_MS
+    t_ms = BEGINS_MS
 
     def now_ms(self) -> float:
         return self.t_ms
@@ -63,8 +63,7 @@ class _Clock:
 
 
 class _Ids:
-    def __init__(self) -> None:
-        self._count = 0
+    _count = 0
 
     def new(self, kind: str) -> str:
         self._count += 1
@@ -196,12 +195,7 @@ class Player:
             return True
         wanted = evidence.value
         if wanted is None:
-            wanted = next(
-                item_text(item)
-                for session in self.dialogue.sessions
-                for item in session
-                if item.get("id") == evidence.item
-            )
+            wanted = next(text.texts[0] for item_id, text in self._folded if item_id == evidence.item)
         return told.has(wanted)
 
     @cached_property
@@ -212,29 +206,21 @@ class Player:
 
     def _says(self, evidence: Evidence) -> set[str]:
         """Return the ids of the items that say a value, or the one that is named."""
-        found = self.values.get(evidence)
-        if found is None:
-            found = {evidence.item}
-            if evidence.value is not None:
-                found |= {item_id for item_id, text in self._folded if text.has(evidence.value)}
-            self.values[evidence] = found
-        return found
+        if evidence not in self.values:
+            found = [item_id for item_id, text in self._folded if evidence.value and text.has(evidence.value)]
+            self.values[evidence] = {evidence.item, *found}
+        return self.values[evidence]
 
 
-_policies: dict[float, ProjectionPolicy] = {}
-
-
+@cache
 def _policy(budget: float) -> ProjectionPolicy:
-    if budget not in _policies:
-        _policies[budget] = ProjectionPolicy(token_budget=budget, response_reserve=0, overflow="truncate")
-    return _policies[budget]
+    return ProjectionPolicy(token_budget=budget, response_reserve=0, overflow="truncate")
 
 
 def _turns(session: Sequence[Item]) -> Iterator[Sequence[Item]]:
     """Yield the turns of a session: each begins where a person writes."""
     starts = [at for at, item in enumerate(session) if item.get("role") == "user" and item["type"] == "message"]
-    starts = [at for place, at in enumerate(starts) if place == 0 or at]
-    for start, stop in zip([0, *starts[1:]] if starts else [0], [*starts[1:], len(session)], strict=True):
+    for start, stop in pairwise([0, *starts[1:], len(session)]):
         if stop > start:
             yield session[start:stop]
 
@@ -244,8 +230,7 @@ def _steps(turn: Sequence[Item]) -> Iterator[tuple[Sequence[Item], Sequence[Item
     said: list[Item] = []
     answer: list[Item] = []
     for item in turn:
-        is_answer = item["type"] in ("function_call", "reasoning") or item.get("role") == "assistant"
-        if is_answer:
+        if item["type"] in ("function_call", "reasoning") or item.get("role") == "assistant":
             answer.append(item)
             continue
         if answer:

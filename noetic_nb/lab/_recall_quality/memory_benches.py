@@ -132,7 +132,10 @@ def memory_bench(
     with Work("memory_bench", "dialogues", progress, of=len(played_to)) as work:
         for dialogue in work.each(played_to):
             # All sets before the next dialogue: if it is interrupted, they are compared on the same ones.
-            of_sets = run_sync(_played(sets, dialogue, totals, tokenizer, clock, reports))
+            of_sets = {
+                name: run_sync(Player(dialogue, made(), totals, tokenizer, clock, reports[name]).play())
+                for name, made in sets.items()
+            }
             for name, of_set in of_sets.items():
                 played_by[name].append(of_set)
     played_to = played_to[: work.done]
@@ -213,20 +216,6 @@ def _budgets(given: Any) -> tuple[float, ...]:
             hint="Use budgets=[500, 1_000, 2_000].",
         )
     return found
-
-
-async def _played(
-    sets: Mapping[str, Callable[[], Sequence[MemoryLayer]]],
-    dialogue: Dialogue,
-    budgets: Sequence[float],
-    tokenizer: Tokenizer,
-    clock: Clock | None,
-    problems: Mapping[str, Counter[tuple[str, str, str]]],
-) -> dict[str, list[Played]]:
-    return {
-        name: await Player(dialogue, make(), budgets, tokenizer, clock, problems[name]).play()
-        for name, make in sets.items()
-    }
 
 
 def _row(

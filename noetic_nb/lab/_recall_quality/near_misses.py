@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -117,31 +118,15 @@ def near_misses(
 def _items(request: RecordedRequest) -> list[_Miss]:
     """Return the items that were not sent: of each layer in its order, of the history from the newest."""
     absent = [one for one in request.absent if one.reason != "forced"]
-    history = [one for one in absent if one.origin == "history"]
-    rank = {one.position: place for place, one in enumerate(reversed(history), 1)}
-    seen: dict[str, int] = {}
+    left, seen = Counter([one.origin for one in absent]), Counter[str]()
     rows = []
     for one in absent:
-        if one.origin == "history":
-            place = rank[one.position]
-        else:
-            place = seen[one.origin] = seen.get(one.origin, 0) + 1
-        least = request.least_budget(one)
+        seen[one.origin] += 1
+        rank = left["history"] + 1 - seen["history"] if one.origin == "history" else seen[one.origin]
+        least, text = request.least_budget(one), redact_text(item_text(one.item))[:SHOWN]
         # For an item of a layer the planner's smallest maximum is what the layer must be given.
         changes = (None, None, None) if least is None else (least.total, least.window, least.maximum)
-        rows.append(
-            _Miss(
-                one.origin,
-                "item",
-                one.position,
-                one.reason,
-                place,
-                None,
-                one.tokens,
-                *changes,
-                text=redact_text(item_text(one.item))[:SHOWN],
-            )
-        )
+        rows.append(_Miss(one.origin, "item", one.position, one.reason, rank, None, one.tokens, *changes, text=text))
     return rows
 
 
@@ -214,21 +199,9 @@ def _missed(one: Considered, allocated: float, tokenizer: Tokenizer) -> list[_Mi
                 continue
             needed = _needed(one, list(lines.values()), allocated, tokenizer)
             reason = "below_threshold" if floor is not None else "beyond_top_k" if rank > most else "over_allocation"
-            rows.append(
-                _Miss(
-                    f"layer:{one.layer_id}",
-                    "memory",
-                    None,
-                    reason,
-                    rank,
-                    hit.score,
-                    tokenizer(line),
-                    layer_tokens=needed,
-                    top_k=rank if rank > most else None,
-                    min_score=floor,
-                    text=redact_text(line)[:SHOWN],
-                )
-            )
+            miss = _Miss(f"layer:{one.layer_id}", "memory", None, reason, rank, hit.score, tokenizer(line))
+            top_k, text = rank if rank > most else None, redact_text(line)[:SHOWN]
+            rows.append(miss._replace(layer_tokens=needed, top_k=top_k, min_score=floor, text=text))
     return rows
 
 
