@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from noetic_nb.items import assistant_text
 from noetic_nb.items._build import input_texts
-from noetic_nb.lab._recall_quality.dialogue_text import LANGUAGES
+from noetic_nb.lab._recall_quality.synthetic_dialogues import LANGUAGES
 from noetic_nb.layers import file_memory
 from noetic_nb.memory import MemoryLayer, OnItemAppendParams, RecallParams, StoreParams
 
