@@ -38,6 +38,7 @@ _INTRODUCED: Final = re.compile(
     "|(?:मेरा नाम|श्रीमती|श्री)\\s+(?P<hindi>[\u0900-\u097f]+(?:\\s[\u0900-\u097f]+)?)(?=\\s+(?:है|ने|को|से|का|की)|[।,.]|$)"
     "|(?:ชื่อ|คุณ)(?P<thai>[\u0e00-\u0e7f]{2,12})"
 )
+_NO_NAMES: Final = WORDS["not_names"].union(MONTHS, WEEKDAYS)
 _ENDS: Final = frozenset('.!?;\n•…。！？"“„«»‹<*#>|')
 # So many capital words in a row are a heading or shouting.
 MOST_WORDS: Final = 6
@@ -137,18 +138,13 @@ class NameReader:
     def _run(text: str, tokens: list[tuple[int, int, str]], at: int, last: int, is_value: bool) -> _Run | None:
         is_first = not is_value and _begins(text, tokens[at][0])
         while at <= last:
-            word = tokens[at][2]
-            plain = word.casefold()
-            if plain.replace("’", "'") not in WORDS["not_names"] and plain not in MONTHS and plain not in WEEKDAYS:
+            plain = tokens[at][2].casefold().replace("’", "'")
+            if plain not in _NO_NAMES:
                 break
             if plain in ("may", "august", "mars", "april", "june") and at < last:
                 break
             at, is_first = at + 1, False
-        while last >= at and (
-            (plain := tokens[last][2].casefold().replace("’", "'")) in WORDS["not_names"]
-            or plain in WEEKDAYS
-            or plain in MONTHS
-        ):
+        while last >= at and tokens[last][2].casefold().replace("’", "'") in _NO_NAMES:
             last -= 1
         if at > last or last - at >= MOST_WORDS:
             return None
@@ -185,7 +181,8 @@ class NameReader:
                 continue
             head, *rest = run.words
             plain = head.casefold()
-            acts = run.after in WORDS["person_words"] and plain not in self._small and not _is_common_noun(plain)
+            is_noun = {plain, plain.removesuffix("s")} & WORDS["common"] or _NOUN_END.search(plain)
+            acts = run.after in WORDS["person_words"] and plain not in self._small and not is_noun
             if len(rest) == 1 and rest[0] in self._solid and head not in self._solid:
                 names.append((run.start + len(head) + 1, run.text[len(head) + 1 :]))
             elif rest or head in self._solid or acts:
@@ -208,9 +205,3 @@ def _begins(text: str, start: int) -> bool:
 def _is_german(tokens: list[tuple[int, int, str]]) -> bool:
     known = sum([word in WORDS["german"] for _, _, word in tokens])
     return known >= 2 or (known == 1 and len(tokens) < 8)
-
-
-def _is_common_noun(word: str) -> bool:
-    """Tell whether a word in lower case is more likely a noun than a name."""
-    singular = word.removesuffix("s")
-    return word in WORDS["common"] or singular in WORDS["common"] or bool(_NOUN_END.search(word))

@@ -136,7 +136,12 @@ def _memories(
     config = run._config
     if layers is None:
         layers = config.memory if isinstance(config, AgentConfig) else ()
-    asked = [_fresh(layer) for layer in layers if layer.hooks.recall is not None]
+    # New layers with the same settings: the state of the agent's own is not touched.
+    asked = [
+        layer if (made := layer.made_by) is None else made.make(*made.args, **made.named)
+        for layer in layers
+        if layer.hooks.recall is not None
+    ]
     view = request.view
     assert view is not None  # its items have been planned again
     if view.where.depth or not asked:
@@ -147,12 +152,6 @@ def _memories(
     rows = [miss for one in found for miss in _missed(one, given.get(one.layer_id, math.inf), tokenizer)]
     told = {one.layer_id for one in found}
     return rows, tuple([layer.id for layer in asked if layer.id not in told])
-
-
-def _fresh(layer: MemoryLayer) -> MemoryLayer:
-    """Return a new layer with the same settings: the state of the agent's own layer is not touched."""
-    made = layer.made_by
-    return layer if made is None else made.make(*made.args, **made.named)
 
 
 async def _considered(run: Run, request: RecordedRequest, layers: Sequence[MemoryLayer]) -> list[Considered]:

@@ -47,39 +47,29 @@ def work_facts(text: str, *, is_value: bool = False) -> list[WorkFact]:
 
 
 def _paths(text: str) -> Iterator[WorkFact]:
-    if "/" not in text and "\\" not in text and "." not in text and "file" not in text:
-        return
-    for match in _PIECE.finditer(text):
+    for match in _PIECE.finditer(text) if any(mark in text for mark in ("/", "\\", ".", "file")) else ():
         piece = match[0]
-        if "/" in piece or "." in piece or "\\" in piece or piece in ("Makefile", "Dockerfile"):
+        if any(mark in piece for mark in "/.\\") or piece in ("Makefile", "Dockerfile"):
             said = _LINE.sub("", piece.rstrip(".,:;!?*"))
-            if said and len(said) <= LONGEST_PATH and _is_path(said):
+            if len(said) <= LONGEST_PATH and _is_path(said):
                 yield WorkFact(match.start(), match.start() + len(said), "path", said)
 
 
 def _is_path(said: str) -> bool:
-    if "://" in said:
-        return False
     if "\\" in said:
-        return _WINDOWS.fullmatch(said) is not None
+        return "://" not in said and _WINDOWS.fullmatch(said) is not None
     if said.lower() in WORDS["whole_names"]:
         return True
     if not _PLAIN.fullmatch(said) or not any(map(str.isalpha, said)):
         return False
     parts = [part for part in said.split("/") if part]
-    if not parts:
-        return False
     name, _, end = parts[-1].rpartition(".")
     is_file = end.lower() in WORDS["file_ends"] and any(map(str.isalpha, name.partition(".")[0]))
     if "/" not in said:
         return is_file and "@" not in said and said.lower() not in WORDS["products"]
-    if is_file:
-        return True
     begins = parts[0].lower().removeprefix(".") in WORDS["folders"]
-    if said.startswith(("~/", "./", "../")):
-        return len(parts) > 1
-    if said.startswith("/"):
-        return begins or len(parts) > 1
+    if is_file or said.startswith(("~/", "./", "../", "/")):
+        return is_file or len(parts) > 1 or (begins and said.startswith("/"))
     return (begins and not parts[-1].isdigit()) or (said.endswith("/") and len(parts[0]) > 1)
 
 
@@ -92,9 +82,8 @@ def _commands(text: str, *, is_value: bool) -> Iterator[WorkFact]:
         yield _placed(match.start(1), match[1])
     if "`" in text or '"' in text or "'" in text:
         for match in _TICKS.finditer(text):
-            inside = match[match.lastindex or 0]
-            if is_command(inside):
-                yield _placed(match.start(match.lastindex or 0), inside)
+            if is_command(match[match.lastindex or 0]):
+                yield _placed(match.start(match.lastindex or 0), match[match.lastindex or 0])
     for block in _FENCE.finditer(text) if "```" in text else ():
         at = block.start(1)
         for line in block[1].splitlines(keepends=True):
@@ -132,24 +121,19 @@ def is_command(said: str) -> bool:
 
 def _in_prose(text: str, start: int, programs: frozenset[str]) -> str:
     """Return the command that begins there in a sentence, empty where none does: it ends before the words go on."""
-    stop = start
-    bare = 0
-    count = 0
+    stop, bare, count = start, 0, 0
     for match in _WORD.finditer(text, start, start + LONGEST_COMMAND):
         word = match[0]
         plain = word.rstrip(".,;:!?)")
-        if count and text[stop : match.start()].strip(" "):
-            break
-        if not count:
-            if plain.rsplit("/", 1)[-1] not in programs:
-                return ""
-        else:
-            is_argument = (
-                plain[:1] in "-\"'./~$*" or any(mark in plain for mark in "/=._*:") or plain in ("|", "&&", ">")
-            )
-            if plain in WORDS["ends"] or (not is_argument and (bare >= 3 or not plain.isascii())):
+        if count:
+            is_marked = plain[:1] in "-\"'./~$*" or any(mark in plain for mark in "/=._*:")
+            is_bare = not is_marked and plain not in ("|", "&&", ">")
+            is_end = plain in WORDS["ends"] or (is_bare and (bare >= 3 or not plain.isascii()))
+            if is_end or text[stop : match.start()].strip(" "):
                 break
-            bare += not is_argument
+            bare += is_bare
+        elif plain.rsplit("/", 1)[-1] not in programs:
+            return ""
         stop, count = match.start() + len(plain), count + 1
         if plain != word:
             break
