@@ -265,21 +265,18 @@ class _Question(NamedTuple):
     texts: FoldedTexts
     words: tuple[frozenset[str], ...]
     """Its words with their senses; empty where it asks nothing."""
-    wanted: frozenset[str]
+    wanted: set[str]
     """Kinds of facts that it asks for; empty for all."""
-    hints: frozenset[str]
-    """Kinds that it more likely asks for."""
+    hints: set[str]
     own: bool
     """Whether it is about the one who asks."""
 
     @classmethod
     def of(cls, turn: int, text: str) -> _Question:
         """Return a text in a form that can be compared with facts."""
-        wanted = {kind for form, kinds in _WANTED if form.search(text) for kind in kinds}
-        hints = {kind for form, kinds in _HINTS if form.search(text) for kind in kinds}
-        words = telling_words(text) if _ASKS.search(text) else ()
+        wanted, hints = [{one for form, kinds in of if form.search(text) for one in kinds} for of in (_WANTED, _HINTS)]
         own = _OWN.search(text) is not None and _WH.search(text) is not None
-        return cls(turn, FoldedTexts([text]), words, frozenset(wanted), frozenset(hints), own)
+        return cls(turn, FoldedTexts([text]), telling_words(text) if _ASKS.search(text) else (), wanted, hints, own)
 
 
 def _asked_in(lost: Sequence[Fact], others: Iterable[Fact], turns: Iterable[tuple[int, str]]) -> list[int | None]:
