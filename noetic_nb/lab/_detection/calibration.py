@@ -92,9 +92,6 @@ class Calibration:
 
     detector: str | None
     threshold: float | None
-    verdict: str
-    detectable: float
-    stability: float
     reasons: Mapping[str, str]
     curves: Mapping[str, Mapping[str, Sequence[float]]]
     failures: tuple[Failure, ...]
@@ -102,6 +99,9 @@ class Calibration:
     made_of: Mapping[str, Any]
     _rows: tuple[Mapping[str, Any], ...] = field(repr=False)
     _tried: tuple[Detecting, ...] = field(repr=False)
+    verdict: str = NO_EVIDENCE
+    detectable: float = nan
+    stability: float = nan
 
     @property
     def table(self) -> pandas.DataFrame:
