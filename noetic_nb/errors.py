@@ -193,7 +193,7 @@ class _Chained:
     args: tuple[Any, ...]
 
     def _say(self, what: str, given: object, hint: str, *, before: str = "", instead_of_hint: object = None) -> str:
-        """Keep what happened, what was given and what to do; returns them as the message."""
+        """Keep the event, the given value and the hint; returns them as the message."""
         self.what, self.hint = _clean(what), _clean(hint)
         self.given = None if given is _MISSING else _clean(given)
         said = "" if given is _MISSING else f" Given: {_given(self.given)}."

@@ -1,4 +1,4 @@
-"""A compaction in words: by which mechanism, how large the context was before and after, what went and what came in its place."""
+"""A compaction in words: its mechanism, the size of the context before and after, the removed items and their replacement."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def heading_words(event: ContextCompacted) -> str:
 
 
 def compaction_parts(event: ContextCompacted, log_item: Callable[[int], Item | None]) -> Iterator[tuple[str, str]]:
-    """Yield what went and what came in its place, each as a heading and a text; `log_item` returns an item of the log."""
+    """Yield the removed items and their replacement, each as a heading and a text; `log_item` returns an item of the log."""
     number = "" if event.items_removed is None else f"{event.items_removed:,} item{'s' * (event.items_removed != 1)}"
     places = ", ".join([f"{first} to {stop - 1}" if stop - first > 1 else str(first) for first, stop in event.replaced])
     if places:

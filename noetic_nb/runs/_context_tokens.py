@@ -35,7 +35,7 @@ class ChosenCounter:
 
     @property
     def name(self) -> str | None:
-        """What it is called; None while nothing had to be counted."""
+        """Its name; None while nothing had to be counted."""
         return None if self._tokenizer is None else tokenizer_name(self._tokenizer)
 
 
@@ -49,7 +49,7 @@ class ContextTokens:
         self._tokens = 0
 
     def add(self, items: Iterable[Item]) -> None:
-        """Add what is sent from now on."""
+        """Add items that are sent from now on."""
         self._waiting += items
 
     def reset(self, items: Iterable[Item], tokens: int | None) -> None:
@@ -58,7 +58,7 @@ class ContextTokens:
         self._waiting = [*items] if tokens is None else []
 
     def sent(self) -> int:
-        """Return the tokens of all that was added, with what is billed around each item."""
+        """Return the tokens of all that was added, with the framing of each item."""
         counter = self._counter.tokenizer
         self._tokens += system_tokens(counter, self._policy)
         self._tokens += sum([item_tokens(item, counter) for item in self._waiting])

@@ -123,7 +123,7 @@ def calibrated(base: str | Tokenizer = estimate_tokens) -> CalibratedTokenizer:
 
 @functools.lru_cache(maxsize=64)
 def best_tokenizer(model: str = "") -> Tokenizer:
-    """Return the counter that is closest to what a model bills: what figures are counted by that nothing was planned by.
+    """Return the counter that is closest to the bill of a model, for figures that no plan has counted.
 
     Where the extra is installed, the model's own vocabulary, or o200k_base for a model of which none is known; else the counter
     that needs no vocabulary.

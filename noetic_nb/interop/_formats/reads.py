@@ -1,4 +1,4 @@
-"""What readers read of their formats: each declares it, and a test looks whether it is so."""
+"""The facts that each reader reads of its format: it declares them, and a test compares."""
 
 from __future__ import annotations
 

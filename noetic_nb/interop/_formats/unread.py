@@ -1,4 +1,4 @@
-"""What of a source nobody reads: keys that neither a reader knows nor are passed over for a reason."""
+"""Unread parts of a source: keys that no reader knows and that are not passed over for a reason."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Other:
 
     @property
     def label(self) -> str:
-        """What stands for it where a message has nothing else: the kind of a picture or a file, "" for other blocks."""
+        """Its stand-in where a message has nothing else: the kind of a picture or a file, "" for other blocks."""
         kind = self.value.get("type") if isinstance(self.value, Mapping) else None
         is_media = isinstance(kind, str) and any(name in kind for name in _MEDIA)
         return f"[{str(kind)[:50]}]" if is_media else ""

@@ -226,7 +226,7 @@ class RunWriter(TurnWriter):
         )
 
     def summary(self, log: Log, use: ModelUse) -> None:
-        """Write a call that made a summary, and that the summary took the place of what stood before."""
+        """Write a call that made a summary, and the compaction that put the summary in place of the conversation."""
         self.at(use.span.end_ns if use.span.end_ns is not None else use.span.start_ns)
         text = self.redaction.text("".join([msg.text for msg in use.outputs or ()]))
         items = (text_message("assistant", (output_text(text),)),) if text else ()

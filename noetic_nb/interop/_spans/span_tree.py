@@ -273,7 +273,7 @@ def _placed(tree: _Tree, uses: dict[_Key, Any], chains: dict[_Key, list[Span]]) 
 
 
 def _place_nodes(tree: _Tree, root: Execution, children: Mapping[tuple[int, _Key], Execution]) -> None:
-    """Give spans that are no calls to the agents that they are part of; what is inside of a call or around a turn is none."""
+    """Give spans that are no calls to their agents; spans inside of a call or around a turn are left out."""
     for key, span in tree.by_key.items():
         operation = (span.text("gen_ai.operation.name", "openinference.span.kind", "llm.request.type") or "").lower()
         if tree.kinds[key] not in ("agent", "other") or span.end_ns is None or operation in NO_PLACE:

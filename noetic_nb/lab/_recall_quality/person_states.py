@@ -221,7 +221,7 @@ class _Predicate:
 
 
 def _predicate(words: list[str], plain: str, *, is_person: bool, is_thing: bool) -> bool | None:
-    """Tell the same of what is said of a subject."""
+    """Tell the same of the predicate of a subject."""
     if is_thing:  # "my favourite composer is", "my knees do not like"
         if WORDS["favourite"] & set(words[:3]) and WORDS["be"] & set(words):
             return True
@@ -289,7 +289,7 @@ def _stem_of(verb: str) -> str:
 
 
 def _state(word: str, after: list[str]) -> bool | None:
-    """Tell whether what somebody is lasts: "afraid of dogs", "a night owl", "trying to avoid plastic"."""
+    """Tell whether a state of a person lasts: "afraid of dogs", "a night owl", "trying to avoid plastic"."""
     if word in ("a", "an", "the", "of", "two", "three"):
         return False if after and after[0] not in WORDS["moment"] else None
     if word == "trying":
@@ -322,7 +322,7 @@ def _has_ended(verb: str, after: list[str]) -> bool:
 
 
 def _habit(written: str, after: list[str], verb: str, plain: str, said: _Predicate) -> bool | None:
-    """Tell whether a verb in the present is what somebody does in general, and no act, thought or request."""
+    """Tell whether a verb in the present names a habit, and no act, thought or request."""
     is_regular = bool(said.adverbs & WORDS["habit"] or _REGULAR.search(plain))
     first = after[0] if after else ""
     if verb in WORDS["alone"] and not written.endswith("ed"):

@@ -1,4 +1,4 @@
-"""The context of a model call: the part of the log that was sent, what stood in place of the rest, and what nobody knows.
+"""The context of a model call: the part of the log that was sent, the texts in place of the rest, and the unknown part.
 
 Runs of this library have their requests. In runs of others a call was sent its log, except what a compaction replaced.
 """
@@ -28,7 +28,7 @@ class SentText(NamedTuple):
 
 
 class SentContext(NamedTuple):
-    """What a call was sent, as far as it is known."""
+    """The known part of a call's context."""
 
     first: int
     """Where the recorded part of the log begins."""
@@ -85,7 +85,7 @@ class ContextIndex:
                 self.ends[key] = event.where
 
     def knows(self, request: RecordedRequest) -> bool:
-        """Tell whether it is known what a call was sent: its request, or a run that tells its compactions."""
+        """Tell whether the context of a call is known: by its request, or by a run that tells its compactions."""
         return request.view is not None or log_key(request.where) in self.points
 
     def _before(self, request: RecordedRequest) -> list[_Point]:
@@ -139,7 +139,7 @@ class ContextIndex:
 
 
 def _written(view: ViewAssembled) -> Iterator[Item]:
-    """Yield what layers wrote in place of history that was sent."""
+    """Yield the texts that layers wrote in place of history."""
     after = view.window[0]
     for part in view.projection or ():
         if part.written and after >= view.window[0]:
@@ -148,7 +148,7 @@ def _written(view: ViewAssembled) -> Iterator[Item]:
 
 
 def _kept(first: int, log: Sequence[Item], points: Sequence[_Point], system: frozenset[int]) -> SentContext:
-    """Return the context of a call of another program: its log, and what compactions made of it. `system` is always sent."""
+    """Return the context of a call of another program: its log with its compactions. `system` is always sent."""
     events = [one.event for one in points]
     whole = [at for at, one in enumerate(events) if one.items and not (one.opaque or one.replaced)]
     gone: set[int] = set()

@@ -190,12 +190,12 @@ def denies(words: str) -> bool:
 
 
 def core(said: str) -> frozenset[str]:
-    """Return the stems of a like or state by which it is known again: what it is about, without words that like or deny."""
+    """Return the stems of a like or state by which it is recognized: its subject, without words that like or deny."""
     words = folded(said)
     found = stems(_DENIES.sub(" ", words).split())
     return found - _LIGHT or found or stems(words.split())
 
 
 def sentence_stems(words: str) -> frozenset[str]:
-    """Return the stems of the folded words of a sentence, and of what they imply."""
+    """Return the stems of the folded words of a sentence, and of the words they imply."""
     return stems([*words.split(), *[more for word in words.split() for more in _IMPLIED.get(word, "").split()]])

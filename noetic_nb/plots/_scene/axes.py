@@ -26,7 +26,7 @@ TEXT: Final = 10.5
 
 
 def draw(scene: Scene, panel: Panel, axes: Axes, look: Look, *, base: float | None = None, step: float = 1.0) -> None:
-    """Draw the marks of a panel on axes and set their scales; with `base`, lanes stand above so much of what is there."""
+    """Draw the marks of a panel on axes and set their scales; with `base`, lanes stand above that part of the axes."""
     if base is None:
         edge = (panel.high - panel.low) * PAD_PX / (panel.height - 2 * PAD_PX)
         foot, top = (0.0, float(len(panel.lanes))) if panel.lanes else (panel.low - edge, panel.high + edge)

@@ -64,7 +64,7 @@ def text(x: str, y: float, words: str, anchor: str = "end", more: str = "") -> s
 
 
 def plot(scene: Scene, panel: Panel, theme: str | None = None) -> str:
-    """Return what is inside of the plot of a panel."""
+    """Return the marks inside of the plot of a panel."""
     paths, single = [], []
     for name, look, marks in scene.drawn(panel):
         if look.kind in SINGLE:

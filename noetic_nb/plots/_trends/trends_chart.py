@@ -40,7 +40,7 @@ NESTED: Final = frozenset({"panels", "captions", "handles", "stops"})
 
 @dataclass(slots=True)
 class Column:
-    """One column: what a page is sent of it, and the numbers that scales follow from."""
+    """One column: the part that a page is sent, and the numbers that set the scales."""
 
     row: dict[str, Any]
     values: Mapping[str, Sequence[float]]

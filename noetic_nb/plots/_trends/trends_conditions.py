@@ -1,4 +1,4 @@
-"""The conditions of predicates as marks: in which turns one was half met, and what was missing then."""
+"""The conditions of predicates as marks: the turns in which one was half met, and the missing condition."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _said(condition: Condition) -> str:
 
 
 def condition_marks(judged: Iterable[Judged], chart: ThreadChart) -> list[Mark]:
-    """Return a mark for each stretch of columns in which a predicate was met or half met, with what was missing."""
+    """Return a mark for each stretch of columns in which a predicate was met or half met, with the missing condition."""
     # By predicate and column: of several turns the one that is nearest to a decision.
     best: dict[str, dict[int, tuple[str, str]]] = {}
     for each in judged:

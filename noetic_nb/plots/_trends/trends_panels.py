@@ -1,4 +1,4 @@
-"""The panels of a thread, one below the other: what each shows of a turn, its looks, its threshold and how that is dragged."""
+"""The panels of a thread, one below the other: the value each shows of a turn, its looks, its threshold and its handle."""
 
 from __future__ import annotations
 

@@ -434,7 +434,7 @@ class GrowingEvents:
     # Where they come from
 
     def _attach(self, source: object, connect: Callable[[], Callable[[], None]]) -> bool:
-        """Connect a source of events once and tell whether it was connected now; `connect` returns what ends the stream."""
+        """Connect a source of events once and tell whether it was connected now; `connect` returns its end."""
         with self._lock:
             if any(known is source for known, _ in self._attached):
                 return False

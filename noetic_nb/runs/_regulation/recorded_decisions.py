@@ -212,7 +212,7 @@ class DecisionTape:
         return known[1]
 
     def decide_under(self, settings: Settings) -> list[Redecided]:
-        """Return every decision as a regulator makes it that differs in predicates only: what it looks at is what was read."""
+        """Return every decision of a regulator that differs in predicates only: it looks at the recorded readings."""
         if not settings.reads_as(self.template.settings):
             raise NoeticConfigError(
                 "OTHER_READING",

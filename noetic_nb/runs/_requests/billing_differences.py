@@ -91,7 +91,7 @@ class UsageIndex:
         self._before: dict[tuple[str, str], tuple[ViewAssembled, ModelCalled]] = {}
 
     def prepared(self, where: Where) -> RequestPrepared | None:
-        """Return what the requests of an execution have in common; None where the run does not have it."""
+        """Return the common part of the requests of an execution; None where the run does not have it."""
         return self._prepared.get((where.thread_id, where.execution_id))
 
     def take(self, event: RunEvent) -> CallUsage | None:

@@ -216,7 +216,7 @@ class Desk(NamedTuple):
 
     @classmethod
     def of(cls, meta: Mapping[str, Any]) -> Desk | None:
-        """Return what an imported run says of them, None where it says nothing."""
+        """Return the caching that an imported run tells, None where it tells nothing."""
         sent_ms = meta.get("head_sent_ms", "")
         return cls(sent_ms) if isinstance(sent_ms, int | float | None) else None
 

@@ -40,7 +40,7 @@ def recorded_counter(events: Iterable[RunEvent]) -> Tokenizer | None:
 
 
 def item_counter(events: Iterable[RunEvent]) -> Tokenizer:
-    """Return the counter for the items of a run: what planned its requests, or the closest one known of its model."""
+    """Return the counter for the items of a run: that of its plans, or the closest one known of its model."""
     events = list(events)
     if any(isinstance(event, RequestPrepared) for event in events):
         return recorded_counter(events) or estimate_tokens

@@ -101,7 +101,7 @@ class RecordedRequest:
 
     @cached_property
     def counter(self) -> Tokenizer:
-        """What counts its items: what planned them; where nobody did, the closest one known of its model."""
+        """The counter of its items: that of the plan; without a plan, the closest one known of its model."""
         if self.view is None and self.tokenizer is None:
             return best_tokenizer("" if self.called is None else self.called.model)
         return self._counter or estimate_tokens

@@ -31,6 +31,6 @@ def tool_tokens(prepared: RequestPrepared | None, total: int) -> tuple[tuple[str
 
 
 def _definition_tokens(tool: OfferedTool, counter: Tokenizer) -> int:
-    """Count one definition, without what is billed once for all."""
+    """Count one definition, without the framing that is billed once for all."""
     count = getattr(counter, "count_tools", None)
     return max(1, spec_tokens(tool, counter) if count is None else count((tool, tool)) - count((tool,)))

@@ -33,7 +33,7 @@ def _beside(
     rule_ids: tuple[str, ...],
     origins: Callable[[], Mapping[str, Origin]],
 ) -> dict[str, Any]:
-    """Return what `approve` takes by name beside a call; any name takes the question, the others have to be asked for."""
+    """Return the arguments that `approve` takes by name beside a call; any name takes the question, others are asked for."""
     try:
         parameters = inspect.signature(approve).parameters
     except (TypeError, ValueError):  # a callable without a signature, such as some built-in ones

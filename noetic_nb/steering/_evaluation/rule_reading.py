@@ -1,4 +1,4 @@
-"""What can be read from a rule without evaluating it: the tools and arguments it names, known or not, and its side effects.
+"""Facts of a rule that need no evaluation: the tools and arguments it names, known or not, and its side effects.
 
 Only the text of the rule itself is read; what it does through another function is not found.
 """

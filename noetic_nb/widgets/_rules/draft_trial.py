@@ -77,7 +77,7 @@ class DraftTrial:
 
     @property
     def in_force(self) -> dict[str, Any]:
-        """What is known of the rules in force, as a page shows it."""
+        """The results of the rules in force, as a page shows them."""
         is_known = self._known is not None and self._known[0] is self._rulebook.snapshot
         return self._known[1] if self._known is not None and is_known else NOT_EDITED
 

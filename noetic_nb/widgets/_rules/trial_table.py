@@ -73,7 +73,7 @@ def trial_data(
 
 
 def in_force_data(runs: Iterable[Run], table: Any, evaluation: Evaluation | None = None) -> dict[str, Any]:
-    """Return what the rules in force decide of the recorded calls, before anything is edited; `table` has them on both sides."""
+    """Return the decisions of the rules in force on recorded calls before any edit; `table` has them on both sides."""
     held = table[table["before"] != "allow"]
     numbers = held["before"].value_counts()
     found = _found(runs, table, held, None if evaluation is None else (evaluation, evaluation))
@@ -95,7 +95,7 @@ _HELD: Final = {"deny": ("newly_denied", "denied"), "guide": ("guided", "guided"
 def _found(
     runs: Iterable[Run], table: Any, shown: Any, evaluations: tuple[Evaluation, Evaluation] | None
 ) -> dict[str, Any]:
-    """Return what trials of drafts and of rules in force share; `shown` are the decisions that are listed."""
+    """Return the common part of trials of drafts and of rules in force; `shown` are the decisions that are listed."""
     skipped = table.attrs["skipped"]
     by_id = {run.run_id: run for run in runs}
     rows = [

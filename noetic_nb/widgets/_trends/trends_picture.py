@@ -1,4 +1,4 @@
-"""The trends as HTML without scripts, and as plain text: the picture, what was decided, and the table behind it."""
+"""The trends as HTML without scripts, and as plain text: the picture, the decisions, and the table behind it."""
 
 from __future__ import annotations
 

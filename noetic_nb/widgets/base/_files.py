@@ -1,4 +1,4 @@
-"""What a reader takes from a view: its table, and the view itself as one page; as methods, and as files that a page saves."""
+"""Files of a view: its table, and the view itself as one page; as methods, and as files that a page saves."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class FilesMixin:
         return _written(html_page(title[:120], self.to_html()), path)  # type: ignore[attr-defined]
 
     def form(self) -> str:
-        """Return what the view shows as HTML, with its picture once more for pages that keep no styles."""
+        """Return the view as HTML, with its picture once more for pages that keep no styles."""
         reading = self.reading  # type: ignore[attr-defined]
         picture = ""
         if hasattr(self, "to_svg") and reading.has_any:
