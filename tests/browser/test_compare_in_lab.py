@@ -30,7 +30,7 @@ SCENES = {
     "two": "Compare(run_of(40, 7), run_of(42, 5))",
     "hostile": "Compare(hostile_run(), demo_run())",
     "empty": "Compare(Run(), Run())",
-    "lists": "Compare([run_of(n, 2) for n in range(1, 9)], [run_of(n + n % 3, 3) for n in range(1, 9)])",
+    "lists": "Compare([run_of(n, 2) for n in range(1, 9)], [run_of(n + n % 3, 3) for n in range(1, 9)], by='run')",
 }
 
 

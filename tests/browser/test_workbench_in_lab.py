@@ -122,7 +122,6 @@ def test_every_panel_follows_turns_that_ran_while_the_page_was_not_drawn_yet(not
         wait_for(
             lambda views=views, parts=parts: len({str(view.inner_text().split("\n\n")[:parts]) for view in views}) == 1,
             f"{name} is whole",
-            seconds=10,
         )
 
 

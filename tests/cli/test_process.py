@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -80,6 +81,8 @@ def test_texts_of_sources_stay_texts(command: Command, folder: Path, name: str) 
     (folder / "talk.json").write_text(json.dumps(talk))
     assert command("report", "talk.json").code == 0
     html = (folder / "report.html").read_text(encoding="utf-8")
+    # Pictures of our own stand as data: nothing in them is loaded or run.
+    html = re.sub(r'<img alt="[^"<>]*" src="data:image/svg\+xml;base64,[A-Za-z0-9+/=]*"', "", html)
     for sign in ("<script", "<img", "onerror=alert(1)>", "<iframe"):
         assert sign not in html.lower()
     for arguments in (

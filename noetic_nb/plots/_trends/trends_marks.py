@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from noetic_nb.runs._plain_text import clip, count
+from noetic_nb.runs._plain_text import clip, count, plain
 from noetic_nb.runs._regulation.thread_signals import Mark, ThreadSignals, TurnSignals
 
 # A message about one column stays below 2 kB.
@@ -35,7 +35,7 @@ def lane_of(label: str) -> str:
     >>> lane_of("circuit break: cost cap"), lane_of("scope drift")
     ('cost cap', 'scope drift')
     """
-    return clip(label.removeprefix(BREAK), LANE_LETTERS) or "(blank)"
+    return clip(plain(label.removeprefix(BREAK)), LANE_LETTERS) or "(blank)"
 
 
 def mark_text(turn: TurnSignals, mark: Mark) -> str:

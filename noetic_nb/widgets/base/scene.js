@@ -99,7 +99,7 @@ function panelNodes(panel) {
  */
 function sceneIn(grid, { series, pad, axis: name }) {
   const panels = new Map();
-  const body = grid.appendChild(make("div", { class: "nn-panels" }));
+  const body = grid.appendChild(make("div", { class: "nn-plot-rows" }));
   grid.append(make("span", { class: "nn-axis-name" }, name));
   const foot = grid.appendChild(make("svg", { class: "nn-plot nn-axis", width: "100%", height: 18, "aria-hidden": "true" }));
 
@@ -140,7 +140,7 @@ function sceneIn(grid, { series, pad, axis: name }) {
   function draw(scene) {
     keyed(body, scene.panels, (panel) => {
       const nodes = panelNodes(panel);
-      const row = make("div", { class: "nn-panel" });
+      const row = make("div", { class: "nn-plot-row" });
       row.append(nodes.blank, nodes.caption, nodes.axis, nodes.box);
       panels.set(panel.key, (row.nodes = nodes));
       return row;
