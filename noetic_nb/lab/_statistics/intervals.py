@@ -5,11 +5,8 @@ between clusters of runs: one cluster per task, or, where user tasks are crossed
 
 References
 ----------
-.. [1] Wilson, E. B. (1927). Probable inference, the law of succession, and statistical inference. JASA 22, 209-212.
-.. [2] Korn, E. L., and Graubard, B. I. (1998). Confidence intervals for proportions with small expected number of positive counts
-   estimated from survey data. Survey Methodology 24, 193-201.
-.. [3] Cameron, A. C., Gelbach, J. B., and Miller, D. L. (2011). Robust inference with multiway clustering. JBES 29, 238-249.
-.. [4] Abramowitz, M., and Stegun, I. A. (1964). Handbook of mathematical functions, 26.7.3 and 26.7.4.
+.. [1] Cameron, A. C., Gelbach, J. B., and Miller, D. L. (2011). Robust inference with multiway clustering. JBES 29, 238-249.
+.. [2] Abramowitz, M., and Stegun, I. A. (1964). Handbook of mathematical functions, 26.7.3 and 26.7.4.
 """
 
 from __future__ import annotations
@@ -38,7 +35,7 @@ class Count(NamedTuple):
     """A number of runs or calls of so many, with the share and its 95 % interval.
 
     The interval is Wilson's [1]_ for as many independent trials as the spread between clusters leaves (the design effect of
-    Kish, at least 1, [2]_), with the quantile of Student's t for that number of clusters.
+    Kish, at least 1 [2]_), with the quantile of Student's t for that number of clusters.
 
     Attributes
     ----------
@@ -49,6 +46,12 @@ class Count(NamedTuple):
     clusters : int or None
         Clusters that the interval was made from, at most the smaller number of the two where user tasks and injection tasks are
         crossed; their effective number where that is below ten. None where the task of a run is not known.
+
+    References
+    ----------
+    .. [1] Wilson, E. B. (1927). Probable inference, the law of succession, and statistical inference. JASA 22, 209-212.
+    .. [2] Korn, E. L., and Graubard, B. I. (1998). Confidence intervals for proportions with small expected number of positive
+       counts estimated from survey data. Survey Methodology 24, 193-201.
     """
 
     n: int
@@ -97,7 +100,7 @@ def _one_way(residuals: Sequence[float], labels: Sequence[Hashable]) -> Spread:
 
 
 def spread_of(residuals: Sequence[float], clusters: Sequence[Cluster]) -> Spread:
-    """Return the variance of a sum of residuals over clusters; two-way where tasks are crossed with injections [3]_."""
+    """Return the variance of a sum of residuals over clusters; two-way where tasks are crossed with injections [1]_."""
     by_task = _one_way(residuals, [cluster.task for cluster in clusters])
     injections = {cluster.injection for cluster in clusters}
     if None in injections or len(injections) < 2:
@@ -166,7 +169,7 @@ def student_interval(
 
 @cache
 def student(freedom: int, confidence: float = CONFIDENCE) -> float:
-    """Return the quantile of Student's t that belongs to a two-sided confidence [4]_."""
+    """Return the quantile of Student's t that belongs to a two-sided confidence [2]_."""
     low, high = 0.0, 1e6
     while high - low > 1e-9 * (1 + low):
         middle = (low + high) / 2
