@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
-from noetic_nb.widgets import Ledger, RuleEditor, RunTimeline, Workbench
-from noetic_nb.widgets.base._assets import _text, once_a_page
+from noetic_nb.runs import Run
+from noetic_nb.widgets import Ledger, RegulatorTrends, RuleEditor, RunTimeline, Workbench
+from noetic_nb.widgets.base._assets import _text, once_a_page, script
+from tests.widgets.scenes import demo_run
 from tests.widgets.timeline_scenes import ten_thousand_spans
 
 # A model as anywidget gives it, which keeps what is sent.
@@ -371,3 +374,38 @@ def test_a_choice_is_brought_into_the_part_that_was_asked_for_last(page: Any) ->
 
         span = view._timeline.answer(choice["request"])
     assert last["from"] < span["from"] < span["to"] < last["to"]
+
+
+@pytest.mark.parametrize("missed", [0, 1, 4])
+def test_trends_that_missed_the_first_messages_ask_for_everything(page: Any, missed: int) -> None:
+    run = Run()
+    with RegulatorTrends(run) as view:
+        before = json.loads(json.dumps(view.snapshot))
+        sent: list[dict[str, Any]] = []
+        view.send = lambda content, buffers=None: sent.append(content)
+        for event in demo_run().events:
+            run.append(event)
+        with view.up_to_date():
+            now = view.snapshot
+    opened = page(
+        script("base/scene", "trends/trends")
+        .replace(_text("base/common.js"), "")
+        .replace("export default", "const trends =")
+        + f"\nconst before = {json.dumps(before)}, now = {json.dumps(now)}, messages = {json.dumps(sent[missed:])};"
+        + """
+        model.traits = { ...model.traits, snapshot: before, thread_at: -1 };
+        const view = trends();
+        view.initialize({ model });
+        view.render({ model, el: root });
+        const drawn = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+        window.play = async () => {
+          for (const message of messages) { model.receive(message); await drawn(); }
+          const asked = model.sent.some(({ type }) => type === "again");
+          if (asked) model.receive({ type: "all", snapshot: now });
+          await drawn();
+        };
+        """
+    )
+    opened.evaluate("play()")
+    expect(opened.locator(".nn-sub")).to_contain_text("2,220 of 2,000 output tokens")
+    expect(opened.locator(".nn-fault")).to_have_text("")

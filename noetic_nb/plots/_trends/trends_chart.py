@@ -176,6 +176,11 @@ class ThreadChart:
             chart.take(turn)
         return chart
 
+    def data(self) -> dict[str, Any]:
+        """Return the thread whole; `changes` stays as it is, since other pages wait for it."""
+        rows = self.rows()
+        return {**self._about(), "turns": rows}
+
     def changes(self) -> dict[str, Any]:
         """Return the changes of the thread beside its rows."""
         self.rows()

@@ -7,7 +7,8 @@ const keyOf = (handle) => JSON.stringify([handle.predicate, handle.name]);
 export default () => {
   const store = storeOf((data, message) => {
     if (message.type !== "turn") return false; // every column is another: all is asked for again
-    if (message.thread > data.threads.length) return false;
+    // The first message about a thread describes it whole; a page that missed it asks for everything.
+    if (message.thread > data.threads.length || !("handles" in { ...data.threads[message.thread], ...message.about })) return false;
     const thread = (data.threads[message.thread] ??= { turns: [], id: message.id });
     for (const [name, value] of Object.entries(message.about)) {
       if (!NESTED.has(name)) thread[name] = value;

@@ -156,15 +156,11 @@ class TrendsReading(Reading):
         """Answer a page: the columns of a thread, the turns of a column, or the decisions under other thresholds."""
         match request:
             case {"what": "thread", "thread": int(at)} if 0 <= at < len(self.charts):
-                chart = self.charts[at]
-                chart.changes()
-                return {**chart.about, "turns": chart.rows()}
+                return self.charts[at].data()
             case {"what": "part", "thread": int(at), "first": int(first), "last": int(last)} if (
                 0 <= at < len(self.charts)
             ):
-                part = self.charts[at].part(first, last)
-                part.changes()
-                return {**part.about, "turns": part.rows()}
+                return self.charts[at].part(first, last).data()
             case {"what": str(what), "thread": int(at), **more} if 0 <= at < len(self.charts):
                 match more.get("part"):
                     case [int(first), int(last)]:

@@ -83,6 +83,7 @@ function storeOf(take) {
     });
   };
   const replace = (snapshot) => {
+    store.fault = ""; // it may have come of data that were not whole
     store.data = snapshot;
     store.selection = snapshot.selection ?? {};
   };
