@@ -1,4 +1,4 @@
-"""What can go wrong, in two families that never mix.
+"""The errors, in two families that never mix.
 
 ::
 
@@ -155,7 +155,7 @@ def _shown(error: BaseException | None) -> BaseException | None:
 
 
 def _text(error: BaseException) -> list[str]:
-    """Return what a traceback says of an exception: its text, then its notes."""
+    """Return the text and the notes of an exception, as a traceback prints them."""
     try:
         return [str(error), *map(str, getattr(error, "__notes__", ()))]
     except Exception:  # a text of the user's own may do anything
@@ -188,7 +188,7 @@ _CONTEXT: Any = BaseException.__dict__["__context__"]
 
 
 class _Chained:
-    """An error that shows no secret: neither in its fields nor in what it was raised from, for which tracebacks ask here."""
+    """An error that shows no secret, neither in its fields nor in the errors that caused it."""
 
     args: tuple[Any, ...]
 
@@ -327,7 +327,7 @@ _WRAPPERS: Final = frozenset({"step_failed", "fork_partial", "spawn_summary_fail
 
 
 def innermost(error: BaseException) -> BaseException:
-    """Return the first cause of an error: what really went wrong below all wrapping.
+    """Return the first cause of an error, below all wrapping.
 
     Errors that only say where something failed (``step_failed``, ``fork_partial``, ``spawn_summary_failed``) are looked
     through; one that says what failed, such as ``llm_parse_error``, is the answer, whatever it was raised from.

@@ -223,7 +223,7 @@ class ModelCalled(Event, frozen=True, tag="model_called", repr_omit_defaults=Tru
 
 
 class ToolCalled(Event, frozen=True, tag="tool_called"):
-    """A tool call was settled: run, failed, or kept from running. `args` is what the tool got, as JSON data.
+    """A tool call was settled: run, failed, or kept from running. `args` are the arguments that the tool got, as JSON data.
 
     `duration_ms` is None where nobody knows it.
     """
@@ -255,7 +255,7 @@ class ToolProgress(Event, frozen=True, tag="tool_progress"):
 
 
 class SteeringDecided(Event, frozen=True, tag="steering_decided"):
-    """An entry of the ledger: what a layer decided at an enforcement point, and which rules made it so."""
+    """An entry of the ledger: the decision of a layer at an enforcement point, and the rules behind it."""
 
     layer_id: str
     hook: str
@@ -390,7 +390,7 @@ class StepEnded(Event, frozen=True, tag="step_ended"):
 
 
 class ChildStarted(Event, frozen=True, tag="child_started"):
-    """A child execution begins (`where` is its own): what its parent's layers and log gave it.
+    """A child execution begins (`where` is its own), with the states and items that its parent gave it.
 
     Its log starts with the parent's first `inherited` items, which are not repeated here; `items` are those that follow them:
     what the step and the layers gave it. `handed` are the layers' states.
@@ -405,7 +405,7 @@ class ChildStarted(Event, frozen=True, tag="child_started"):
 
 
 class ChildEnded(Event, frozen=True, tag="child_ended"):
-    """A child execution ended (`where` is its own): what came back. `returned` are states its parent's layers merged.
+    """A child execution ended (`where` is its own), with its result. `returned` are states its parent's layers merged.
 
     `cost` is None where it called models and no price is known.
     """

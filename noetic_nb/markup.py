@@ -68,7 +68,7 @@ def html_page(title: str, body: str, sheet: str = ":root { color-scheme: light d
 
 
 def clip(text: str, length: int) -> str:
-    """Return text of at most `length` characters; what is cut from the middle becomes an ellipsis.
+    """Return text of at most `length` characters; the cut middle becomes an ellipsis.
 
     Examples
     --------

@@ -108,7 +108,7 @@ async def _as_coroutine(awaitable: Awaitable[T]) -> T:
 
 
 async def awaited(value: Any) -> Any:
-    """Return a value, or what an awaitable gives: the result of a function that may be sync or async."""
+    """Return a value, or the result of an awaitable: for functions that may be sync or async."""
     if not hasattr(value, "__await__"):
         return value
     if _by_hand.must_leave():
@@ -117,7 +117,7 @@ async def awaited(value: Any) -> Any:
 
 
 async def leave_hand() -> None:
-    """Wait for a task or a loop where the caller is driven by hand: what is begun after this belongs to that."""
+    """Wait for a task or a loop where the caller is driven by hand; later work belongs to that loop."""
     if _by_hand.must_leave():
         await LOOP_NEEDED
 
@@ -235,7 +235,7 @@ class Begun:
 
 
 def begun_anew(awaitable: Awaitable[T]) -> Begun:
-    """Return what awaits something in such a way that a `GeneratorExit` of its own is an error."""
+    """Return an awaitable that turns a `GeneratorExit` of its own into an error."""
     return Begun(_as_coroutine(awaitable))
 
 
@@ -352,7 +352,7 @@ def _in_background(
 
 
 def interruptible() -> Callable[[], None]:
-    """Have the stop button of a notebook end what is awaited from here on; returns a function that ends this.
+    """Let the stop button of a notebook cancel the awaited work from here on; returns a function that ends this.
 
     A kernel notes the button when its loop wakes next. Nothing wakes a loop that waits for a thread or a provider, so that it
     is woken every tenth of a second.
@@ -373,7 +373,7 @@ def _nothing() -> None: ...
 
 
 def shortened(error: Interruption) -> Interruption:
-    """Return an interruption without its traceback: where it was waited says nothing to those who interrupt.
+    """Return an interruption without its traceback: the place of the waiting does not help the user who interrupts.
 
     What IPython shows of it ends with the last line before those of this library.
     """

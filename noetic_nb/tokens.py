@@ -31,7 +31,7 @@ UNITS_PER_TOKEN: Final = 4
 
 
 def tokenizer_name(tokenizer: Tokenizer) -> str:
-    """Return what a tokenizer is called: its ``name``, or else where it is defined.
+    """Return the name of a tokenizer: its ``name``, or else the place of its definition.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def tokenizer_name(tokenizer: Tokenizer) -> str:
 
 
 def system_tokens(tokenizer: Tokenizer, instructions: str) -> int:
-    """Return the tokens of a request's instructions, with what is billed around them where the tokenizer knows it.
+    """Return the tokens of a request's instructions, with their framing where the tokenizer knows it.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""One good sentence for a call whose arguments do not fit, where Python's own does not say what to do."""
+"""One clear sentence for a call whose arguments do not fit, where Python's own message does not help."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class ArgumentError(NoeticConfigError, TypeError):
-    """A call whose arguments do not fit what is called: code ``INVALID_ARGUMENTS``, and a `TypeError` as Python's own."""
+    """A call whose arguments do not fit the function: code ``INVALID_ARGUMENTS``, and a `TypeError` as Python's own."""
 
     def __init__(self, what: str, **more: Any) -> None:
         super().__init__("INVALID_ARGUMENTS", what, **more)

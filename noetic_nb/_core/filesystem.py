@@ -123,7 +123,7 @@ class RootedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has 
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
-        """Return a path without what means nothing in it, so that two spellings of a file are one."""
+        """Return a normalised path, so that two spellings of a file are equal."""
         return [_plain(one) for one in path] if isinstance(path, list) else _plain(path)
 
     def _full(self, path: Any, *, follow: bool = True) -> str:
@@ -166,7 +166,7 @@ class RootedFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has 
         self.base.pipe_file(self._full(path), value, mode=mode, **options)
 
     def info(self, path: str, **options: Any) -> dict[str, Any]:
-        """Return what is known of a file or a folder."""
+        """Return the metadata of a file or a folder."""
         return self._shown(self.base.info(self._full(path, follow=False), **options))
 
     def ls(self, path: str, detail: bool = True, **options: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Names a package offers without loading what is behind them until they are used.
+"""Public names of a package whose modules are loaded at first use.
 
 The names of a package stand once, in its ``__init__.pyi``, where type checkers and editors read them too; `lazy_loader`
 turns that stub into a module ``__getattr__``. This file adds what the stub cannot say.

@@ -76,7 +76,7 @@ class Work:
 
     @contextmanager
     def within(self) -> Iterator[None]:
-        """Show what `counted` counts inside of one thing that takes long itself."""
+        """Show the counts of `counted` inside one long step."""
         before = _WORK.set(self)
         try:
             yield

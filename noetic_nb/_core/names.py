@@ -1,4 +1,4 @@
-"""Compare tool names as a reader or a provider sees them: what looks the same counts as the same.
+"""Compare tool names as a reader or a provider sees them: names that look the same are equal.
 
 A rule about ``pay`` that a tool named with a Cyrillic letter slips past would be no rule: names are compared by a skeleton.
 """

@@ -46,7 +46,7 @@ class _Clock:
 
 
 class _NestedLoop(asyncio.BaseEventLoop):
-    """A loop of timers and tasks; what a `BaseEventLoop` asks its subclasses for, and no more."""
+    """A loop of timers and tasks: the methods that `BaseEventLoop` requires of a subclass."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class _NestedLoop(asyncio.BaseEventLoop):
         """There are none."""
 
     def _write_to_self(self) -> None:
-        """Nobody has to be woken: who calls is in this thread."""
+        """Nobody has to be woken: the caller is in this thread."""
 
 
 def run_nested(coroutine: Coroutine[Any, Any, T], context: contextvars.Context | None = None) -> T:

@@ -38,7 +38,7 @@ _PIECE: Final = 65_536
 @with_card
 @dataclass(frozen=True, slots=True)
 class ShellResult:
-    """What became of a command.
+    """The result of a command.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class ShellResult:
 
 @runtime_checkable
 class Shell(Protocol):
-    """Runs commands; what a harness takes as ``shell``."""
+    """Runs commands: the ``shell`` of a harness."""
 
     async def run(
         self,
@@ -292,7 +292,7 @@ def _refused(what: str, given: object, hint: str) -> NoeticConfigError:
 
 
 def checked_shell(shell: Any) -> Shell | None:
-    """Return what is a shell, or None; raises `NoeticConfigError` ``INVALID_OPTION``."""
+    """Return the shell, or None; raises `NoeticConfigError` ``INVALID_OPTION``."""
     if shell is None or (isinstance(shell, Shell) and not isinstance(shell, type)):
         return shell
     raise _refused("A shell has a method `run`", shell, "Use LocalShell('folder') or ScriptedShell([...]).")

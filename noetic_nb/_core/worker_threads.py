@@ -129,12 +129,12 @@ class Worker(OnTheSpot):
             del error  # its traceback holds this frame
 
     def post(self, function: Callable[..., object], *args: Any) -> None:
-        """Call a function in the thread behind the one that runs there, for its effect; what it raises is shown by Python."""
+        """Queue a function in the thread for its effect; Python shows an error that it raises."""
         if self._jobs is not None:
             self._jobs.put(partial(function, *args))
 
     def end(self) -> None:
-        """End the thread behind what it was given."""
+        """End the thread after its queued work."""
         jobs, self._jobs, self.is_busy = self._jobs, None, False
         if jobs is not None:
             jobs.put(None)

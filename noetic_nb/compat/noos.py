@@ -47,7 +47,7 @@ def optional_text(name: str, value: object) -> str | None:
 
 
 def real(name: str, value: Any) -> float:
-    """Take what converts to a double."""
+    """Take a value that converts to a double."""
     try:
         # Not float(value): that would take strings. This takes what has __float__ or __index__.
         return math.fsum((value,))
@@ -56,7 +56,7 @@ def real(name: str, value: Any) -> float:
 
 
 def whole(name: str, value: Any, most: int) -> int:
-    """Take what converts to an integer from 0 to `most`."""
+    """Take a value that converts to an integer from 0 to `most`."""
     try:
         number = operator.index(value)
     except TypeError as exc:
@@ -132,7 +132,7 @@ def view_of(cls: type[Any], record: object) -> Any:
 
 
 class CorrectionPattern(_RecordView):
-    """What a user has corrected on one topic."""
+    """The corrections of a user on one topic."""
 
     __slots__ = ()
 
@@ -263,7 +263,7 @@ class LLMEvent:
 
     @staticmethod
     def cost(tokens_in: int, tokens_out: int, wallclock_ms: int, provider: str | None = None) -> LLMEvent:
-        """Return the event of what a call used."""
+        """Return the event of a call's usage."""
         return _build(
             _Cost,
             tokens_in=whole("tokens_in", tokens_in, U32_MAX),

@@ -155,7 +155,7 @@ _WORDS: Final = ("role", "content", "messages", "tool_calls", "tool_call_id", "t
 
 
 def _seen(document: Document) -> tuple[str, str]:
-    """Return what a document is, and what was probably meant."""
+    """Return a description of a document, and the format it was probably meant to have."""
     data = record(document, 0) if document.by_line else document.data
     first, what = data, "a mapping"
     if isinstance(data, list | tuple):

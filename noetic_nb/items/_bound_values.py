@@ -1,4 +1,4 @@
-"""Copies of Python values that a tool is about to get: whoever holds the originals cannot change what was judged."""
+"""Copies of the Python values that a tool is about to get: the holder of the originals cannot change the judged ones."""
 
 from __future__ import annotations
 

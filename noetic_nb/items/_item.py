@@ -82,7 +82,7 @@ _known_tally: Final = Item._tally.__get__  # type: ignore[attr-defined]
 
 
 def _kept(read: Any, item: Item) -> Any:
-    """Return what was remembered of an item, None where nothing was."""
+    """Return the facts remembered of an item, None where there are none."""
     try:
         return read(item)
     except AttributeError:

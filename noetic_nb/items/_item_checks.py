@@ -74,7 +74,7 @@ def checked_item(item: Item) -> Item:
 
 
 def newly_checked(item: Item) -> Item:
-    """Do what `checked_item` does with an item that was not checked before."""
+    """Check an item for the first time; see `checked_item`."""
     check = _CHECKS.get(item["type"])
     if check is not None:
         _check_frame(item)
@@ -84,7 +84,7 @@ def newly_checked(item: Item) -> Item:
 
 
 def logged_item(item: Item) -> Item:
-    """Do what `checked_item` does with an item that was logged: a message of the assistant is checked as that of a model."""
+    """Check a logged item; a message of the assistant is checked as that of a model. See `checked_item`."""
     is_answer = item["type"] == "message" and item.get("role") == "assistant"
     return answer_item(item) if is_answer else checked_item(item)
 

@@ -151,7 +151,7 @@ _ANY: Final = object()
 
 
 def _agree(shown: Any, bound: Any) -> bool:
-    """Tell whether the data that serializers give is what the values stand for."""
+    """Tell whether serialized data stand for the values."""
     if bound is _ANY:
         return True
     if isinstance(bound, Mapping):

@@ -117,7 +117,7 @@ class ItemRegistry:
         return newly_checked(item) if self.checks else item
 
     def parse_answer(self, value: object) -> Item:
-        """Do what `parse` does with an item of a model's response: see `answer_item`."""
+        """Parse an item of a model's response: see `answer_item`."""
         if type(value) is Item and is_checked(value) and value.get("role") in (None, "assistant"):
             return value
         item = parse_shape(value)
@@ -125,7 +125,7 @@ class ItemRegistry:
         return answer_item(item)
 
     def parse_kept(self, value: object) -> Item:
-        """Do what `parse` does with an item that was logged before; one that is malformed is kept as it is."""
+        """Parse a logged item; a malformed one is kept as it is."""
         item = parse_shape(value)
         self._check_type(item)
         try:

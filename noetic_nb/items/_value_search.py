@@ -120,7 +120,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def _split(piece: str, is_url: bool, found: list[str]) -> None:
-    """Take off a word what belongs to the sentence."""
+    """Strip the punctuation of the sentence from a word."""
     core = piece.lstrip("'¿¡") if piece[0] in "'¿¡" else piece
     core = core.rstrip(_TRAILING)
     if is_url:
@@ -156,12 +156,12 @@ def _split(piece: str, is_url: bool, found: list[str]) -> None:
 
 
 def _word(text: str) -> str:
-    """Return a word so that it is no mark: `/example.com` is a path, and not what `example.com` vouches for."""
+    """Return a word with its leading mark: `/example.com` is a path, for which `example.com` does not vouch."""
     return f"'{text}" if text[0] in _MARK_SIGNS else text
 
 
 def _url_marks(token: str) -> tuple[list[str], str] | None:
-    """Return what an address of the web vouches for, and as what it is looked for; None for anything else."""
+    """Return the host that a web address vouches for, and its search form; None for anything else."""
     match = _URL.fullmatch(token)
     if match is None:
         return None

@@ -56,7 +56,7 @@ class _Steps:
         self.send = steps.send
 
     def throw(self, error: BaseException) -> Any:
-        """Let the coroutine take a cancellation, or another error of what it waits for."""
+        """Throw a cancellation, or an error of the awaited object, into the coroutine."""
         if self.ended:
             with suppress(RuntimeError):  # it waits on again
                 self._steps.close()
@@ -72,7 +72,7 @@ class _Steps:
         task.cancel()
 
     def leave(self) -> None:
-        """Take back what was begun to end the coroutine."""
+        """Undo the ending of the coroutine."""
         if self._timer is not None:
             self._timer.cancel()
         if self.ended and (task := asyncio.current_task()) is not None:

@@ -137,7 +137,7 @@ _OF_RESPONSE: Final = dict.fromkeys(("content", "message", "output", "answer"), 
 
 
 def _no_attribute(params: tuple[Any, ...], what: str, name: str, meant: Mapping[str, str]) -> AttributeError:
-    """Return the error of a rule or hook that reads what its parameters do not have."""
+    """Return the error of a rule or hook that reads a field its parameters do not have."""
     if name.startswith("__"):  # asked by Python itself, which has a way of its own then
         return AttributeError(name)
     known = [each for each in dir(type(params)) if not each.startswith("_") and each not in ("count", "index")]

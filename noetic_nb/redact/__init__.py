@@ -1,4 +1,4 @@
-"""The one rule for secrets: what looks like a credential never reaches a file, a repr, a trace or an exception.
+"""The rule for secrets: text that looks like a credential never reaches a file, a repr, a trace or an exception.
 
 Two nets: a key that names a secret hides its value, and text is searched for the shapes of common credentials, also
 behind the escapes of JSON and in JSON inside JSON. Only the secret itself is replaced, never a character beside it.

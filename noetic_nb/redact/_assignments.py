@@ -1,4 +1,4 @@
-"""What is assigned to a secret name inside text: in prose, in code and in JSON."""
+"""Values assigned to a secret name inside text: in prose, in code and in JSON."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _HEADERS: Final = frozenset({"authorization", "bearer"})
 
 
 def is_value(text: str, word: str, after: str, *, quoted: bool) -> bool:
-    """Tell whether what is assigned in prose or code is a secret: no word, no number and no expression."""
+    """Tell whether a value assigned in prose or code is a secret: no word, no number and no expression."""
     if PLACEHOLDER.fullmatch(text) or _FILLER.fullmatch(text):
         return False
     if word in _HEADERS and len(text) >= 8:
@@ -100,7 +100,7 @@ def _line_start(text: str, place: int, first: int) -> int:
 
 
 def assigned(text: str, raw: Callable[[int, int], str]) -> Iterator[Span]:
-    """Find what is assigned to a secret name; `raw` returns how a stretch of the text is spelled where it came from."""
+    """Find the values assigned to a secret name; `raw` returns the original spelling of a stretch of the text."""
     if "=" not in text and ":" not in text:  # most texts; no letter becomes one of these in lower case
         return
     inside = 0  # what is below a secret key, up to here

@@ -1,4 +1,4 @@
-"""Where a secret stands in a text, and what is put there."""
+"""The place of a secret in a text, and its replacement."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ class Redaction:
         self._known.update(clean)
 
     def head(self, text: str, length: int) -> str:
-        """Return the beginning of a text without its secrets: what stands in its first `length` characters.
+        """Return the first `length` characters of a text without its secrets.
 
         No more than `MARGIN` characters behind them are read, however long the text is, so that a secret that begins
         among them is known by its whole.
@@ -358,7 +358,7 @@ class Redaction:
 
 
 def redact_text(text: str) -> str:
-    r"""Replace what looks like a credential inside text.
+    r"""Replace text that looks like a credential.
 
     Parameters
     ----------
@@ -404,7 +404,7 @@ def redact(value: Any) -> Any:
 
 
 def redact_head(text: str, length: int) -> str:
-    """Return what stands in the first `length` characters of a text, without its secrets, in time that the rest does not add to.
+    """Return the first `length` characters of a text without its secrets, in time independent of the rest.
 
     A text that is little longer is returned whole.
 
@@ -482,7 +482,7 @@ _NO_SECRETS: Final = _NoSecrets()
 
 
 def safe_logger(name: str) -> logging.Logger:
-    """Return the logger of a name; what is logged through it is free of secrets, tracebacks included.
+    """Return the logger of a name; its records, tracebacks included, are free of secrets.
 
     Examples
     --------

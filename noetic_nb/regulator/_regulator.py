@@ -290,7 +290,7 @@ class Regulator(Readings):
         return self.with_settings(self._settings.with_cost_cap(tokens))
 
     def with_token_cap(self, tokens: int) -> Self:
-        """Stop the task from so many output tokens on, 0 to 4294967295, whatever its grades.
+        """Stop the task from so many output tokens on, 0 to 4294967295, regardless of its grades.
 
         Examples
         --------

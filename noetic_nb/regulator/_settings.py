@@ -125,7 +125,7 @@ class Settings:
         return replace(self, predicates=tuple(predicates))
 
     def with_token_cap(self, tokens: int) -> Settings:
-        """Return settings that stop a task from this many output tokens on, whatever its grades; an earlier such cap goes."""
+        """Return settings that stop a task from so many output tokens on, regardless of its grades; an earlier cap goes."""
         plain = [each for each in self.predicates if isinstance(each, CostCap) and each == _plain_cap(each.tokens_out)]
         rest = [each for each in self.predicates if each not in plain]
         return replace(self, predicates=(_plain_cap(tokens), *rest))

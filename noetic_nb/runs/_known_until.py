@@ -1,4 +1,4 @@
-"""How far a replayed run is known to be what would have happened."""
+"""The horizon of a replayed run: the point up to which it is known to be true."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class _Execution:
 
 
 class CallParams:
-    """Reads calls in their order; `is_priced` where what has no price counts as free, as in a harness."""
+    """Reads calls in their order; with `is_priced` a call without a price is free, as in a harness."""
 
     def __init__(self, *, is_priced: bool) -> None:
         self._is_priced = is_priced

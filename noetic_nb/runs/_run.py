@@ -94,7 +94,7 @@ class Run(GrowingEvents):
 
     @property
     def known_until(self) -> Mapping[str, KnownUntil]:
-        """By thread, the first point at which a replayed run is not known to be what would have happened.
+        """By thread, the first point from which a replayed run may differ from a real one.
 
         That is where the model or a tool would have received something else than in the recording, or where a stop takes
         effect. Empty where everything happened or was asked of a model, as in every run that is not replayed.

@@ -22,7 +22,7 @@ __all__ = ["CountedCall", "counted_calls", "token_calibration"]
 
 
 class CountedCall(NamedTuple):
-    """One call as a counter sees it: what was sent by kind, what was billed, and the same of the call it continues."""
+    """One call as a counter sees it: the items sent by kind, the bill, and the same of the call it continues."""
 
     model: str
     tally: Tally
@@ -74,7 +74,7 @@ def counted_calls(run: Run, calibration: TokenCalibration) -> Iterator[CountedCa
 
 
 def _sent(request: RecordedRequest) -> Sequence[Item] | None:
-    """Return what a call was sent, all of its log where its request is not in the run; None where items are missing."""
+    """Return the items a call was sent, all of its log where its request is not in the run; None where items are missing."""
     if request.view is None:
         return None if request.first or request.known is None else tuple(request.known)
     found = [sent.item for sent in request.items]

@@ -81,7 +81,7 @@ def _tools(engine: Engine) -> Iterator[SetupFinding]:
 
 
 def _targets(engine: Engine) -> Iterator[SetupFinding]:
-    """Yield what rules name and no tool has."""
+    """Yield the tools and arguments that rules name and no tool has."""
     known = engine.setups.known(is_over=True)
     if not known and engine.setups.known() is None:
         return  # functions choose the tools, and none has been chosen yet

@@ -181,7 +181,7 @@ class ExecutionStates:
         return {"state": State(state)}
 
     def _unknown(self, ctx: ExecutionContext, *, is_over: bool = False) -> Sequence[LedgerEntry]:
-        """Report what the rules name and no tool has, at the first turn of a thread and after an edit; returns entries."""
+        """Report tools and arguments that only rules name, at the first turn of a thread and after an edit; returns entries."""
         snapshot, compared = self.book.snapshot, self._compared
         if not is_over and ctx.turn > 1 and compared is not None and compared[0] is snapshot:
             return ()

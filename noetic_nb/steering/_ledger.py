@@ -127,7 +127,7 @@ class State(dict[str, Any]):
         return size
 
     def frozen(self) -> FrozenDict:
-        """Return the state as data that cannot change, made of what was frozen of each entry before."""
+        """Return the state as immutable data, made of the frozen entries."""
         made = {}
         for key, value in self.items():
             if type(value) is Ledger:

@@ -15,7 +15,7 @@ def inner_steps(step: Step) -> tuple[Step, ...]:
 
 
 def _held(value: Any) -> Iterator[Step]:
-    """Yield the steps in a field of a step, whatever its kind is."""
+    """Yield the steps in a field of a step of any kind."""
     if isinstance(value, StepRecord | Route):
         yield value.target if isinstance(value, Route) else cast(Step, value)
     elif isinstance(value, tuple):

@@ -52,7 +52,7 @@ def checksum_of(key: str, text: str) -> int:
 
 
 def row(key: str, text: str) -> tuple[str, str, int]:
-    """Return what `UPSERT` takes."""
+    """Return the parameters of `UPSERT`."""
     return key, text, checksum_of(key, text)
 
 

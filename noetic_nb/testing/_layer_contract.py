@@ -390,7 +390,7 @@ class _Trial:
         await self._guarded("dispose", stack.dispose(ctx))
 
     async def _another_thread(self) -> None:
-        """Begin a thread of another person, who must not read the texts of the first one."""
+        """Begin a thread of another person, to whom the texts of the first one must stay hidden."""
         if self.layer.scope == "global" or self.layer.hooks.recall is None:
             return
         ctx, log = self._context("b"), ItemLog()

@@ -1,4 +1,4 @@
-"""What a cell shows of an object it ends with: one line of text, a small tree, or the same as HTML.
+"""The display of an object at the end of a cell: one line of text, a small tree, or the same as HTML.
 
 A class says what there is to see in ``_card``, as data; how it is laid out, cut, cleaned of secrets and escaped stands here and
 nowhere else. Nothing is computed before it is looked at, and nothing in it raises: whoever looks at an object in trouble

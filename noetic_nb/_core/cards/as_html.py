@@ -88,7 +88,7 @@ def _branches(card: Card) -> Iterator[str]:
 
 
 def _rows(table: Table | None) -> tuple[str, str]:
-    """Return what the heading says of rows that are left out, and the table itself."""
+    """Return the note of the heading about omitted rows, and the table."""
     if table is None:
         return "", ""
     shown: list[str] = []

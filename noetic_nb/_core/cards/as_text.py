@@ -1,4 +1,4 @@
-"""A card as text: one line, or a tree of what it is made of.
+"""A card as text: one line, or a tree of its parts.
 
 Nested values are cut as a whole, and what stands under the name of a secret is hidden.
 """
@@ -29,7 +29,7 @@ _LARGE: Final = 10**15
 
 
 def words(name: str, value: object, length: int, *, quoted: bool = False) -> str:
-    """Return a value as short text; what stands under the name of a secret is hidden."""
+    """Return a value as short text; values under the name of a secret are hidden."""
     if is_secret_name(name) and isinstance(value, str | bytes | Mapping | list | tuple) and value:
         return REDACTED
     if isinstance(value, enum.Enum):

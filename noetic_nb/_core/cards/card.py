@@ -1,4 +1,4 @@
-"""What there is to see of an object, as data: its card.
+"""The card of an object: its display as data.
 
 A class says it in ``_card``; a record without one shows its fields.
 """

@@ -32,7 +32,7 @@ _DEEPEST: Final = 100
 
 
 class Story:
-    """What the messages and the events of a sample tell together."""
+    """The facts of a sample, from its messages and its events together."""
 
     def __init__(self, sample: Mapping[str, Any], texts: Mapping[str, Any], unmapped: list[dict[str, Any]]) -> None:
         self.messages: Sequence[Any] = sample["messages"]
@@ -89,7 +89,7 @@ class Story:
         return given and any(mapping(self._spans.get(span)).get("type") == "agent" for span in spans)
 
     def _with_events(self, entries: list[Talk]) -> Talk:
-        """Return messages with the measurements of their events, and beside them what only the events have."""
+        """Return messages with the measurements of their events, and the facts that only events have."""
         is_answer = [any(isinstance(one, Message) and one.role == "assistant" for one in each) for each in entries]
         results = {str(mapping(message).get("tool_call_id")): place for place, message in enumerate(self.messages)}
         at = next((place for place, found in enumerate(is_answer) if found), len(entries)) - 1
@@ -141,7 +141,7 @@ class Story:
         return [*talk, *beside]
 
     def _answered(self, entry: Talk, event: Mapping[str, Any]) -> tuple[Talk, list[Message]]:
-        """Return a message with what was measured of it, and the text that was made of a call that is left out of it.
+        """Return a message with its measurements, and the text that stands for a call it omits.
 
         The agent of Inspect that submits its answer with a tool keeps the answer in place of the call.
         """
@@ -251,7 +251,7 @@ class Story:
     def _compaction(
         self, event: Mapping[str, Any], later: Sequence[Mapping[str, Any]], answer: Message | None
     ) -> Compaction:
-        """Return a compaction; what took the place of the context is in what the next call was sent."""
+        """Return a compaction; the request of the next call holds the text that replaced the context."""
         call = next((each for each in later if each.get("event") == "model"), {})
         sent = self._input(call)
         summary = next((message for message in reversed(sent) if _is_summary(message)), None)
@@ -279,7 +279,7 @@ class Story:
         return self._places.get(id(event))
 
     def _matched(self, events: Sequence[Mapping[str, Any]]) -> dict[int, int]:
-        """Return the messages that model calls wrote: by id, else, in logs without ids, by what they say."""
+        """Return the messages that model calls wrote: by id, or by text in logs without ids."""
         places: dict[str, int] = {}
         alike: dict[str, list[int]] = {}
         for place, message in enumerate(self.messages):

@@ -89,7 +89,7 @@ def params_of(config: Any) -> dict[str, Any]:
 
 
 def measure(message: Message, event: Mapping[str, Any]) -> None:
-    """Add what the event of a model call measured to its answer."""
+    """Add the measurements of a model call's event to its answer."""
     output = event["output"]
     used = output.get("usage")
     message.usage = known_usage(used, "inspect")

@@ -160,7 +160,7 @@ def _by_line(content: bytes, path: Path | None) -> Document:
 
 
 def _advice(error: Exception, content: bytes, path: Path | None) -> str:
-    """Return what to do about a text that is not JSON."""
+    """Return the advice for a text that is not JSON."""
     if path is not None and path.suffix.lower() in _TABLES:
         return "Read a table with pandas first: nn.import_run(pandas.read_csv(path))."
     if isinstance(error, UnicodeDecodeError):

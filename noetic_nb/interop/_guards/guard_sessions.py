@@ -91,7 +91,7 @@ def guard_session(thread_id: str | None = None) -> GuardSession:
 
 
 class _Defaults:
-    """The sessions of those who opened none: one an event loop, shared with its threads and with what runs beside it."""
+    """The default sessions: one for each event loop, shared with its threads and tasks."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,4 @@
-"""Spans of OpenInference that check or grade what an agent did: guardrails and evaluators."""
+"""Spans of OpenInference that check or grade an agent: guardrails and evaluators."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class CheckUse:
         return self.span.text("output.value")
 
     def scores(self) -> list[tuple[str, float]]:
-        """Return what an evaluator graded, by name; a truth is 1 or 0."""
+        """Return the grades of an evaluator by name; a truth value is 1 or 0."""
         found: list[tuple[str, float]] = []
         for each in nested(self.span, "evaluations.") or ():
             score = money(each.get("evaluation.score"))

@@ -119,7 +119,7 @@ class RunWriter(TurnWriter):
             self.beside(log, entry)
 
     def beside(self, log: Log, entry: Any) -> None:
-        """Write what is no call: an operation of a memory, a plan, a check."""
+        """Write a span that is no call: an operation of a memory, a plan, a check."""
         if isinstance(entry, ModelUse):
             self.summary(log, entry)
         elif isinstance(entry, CheckUse):
@@ -130,7 +130,7 @@ class RunWriter(TurnWriter):
             self.memory(log, entry)
 
     def release(self, log: Log, use: ModelUse | None) -> None:
-        """Write what came before the call that begins its turn; without a call it begins one itself."""
+        """Write the items before the call that begins their turn; without a call they begin one themselves."""
         held, self.held = self.held, []
         for entry, execution in held:
             if use is None:

@@ -210,7 +210,7 @@ def _same_call(kind: Kind, chain: list[Span], tree: _Tree) -> Span | None:
 
 
 def _check_around(chain: list[Span], uses: dict[_Key, Any], tree: _Tree) -> CheckUse | None:
-    """Return the outermost guardrail or evaluator around a span: what it calls is no work of the agent."""
+    """Return the outermost guardrail or evaluator around a span: its calls are no work of the agent."""
     outer = next((span for span in reversed(chain) if tree.kind(span) == "check"), None)
     found = None if outer is None else uses.get((outer.trace_id, outer.span_id))
     return found if isinstance(found, CheckUse) else None

@@ -244,7 +244,7 @@ def _output(value: Mapping[str, Any], reading: Reading, errors: dict[str, str]) 
 
 
 def _shell_text(parts: Sequence[Any]) -> tuple[str, str | None]:
-    """Return what the commands of a shell wrote, and why one of them failed."""
+    """Return the output of shell commands, and the reason if one of them failed."""
     texts, why = [], None
     for part in parts:
         if isinstance(part, Mapping):

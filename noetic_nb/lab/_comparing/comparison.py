@@ -146,7 +146,7 @@ def compare(
     metrics: Mapping[str, Callable[[Run], Any]] | None = None,
     by: By = "task",
 ) -> Comparison | PairedComparison:
-    """Compare two runs turn by turn, two lists of runs in pairs, or what two rule books do to recorded runs.
+    """Compare two runs turn by turn, two lists of runs in pairs, or two rule books on recorded runs.
 
     Threads belong together by their names, the rest by their order; turns by what the user wrote, and where that differs by
     their order. Secrets are replaced before anything is compared, so that a run and its file do not differ by them.

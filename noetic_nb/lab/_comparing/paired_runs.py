@@ -168,7 +168,7 @@ def compare_paired(
 
 
 def compare_evaluations(a: Evaluation, b: Evaluation, *, by: By = "task") -> PairedComparison:
-    """Compare what two rule books do to the same runs, or to others of the same tasks; see `compare`.
+    """Compare two rule books on the same runs, or on others of the same tasks; see `compare`.
 
     The figures of each line are those of the evaluations, as far as its runs have a counterpart.
     """

@@ -1,4 +1,4 @@
-"""The points of a run in an open replay: the ledger decided again, the calls planned again, with what is known of them.
+"""The points of a run in an open replay: the ledger decided again, the calls planned again, with their horizon.
 
 Every recorded point is judged as it was: the past stands, whatever the decisions would have done to it.
 """

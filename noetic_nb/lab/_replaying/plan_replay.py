@@ -1,4 +1,4 @@
-"""The plans of a run, made again by the planner of the runtime, with what other layers offer over the recorded log.
+"""The plans of a run, made again by the planner of the runtime with the offers of other layers over the recorded log.
 
 What recorded layers offered is held to their new allocation as recall does it; a layer that is left out offers nothing, and
 the others share what it leaves. A layer that was not there is begun with each turn, recalls where the agent did, stores at

@@ -160,7 +160,7 @@ _RETURNED = frozenset({"ok", "error", "invalid_result"})
 
 @dataclass
 class Tape:
-    """Answers of a run, in their order; `model` answers what the tape does not, `tools` run what it does not have.
+    """Answers of a run in their order; `model` and `tools` answer the requests that were not recorded.
 
     `until` is the call of a fork: up to it the tape answers whatever is asked, from it on never. `tokenizer` is what the run
     was counted with, where it was not the default.

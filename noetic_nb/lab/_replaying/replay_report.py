@@ -1,4 +1,4 @@
-"""The account of a replay: what stays as it was recorded, what differs, and how far it is known.
+"""The report of a replay: the equal parts, the differences, and the horizon.
 
 A recording has the answers to what was sent. Where the model or a tool would have received something else, or a turn would
 have been stopped, its answers are to another question; so is all that follows in the thread, and in threads that share a
@@ -74,7 +74,7 @@ class Kept:
         self._places.setdefault((what, why), []).append(seq)
 
     def places(self, *whats: str) -> list[int | None]:
-        """Return the places of what stays of some parts; None for what stays everywhere."""
+        """Return the places where parts stay equal; None for parts that are equal everywhere."""
         return [place for (what, _), places in self._places.items() if what in whats for place in places]
 
     def copy(self) -> Kept:
@@ -142,7 +142,7 @@ def summary(before: Run, after: Run, *, views_changed: bool) -> dict[str, Any]:
 
 
 def note_known(run: Run, points: Mapping[str, KnownUntil]) -> None:
-    """Note in a replayed run how far it is known, and in its summary, as ``after_known``, what is counted up to there."""
+    """Note the horizon of a replayed run, and the counts up to it as ``after_known`` in its summary."""
     about = run.meta["replay"]
     about["known_until"] = {thread_id: point._asdict() for thread_id, point in points.items()}
     about["known"] = said_of(points)

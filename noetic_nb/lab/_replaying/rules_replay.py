@@ -1,4 +1,4 @@
-"""The rules of a run, and other rules, at every recorded call and response: what they decide, and the ledger they read."""
+"""The decisions of a run's rules, and of other rules, at every recorded call and response, with the ledger they read."""
 
 from __future__ import annotations
 

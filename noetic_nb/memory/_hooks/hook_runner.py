@@ -333,7 +333,7 @@ class HookRunner:
         return outcome
 
     def _begun(self, layer: MemoryLayer, hook: Any, params: Any) -> tuple[Any, Awaitable[Any] | None]:
-        """Call a hook as far as it goes without waiting: what it returned, or what is to be awaited for that."""
+        """Call a hook as far as it goes without waiting; returns its result, or the awaitable of it."""
         limit = layer.timeout_ms(hook)
         try:
             value = getattr(layer.hooks, hook)(params)

@@ -260,7 +260,7 @@ class RegulatorFeed:
         return known
 
     def read(self, events: Iterable[RunEvent]) -> None:
-        """Append events, with what the regulator observes and decides."""
+        """Append events, with the observations and decisions of the regulator."""
         for event in events:
             for _ in self.take(event):
                 pass

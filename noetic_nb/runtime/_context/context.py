@@ -1,4 +1,4 @@
-"""One execution as users see it while it runs: whose it is, what it has spent, its conversation, and how to stop it.
+"""One running execution as users see it: its owner, its costs, its conversation, and how to stop it.
 
 The harness makes each as a `RunningExecution`, which has the names that only the runtime needs.
 """
@@ -104,7 +104,7 @@ class Context(ABC):
     @property
     @abstractmethod
     def memory(self) -> TypedMemory:
-        """What layers provide: ``ctx.memory["notes"].snapshot``, or ``ctx.memory[notes]`` by the layer, which is typed."""
+        """Functions and data of layers: ``ctx.memory["notes"].snapshot``, or ``ctx.memory[notes]`` by the layer (typed)."""
 
     @property
     @abstractmethod

@@ -187,7 +187,7 @@ class RunningExecution(Context):
 
     @property
     def memory(self) -> TypedMemory:
-        """What layers provide."""
+        """The functions and data that layers provide."""
         return self.open_memory(self.engine, self)
 
     @property
@@ -233,7 +233,7 @@ class RunningExecution(Context):
         return "".join([f"/{frame}" for frame in self.frames])
 
     def noting(self) -> SentTexts:
-        """Return what it sent beside its log, to add to it."""
+        """Return the list of items it sent beside its log; callers append to it."""
         if self.sent is None:
             from noetic_nb.runtime._context.sent_history import SentTexts
 

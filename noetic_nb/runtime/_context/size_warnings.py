@@ -65,7 +65,7 @@ def is_small(characters: int | None) -> bool:
 
 
 def warn_if_large(ctx: RunningExecution, step_id: str, what: Literal["state", "checkpoint"], value: object) -> None:
-    """Report, once per step, a value above the limit. What is no JSON data is measured by its text."""
+    """Report, once per step, a value above the limit. A value that is no JSON data is measured by its text."""
     engine = ctx.engine
     if type(value) is Measured and is_small(value.size):
         return

@@ -189,7 +189,7 @@ class StepSetups:
         return root._known if is_over or not root._is_open else None
 
     def _listed(self) -> tuple[dict[str, Mapping[str, Any] | None], bool]:
-        """Return what the configuration lists, and whether there may be more."""
+        """Return the entries of the configuration, and whether there may be more."""
         steps = tuple(steps_within(self._config.step))
         tools = [*self._config.tools, *self._layer_tools]
         known: dict[str, Mapping[str, Any] | None] = {}

@@ -221,7 +221,7 @@ class Checkpoints(Frozen):
         return Snapshot.read(found, execution_id, self.threads.registry)
 
     async def restore(self, ctx: RunningExecution, snapshot: Snapshot) -> None:
-        """Give a context what its snapshot holds: counters, layers' state, and the ledger of its steps."""
+        """Restore a context from its snapshot: counters, layer states, and the ledger of its steps."""
         record = ctx.record
         assert isinstance(record, ExecutionRecord)
         with noticing_checkpoint(snapshot.execution_id):

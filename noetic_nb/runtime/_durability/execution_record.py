@@ -172,7 +172,7 @@ class ExecutionRecord:
         return self._write_ends(ends, ended=1)
 
     def _may_be_put_off(self, step: StepRecord) -> bool:
-        """Tell whether nothing can happen between the end of a step and that of what is around it: no code, no waiting."""
+        """Tell whether a step and the step around it end together: no code and no waiting in between."""
         engine, around = self.ctx.engine, step.parent
         if engine.config.after_step is not None or around is None:
             return False
@@ -428,7 +428,7 @@ class ExecutionRecord:
         return Measured(key, moment.dump([dump_item(item) for item in items]), is_plain=is_plain)
 
     async def _write(self, step_id: str, entry: dict[str, Any] | None, done: StepRecord | None, *, ended: int) -> None:
-        """Write how far the execution is, and the end of a step: what is inside that is of no use any more."""
+        """Write the progress of the execution and the end of a step; records inside that step are of no use any more."""
         turn, key = self.turn, self.key
         assert key is not None
         values: dict[str, Any] = {}

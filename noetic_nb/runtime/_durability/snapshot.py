@@ -53,7 +53,7 @@ class Spent:
 
     @classmethod
     def of(cls, ctx: RunningExecution) -> Spent:
-        """Return what an execution has spent by now."""
+        """Return the costs of an execution so far."""
         return cls(ctx.tokens, ctx.cost, ctx.model_calls, ctx.priced)
 
     @classmethod
@@ -350,7 +350,7 @@ def _under_way(ctx: RunningExecution) -> int:
 
 
 def turn_place(ctx: RunningExecution, first: int, writer: ThreadWriter) -> dict[str, Any]:
-    """Return which turn it is, from `first` on in the log, and what is in storage already; its snapshot holds what follows."""
+    """Return the turn, from `first` on in the log, and the items in storage; its snapshot holds the rest."""
     limits = ctx.tree.limits
     return {
         "version": VERSION,
@@ -369,7 +369,7 @@ def turn_place(ctx: RunningExecution, first: int, writer: ThreadWriter) -> dict[
 
 
 def child_place(ctx: RunningExecution, place: str, inherited: int) -> dict[str, Any]:
-    """Return which child it is, and what those above it have spent."""
+    """Return the child, and the costs of the executions above it."""
     # A child is often written later than its parents, who pay for it: what they have spent by now is known from here
     # alone.
     above = {}

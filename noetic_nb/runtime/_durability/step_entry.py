@@ -231,7 +231,7 @@ def restore_meta(entry: Mapping[str, Any], ctx: RunningExecution) -> None:
 
 
 def _spent(ctx: RunningExecution) -> list[list[float | None]]:
-    """Return what this execution, and each above it, had spent."""
+    """Return the costs of this execution and of each above it."""
     spent: list[list[float | None]] = []
     above: RunningExecution | None = ctx
     while above is not None:

@@ -168,7 +168,7 @@ def ledger_prefix(execution_id: str) -> str:
 
 
 def begun_prefix(execution_id: str) -> str:
-    """Return what the keys of an execution's calls begin with that were begun and have not ended."""
+    """Return the key prefix of an execution's calls that have begun and not ended."""
     return f"execution:{execution_id}:begun:"
 
 
@@ -235,7 +235,7 @@ class ThreadWriter:
         self.states.read(part.number, part.states or {})
 
     async def keep(self, ctx: RunningExecution, stop: int, turn: int) -> None:
-        """Write what the log holds up to `stop` and is not in storage, and remove checkpoints of what has ended.
+        """Write the unsaved items of the log up to `stop`, and remove the checkpoints of ended executions.
 
         Raises `NoeticError` ``storage_failed`` and the like, or ``state_conflict`` where another harness has
         continued the thread.

@@ -200,7 +200,7 @@ class Started:
 
 
 def started_by(engine: Engine, ctx: RunningExecution) -> Started:
-    """Return what an execution has started, to add to it.
+    """Return the list of handles an execution has started; callers append to it.
 
     Raises `NoeticError` ``cancelled``, or ``step_failed`` where the execution has ended.
     """
@@ -217,7 +217,7 @@ def started_by(engine: Engine, ctx: RunningExecution) -> Started:
 
 
 async def end_handles(engine: Engine, ctx: RunningExecution) -> Stop | None:
-    """Abort what an execution has started, and wait for it no longer than the grace period.
+    """Abort the handles an execution has started, and wait for them no longer than the grace period.
 
     Returns what a layer wanted while a started step was running. A cancellation that arrives meanwhile waits, too; it
     is raised then.

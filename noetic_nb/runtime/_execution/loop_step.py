@@ -142,7 +142,7 @@ class _Meter:
 
 
 async def _on_error(step: LoopStep, error: NoeticError, ctx: RunningExecution) -> str:
-    """Return what to do about an error of the body; a cancellation is never dealt with here."""
+    """Return the action for an error of the body; cancellations never come here."""
     if step.on_error is None or error.kind == "cancelled" or ctx.aborted:
         return "abort"
     if isinstance(step.on_error, str):

@@ -92,7 +92,7 @@ async def run_step(engine: Engine, step: Step, value: StepValue, ctx: RunningExe
 
 
 async def _watched(engine: Engine, step: Step, value: StepValue, ctx: RunningExecution) -> StepValue:
-    """Run a step with its hooks and its events, and with its place in the record of what was done."""
+    """Run a step with its hooks, its events, and its place in the execution record."""
     path, frames = ctx.entered(step.id, ctx.frames)
     recorder = ctx.record
     record = None if recorder is None else recorder.step(frames)

@@ -101,7 +101,7 @@ async def _items_in(step: SpawnStep, value: StepValue, ctx: RunningExecution) ->
 
 
 async def _result_of(engine: Engine, step: SpawnStep, output: StepValue, child: RunningExecution) -> StepValue:
-    """Return what the parent gets of a child's output."""
+    """Return the part of a child's output that the parent gets."""
     match step.context_out:
         case SchemaResult(schema_=schema):
             try:

@@ -55,7 +55,7 @@ def warn_cut(ctx: RunningExecution, response: ModelResponse, model: str) -> None
 
 
 def refuse_calls(engine: Engine, ctx: RunningExecution, calls: Sequence[Item]) -> None:
-    """Answer calls of a response that was cut off: what they say may be half of what was meant."""
+    """Answer the calls of a truncated response: their arguments may be incomplete."""
     outputs = [function_call_output(call["callId"], NOT_RUN, ids=engine.ids) for call in calls]
     # Nothing is awaited between the calls and their outputs: an abort in between would leave calls unanswered.
     log_items(engine, ctx, outputs, "tool")

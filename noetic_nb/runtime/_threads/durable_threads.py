@@ -98,7 +98,7 @@ class DurableThreads(Threads):
     async def execution(
         self, thread_id: str, resource_id: str | None, limits: Limits | None, state: Mapping[str, Any] | None
     ) -> AsyncIterator[RunningExecution]:
-        """Hold one execution of a thread open; what it logs is written after each of its steps."""
+        """Hold one execution of a thread open; its log is written after each of its steps."""
         async with self._held(thread_id) as thread:
             await self._ready(thread)
         record: TurnRecorder | None = None
@@ -373,7 +373,7 @@ class DurableThreads(Threads):
         self._history.turn_ended(thread.thread_id, turn, items, places)
 
     def _mark(self, thread: Thread, *saved: Part | Snapshot) -> None:
-        """Note who wrote the items that were read, and report those that an earlier version took and this one would not."""
+        """Note the authors of the items read, and report items that an earlier version accepted and this one would not."""
         mark(thread.log, *saved)
         for each in saved:
             for item in each.items:

@@ -71,7 +71,7 @@ def new_context(
 
 
 def _open_memory(engine: Engine, ctx: RunningExecution) -> TypedMemory:
-    """Return what the layers provide to code, loaded when a step first wants it."""
+    """Return the functions and data of the layers, loaded when a step first wants them."""
     from noetic_nb.runtime._execution.context_memory import ContextMemory
 
     return ContextMemory(engine, ctx)
@@ -213,7 +213,7 @@ def turn_input(text: str, log: ItemLog, first: int) -> TurnInput:
 
 
 def _log_answer(engine: Engine, ctx: RunningExecution, turn: _Turn) -> None:
-    """Log the answer of an agent whose children gave it: the conversation must show what the user read."""
+    """Log the answer of an agent whose children gave it: the conversation must show the text that the user read."""
     text = output_text(turn.output)
     # A step that handed its input on has answered nothing: that text is the user's own.
     if not text or isinstance(turn.output, TurnInput):

@@ -187,7 +187,7 @@ def _without_text(event: RunEvent) -> RunEvent | None:
 
 
 def _thoughts(items: Iterable[Item]) -> str:
-    """Return what the reasoning of a response says, in the order in which it is streamed."""
+    """Return the reasoning text of a response, in the order in which it is streamed."""
     found = [item for item in items if item["type"] == "reasoning"]
     return "".join([delta.text for delta in deltas_of(found)])
 

@@ -36,7 +36,7 @@ _PLACE: Final = re.compile(r"\{tool\.args\.([A-Za-z0-9_]+)")
 
 @dataclass(slots=True)
 class StaticFacts:
-    """What can be read from a rule."""
+    """The readable properties of a rule."""
 
     tools: set[str] = field(default_factory=set)
     """Tools it names beside `rule.tools`: those it compares with, and those of a sequence."""

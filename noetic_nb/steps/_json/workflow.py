@@ -57,7 +57,7 @@ _KEYS: Final[Mapping[str, frozenset[str]]] = {
 
 
 def _predicate_keys() -> Mapping[str, frozenset[str]]:
-    """Return what a document may hold of each predicate: no function, and no predicate that needs one."""
+    """Return the JSON form of each predicate: no function, and no predicate that needs one."""
     found = {}
     for cls in get_args(get_args(UntilPredicate)[0]):
         fields = {field.alias or to_camel(name): field for name, field in cls.model_fields.items()}
@@ -88,7 +88,7 @@ def workflow_depth(node: Node) -> int:
 
 
 def child_nodes(node: Node) -> list[Node]:
-    """Return the nodes directly inside a node, in order; what is no node is passed over."""
+    """Return the nodes directly inside a node, in order; other values are skipped."""
     kind = node.get("kind")
     found: list[Any] = []
     for key in _CHILDREN.get(kind, ()) if isinstance(kind, str) else ():
@@ -172,7 +172,7 @@ class Loader:
         )
 
     def node(self, node: Any, suffix: str, seen: tuple[str, ...]) -> Step:
-        """Make one node. What is wrong with it is said with its id."""
+        """Make one node. Errors name its id."""
         if not isinstance(node, Mapping):
             raise invalid("What is inside it is no node: a node is a mapping.", node)
         kind, node_id = node.get("kind"), node.get("id")
