@@ -246,6 +246,21 @@ layer_id: The layer, or None.
 depth: 0 for the turn, 1 for its children, and so on.
 """,
     ),
+    "Labels": Table(
+        "run.labels",
+        "a label, of one rater about one part of the run",
+        """
+run_id: The run.
+name: The name of the label.
+value: Its value: a text, a number, True or False.
+thread_id: The conversation; missing where it is about the whole run.
+turn: The turn; missing where it is about more than that.
+call: The model call, by its place among those of the agent in the run; missing where it is about none.
+item: The item, by its place in the log of the thread; missing where it is about none.
+by: The rater.
+t_ms: When it was given, in milliseconds since 1970.
+""",
+    ),
     "Caching": Table(
         "run.caching()",
         "a part of a request of the agent",

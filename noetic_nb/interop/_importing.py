@@ -23,6 +23,7 @@ from noetic_nb.interop._traces import langfuse, langsmith, mlflow, weave
 from noetic_nb.items._messages import MessageFormat
 from noetic_nb.runs import Run, load_run
 from noetic_nb.runs._events.event_json import SCHEMA
+from noetic_nb.runs._labelled import label_beside
 from noetic_nb.runs._load import MAX_BYTES, MAX_LINE_BYTES
 
 __all__ = ["Failed", "import_run", "import_runs", "run_from_messages"]
@@ -76,6 +77,20 @@ def formats() -> tuple[str, ...]:
 
 
 def _runs_of(source: Any, format: str | None) -> Iterator[tuple[Path | None, Callable[[], Run]]]:
+    """Yield a reader for every run of a source, each with the labels that are beside its file."""
+    last, place = None, 0
+    for path, read in _readers_of(source, format):
+        last, place = path, place + 1 if path == last else 0
+        yield path, read if path is None else partial(_with_labels, read, path, place)
+
+
+def _with_labels(read: Callable[[], Run], path: Path, place: int) -> Run:
+    run = read()
+    label_beside(run, str(path), str(place))
+    return run
+
+
+def _readers_of(source: Any, format: str | None) -> Iterator[tuple[Path | None, Callable[[], Run]]]:
     """Yield a reader for every run of a source; opening a file may fail, too, when its turn comes."""
     if isinstance(source, Run):
         yield None, lambda: source

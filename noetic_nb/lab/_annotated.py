@@ -19,6 +19,7 @@ from noetic_nb.items import Item
 from noetic_nb.items._json_text import parsed_json
 from noetic_nb.items._messages.message import Message
 from noetic_nb.runs import Run
+from noetic_nb.runs._codebook import FILE as CODEBOOK
 from noetic_nb.runs._conversation import conversation_events
 from noetic_nb.runs._load import MAX_BYTES
 from noetic_nb.runs._run import run_of_settled
@@ -48,7 +49,7 @@ def documents_in(path: str | PathLike[str], max_bytes: int, *suffixes: str) -> I
     if not source.is_dir():
         yield read_document(source, max_bytes)
         return
-    found = sorted([file for file in source.rglob("*.json*") if file.name.endswith(suffixes)])
+    found = sorted([file for file in source.rglob("*.json*") if file.name.endswith(suffixes) and file.name != CODEBOOK])
     if not found:
         raise refused(Document(None, source), f"there is no {' or '.join(suffixes)} file in it")
     for file in found:

@@ -20,8 +20,9 @@ from noetic_nb.events import ContextCompacted, ModelCalled, RunEvent, ToolCalled
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items._frozen import plain_data
 from noetic_nb.runs._events.event_json import SCHEMA_VERSION, settled
-from noetic_nb.runs._events.run_log import GrowingEvents
 from noetic_nb.runs._known_until import KnownUntil, known_until_of
+from noetic_nb.runs._labelled import LabelledEvents, label_beside
+from noetic_nb.runs._labels import LabelStore
 from noetic_nb.runs._load import MAX_BYTES, MAX_LINE_BYTES, RunFile, note_unfinished, read_run
 from noetic_nb.runs._plain_text import plain
 from noetic_nb.runs._save import save_events
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @with_card(shown="as HTML")
-class Run(GrowingEvents):
+class Run(LabelledEvents):
     """Everything that happened, as data.
 
     Parameters
@@ -306,18 +307,6 @@ class Run(GrowingEvents):
 
         return cost_of_run(self.meta, self.select(ModelCalled), self.select(ContextCompacted))
 
-    def _one_thread(self, thread_id: str | None) -> str:
-        if thread_id is None and len(self.threads) == 1:
-            return self.threads[0]
-        if thread_id not in self.threads:
-            raise NoeticConfigError(
-                "UNKNOWN_THREAD",
-                "Name one of the threads.",
-                given=thread_id,
-                hint=f"The run has {', '.join(map(repr, self.threads)) or 'none yet'}.",
-            )
-        return str(thread_id)
-
     # What it was made with
 
     @property
@@ -373,7 +362,7 @@ class Run(GrowingEvents):
     # Keeping
 
     def save(self, path: str | PathLike[str], *, bundle: bool = False) -> Path:
-        """Write the run to one file, secrets replaced.
+        """Write the run to one file, secrets replaced, and its labels beside it.
 
         Parameters
         ----------
@@ -396,7 +385,9 @@ class Run(GrowingEvents):
         if bundle:
             config = self.meta.get("config")
             more["bundle"] = self.bundle or {"config": config, "rules": None, "sources": {}, "notes": self.notes}
-        return save_events(path, run_id=self.run_id, meta=self.meta, events=self._events[:], **more)
+        file = save_events(path, run_id=self.run_id, meta=self.meta, events=self._events[:], **more)
+        self._label_store.save_beside(file, self.run_id)
+        return file
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Run:
@@ -406,7 +397,7 @@ class Run(GrowingEvents):
     def copy(self) -> Run:
         """Return an independent run with the same content and no listeners."""
         copied = Run(self.run_id, meta=self.meta, events=tuple(self._events))
-        copied._config, copied._bundle = self._config, self._bundle
+        copied._config, copied._bundle, copied._label_store = self._config, self._bundle, self._label_store.copy()
         return copied
 
     def __eq__(self, other: object) -> bool:
@@ -415,7 +406,7 @@ class Run(GrowingEvents):
         return self.run_id == other.run_id and self.meta == other.meta and self._events == other._events
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuilt, (self.run_id, self.meta, tuple(self._events))
+        return _rebuilt, (self.run_id, self.meta, tuple(self._events), self._label_store.copy())
 
     def __repr__(self) -> str:
         counts = [(len(self._events), "event"), (len(self.turns), "turn"), (len(self.threads), "thread")]
@@ -460,6 +451,7 @@ def load_run(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES, max_line_
     """
     run = run_of_file(read_run(path, max_bytes=max_bytes, max_line_bytes=max_line_bytes))
     note_unfinished(path, run.meta)
+    label_beside(run, str(path), run.run_id)
     return run
 
 
@@ -477,5 +469,7 @@ def run_of_settled(run_id: str | None, meta: Mapping[str, Any], events: list[Run
     return run
 
 
-def _rebuilt(run_id: str, meta: dict[str, Any], events: tuple[RunEvent, ...]) -> Run:
-    return Run(run_id, meta=meta, events=events)
+def _rebuilt(run_id: str, meta: dict[str, Any], events: tuple[RunEvent, ...], labels: LabelStore | None = None) -> Run:
+    run = Run(run_id, meta=meta, events=events)
+    run._label_store = labels or run._label_store
+    return run

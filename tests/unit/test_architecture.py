@@ -48,6 +48,7 @@ SAME_MEANING = {
     "clock": "the source of time: the system's, and one under a test's control",
     "decisions": "what a regulator answers, in our form and in that of the other package",
     "events": "what happened, as frozen records",
+    "labels": "judgements of runs: beside their files, and as outcomes of experiments",
     "layer": "a memory layer",
     "ledger": "what steering decided, as data and as a view",
     "memory_view": "the memory of a thread in one's hands: as an object of the harness, and as a view in a notebook",
@@ -278,7 +279,7 @@ def public_names(names: Iterable[str]) -> set[str]:
     return {name for name in names if not name.startswith("_")}
 
 
-@pytest.mark.parametrize(("shown", "most"), [(nn.Context, 30), (nn.Run, 23)])
+@pytest.mark.parametrize(("shown", "most"), [(nn.Context, 30), (nn.Run, 26)])
 def test_users_are_shown_few_names(shown: type[Any], most: int) -> None:
     names = public_names(
         [*dir(shown), *[name for base in shown.__mro__ for name in getattr(base, "__annotations__", ())]]

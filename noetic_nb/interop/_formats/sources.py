@@ -15,6 +15,8 @@ from typing import Any, Final
 from noetic_nb._core.atomic_write import regular_file
 from noetic_nb.errors import NoeticError
 from noetic_nb.items._json_text import parsed_json
+from noetic_nb.runs._codebook import FILE as CODEBOOK
+from noetic_nb.runs._labels import SUFFIX as LABELS
 from noetic_nb.runs._load import MAX_BYTES, MAX_LINE_BYTES, read_gzip
 
 _GZIP: Final = b"\x1f\x8b"
@@ -81,12 +83,17 @@ def documents(source: Any) -> Iterator[Path | Document]:
         else:
             yield Document(as_rows(_as_data(source)))
     elif path.is_dir():
-        found = sorted(each for each in path.rglob("*") if each.is_file() and not each.name.startswith("."))
+        found = sorted(each for each in path.rglob("*") if each.is_file() and not _is_beside(each.name))
         if not found:
             raise refused(Document(None, path), "there is no file in it")
         yield from found
     else:
         yield path
+
+
+def _is_beside(name: str) -> bool:
+    """Tell whether a file of a folder holds no runs, but something about them."""
+    return name.startswith(".") or name.endswith(LABELS) or name == CODEBOOK
 
 
 def _as_data(source: Any) -> Any:

@@ -204,6 +204,7 @@ def open_autosave(path: str, run: Run | None, new: Callable[[], Run], turns: Kep
         file.create(run.run_id, run.meta)
         keeper = RunKeeper(run, turns, file)
     run._keep_with(keeper)
+    run._label_store.save_beside(path, run.run_id)
     if keeper.problem is not None:
         _LOG.error("The run could not be saved: %s", keeper.problem)
     _RUNS[key], _KEEPERS[key] = run, keeper

@@ -1,0 +1,233 @@
+"""A run as people label it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from noetic_nb.clock import SYSTEM_CLOCK
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import ItemsAppended, ModelCalled, RunEvent
+from noetic_nb.redact import redact_text
+from noetic_nb.runs._codebook import codebook_of
+from noetic_nb.runs._events.run_log import GrowingEvents, numbered
+from noetic_nb.runs._labels import Label, LabelStore, Value, in_force, shown_to
+
+if TYPE_CHECKING:
+    import pandas
+
+_COLUMNS: Final = {
+    **dict.fromkeys(("run_id", "name", "value", "thread_id"), "object"),
+    **dict.fromkeys(("turn", "call", "item"), "Int64"),
+    "by": "object",
+    "t_ms": "float64",
+}
+
+
+class LabelledEvents(GrowingEvents):
+    """Events with labels beside them."""
+
+    meta: Mapping[str, Any]
+
+    def __init__(self, run_id: str, events: list[RunEvent]) -> None:
+        super().__init__(run_id, events)
+        self._label_store = LabelStore(run_id)
+
+    def label(
+        self,
+        name: str,
+        value: Value | None,
+        *,
+        turn: int | None = None,
+        call: int | ModelCalled | None = None,
+        item: int | None = None,
+        by: str,
+        thread_id: str | None = None,
+    ) -> None:
+        """Say something about the run, or a part of it.
+
+        Kept beside the run's file in ``<file>.labels.jsonl``, secrets replaced; of a run without a file in memory, until `save`.
+        The last label counts of one name, by one rater, about one part.
+
+        Parameters
+        ----------
+        name : str
+            Such as ``"verdict"``; one of the codebook where there is one.
+        value : str, bool, int, float or None
+            None takes the label back.
+        turn, call, item : int, optional
+            The part of the run: the number of a turn; the place of a call among the agent's model calls of the run, negative from
+            the end, or its event; the place of an item in the log of its thread. The whole run where all are left out.
+        by : str
+            The rater; ``"consensus"`` for a label that several have agreed on.
+        thread_id : str, optional
+            Whose turn or item it is, where the run has several threads.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_LABEL`` for a name, value, rater or part that cannot be; ``UNKNOWN_LABEL`` for one that is not in the
+            codebook; ``UNKNOWN_THREAD``.
+        NoeticError
+            ``storage_failed`` if it cannot be written.
+
+        References
+        ----------
+        .. [1] docs/behaviour/labels.md
+
+        Examples
+        --------
+        >>> import noetic_nb as nn
+        >>> run = nn.lab.datasets.airline_run(26)
+        >>> run.label("verdict", "wrong", call=-1, by="ann")
+        >>> run.labels[["name", "value", "turn", "call", "by"]].values.tolist()
+        [['verdict', 'wrong', 4, 29, 'ann']]
+        """
+        for given, what in ((name, "name"), (by, "rater")):
+            if not isinstance(given, str) or not given.strip():
+                raise _invalid(
+                    f"The {what} of a label is a text.", given, "Such as run.label('verdict', True, by='ann')."
+                )
+        if not isinstance(value, str | bool | int | float | None) or (
+            isinstance(value, float) and not math.isfinite(value)
+        ):
+            raise _invalid(
+                "The value of a label is a text, a number, True or False.", value, "None takes a label back."
+            )
+        target = self._target(thread_id, turn, call, item)
+        book = codebook_of(self.meta, self._label_store.path)
+        if book is not None:
+            parts = [part for part, given in (("item", item), ("call", call), ("turn", turn)) if given is not None]
+            book.check(name, value, parts[0] if parts else "run")
+        clean = redact_text(value) if isinstance(value, str) else value
+        self._label_store.add(Label(redact_text(name), clean, redact_text(by), SYSTEM_CLOCK.now_ms(), *target))
+
+    @property
+    def labels(self) -> pandas.DataFrame:
+        """The labels of all raters, the oldest first, as a new frame.
+
+        ``run_id``, ``name``, ``value``, ``thread_id``, ``turn``, ``call``, ``item`` (missing where the label is about more than
+        that), ``by`` and ``t_ms`` (when it was given, milliseconds since 1970).
+        """
+        return labels_frame([self])
+
+    def _target(
+        self, thread_id: str | None, turn: int | None, call: int | ModelCalled | None, item: int | None
+    ) -> tuple[str | None, int | None, int | None, int | None]:
+        """Return the thread, turn, call and item of a label, completed and checked."""
+        if turn is None and call is None and item is None:
+            return (None,) * 4
+        for given, what in ((turn, "turn"), (item, "item")):
+            if given is not None and (type(given) is not int or given < 0):
+                raise _invalid(f"{what} is a whole number from 0 on.", given, "Turns begin with 1, items with 0.")
+        if call is not None:
+            calls = list(agent_calls(self))
+            places = dict(calls)
+            number = next((place for place, event in calls if event is call), None)
+            if type(call) is int:
+                number = call if call >= 0 else calls[call][0] if -call <= len(calls) else None
+            if number not in places:
+                hint = f"The run has {len(calls)} model calls of the agent: name one by its place, from 0, or pass its event."
+                raise _invalid("There is no such call.", call, hint)
+            where = places[number].where
+            if thread_id not in (None, where.thread_id) or turn not in (None, where.turn):
+                hint = f"It is in turn {where.turn} of {where.thread_id!r}; the call alone is enough."
+                raise _invalid("The call is in another turn.", (thread_id, turn), hint)
+            thread_id, turn, call = where.thread_id, where.turn, number
+        thread_id = self._one_thread(thread_id)
+        if item is not None:
+            of_item = self._turn_of_item(thread_id, item)
+            if of_item is None or turn not in (None, of_item):
+                hint = "Items are numbered from 0 in the log of their thread; to_frame('items') shows their positions."
+                raise _invalid(
+                    f"There is no such item in {'the thread' if turn is None else f'turn {turn}'}.", item, hint
+                )
+            turn = of_item
+        turns = [each.where.turn for each in self.turns if each.where.thread_id == thread_id]
+        if turn not in turns and item is None:
+            raise _invalid(
+                "There is no such turn.", turn, f"Thread {thread_id!r} has the turns {', '.join(map(str, turns))}."
+            )
+        return thread_id, turn, call, item
+
+    def _turn_of_item(self, thread_id: str, item: int) -> int | None:
+        here = [event for event in self.select(ItemsAppended) if event.where.thread_id == thread_id]
+        depth = min([event.where.depth for event in here], default=0)
+        found = None
+        for event in here:
+            if event.where.depth == depth and event.start <= item < event.start + len(event.items):
+                found = event.where.turn
+        return found
+
+    def _one_thread(self, thread_id: str | None) -> str:
+        if thread_id is None and len(self.threads) == 1:
+            return self.threads[0]
+        if thread_id not in self.threads:
+            raise NoeticConfigError(
+                "UNKNOWN_THREAD",
+                "Name one of the threads.",
+                given=thread_id,
+                hint=f"The run has {', '.join(map(repr, self.threads)) or 'none yet'}.",
+            )
+        return str(thread_id)
+
+
+def agent_calls(run: GrowingEvents) -> Iterator[tuple[int, ModelCalled]]:
+    """Yield the agent's model calls of a run with their places among all that it has had."""
+    events, numbers = numbered(run)
+    place = 0
+    for at, event in enumerate(events):
+        if isinstance(event, ModelCalled) and event.purpose == "agent":
+            yield place if numbers is None else numbers[1][at], event
+            place += 1
+
+
+def labels_in(run: GrowingEvents) -> list[Label]:
+    """Return the labels of a run that are in force."""
+    store: LabelStore | None = getattr(run, "_label_store", None)
+    return [] if store is None else in_force(store.every())
+
+
+def labels_frame(runs: Iterable[GrowingEvents]) -> pandas.DataFrame:
+    """Return the labels of some runs as `Run.labels` does."""
+    import pandas
+
+    rows = [
+        (run.run_id, label.name, label.value, *label.target, label.by, label.t_ms)
+        for run in runs
+        for label in labels_in(run)
+    ]
+    return pandas.DataFrame(
+        {
+            name: pandas.Series([row[at] for row in rows], dtype=dtype)
+            for at, (name, dtype) in enumerate(_COLUMNS.items())
+        }
+    )
+
+
+def visible_labels(run: LabelledEvents, by: str | None) -> list[Label]:
+    """Return the labels that a view shows to a rater: those of others where both are done with the name."""
+    book = codebook_of(run.meta, run._label_store.path)
+
+    def units(name: str) -> Iterable[tuple[Any, ...]] | None:
+        part = None if book is None or name not in book else book[name].of
+        if part == "run":
+            return [(None,) * 4]
+        if part == "turn":
+            return [(turn.where.thread_id, turn.where.turn, None, None) for turn in run.turns]
+        if part == "call":
+            return [(event.where.thread_id, event.where.turn, place, None) for place, event in agent_calls(run)]
+        return None
+
+    return shown_to(labels_in(run), by, units)
+
+
+def label_beside(run: LabelledEvents, path: str, key: str) -> None:
+    """Keep the labels of a run beside the file that it was read from, unless they have a place already."""
+    if run._label_store.path is None:
+        run._label_store.keep_beside(path, key)
+
+
+def _invalid(what: str, given: object, hint: str) -> NoeticConfigError:
+    return NoeticConfigError("INVALID_LABEL", what, given=given, hint=hint)

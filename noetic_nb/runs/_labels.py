@@ -1,0 +1,247 @@
+"""Labels of runs, kept beside their files: one line of JSON for each, in ``<file>.labels.jsonl``.
+
+Lines are only added, whole, under a lock, so that several raters and processes may label at once. Of several lines about one
+target by one rater the last counts; one whose value is null takes the label back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from noetic_nb._core.atomic_write import owner_only
+from noetic_nb.errors import NoeticError
+from noetic_nb.redact import redact_text
+
+try:
+    import fcntl
+except ImportError:  # no such thing on Windows
+    fcntl = None  # type: ignore[assignment]
+
+SUFFIX: Final = ".labels.jsonl"
+"""What stands behind the name of a file in that of its labels."""
+CONSENSUS: Final = "consensus"
+"""The rater whose labels are what several have agreed on: they count for all, and agreement leaves them out."""
+
+Value: TypeAlias = str | bool | int | float
+
+
+class Label(NamedTuple):
+    """A label: its name and value, the part of the run that it is about, and the rater."""
+
+    name: str
+    value: Value | None
+    by: str
+    t_ms: float
+    thread_id: str | None = None
+    turn: int | None = None
+    call: int | None = None
+    """Among the agent's model calls of the run."""
+    item: int | None = None
+    """Among the items of the thread's log."""
+
+    @property
+    def target(self) -> tuple[str | None, int | None, int | None, int | None]:
+        """The part of the run that it is about; four times None is all of it."""
+        return self[4:]
+
+
+def labels_path(path: str | PathLike[str]) -> Path:
+    """Return the file of the labels of the runs in another file."""
+    return Path(f"{os.fspath(path)}{SUFFIX}")
+
+
+def labels_of_file(path: str | PathLike[str]) -> dict[str, list[Label]]:
+    """Return the labels of all runs of a file, by the key of the run in it, the oldest first.
+
+    The key is the name of the run in a file that `Run.save` wrote, elsewhere its place in the file. Raises `NoeticError`
+    ``invalid_run_file`` for a damaged line.
+    """
+    file = labels_path(path)
+    try:
+        about = file.stat()
+    except OSError:
+        return {}
+    return _read(str(file), about.st_mtime_ns, about.st_size)
+
+
+@lru_cache(maxsize=16)
+def _read(file: str, _mtime_ns: int, _size: int) -> dict[str, list[Label]]:
+    found: dict[str, list[Label]] = {}
+    try:
+        lines = Path(file).read_bytes().split(b"\n")
+    except OSError as error:
+        raise _failed(file, "read", error) from error
+    for number, line in enumerate(lines, 1):
+        # What is behind the last end of a line was being written when its process was killed.
+        if not line.strip() or (number == len(lines) and not _is_whole(line)):
+            continue
+        try:
+            key, label = _parsed(line)
+        except (AttributeError, ValueError, TypeError, LookupError) as error:
+            raise NoeticError(
+                "invalid_run_file",
+                f"{file!r} cannot be read at line {number}: it is no label ({error}).",
+                hint="Each line is JSON as run.label writes it; mend the line or remove it.",
+                path=file,
+                line=number,
+            ) from error
+        found.setdefault(key, []).append(label)
+    return found
+
+
+def _is_whole(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except ValueError:
+        return False
+    return True
+
+
+def _parsed(line: bytes) -> tuple[str, Label]:
+    data = json.loads(line)
+    label = Label(**{name: data.get(name) for name in Label._fields})
+    texts = (data["run"], label.name, label.by)
+    places = (label.turn, label.call, label.item)
+    if not all(isinstance(text, str) for text in texts) or not isinstance(label.thread_id, str | None):
+        raise ValueError("run, name and by are texts")
+    if not all(place is None or type(place) is int for place in places) or not isinstance(label.t_ms, int | float):
+        raise ValueError("turn, call and item are whole numbers, t_ms is a number")
+    if not isinstance(label.value, str | bool | int | float | None):
+        raise ValueError("a value is a text, a number, true or false")
+    return data["run"], label
+
+
+def _line(key: str, label: Label) -> bytes:
+    said = {name: value for name, value in label._asdict().items() if value is not None or name == "value"}
+    return json.dumps({"run": key, **said}, ensure_ascii=True, allow_nan=False).encode() + b"\n"
+
+
+def _append(file: Path, content: bytes) -> None:
+    """Add whole lines to a file, behind what another process may have left unfinished."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+    with open(owner_only(str(file), flags), "r+b", buffering=0) as raw:
+        if fcntl is not None:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(raw, fcntl.LOCK_EX)
+        size = raw.seek(0, os.SEEK_END)
+        raw.seek(max(0, size - 1))
+        if size and raw.read(1) != b"\n":
+            raw.seek(0)
+            before = raw.read()
+            rest = before[before.rfind(b"\n") + 1 :]
+            if _is_whole(rest):  # of an editor that ends no last line
+                content = b"\n" + content
+            else:
+                size -= len(rest)
+                raw.truncate(size)
+        left = memoryview(content)
+        try:
+            while left:
+                left = left[raw.write(left) :]
+        except OSError:
+            raw.truncate(size)
+            raise
+
+
+def _failed(file: str, done: str, error: OSError) -> NoeticError:
+    return NoeticError(
+        "storage_failed",
+        f"Labels cannot be {done}: {error.strerror or error}.",
+        given=file,
+        hint="Check that the folder exists, is writable and has space.",
+        path=file,
+    )
+
+
+class LabelStore:
+    """The labels of one run: beside its file, or in memory where it has none."""
+
+    def __init__(self, key: str, path: str | None = None, labels: Iterable[Label] = ()) -> None:
+        self.key, self.path = key, path
+        self._labels = list(labels)
+
+    def every(self) -> list[Label]:
+        """Return all lines, those that were taken back as well."""
+        return [*(labels_of_file(self.path).get(self.key, ()) if self.path is not None else ()), *self._labels]
+
+    def add(self, label: Label) -> None:
+        """Add a label; raises `NoeticError` ``storage_failed`` where it cannot be written."""
+        if self.path is None:
+            self._labels.append(label)
+        else:
+            self._write(labels_path(self.path), self.key, [label])
+
+    def save_beside(self, path: str | PathLike[str], run_id: str) -> None:
+        """Write all labels beside a file that the run was saved to, which is its file from now on if it had none."""
+        key, every = redact_text(run_id), self.every()
+        there = labels_of_file(path).get(key, ()) if every else ()
+        if missing := [label for label in every if label not in there]:
+            self._write(labels_path(path), key, missing)
+        if self.path is None:
+            self.keep_beside(path, key)
+            self._labels = []
+
+    def keep_beside(self, path: str | PathLike[str], key: str) -> None:
+        """Read and write beside a file from now on."""
+        self.path, self.key = os.path.abspath(path), key
+
+    def copy(self) -> LabelStore:
+        """Return a store of the same labels."""
+        return LabelStore(self.key, self.path, self._labels)
+
+    @staticmethod
+    def _write(file: Path, key: str, labels: Iterable[Label]) -> None:
+        try:
+            _append(file, b"".join([_line(key, label) for label in labels]))
+        except OSError as error:
+            raise _failed(str(file), "saved", error) from error
+
+
+def in_force(labels: Iterable[Label]) -> list[Label]:
+    """Return the labels that count, the oldest first: the last of each rater about each target, unless it was taken back."""
+    last: dict[tuple[Any, ...], Label] = {}
+    for label in labels:
+        key = (label.name, label.by, label.target)
+        last.pop(key, None)
+        last[key] = label
+    return [label for label in last.values() if label.value is not None]
+
+
+def agreed_value(labels: Sequence[Label], name: str) -> Value | None:
+    """Return the label of a whole run: that of the consensus, else the one that all raters gave; None where they differ."""
+    about = [label for label in labels if label.name == name and label.target == (None,) * 4]
+    decided = [label for label in about if label.by == CONSENSUS]
+    values = {(type(label.value), label.value) for label in decided or about}
+    return values.pop()[1] if len(values) == 1 else None
+
+
+def shown_to(
+    labels: Sequence[Label], by: str | None, units: Callable[[str], Iterable[tuple[Any, ...]] | None] = lambda _: None
+) -> list[Label]:
+    """Return the labels that a rater may see: the own ones, and those of others where both are done with the name.
+
+    `units` gives the targets of a name where they are known: a rater is done who has labelled all of them. Else both are done
+    who have labelled the same ones.
+    """
+    if by is None:
+        return list(labels)
+    done: dict[tuple[str, str], set[Any]] = {}
+    for label in labels:
+        done.setdefault((label.name, label.by), set()).add(label.target)
+
+    def is_open(label: Label) -> bool:
+        if label.by in (by, CONSENSUS):
+            return True
+        own, other = done.get((label.name, by), set()), done[label.name, label.by]
+        known = units(label.name)
+        wanted = own | other if known is None else set(known)
+        return bool(own) and wanted <= own and wanted <= other
+
+    return [label for label in labels if is_open(label)]
