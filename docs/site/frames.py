@@ -45,6 +45,9 @@ for text in ("My order is A17-B.", "Thank you."):
 airline, bank = lab.datasets.airline(), lab.datasets.agentdojo("banking")
 rules = nn.RuleBook()
 rules.only_from_user("send_money", "recipient")
+for each in airline[:4]:
+    each.label("polite", True, by="ann")
+    each.label("polite", each is not airline[0], by="bob")
 found = lab.calibrate(CallBudget(), airline, samples=50)
 """
 
@@ -259,6 +262,30 @@ call: The model call, by its place among those of the agent in the run; missing 
 item: The item, by its place in the log of the thread; missing where it is about none.
 by: The rater.
 t_ms: When it was given, in milliseconds since 1970.
+""",
+    ),
+    "Agreement": Table(
+        'lab.agreement(airline, "polite")',
+        "a pair of raters; and all of them, where there are more than two",
+        """
+raters: Their names.
+units: Targets that at least two of them labelled.
+missing: Targets that only one of them labelled; these are left out.
+agreed: The share of units with one value.
+kappa: Cohen's kappa; missing for all, and where nothing could disagree.
+kappa_low, kappa_high: Its 95 % interval, by task.
+alpha: Krippendorff's alpha.
+alpha_low, alpha_high: Its 95 % interval, by task.
+clusters: Tasks that the intervals are made from; runs where they name none.
+""",
+    ),
+    "Disagreements": Table(
+        'lab.disagreements(airline, "polite")',
+        "a target on which raters differ",
+        """
+run_id: The run.
+thread_id, turn, call, item: The target, as in the labels of a run.
+ann, bob: The value of each rater, by name.
 """,
     ),
     "Caching": Table(

@@ -6,6 +6,8 @@ from ._detection.calibration import Calibration as Calibration
 from ._detection.stopping_value import economics as economics
 from ._detection.threshold_search import calibrate as calibrate
 from ._labelling import Codebook as Codebook
+from ._labelling.rater_agreement import agreement as agreement
+from ._labelling.rater_agreement import disagreements as disagreements
 from ._recall_quality.losses import Losses as Losses
 from ._recall_quality.losses import lost as lost
 from ._recall_quality.memory_benches import memory_bench as memory_bench

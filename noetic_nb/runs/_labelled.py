@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from noetic_nb.clock import SYSTEM_CLOCK
 from noetic_nb.errors import NoeticConfigError
@@ -12,10 +12,12 @@ from noetic_nb.events import ItemsAppended, ModelCalled, RunEvent
 from noetic_nb.redact import redact_text
 from noetic_nb.runs._codebook import codebook_of
 from noetic_nb.runs._events.run_log import GrowingEvents, numbered
-from noetic_nb.runs._labels import Label, LabelStore, Value, in_force, shown_to
+from noetic_nb.runs._labels import Label, LabelStore, Value, agreed_value, in_force, shown_to
 
 if TYPE_CHECKING:
     import pandas
+
+T = TypeVar("T", bound="LabelledEvents")
 
 _COLUMNS: Final = {
     **dict.fromkeys(("run_id", "name", "value", "thread_id"), "object"),
@@ -187,6 +189,28 @@ def labels_in(run: GrowingEvents) -> list[Label]:
     """Return the labels of a run that are in force."""
     store: LabelStore | None = getattr(run, "_label_store", None)
     return [] if store is None else in_force(store.every())
+
+
+def with_labels_of(made: T, run: GrowingEvents) -> T:
+    """Give a run that was made of another one the labels of that as a whole; returns it."""
+    whole = [label for label in labels_in(run) if label.target == (None,) * 4]
+    made._label_store = LabelStore(made.run_id, labels=whole)
+    return made
+
+
+def outcome_of(run: LabelledEvents, name: str) -> Any:
+    """Return the outcome of a run by its name: the label of the whole run on which its raters agree, else a key of its meta.
+
+    A value that the codebook calls good is True, another one of that name False. None where raters differ.
+    """
+    labels = labels_in(run)
+    if not any(label.name == name and label.target == (None,) * 4 for label in labels):
+        return run.meta.get(name)
+    value = agreed_value(labels, name)
+    book = codebook_of(run.meta, run._label_store.path)
+    if value is None or book is None or name not in book or not book[name].good:
+        return value
+    return value in book[name].good
 
 
 def labels_frame(runs: Iterable[GrowingEvents]) -> pandas.DataFrame:

@@ -30,6 +30,7 @@ from noetic_nb.layers._regulator_layer import regulator_of
 from noetic_nb.memory import MemoryHooks, MemoryLayer, ProjectionPolicy
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run, record
+from noetic_nb.runs._labelled import with_labels_of
 from noetic_nb.runs._requests.recorded_counter import recorded_counter
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runtime import AgentConfig, AgentHarness
@@ -267,6 +268,7 @@ class RecordedAgent:
             approve=self.tape.approve,
         )
         again = record(harness, run=Run(f"{self.run.run_id}-replay", meta={**self.run.meta, "source": "replay"}))
+        with_labels_of(again, self.run)
         for place, event in enumerate(events):
             if self.tape.stopped is not None:
                 break

@@ -34,6 +34,7 @@ from noetic_nb.memory import MemoryLayer
 from noetic_nb.memory.scope import SCOPES
 from noetic_nb.models._client import ModelClient
 from noetic_nb.runs import Run
+from noetic_nb.runs._labelled import with_labels_of
 from noetic_nb.steering._evaluation.judging import LAYER_ID
 from noetic_nb.steering._layer import RECALL_BUDGET, rulebook_of
 from noetic_nb.sync import run_sync
@@ -108,6 +109,7 @@ class OpenPoints:
         events += before.get(len(recorded), ())
         self.decided = frozenset(ledger.instead)
         self.run = Run(f"{run.run_id}-replay", meta={**run.meta, "source": "replay"}, events=events)
+        with_labels_of(self.run, run)
         self.run.meta["replay"] = {
             "of": run.run_id,
             "mode": "open",

@@ -20,6 +20,7 @@ from noetic_nb.models._client import ModelClient, check_clients
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
 from noetic_nb.runs._events.event_json import settled
+from noetic_nb.runs._labelled import with_labels_of
 from noetic_nb.runs._regulation.recorded_decisions import DecisionTape, Redecided, tape_of
 from noetic_nb.runs._regulation.recorded_regulator import Grader, RecordedReply, RegulatorFeed, checked_regulator
 from noetic_nb.runs._run import run_of_settled
@@ -47,7 +48,7 @@ def _with_events(run: Run, given: Iterable[RunEvent], instead: Mapping[int, RunE
     for place in sorted(instead, reverse=True):
         event = instead[place]
         events[place : place + 1] = map(settled, event if isinstance(event, tuple) else (event,))
-    return run_of_settled(run.run_id, run.meta, events)
+    return with_labels_of(run_of_settled(run.run_id, run.meta, events), run)
 
 
 @with_card
@@ -341,7 +342,7 @@ def replay_regulator(
     checked_regulator(regulator)
     about = {"of": run.run_id, "stop": stop, "graded": grader is not None, "layer_id": layer_id}
     meta = {**run.meta, "source": "replay", "replay": about, **_settings(regulator)}
-    into = Run(f"{run.run_id}-replay", meta=meta)
+    into = with_labels_of(Run(f"{run.run_id}-replay", meta=meta), run)
     replaying = RegulatorFeed(regulator, grader, into, layer_id)
     stopped: set[str] = set()
     # A copy, because a run may still be recorded into.

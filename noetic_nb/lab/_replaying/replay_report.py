@@ -33,6 +33,7 @@ from noetic_nb.events import (
 from noetic_nb.items import Item, item_text
 from noetic_nb.runs import Run
 from noetic_nb.runs._known_until import KnownUntil, known_events, said_of
+from noetic_nb.runs._labelled import with_labels_of
 from noetic_nb.runs._run import run_of_settled
 from noetic_nb.runs._turns import TurnSummary
 
@@ -162,7 +163,7 @@ def known_part(run: Run) -> Run:
         for name, part in run.meta["replay"].items()
     }
     meta = {**run.meta, "replay": {**about, "known_until": {}}}
-    return run_of_settled(run.run_id, meta, list(known_events(run.events, points)))
+    return with_labels_of(run_of_settled(run.run_id, meta, list(known_events(run.events, points))), run)
 
 
 def actions_of(events: Iterable[RunEvent]) -> dict[str, int]:

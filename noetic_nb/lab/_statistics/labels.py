@@ -8,9 +8,10 @@ from typing import Any, TypeAlias
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab._statistics.intervals import Cluster
 from noetic_nb.runs import Run
+from noetic_nb.runs._labelled import outcome_of
 
 Outcome: TypeAlias = str | Callable[[Run], bool | None]
-"""The name of a key of ``run.meta``, or a function of a run: True good, False failed, None unknown."""
+"""The name of a label or of a key of ``run.meta``, or a function of a run: True good, False failed, None unknown."""
 
 By: TypeAlias = str | Callable[[Run], Hashable]
 """``"task"``; ``"run"``, where each run is a task of its own; or a function of a run that names its group."""
@@ -46,7 +47,7 @@ def labels_of(runs: Sequence[Run], outcome: Outcome, *, both: bool = False) -> l
             "NO_LABELS",
             f"None of the {len(labels)} runs says whether it went well.",
             given=outcome if isinstance(outcome, str) else getattr(outcome, "__name__", "a function"),
-            hint="Set run.meta['outcome'] to True or False, or pass outcome=<a function of a run>.",
+            hint="Set run.meta['outcome'] or run.label('outcome', ..., by=...) to True or False, or pass a function of a run.",
         )
     if both and len(known) == 1:
         raise NoeticConfigError(
@@ -60,7 +61,7 @@ def labels_of(runs: Sequence[Run], outcome: Outcome, *, both: bool = False) -> l
 
 def _label(run: Run, outcome: Outcome) -> bool | None:
     if isinstance(outcome, str):
-        label: Any = run.meta.get(outcome)
+        label: Any = outcome_of(run, outcome)
     else:
         try:
             label = outcome(run)
@@ -81,7 +82,8 @@ def _label(run: Run, outcome: Outcome) -> bool | None:
         "INVALID_OUTCOME",
         f"The outcome of {run.run_id} is neither True, False nor None.",
         given=label,
-        hint="Compare a number with a threshold: outcome=lambda run: run.meta['reward'] >= 1.",
+        hint="Compare a number with a threshold: outcome=lambda run: run.meta['reward'] >= 1. "
+        "Of labels a codebook says which values are `good`.",
     )
 
 
