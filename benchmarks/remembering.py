@@ -15,7 +15,6 @@ import noetic_nb as nn
 from benchmarks.comparing import Lines, best, parser
 from noetic_nb import lab
 from noetic_nb.items import Item, item_text
-from noetic_nb.lab._recall_quality.synthetic_dialogues import made_dialogues
 from noetic_nb.layers import entity_memory, episodic_memory, history_window, observational_memory, semantic_recall
 from noetic_nb.runs._requests.recorded_requests import recorded_request
 
@@ -34,7 +33,7 @@ LINES: Final[dict[str, float | None]] = {
 
 def long_run() -> nn.Run:
     """Record a conversation of a thousand items of which forty are sent."""
-    said: list[Item] = [item for one in made_dialogues(40) for session in one.sessions for item in session]
+    said: list[Item] = [item for one in lab.made_dialogues(40) for session in one.sessions for item in session]
     texts = [item_text(item) for item in said if item.get("role") == "user"][: ITEMS // 2]
     config = nn.AgentConfig(name="d", step=nn.react(model="scripted"), memory=[history_window(40), semantic_recall()])
     harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Noted. Tell me more whenever you like."] * len(texts)))
@@ -70,7 +69,7 @@ def main() -> int:
         [entity_memory(lambda text: {word: [text] for word in text.split() if word.istitle()})],
     ]
     sets = {str(at): some[at % len(some)] for at in range(SETS)}
-    dialogues = made_dialogues(DIALOGUES)
+    dialogues = lab.made_dialogues(DIALOGUES)
     plain = best(lambda: lab.memory_bench({"plain": []}, dialogues, budgets=BUDGETS), times=2, clock=process_time)
     bench = best(lambda: lab.memory_bench(sets, dialogues, budgets=BUDGETS), times=1, clock=process_time)
     what = "12 sets of layers compared, 5 budgets, 10 dialogues / as many sets without a layer"

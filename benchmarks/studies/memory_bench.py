@@ -17,11 +17,9 @@ from time import process_time
 from typing import Any, Final
 
 from inputs import publish
-from memory_writers import changed_only, files_of_facts, files_of_people, newest_of_each
 
 from noetic_nb import lab
 from noetic_nb.lab._recall_quality.facts import facts_of
-from noetic_nb.lab._recall_quality.synthetic_dialogues import made_dialogues
 from noetic_nb.layers import (
     entity_memory,
     episodic_memory,
@@ -75,11 +73,6 @@ SETS: Final[dict[str, Any]] = {
     "hybrid": lambda: hybrid_recall(),
     "hybrid, 3 hits": lambda: hybrid_recall(top_k=3),
     "entities": lambda: entity_memory(entities_of),
-    "entities, newest of each": lambda: entity_memory(newest_of_each),
-    "entities, changed only": lambda: entity_memory(entities_of, contradicts=changed_only),
-    "entities, fading": lambda: entity_memory(entities_of, half_life_days=FIVE_TURNS),
-    "files, one a fact": files_of_facts,
-    "files, one a person": files_of_people,
     "episodes": lambda: episodic_memory(),
     "observations as they are": lambda: observational_memory(buffer_threshold=100),
     "observations, sentences with facts": lambda: observational_memory(telling, buffer_threshold=100),
@@ -88,19 +81,10 @@ SETS: Final[dict[str, Any]] = {
     "window 6 + semantic": lambda: [history_window(6), semantic_recall()],
     "window 6 + hybrid": lambda: [history_window(6), hybrid_recall()],
     "window 6 + entities": lambda: [history_window(6), entity_memory(entities_of)],
-    "window 6 + entities, newest of each": lambda: [history_window(6), entity_memory(newest_of_each)],
-    "window 6 + entities, changed only": lambda: [
-        history_window(6),
-        entity_memory(entities_of, contradicts=changed_only),
-    ],
-    "window 6 + files, one a fact": lambda: [history_window(6), files_of_facts()],
-    "window 6 + files, one a person": lambda: [history_window(6), files_of_people()],
     "hybrid + entities": lambda: [hybrid_recall(), entity_memory(entities_of)],
     "hybrid + observations": lambda: [hybrid_recall(), observational_memory(telling, buffer_threshold=100)],
     "hybrid + episodes": lambda: [hybrid_recall(), episodic_memory()],
-    "hybrid + files, one a person": lambda: [hybrid_recall(), files_of_people()],
     "window 6 + hybrid + entities": lambda: [history_window(6), hybrid_recall(), entity_memory(entities_of)],
-    "window 6 + hybrid + files, one a person": lambda: [history_window(6), hybrid_recall(), files_of_people()],
 }
 
 
@@ -152,84 +136,9 @@ def front_of(table: Any) -> list[str]:
     return lines
 
 
-def surprises(table: Any, kinds: dict[str, dict[float, dict[str, float]]]) -> list[str]:
-    """Return what nobody had expected, in figures of the table."""
-    rows = {(row.layers, row.budget): row for row in table.itertuples()}
-
-    def recall(name: str, budget: int) -> str:
-        return f"{100 * rows[name, budget].recall:.0f} %"
-
-    def costs(name: str, budget: int) -> str:
-        row = rows[name, budget]
-        return f"{dollars(row.cost_fresh)} fresh, {dollars(row.cost_cached)} cached"
-
-    def found(name: str, budget: int, kind: str) -> str:
-        return f"{100 * kinds[name][budget][kind]:.0f} %"
-
-    def stale(name: str, budget: int) -> str:
-        return f"{100 * table.attrs['outdated'][name][budget]:.0f} %"
-
-    newest, window = "entities, newest of each", "window 6 + entities"
-    facts, dated_facts = "observations, sentences with facts", "dated facts"
-    return [
-        "",
-        "## What surprised",
-        "",
-        f"* **A second layer can cost recall.** At 250 tokens hybrid recall has {recall('hybrid', 250)}, with "
-        f"entities beside it "
-        f"{recall('hybrid + entities', 250)}: the budget is split by headroom before anybody knows who has "
-        f"what. With observations, "
-        f"whose least is 500 tokens, hybrid recall is given nothing: {recall('hybrid + observations', 250)}, as "
-        "observations have alone. At 1 000 "
-        f"the same pairs are the best of those without †.",
-        f"* **A short window is cheap only without a cache.** `history_window(6)` costs "
-        f"{costs('history window 6', 4_000)}; all of the "
-        f"history costs {costs('plain history', 4_000)}, and has {recall('plain history', 4_000)} of the "
-        f"evidence in place of "
-        f"{recall('history window 6', 4_000)}.",
-        f"* **A clock in front spoils the cache.** Dated facts and observations tell the same sentences with "
-        f"the same recall at 4 000 "
-        f"tokens ({recall(dated_facts, 4_000)}, {recall(facts, 4_000)}). The one begins with the time of day and costs "
-        f"{costs(dated_facts, 4_000)}, the other only grows at its end and costs {costs(facts, 4_000)}.",
-        f"* **Recall of messages does not see what tools returned.** Of what was looked up hybrid recall has "
-        f"{found('hybrid', 4_000, 'looked up')}, all of it from the history; observations that read tool results have "
-        f"{found(facts, 4_000, 'looked up')}.",
-        f"* **More hits are hardly more evidence.** Three hits of hybrid recall have "
-        f"{recall('hybrid, 3 hits', 4_000)}, ten have "
-        f"{recall('hybrid', 4_000)}.",
-        f"* **Keywords beat the vectors of hashed words** at every budget, most at the smallest: "
-        f"{recall('hybrid', 250)} and "
-        f"{recall('semantic', 250)} at 250 tokens. In these dialogues questions name people; where they do not, "
-        f"it may be otherwise.",
-        f"* **What finds the newer value sends the older one, too**: hybrid recall with {stale('hybrid', 4_000)} of the "
-        f"questions about something that has changed, entities with {stale('entities', 4_000)}. Where a newer fact "
-        f"takes the place of the older one it is {stale(newest, 4_000)}, all of it from the history: behind a window it is "
-        f"{stale('window 6 + entities, newest of each', 4_000)} in place of {stale(window, 4_000)}. It also makes room: at 250 "
-        f"tokens recall of what has changed is {found(newest, 250, 'changed')} in place of {found('entities', 250, 'changed')}, "
-        f"though a part of that is the better extractor.",
-        f"* **Superseding takes sides.** Somebody else's word takes the place of the first as well: of what is disputed the "
-        f"newest of each has {found('window 6 + entities, newest of each', 4_000, 'disputed')}. With `contradicts`, which asks "
-        f"whether something has changed, it is {found('window 6 + entities, changed only', 4_000, 'disputed')}, as without "
-        f"({found(window, 4_000, 'disputed')}), and the older value is sent with "
-        f"{stale('window 6 + entities, changed only', 4_000)}: a sentence that stands under two names is forgotten under one.",
-        f"* **Fading is no substitute.** With a half-life of five turns the older value is sent with "
-        f"{stale('entities, fading', 4_000)}, and recall falls from {recall('entities', 4_000)} to "
-        f"{recall('entities, fading', 4_000)}: what was told once and still holds is as old as what does not.",
-        f"* **A list of files is a memory of its own.** With a file for each fact the list alone tells everything "
-        f"({recall('files, one a fact', 500)} at 500 tokens), and as it is the same at most requests it costs "
-        f"{costs('files, one a fact', 4_000)}; files of people that are opened when asked for change with every question: "
-        f"{costs('files, one a person', 4_000)}. At 250 tokens the list is cut where the alphabet wants it "
-        f"({recall('files, one a fact', 250)}), and what is opened is the right one ({recall('files, one a person', 250)}).",
-        "",
-        "What is measured is the sending, not the answer: a newer value that is sent beside the older one "
-        "counts in full, and is in the column `outdated`. The dialogues "
-        "are short and made by rules, and the rules of extraction suit them; compare your own with `lab.memory_bench`.",
-    ]
-
-
 def main() -> int:
     """Play, and print the page."""
-    dialogues = made_dialogues(DIALOGUES, seed=SEED)
+    dialogues = lab.made_dialogues(DIALOGUES, seed=SEED)
     began = process_time()
     table = lab.memory_bench(SETS, dialogues, budgets=BUDGETS, seed=SEED)
     taken = process_time() - began
@@ -270,7 +179,7 @@ def main() -> int:
         "",
         "![Recall over the cost of a dialogue, without those of †](memory_bench.png)",
     ]
-    text = "\n".join([*head, *front_of(table), *surprises(table, kinds), *lines_of(table, kinds)]) + "\n"
+    text = "\n".join([*head, *front_of(table), *lines_of(table, kinds)]) + "\n"
     write = "--write" in sys.argv
     publish(text, "memory_bench.md", write=write)
     if write:

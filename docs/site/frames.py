@@ -529,12 +529,14 @@ failed_stopped, failed_stopped_low, failed_stopped_high: The share of failed run
     ),
     "Memory bench": Table(
         'lab.memory_bench({"plain": []}, budgets=[300])',
-        "a set of layers under a budget",
+        "a rung of evidence, for a set of layers under a budget",
         """
 layers: The name of the set.
 budget: Tokens of a whole request.
+rung: verbatim, the message; value, its value; owned, the value with its owner; answerable, all parts and none outdated.
 recall: The mean share of the evidence of a question that was sent with it.
 low, high: Its 95 % interval, over dialogues.
+questions: How many are marked for this rung; recall is missing where none is.
 tokens: The mean length of the requests with a question.
 cost_fresh, cost_cached: US dollars of input of a dialogue, without and with a cache of prefixes.
 ms: Milliseconds in which a request was recalled and planned; missing without a clock.

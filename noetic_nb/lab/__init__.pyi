@@ -13,6 +13,7 @@ from ._recall_quality.losses import lost as lost
 from ._recall_quality.memory_benches import memory_bench as memory_bench
 from ._recall_quality.near_misses import near_misses as near_misses
 from ._recall_quality.survivals import survival as survival
+from ._recall_quality.synthetic_dialogues import made_dialogues as made_dialogues
 from ._replaying.regulator_readings import RegulatorReadings as RegulatorReadings
 from ._replaying.regulator_readings import first_stop as first_stop
 from ._replaying.regulator_readings import replay_regulator as replay_regulator

@@ -5,18 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import re
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, NoReturn
-from zipfile import BadZipFile, ZipFile
 
 from noetic_nb.interop._formats.graded import AS_PUBLISHED, Calls, assistant, refuser, task_meta, user
 from noetic_nb.interop._formats.sources import Document, read_bytes, read_document, refused
 from noetic_nb.items import Item
-from noetic_nb.items._json_text import parsed_json
 from noetic_nb.items._messages.message import Message
 from noetic_nb.runs import Run
 from noetic_nb.runs._codebook import FILE as CODEBOOK
@@ -26,9 +22,6 @@ from noetic_nb.runs._run import run_of_settled
 
 _MARKS: Final = ("trajectory_success", "trajectory_side_effect", "trajectory_optimality", "trajectory_looping")
 _ACTION: Final = re.compile(r"\s*([A-Za-z_]\w{0,63})\(")
-_SESSION: Final = re.compile(r"session_(\d{1,6})")
-# As LoCoMo writes it: "1:56 pm on 8 May, 2023".
-_SESSION_TIME: Final = "%I:%M %p on %d %B, %Y"
 # The user and the environment write, too, and are no agent (Who&When, logs of AutoGen and Magentic-One).
 _PEOPLE: Final = frozenset({"human", "user"})
 _ENVIRONMENT: Final = "Computer_terminal"
@@ -223,107 +216,3 @@ def _entry(entry: Mapping[str, Any], place: int, refuse: Callable[[str], NoRetur
     message = assistant(content, ())
     item = Item({**message.items[0], "name": author})
     return Message("system" if author == _ENVIRONMENT else "assistant", (item,))
-
-
-def load_locomo(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES) -> list[Run]:
-    """Read the dialogues of LoCoMo: months of talk between two people, with questions about it.
-
-    Parameters
-    ----------
-    path : path-like
-        ``locomo10.json``, another list of its form, or ``locomo10.zip``, which holds a file for each dialogue, without the
-        questions: the sample of ``26.json`` is ``conv-26``, as in the list.
-    max_bytes : int, bytes
-        Most the file may hold, unpacked.
-
-    Returns
-    -------
-    list of Run
-        One a sample: what the first speaker writes is the user's, what the second writes the assistant's. The id of an item is
-        its ``dia_id``, which the ``evidence`` of ``meta["qa"]`` names. ``meta["speakers"]`` has their names.
-
-    Raises
-    ------
-    NoeticError
-        ``invalid_run_file``, with ``path`` and the ``index`` of the sample.
-
-    References
-    ----------
-    .. [1] Maharana et al., "Evaluating Very Long-Term Conversational Memory of LLM Agents", ACL 2024.
-    """
-    document = read_document(Path(path), max_bytes)
-    samples = document.data
-    if samples is None:
-        samples = _zipped(document, max_bytes)
-    if not isinstance(samples, list) or document.by_line:
-        raise refused(document, "it holds no list of samples")
-    return [_sample(document, index, sample) for index, sample in enumerate(samples)]
-
-
-def _zipped(document: Document, max_bytes: int) -> list[Any]:
-    """Return the files of an archive as samples, by number."""
-    samples: list[Any] = []
-    try:
-        with ZipFile(document.path or "") as archive:
-            members = [member for member in archive.infolist() if member.filename.endswith(".json")]
-            if sum(member.file_size for member in members) > max_bytes:
-                raise refused(document, f"it holds more than {max_bytes:,} bytes")
-            for member in sorted(members, key=lambda member: (len(member.filename), member.filename)):
-                name = Path(member.filename).stem
-                found = parsed_json(archive.read(member))
-                named = {"sample_id": f"conv-{name}" if name.isdigit() else name}
-                samples.append({**named, **found} if isinstance(found, Mapping) else found)
-    except (OSError, BadZipFile, ValueError, RecursionError, RuntimeError, NotImplementedError, zlib.error) as error:
-        raise refused(document, f"it is no whole archive of samples ({error})") from error
-    return samples
-
-
-def _sample(document: Document, index: int, sample: Any) -> Run:
-    refuse = refuser(
-        document, index, "A sample is {sample_id, conversation: {speaker_a, speaker_b, session_1: [...]}, qa}."
-    )
-    if not isinstance(sample, Mapping):
-        refuse("it is no sample")
-    # Some files have the sessions at the top level.
-    talk = sample["conversation"] if isinstance(sample.get("conversation"), Mapping) else sample
-    speakers = [talk.get("speaker_a"), talk.get("speaker_b")]
-    if not all(isinstance(speaker, str) for speaker in speakers):
-        refuse("it names no speaker_a and speaker_b")
-    numbers = sorted([int(match[1]) for key in talk if (match := _SESSION.fullmatch(key))])
-    if not numbers:
-        refuse("it has no session")
-    qa = sample.get("qa", [])
-    if not isinstance(qa, list):
-        refuse("`qa` must be a list")
-    messages = [made for number in numbers for made in _session(talk, number, speakers, refuse)]
-    name = f"locomo-{sample.get('sample_id') or index}"
-    meta = {**task_meta("locomo", None, None, sample.get("sample_id"), None), "speakers": speakers, "qa": qa}
-    return _run(name, messages, meta)
-
-
-def _session(
-    talk: Mapping[str, Any], number: int, speakers: list[Any], refuse: Callable[[str], NoReturn]
-) -> Iterator[Message]:
-    entries = talk[f"session_{number}"]
-    if not isinstance(entries, list):
-        refuse(f"`session_{number}` must be a list")
-    t_ms = _time(talk.get(f"session_{number}_date_time"))
-    for entry in entries:
-        if not isinstance(entry, Mapping) or not isinstance(entry.get("text"), str):
-            refuse(f"`session_{number}` holds no text: {entry!r:.80}")
-        if entry.get("speaker") not in speakers:
-            refuse(f"`session_{number}` has a speaker who is none of {speakers}: {entry.get('speaker')!r:.80}")
-        picture = entry.get("blip_caption")
-        text = entry["text"] + (f"\n[picture: {picture}]" if isinstance(picture, str) and picture else "")
-        made = user(text) if entry["speaker"] == speakers[0] else assistant(text, ())
-        made.t_ms, t_ms = t_ms, None
-        if isinstance(entry.get("dia_id"), str):
-            made.items = (Item({"id": entry["dia_id"], **made.items[0]}),)
-        yield made
-
-
-def _time(text: object) -> float | None:
-    try:
-        return datetime.strptime(str(text), _SESSION_TIME).replace(tzinfo=UTC).timestamp() * 1_000
-    except ValueError:
-        return None

@@ -17,8 +17,8 @@ from noetic_nb.interop._formats import agentdojo as _agentdojo
 from noetic_nb.interop._formats import tau, tau2
 from noetic_nb.interop._formats.graded import AS_PUBLISHED
 from noetic_nb.interop._formats.sources import Document, read_document
-from noetic_nb.lab._annotated import documents_in, load_agentrewardbench, load_locomo, load_who_and_when
-from noetic_nb.lab._dialogues import load_longmemeval
+from noetic_nb.lab._annotated import documents_in, load_agentrewardbench, load_who_and_when
+from noetic_nb.lab._dialogue_files import load_locomo, load_longmemeval, load_memory_agent_bench
 from noetic_nb.runs import Run
 from noetic_nb.runs._load import MAX_BYTES
 
@@ -35,6 +35,7 @@ __all__ = [
     "load_agentrewardbench",
     "load_locomo",
     "load_longmemeval",
+    "load_memory_agent_bench",
     "load_tau2",
     "load_trajectories",
     "load_who_and_when",
@@ -64,6 +65,7 @@ _ELSEWHERE: Final = (
     ("who_and_when", "MIT"),
     ("locomo", "CC BY-NC 4.0"),
     ("longmemeval", "MIT"),
+    ("memory_agent_bench", "MIT"),
 )
 
 

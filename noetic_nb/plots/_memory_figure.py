@@ -21,9 +21,18 @@ COSTS: Final = {
     "budget": "budget of a request (tokens)",
 }
 
+RUNGS: Final = {
+    "verbatim": "evidence sent word for word",
+    "value": "evidence recalled",
+    "owned": "values sent with their owner",
+    "answerable": "questions that can be answered",
+}
+
 
 @as_figure
-def memory_bench(frame: Any, *, cost: str = "tokens", ax: Axes | None = None, theme: Theme | None = None) -> Axes:
+def memory_bench(
+    frame: Any, *, cost: str = "tokens", rung: str = "value", ax: Axes | None = None, theme: Theme | None = None
+) -> Axes:
     """Draw the recall of each set of layers against its cost; rings mark the rows that no other row beats.
 
     Parameters
@@ -32,6 +41,8 @@ def memory_bench(frame: Any, *, cost: str = "tokens", ax: Axes | None = None, th
         Of `noetic_nb.lab.memory_bench`: a line for each of its ``layers``, a mark for each budget.
     cost : {"tokens", "cost_fresh", "cost_cached", "ms", "budget"}
         What it costs.
+    rung : {"verbatim", "value", "owned", "answerable"}
+        Of the evidence; a table without rungs is drawn as it is.
     ax : matplotlib Axes, optional
         Where to draw; on a figure of their own by default.
     theme : {"light", "dark"}, optional
@@ -45,7 +56,7 @@ def memory_bench(frame: Any, *, cost: str = "tokens", ax: Axes | None = None, th
     Raises
     ------
     NoeticConfigError
-        ``INVALID_FRAME``, ``UNKNOWN_COLUMN``, ``INVALID_COST``, ``INVALID_AXES`` or ``INVALID_THEME``.
+        ``INVALID_FRAME``, ``UNKNOWN_COLUMN``, ``INVALID_COST``, ``INVALID_RUNG``, ``INVALID_AXES`` or ``INVALID_THEME``.
 
     Examples
     --------
@@ -56,9 +67,12 @@ def memory_bench(frame: Any, *, cost: str = "tokens", ax: Axes | None = None, th
     """
     if cost not in COSTS:
         raise NoeticConfigError("INVALID_COST", "There is no such cost.", given=cost, hint=f"Use {', '.join(COSTS)}.")
+    if rung not in RUNGS:
+        raise NoeticConfigError("INVALID_RUNG", "There is no such rung.", given=rung, hint=f"Use {', '.join(RUNGS)}.")
     needs_columns(frame, "layers", "recall", "low", "high", cost)
-    axes, look = axes_for(ax, theme, COSTS[cost], "evidence recalled")
-    known = frame[frame[cost].notna()].reset_index(drop=True)
+    axes, look = axes_for(ax, theme, COSTS[cost], RUNGS[rung])
+    known = frame[frame[cost].notna() & frame.recall.notna()]
+    known = (known[known.rung == rung] if "rung" in known else known).reset_index(drop=True)
     drawn = lines(axes, look, known, cost, "recall", ["layers"], ("low", "high"))
     if drawn:
         front = rows_not_beaten(known, minimise=cost, maximise="recall")

@@ -12,7 +12,6 @@ import noetic_nb as nn
 from noetic_nb import lab
 from noetic_nb._core.long_work import Interrupted
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.lab._recall_quality.synthetic_dialogues import made_dialogues
 
 
 @cache
@@ -130,7 +129,7 @@ def test_a_calibration_of_too_few_runs_is_no_calibration() -> None:
 
 
 def test_sets_of_layers_are_compared_on_the_dialogues_that_all_of_them_played() -> None:
-    dialogues = made_dialogues(6)
+    dialogues = lab.made_dialogues(6)
     stop = Interrupting(10)  # two are made to look at; then the second of the fourth dialogue
 
     def window() -> Any:
@@ -158,7 +157,7 @@ def test_every_long_call_says_how_far_it_is_and_refuses_what_is_no_progress() ->
         "suggest": lambda progress: lab.suggest(bank(), progress=progress),
         "calibrate": lambda progress: lab.calibrate(ToolLoop(), lab.datasets.airline(), samples=20, progress=progress),
         "memory_bench": lambda progress: lab.memory_bench(
-            {"plain": []}, made_dialogues(2), budgets=[300], progress=progress
+            {"plain": []}, lab.made_dialogues(2), budgets=[300], progress=progress
         ),
         "sweep": lambda progress: lab.sweep(
             {"call_budget.total": [5, 20]},

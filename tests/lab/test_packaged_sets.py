@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from zipfile import ZIP_DEFLATED, ZipFile
 
 import pytest
 
@@ -239,86 +238,3 @@ def test_a_log_of_another_form_is_refused(changes: dict[str, Any], tmp_path: Pat
         datasets.load_who_and_when(path)
 
     assert (caught.value.kind, caught.value.path) == ("invalid_run_file", str(path))
-
-
-def sample(**changes: Any) -> dict[str, Any]:
-    talk = {
-        "speaker_a": "Ann",
-        "speaker_b": "Bob",
-        "session_1_date_time": "1:56 pm on 8 May, 2023",
-        "session_1": [
-            {"speaker": "Ann", "dia_id": "D1:1", "text": "Look!", "blip_caption": "a dog"},
-            {"speaker": "Bob", "dia_id": "D1:2", "text": "Nice."},
-        ],
-        "session_10": [{"speaker": "Bob", "dia_id": "D10:1", "text": "Later."}],
-        "session_2": [{"speaker": "Ann", "dia_id": "D2:1", "text": "Again."}],
-    }
-    qa = [{"question": "What?", "answer": "a dog", "evidence": ["D1:1"], "category": 1}]
-    return {"sample_id": "conv-1", "conversation": talk, "qa": qa, **changes}
-
-
-@pytest.mark.parametrize("nested", [True, False])
-def test_dialogues_keep_their_order_times_and_ids(nested: bool, tmp_path: Path) -> None:
-    entry = sample()
-    if not nested:
-        entry = {**entry.pop("conversation"), **entry}
-    path = tmp_path / "locomo10.json"
-    path.write_text(json.dumps([entry]))
-
-    (run,) = datasets.load_locomo(path)
-
-    log = run.log(run.threads[0])
-    assert [item["id"] for item in log] == ["D1:1", "D1:2", "D2:1", "D10:1"]
-    assert item_text(log[0]) == "Look!\n[picture: a dog]"
-    assert [(turn.query, turn.text) for turn in run.turns] == [
-        ("Look!\n[picture: a dog]", "Nice."),
-        ("Again.", "Later."),
-    ]
-    assert run.turns[0].t_ms == 1_683_554_160_000.0
-    assert run.meta["qa"][0]["evidence"] == ["D1:1"]
-    assert run.meta.keys() >= META
-    assert run.meta["outcome"] is None
-
-
-def test_an_archive_holds_a_file_for_each_dialogue(tmp_path: Path) -> None:
-    path = tmp_path / "locomo10.zip"
-    with ZipFile(path, "w") as archive:
-        archive.writestr("data/", "")
-        for name in ("9", "10", "more"):
-            archive.writestr(f"data/{name}.json", json.dumps(sample()["conversation"]))
-
-    runs = datasets.load_locomo(path)
-
-    assert [run.meta["task_id"] for run in runs] == ["conv-9", "conv-10", "more"]
-    assert [len(run.log(run.threads[0])) for run in runs] == [4, 4, 4]
-    for damaged in (path.read_bytes()[:-30], b"PK\x03\x04"):
-        path.write_bytes(damaged)
-        with pytest.raises(NoeticError, match="no whole archive"):
-            datasets.load_locomo(path)
-
-
-def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "locomo10.zip"
-    with ZipFile(path, "w", ZIP_DEFLATED) as archive:
-        archive.writestr("1.json", " " * 100_000)
-
-    with pytest.raises(NoeticError, match="more than 50,000 bytes"):
-        datasets.load_locomo(path, max_bytes=50_000)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"conversation": {}},
-        {"qa": 5},
-        {"conversation": {"speaker_a": "a", "speaker_b": "b", "session_1": [{"speaker": "c"}]}},
-    ],
-)
-def test_a_dialogue_of_another_form_is_refused(changes: dict[str, Any], tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    path.write_text(json.dumps([sample(), sample(**changes)]))
-
-    with pytest.raises(NoeticError) as caught:
-        datasets.load_locomo(path)
-
-    assert (caught.value.kind, caught.value.index) == ("invalid_run_file", 1)

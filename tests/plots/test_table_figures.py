@@ -104,6 +104,17 @@ def test_a_memory_bench_rings_what_no_other_row_beats() -> None:
     assert said(plots.memory_bench(remembered(), cost="ms")) == "The table has no rows"
 
 
+def test_a_memory_bench_draws_one_rung() -> None:
+    rungs = [remembered().assign(rung=rung, recall=recall) for rung, recall in (("value", 0.5), ("owned", 0.25))]
+    table = pandas.concat([*rungs, remembered().assign(rung="answerable", recall=float("nan"))])
+
+    heights = [plots.memory_bench(table, rung=rung).lines[0].get_ydata() for rung in ("value", "owned")]
+
+    assert [set(map(float, found)) for found in heights] == [{0.5}, {0.25}]
+    assert plots.memory_bench(table, rung="owned").get_ylabel() == "values sent with their owner"
+    assert said(plots.memory_bench(table, rung="answerable")) == "The table has no rows"
+
+
 def test_a_table_without_rows_says_so() -> None:
     empty = tried().iloc[:0]
 
@@ -124,6 +135,7 @@ def test_a_table_without_rows_says_so() -> None:
         ("INVALID_OBJECTIVES", lambda: plots.pareto(tried(), "word", "s")),
         ("INVALID_FRAME", lambda: plots.sweep([], "cap", "s")),
         ("INVALID_COST", lambda: plots.memory_bench(remembered(), cost="recall")),
+        ("INVALID_RUNG", lambda: plots.memory_bench(remembered(), rung="top")),
         ("INVALID_CALIBRATION", lambda: plots.roc(tried())),
         ("INVALID_THEME", lambda: plots.sweep(tried(), "cap", "s", theme="sepia")),  # type: ignore[arg-type]
         ("INVALID_AXES", lambda: plots.sweep(tried(), "cap", "s", ax=[Figure().subplots()])),  # type: ignore[arg-type]

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from itertools import pairwise
-from typing import Final
+from math import nan
+from typing import Final, NamedTuple
 
 from noetic_nb.clock import Clock
 from noetic_nb.items import Item, ItemLog, input_message, item_text, item_tokens
 from noetic_nb.items._registry import ANY_ITEMS
 from noetic_nb.items._shared_prefix import leading_text, leading_tokens, same_when_sent
-from noetic_nb.lab._dialogues import Dialogue, Evidence, Question
-from noetic_nb.lab._recall_quality.folded_text import FoldedTexts
+from noetic_nb.lab._dialogues import Dialogue, Question
+from noetic_nb.lab._recall_quality.evidence_ladder import Ladder, SentTexts
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer, ProjectionPolicy, allocate_budgets
 from noetic_nb.memory._state.state_store import LayerStateStore
 from noetic_nb.models._client import ModelResponse, Usage
@@ -26,24 +27,40 @@ from noetic_nb.runtime._planning.make_plan import plan_turn
 from noetic_nb.runtime._planning.turn_plan import TurnPlan
 from noetic_nb.tokens import Tokenizer
 
-# Dialogues begin at this moment, a minute passes with each turn and a second with each answer: what layers write of the
-# time is the same every time.
+# Dialogues without dates begin at this moment, a minute passes with each turn and a second with each answer: what layers write
+# of the time is the same every time.
 BEGINS_MS: Final = 1_767_268_800_000.0  # 2026-01-01 12:00 UTC
 TURN_MS: Final = 60_000.0
 ANSWER_MS: Final = 1_000.0
+
+
+class Asked(NamedTuple):
+    """The result of one question under one budget."""
+
+    kind: str
+    verbatim: float
+    value: float
+    owned: float
+    answerable: float
+    stale: float
+    """The share of what no longer holds that was sent as well."""
+    tokens: int
+    """Of the request."""
+    age_turns: float
+    """Turns since the last part of its evidence was said; not a number where nobody has marked it."""
+    age_tokens: float
+    """Tokens that were said since then."""
+    position: float
+    """Where it was said, from 0 for the first token of the dialogue to 1 for its last."""
+    length: int
+    """Tokens of all that was said."""
 
 
 @dataclass(slots=True)
 class Played:
     """The result of one dialogue under one budget."""
 
-    recall: list[float] = field(default_factory=list)
-    """Of each question, the share of its evidence that was sent."""
-    kinds: list[str] = field(default_factory=list)
-    outdated: list[float] = field(default_factory=list)
-    """Of each question about something that has changed, the share of what held before that was sent as well."""
-    asked_tokens: list[int] = field(default_factory=list)
-    """Tokens of each request with a question."""
+    asked: list[Asked] = field(default_factory=list)
     tokens: int = 0
     """Of all requests."""
     shared: int = 0
@@ -91,7 +108,12 @@ class Player:
         self.played = [Played() for _ in self.budgets]
         self.before: list[Sequence[Item]] = [() for _ in self.budgets]
         self.turn = 0
-        self.values: dict[Evidence, set[str]] = {}
+        items = [item for session in self.dialogue.sessions for item in session]
+        texts = {str(item.get("id")): item_text(item) for item in items}
+        self.ladder = Ladder(self.dialogue, texts.__getitem__)
+        # By id, the turn in which an item is said, and the tokens that are said before it and in all.
+        self.said: dict[str, tuple[int, int]] = {}
+        self.said_tokens = 0
 
     def _report(self, layer_id: str, hook: str, error: BaseException) -> None:
         # A budget that leaves something out is what is measured here.
@@ -102,6 +124,9 @@ class Player:
         """Return the result under each budget."""
         log = ItemLog(registry=ANY_ITEMS, tokenizer=self.tokenizer)
         for number, session in enumerate(self.dialogue.sessions):
+            begins = self.dialogue.dates_ms[number] if number < len(self.dialogue.dates_ms) else None
+            if begins is not None:
+                self.clock.t_ms = begins if number == 0 else max(begins, self.clock.t_ms)
             log = ItemLog(registry=ANY_ITEMS, tokenizer=self.tokenizer)
             for turn in _turns(session):
                 await self._hear(f"{self.dialogue.name}/{number}", log, turn)
@@ -130,6 +155,9 @@ class Player:
     async def _hear(self, thread: str, log: ItemLog, turn: Sequence[Item]) -> None:
         """Play one turn: the user's message, and everything that follows from it."""
         ctx = self._context(thread)
+        for item in turn:
+            self.said[str(item.get("id"))] = self.turn, self.said_tokens
+            self.said_tokens += item_tokens(item, self.tokenizer)
         await self.stack.init(ctx)
         query = ""
         for said, answer in _steps(turn):
@@ -154,15 +182,23 @@ class Player:
         asked = ItemLog(log.items, registry=ANY_ITEMS, tokenizer=self.tokenizer)
         asked.append(input_message(question.text, ids=self.ids))
         plans = await self._request(ctx, asked, question.text)
+        places = [self.said[part.item] for part in question.evidence if part.item in self.said]
+        turn, before = max(places, default=(nan, nan))
         for played, plan in zip(self.played, plans, strict=True):
-            told = FoldedTexts([item_text(item) for _, item in plan.layer_items])
-            sent = [self._is_sent(evidence, plan, told) for evidence in question.evidence]
-            played.recall.append(sum(sent) / len(sent))
-            played.kinds.append(question.kind)
-            if question.outdated:
-                stale = [self._is_sent(evidence, plan, told) for evidence in question.outdated]
-                played.outdated.append(sum(stale) / len(stale))
-            played.asked_tokens.append(plan.total_tokens)
+            # Without the question itself.
+            sent = SentTexts([item_text(item) for item in plan.items if item is not asked[-1]])
+            played.asked.append(
+                Asked(
+                    question.kind,
+                    **self.ladder.scores(question, sent),
+                    stale=self.ladder.stale(question, sent),
+                    tokens=plan.total_tokens,
+                    age_turns=ctx.turn - turn if places else nan,
+                    age_tokens=self.said_tokens - before if places else nan,
+                    position=before / self.said_tokens if places else nan,
+                    length=self.said_tokens,
+                )
+            )
         await self.stack.dispose(ctx)
 
     async def _request(self, ctx: ExecutionContext, log: ItemLog, query: str) -> list[TurnPlan]:
@@ -186,30 +222,6 @@ class Player:
             self.before[place] = plan.items
             plans.append(plan)
         return plans
-
-    def _is_sent(self, evidence: Evidence, plan: TurnPlan, told: FoldedTexts) -> bool:
-        """Tell whether a request has some evidence: its item, another one that says the value, or a layer that has told it."""
-        layers = {id(item) for _, item in plan.layer_items}
-        where = self._says(evidence)
-        if any(item.get("id") in where for item in plan.items if id(item) not in layers):
-            return True
-        wanted = evidence.value
-        if wanted is None:
-            wanted = next(text.texts[0] for item_id, text in self._folded if item_id == evidence.item)
-        return told.has(wanted)
-
-    @cached_property
-    def _folded(self) -> list[tuple[str, FoldedTexts]]:
-        """The items of the dialogue, which does not change, by id: each question looks for its evidence in all of them."""
-        items = [item for session in self.dialogue.sessions for item in session]
-        return [(str(item.get("id")), FoldedTexts([item_text(item)])) for item in items]
-
-    def _says(self, evidence: Evidence) -> set[str]:
-        """Return the ids of the items that say a value, or the one that is named."""
-        if evidence not in self.values:
-            found = [item_id for item_id, text in self._folded if evidence.value and text.has(evidence.value)]
-            self.values[evidence] = {evidence.item, *found}
-        return self.values[evidence]
 
 
 @cache

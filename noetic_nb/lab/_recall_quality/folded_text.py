@@ -30,7 +30,8 @@ def folded(text: str) -> str:
     return " ".join(_WORD.findall(_UNBROKEN.sub(r" \1 ", unicodedata.normalize("NFC", whole))))
 
 
-def _spellings(text: str) -> tuple[str, ...]:
+def spellings(text: str) -> tuple[str, ...]:
+    """Return the folded forms of a text: as it is, and with German umlauts written out."""
     plain = folded(text)
     if text.isascii() or not _UMLAUT.search(unicodedata.normalize("NFC", text)):
         return (plain,)
@@ -46,7 +47,7 @@ class FoldedTexts:
     @cached_property
     def _streams(self) -> str:
         # A line break keeps the words of two texts apart.
-        return "\n".join([f" {form} " for text in self.texts for form in _spellings(text)])
+        return "\n".join([f" {form} " for text in self.texts for form in spellings(text)])
 
     @cached_property
     def words(self) -> frozenset[str]:
@@ -67,7 +68,7 @@ class FoldedTexts:
         """Tell whether a text stands in one of these, word for word."""
         # Most of what is looked for is not there, which one look at its first word tells.
         return any(
-            form and form.partition(" ")[0] in self.words and f" {form} " in self._streams for form in _spellings(text)
+            form and form.partition(" ")[0] in self.words and f" {form} " in self._streams for form in spellings(text)
         )
 
     def has_squeezed(self, text: str) -> bool:

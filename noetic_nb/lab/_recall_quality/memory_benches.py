@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import fsum, nan
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from noetic_nb._core.long_work import Progress, Work
 from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab._dialogues import Dialogue, as_dialogues
-from noetic_nb.lab._recall_quality.dialogue_runner import Played, Player
+from noetic_nb.lab._recall_quality.dialogue_runner import Asked, Played, Player
+from noetic_nb.lab._recall_quality.evidence_ladder import RUNGS
 from noetic_nb.lab._recall_quality.synthetic_dialogues import made_dialogues
 from noetic_nb.lab._statistics.intervals import Cluster, mean_interval
 from noetic_nb.memory import MemoryLayer
@@ -24,7 +25,9 @@ from noetic_nb.tokens import Tokenizer, estimate_tokens
 if TYPE_CHECKING:
     import pandas
 
-COLUMNS: Final = ("layers", "budget", "recall", "low", "high", "tokens", "cost_fresh", "cost_cached", "ms")
+COLUMNS: Final = (
+    "layers", "budget", "rung", "recall", "low", "high", "questions", "tokens", "cost_fresh", "cost_cached", "ms"
+)  # fmt: skip
 UNITS: Final = {
     "budget": "tokens",
     "tokens": "tokens",
@@ -38,9 +41,28 @@ CACHED_SHARE: Final = 0.1
 _MILLION: Final = 1e6
 
 
+class AskedOf(NamedTuple):
+    """The result of one question, with the set of layers, the budget and the dialogue; the rest as in `Asked`."""
+
+    layers: str
+    budget: float
+    dialogue: str
+    kind: str
+    verbatim: float
+    value: float
+    owned: float
+    answerable: float
+    stale: float
+    tokens: int
+    age_turns: float
+    age_tokens: float
+    position: float
+    length: int
+
+
 def memory_bench(
     layers: Any,
-    dialogues: Iterable[Any] | None = None,
+    dialogues: Iterable[Dialogue] | None = None,
     *,
     budgets: Iterable[float],
     seed: int = 0,
@@ -50,15 +72,15 @@ def memory_bench(
     clock: Clock | None = None,
     progress: Progress = True,
 ) -> pandas.DataFrame:
-    """Play dialogues to sets of layers and count how often the evidence of a question was sent with it.
+    """Play dialogues to sets of layers and count how much of the evidence of a question was sent with it.
 
     Parameters
     ----------
     layers : mapping, or sequence
         Sets of layers by name; a set is a layer, a sequence of them (empty for plain history), or a function that makes one of
         these for each dialogue. In a sequence the ids of its layers name a set.
-    dialogues : iterable of Dialogue or of Run, optional
-        Such as `datasets.load_locomo` or `datasets.load_longmemeval` reads them; fifty made from `seed` by default.
+    dialogues : iterable of Dialogue, optional
+        Such as `made_dialogues` makes them or `datasets.load_locomo` reads them; twenty made from `seed` by default.
     budgets : iterable of float, tokens
         Of a whole request.
     seed : int
@@ -79,13 +101,17 @@ def memory_bench(
     Returns
     -------
     pandas.DataFrame
-        One row for each set and budget: ``layers, budget``; ``recall``, the mean share of the evidence of a question that was
-        sent, with its 95 % interval ``low, high`` over dialogues; ``tokens``, the mean of the requests with a question;
-        ``cost_fresh`` and ``cost_cached``, US dollars of input of a dialogue with all of its requests, without and with a cache
-        of prefixes; ``ms``, the mean time in which a request was recalled and planned, missing without a clock.
-        ``attrs["units"]`` has the units, ``attrs["by_kind"]`` the recall of each kind of question, ``attrs["outdated"]`` how much
-        of what held before a change was sent as well, where questions name it, ``attrs["problems"]`` what hooks reported: set,
-        layer, hook, what, how often. ``attrs["dialogues"]`` is their number, ``attrs["stopped"]`` why some are missing, or None.
+        One row for each set, budget and ``rung`` of evidence, the later the harder to reach: ``verbatim``, the message word for
+        word; ``value``, its value; ``owned``, the value in a statement with its owner and attribute; ``answerable``, all parts
+        owned, nothing missing, and no outdated value behind the one that holds. ``recall`` is the mean share of the evidence of a
+        question, with its 95 % interval ``low, high`` over dialogues, and ``questions`` how many it is of: those that a data set
+        marks for this rung. Without any it is not a number. ``tokens`` is the mean of the requests with a question;
+        ``cost_fresh`` and ``cost_cached`` are US dollars of input of a dialogue with all of its requests, without and with a
+        cache of prefixes; ``ms``, the mean time in which a request was recalled and planned, missing without a clock.
+        ``attrs["units"]`` has the units, ``attrs["by_kind"]`` the recall of each kind of question, by set, budget and rung,
+        ``attrs["outdated"]`` how much of what no longer holds was sent as well, where questions name it, ``attrs["asked"]`` a
+        record of each question, ``attrs["problems"]`` what hooks reported: set, layer, hook, what, how often.
+        ``attrs["dialogues"]`` is their number, ``attrs["stopped"]`` why some are missing, or None.
 
     Raises
     ------
@@ -106,10 +132,10 @@ def memory_bench(
     Examples
     --------
     >>> from noetic_nb.layers import history_window
-    >>> from noetic_nb.lab._recall_quality.synthetic_dialogues import made_dialogues
-    >>> table = memory_bench({"plain": [], "window": history_window(4)}, made_dialogues(4), budgets=[300, 2_000])
-    >>> table.layers.tolist(), bool(table.recall[1] > table.recall[3])
-    (['plain', 'plain', 'window', 'window'], True)
+    >>> table = memory_bench({"plain": [], "window": history_window(4)}, made_dialogues(4), budgets=[2_000])
+    >>> value = table[table.rung == "value"].set_index("layers").recall
+    >>> table.rung.tolist()[:4], bool(value["plain"] > value["window"])
+    (['verbatim', 'value', 'owned', 'answerable'], True)
     """
     import pandas
 
@@ -124,7 +150,8 @@ def memory_bench(
         )
     played_to = made_dialogues(seed=seed) if dialogues is None else as_dialogues(dialogues)
     rows: list[tuple[Any, ...]] = []
-    by_kind: dict[str, dict[float, dict[str, float]]] = {}
+    by_kind: dict[str, dict[float, dict[str, dict[str, float]]]] = {}
+    records: list[Any] = []
     outdated: dict[str, dict[float, float]] = {}
     problems: list[tuple[str, str, str, str, int]] = []
     reports: dict[str, Counter[tuple[str, str, str]]] = {name: Counter() for name in sets}
@@ -142,10 +169,13 @@ def memory_bench(
     for name, played in played_by.items():
         for place, budget in enumerate(totals):
             of_budget = [one[place] for one in played]
-            rows.append((name, budget, *_row(of_budget, played_to, price, cached_share, seed, clock)))
-            by_kind.setdefault(name, {})[budget] = _by_kind(of_budget)
-            stale = [share for one in of_budget for share in one.outdated]
-            outdated.setdefault(name, {})[budget] = fsum(stale) / len(stale) if stale else nan
+            asked = [(place, one) for place, played in enumerate(of_budget) for one in played.asked]
+            for rung in RUNGS:
+                found = _recall([(place, getattr(one, rung)) for place, one in asked])
+                rows.append((name, budget, rung, *found, *_costs(of_budget, price, cached_share, clock)))
+            by_kind.setdefault(name, {})[budget] = _by_kind([one for _, one in asked])
+            outdated.setdefault(name, {})[budget] = _mean([one.stale for _, one in asked])
+            records += [AskedOf(name, budget, played_to[place].name, *one) for place, one in asked]
         problems += [(name, *key, count) for key, count in sorted(reports[name].items())]
     if problems:
         first = problems[0]
@@ -159,6 +189,7 @@ def memory_bench(
         "units": dict(UNITS),
         "by_kind": by_kind,
         "outdated": outdated,
+        "asked": Records(records),
         "problems": tuple(problems),
         "seed": seed,
         "dialogues": len(played_to),
@@ -218,37 +249,47 @@ def _budgets(given: Any) -> tuple[float, ...]:
     return found
 
 
-def _row(
-    played: Sequence[Played],
-    dialogues: Sequence[Dialogue],
-    price: float,
-    cached_share: float,
-    seed: int,
-    clock: Clock | None,
-) -> tuple[float, ...]:
-    asked = [one for one in played if one.recall]
-    shares = [share for one in asked for share in one.recall]
-    low, high = mean_interval(shares, [Cluster(at) for at, one in enumerate(asked) for _ in one.recall])
-    low, high = max(low, 0.0), min(high, 1.0)  # of a share
-    tokens = [count for one in asked for count in one.asked_tokens]
-    count = len(dialogues)
+class Records(tuple[AskedOf, ...]):
+    """Records that are never copied: pandas copies the attributes of a frame with each of its results."""
+
+    __slots__ = ()
+
+    def __deepcopy__(self, memo: object) -> Records:
+        return self
+
+
+def _recall(shares: Iterable[tuple[int, float]]) -> tuple[float, float, float, int]:
+    """Return the mean share of those that are marked, its interval over dialogues, and their number."""
+    known = [(place, share) for place, share in shares if not math.isnan(share)]
+    if not known:
+        return nan, nan, nan, 0
+    low, high = mean_interval([share for _, share in known], [Cluster(place) for place, _ in known])
+    return _mean([share for _, share in known]), max(low, 0.0), min(high, 1.0), len(known)
+
+
+def _mean(shares: Iterable[float]) -> float:
+    known = [share for share in shares if not math.isnan(share)]
+    return fsum(known) / len(known) if known else nan
+
+
+def _costs(
+    played: Sequence[Played], price: float, cached_share: float, clock: Clock | None
+) -> tuple[float, float, float, float]:
+    count = len(played)
     fresh = sum([one.tokens for one in played]) / count
     shared = sum([one.shared for one in played]) / count
     requests = sum([one.requests for one in played])
     return (
-        fsum(shares) / len(shares),
-        low,
-        high,
-        fsum(tokens) / len(tokens),
+        _mean([one.tokens for each in played for one in each.asked]),
         price * fresh / _MILLION,
         price * (fresh - (1 - cached_share) * shared) / _MILLION,
         nan if clock is None else fsum([one.ms for one in played]) / requests,
     )
 
 
-def _by_kind(played: Sequence[Played]) -> dict[str, float]:
-    shares: dict[str, list[float]] = {}
-    for one in played:
-        for kind, share in zip(one.kinds, one.recall, strict=True):
-            shares.setdefault(kind, []).append(share)
-    return {kind: fsum(found) / len(found) for kind, found in sorted(shares.items())}
+def _by_kind(asked: Sequence[Asked]) -> dict[str, dict[str, float]]:
+    kinds = sorted({one.kind for one in asked})
+    return {
+        rung: {kind: _mean([getattr(one, rung) for one in asked if one.kind == kind]) for kind in kinds}
+        for rung in RUNGS
+    }

@@ -1,10 +1,10 @@
-"""Dialogues made from a seed: facts that are told once, changed, disputed, and others like them that nobody asks for."""
+"""Dialogues made from a seed, whose questions share as many words with the facts as a dial says."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import Item, assistant_message, function_call, function_call_output, input_message
@@ -12,194 +12,202 @@ from noetic_nb.lab._dialogues import Dialogue, Evidence, Question
 
 
 class Subject(NamedTuple):
-    """Something that can be known of a person."""
+    """Something that can be known of a person, and the ways to say it."""
 
     kind: str
-    """Of its value: ``word``, ``code``, ``amount``, ``day``."""
-    words: list[str]
-    told: str
-    changed: str
-    disputed: str
+    """Of its values: ``code``, ``amount``, ``day``, or ``word``, with the words."""
+    words: tuple[str, ...]
+    attribute: tuple[str, ...]
+    told: tuple[str, ...]
+    changed: tuple[str, ...]
+    disputed: tuple[str, ...]
     """Somebody else says another value."""
-    asked: str
+    near: str
+    """A question with a word of each statement."""
+    far: str
+    """One without any."""
 
 
-class Language(NamedTuple):
-    """All that is said in one language."""
+# Of each subject: values and words of the attribute; ways to tell, to change and to dispute it; the near and the far question.
+_SUBJECTS_TEXT: Final = """
+code / locker
+{who} has a locker with the code {value}. | The code on the locker of {who} is {value}. | Open the locker of {who} with {value}.
+They gave {who} a new code for the locker, it is {value} now. | The locker of {who} was changed to {value}.
+The caretaker insists that the locker of {who} opens with {value}.
+Which code opens the locker of {who}?
+How does {who} get into the cupboard at the gym?
 
-    people: list[str]
-    subjects: list[Subject]
-    small_talk: list[str]
-    answers: list[str]
-    months: list[str]
-    day: str
-    lookup: str
-    looked_up: str
+word Lisbon Tartu Bergen Galway Porto Gdansk Verona Ghent Malmo Split / home house city lives live
+{who} moved and has a home in {value}. | {who} found a home in {value}, close to work. | The new home of {who} is in {value}.
+{who} left again, home is {value} these days. | {who} gave up the flat and made a home in {value}.
+A cousin says that the home of {who} is in {value}.
+Where is the home of {who}?
+In which city does {who} live?
+
+amount / piano
+We said {value} for the piano of {who}. | {who} wants to sell the piano for {value}. | The piano of {who} is offered at {value}.
+The piano of {who} went down to {value} after the inspection. | {who} settled for {value} for the piano.
+The dealer wrote {value} for the piano of {who} in an offer.
+What does the piano of {who} cost?
+How high is the price that {who} asks for the instrument?
+
+day / dentist
+{who} sees the dentist on {value}. | The dentist expects {who} on {value}. | {who} has a visit at the dentist on {value}.
+The dentist moved {who} to {value}. | {who} has to be at the dentist on {value} instead.
+The card of the dentist says that {who} is due on {value}.
+When does {who} go to the dentist?
+At which date are the teeth of {who} checked?
+
+word coriander aniseed capers liquorice turmeric fennel olives marzipan celery dill / food
+{who} cannot stand {value} in food. | No food with {value} for {who}, remember that. | Any food for {who} must be without {value}.
+{who} eats everything again, only food with {value} is refused. | Only {value} still has to stay out of the food of {who}.
+The menu says that the food of {who} comes without {value}.
+Which food must {who} not be given?
+Is there an ingredient that {who} dislikes?
+
+code / parcel
+The parcel of {who} travels as {value}. | {who} sent a parcel, its number is {value}. | I noted {value} for the parcel of {who}.
+The parcel of {who} was sent anew, as {value}. | {who} got another number for the parcel, it is {value}.
+The carrier lists the parcel of {who} as {value}.
+What is the number of the parcel of {who}?
+How can one follow the shipment of {who}?
+
+code / car
+The car of {who} has the plate {value}. | {who} drives a car with the plate {value}. | Look for {value}, that is the car of {who}.
+{who} bought another car, its plate is {value}. | The plate on the car of {who} is {value} now.
+The garage wrote {value} for the car of {who}.
+Which plate is on the car of {who}?
+How do I recognise the vehicle that {who} uses?
+
+amount / rent
+The rent of {who} is {value}. | {who} pays {value} of rent. | Every month the rent of {who} takes {value}.
+The rent of {who} went up to {value}. | {who} got a new contract, the rent is {value}.
+The agency says that the rent of {who} is {value}.
+How high is the rent of {who}?
+How much does {who} owe for the apartment?
+"""
 
 
-def _language(
-    people: str, subjects: str, small_talk: str, answers: str, months: str, day: str, lookup: str, looked_up: str
-) -> Language:
-    lines = iter(subjects.strip().splitlines())
-    read = []
-    for head in lines:
-        kind, *words = head.split()
-        read.append(Subject(kind, words, *[next(lines) for _ in range(4)]))
-    talk, said = small_talk.strip().splitlines(), answers.strip().splitlines()
-    return Language(people.split(), read, talk, said, months.split(), day, lookup, looked_up)
+def _subject(text: str) -> Subject:
+    head, told, changed, disputed, near, far = text.splitlines()
+    kind, _, attribute = head.partition(" / ")
+    name, *words = kind.split()
+
+    def ways(line: str) -> tuple[str, ...]:
+        return tuple(line.split(" | "))
+
+    return Subject(name, tuple(words), tuple(attribute.split()), ways(told), ways(changed), ways(disputed), near, far)
 
 
-_ENGLISH: Final = _language(
-    "Mara Joel Edith Tarek Nina Oskar Wanda Pavel Greta Silas Yusuf Leona",
-    """
-code
-{who}'s locker has the code {value}.
-They gave {who} a new locker code, it is {value} now.
-The caretaker insists that {who}'s locker opens with {value}.
-Which code opens {who}'s locker?
-word Lisbon Tartu Bergen Galway Porto Gdansk Verona Ghent Malmo Split
-{who} moved to {value} for work.
-{who} has left again and lives in {value} these days.
-Her brother says that {who} lives in {value}.
-Where does {who} live?
-amount
-We agreed on {value} for {who}'s old piano.
-The price of {who}'s piano went to {value} after the inspection.
-The dealer wrote {value} for {who}'s piano in his offer.
-How much is {who}'s piano?
-day
-{who} sees the dentist on {value}.
-The dentist moved {who} to {value}.
-The reminder card says that {who} is due on {value}.
-When is {who}'s appointment with the dentist?
-word coriander aniseed capers liquorice turmeric fennel olives marzipan celery dill
-{who} cannot stand {value} in food.
-{who} got used to everything but {value}.
-The menu says {who} asked to leave out {value}.
-What must not be in a dish for {who}?
-code
-{who}'s parcel travels under {value}.
-{who}'s parcel was sent anew, as {value}.
-The carrier lists {who}'s parcel as {value}.
-What is the tracking number of {who}'s parcel?
-""",
-    """
-It has been raining all day and I stayed in with a book and some tea.
-I tried that bakery at the corner again, the queue was long but it was worth it.
-My train was late once more, so I walked the last part along the canal.
-The neighbours are renovating and the noise starts early every morning.
-I am thinking about growing tomatoes on the balcony when it gets warmer.
-We watched an old film last night and half of us fell asleep before the end.
-The bicycle needs new brakes, I keep putting it off from week to week.
-There was a concert in the park and we sat on the grass until it got dark.
-""",
-    """
-I see. Is there anything else on your mind?
-Good to know, I will keep it in mind for later.
-That sounds like a full day. Shall we go on?
-Noted. Tell me more whenever you like.
-""",
-    "January February March April May June July August September October November December",
-    "{day} {month}",
-    "Could you check what the registry has on {who}?",
-    "Registry of residents, page {page}. " + "No further remarks were entered by the office in this period. " * 12,
+SUBJECTS: Final = tuple(_subject(block) for block in _SUBJECTS_TEXT.strip().split("\n\n"))
+NAMES: Final = ("Mara", "Joel", "Edith", "Tarek", "Nina", "Oskar", "Wanda", "Pavel", "Greta", "Silas", "Yusuf", "Leona")
+ROLES: Final = ("sister", "boss", "uncle", "trainer", "flatmate", "godmother", "colleague", "nephew")
+SMALL_TALK: Final = (
+    "It has been raining all day and I stayed in with a book and some tea.",
+    "I tried that bakery at the corner again, the queue was long but it was worth it.",
+    "My train was late once more, so I walked the last part along the canal.",
+    "The neighbours are renovating and the noise starts early every morning.",
+    "I am thinking about growing tomatoes on the balcony when it gets warmer.",
+    "We watched an old film last night and half of us fell asleep before the end.",
+    "The bicycle needs new brakes, I keep putting it off from week to week.",
+    "There was a concert in the park and we sat on the grass until it got dark.",
 )
-
-_GERMAN: Final = _language(
-    "Marlene Jonas Edda Thorben Nele Konrad Wiebke Paul Grete Sören Yasmin Leonie",
-    """
-code
-Der Spind von {who} hat die Nummer {value}.
-{who} hat einen neuen Spind bekommen, er hat jetzt die Nummer {value}.
-Der Hausmeister behauptet, der Spind von {who} habe die Nummer {value}.
-Welche Nummer hat der Spind von {who}?
-word Lissabon Passau Bergen Galway Krakau Görlitz Verona Gent Rostock Linz
-{who} ist beruflich nach {value} gezogen.
-{who} ist wieder umgezogen und wohnt inzwischen in {value}.
-Der Bruder sagt, dass {who} in {value} wohnt.
-Wo wohnt {who}?
-amount
-Für das alte Klavier von {who} haben wir uns auf {value} geeinigt.
-Nach der Prüfung kostet das Klavier von {who} noch {value}.
-Im Angebot des Händlers stehen {value} für das Klavier von {who}.
-Was kostet das Klavier von {who}?
-day
-{who} hat am {value} einen Termin beim Zahnarzt.
-Der Zahnarzt hat den Termin von {who} auf den {value} verlegt.
-Auf der Karte steht für {who} der {value} als Termin beim Zahnarzt.
-Wann hat {who} den Termin beim Zahnarzt?
-word Koriander Anis Kapern Lakritz Kurkuma Fenchel Oliven Marzipan Sellerie Dill
-{who} mag im Essen keinen Geschmack von {value}.
-{who} isst inzwischen alles, nur nichts mit {value}.
-In der Bestellung von {who} steht: ohne {value}.
-Was darf in einem Gericht für {who} nicht sein?
-code
-Das Paket von {who} läuft unter {value}.
-Das Paket von {who} wurde neu verschickt, jetzt als {value}.
-Der Paketdienst führt das Paket von {who} als {value}.
-Welche Sendungsnummer hat das Paket von {who}?
-""",
-    """
-Heute hat es den ganzen Tag geregnet, ich bin mit einem Buch und Tee zu Hause geblieben.
-Ich war wieder bei dem Bäcker an der Ecke, die Schlange war lang, aber es hat sich gelohnt.
-Mein Zug hatte schon wieder Verspätung, das letzte Stück bin ich am Kanal entlang gelaufen.
-Die Nachbarn renovieren, und der Lärm fängt jeden Morgen sehr früh an.
-Ich überlege, ob ich auf dem Balkon Tomaten ziehe, wenn es wärmer wird.
-Gestern haben wir einen alten Film gesehen, die Hälfte von uns ist vor dem Ende eingeschlafen.
-Das Fahrrad braucht neue Bremsen, aber ich schiebe es von Woche zu Woche auf.
-Im Park war ein Konzert, und wir saßen auf der Wiese, bis es dunkel wurde.
-""",
-    """
-Ich verstehe. Gibt es noch etwas, das dich beschäftigt?
-Gut zu wissen, das merke ich mir für später.
-Das klingt nach einem vollen Tag. Wollen wir weitermachen?
-Notiert. Erzähl gern mehr, wann immer du magst.
-""",
-    "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
-    "{day}. {month}",
-    "Kannst du nachsehen, was im Register zu {who} steht?",
-    "Melderegister, Seite {page}. " + "Weitere Vermerke hat das Amt in diesem Zeitraum nicht eingetragen. " * 12,
+ANSWERS: Final = (
+    "I see. Is there anything else on your mind?",
+    "Good to know, I will keep it in mind for later.",
+    "That sounds like a full day. Shall we go on?",
+    "Noted. Tell me more whenever you like.",
 )
+MONTHS: Final = ("January", "March", "April", "June", "August", "September", "October", "November")
+_PAGE: Final = "Registry, page {page}. " + "No further remarks were entered by the office in this period. " * 12
 
-LANGUAGES: Final = {"en": _ENGLISH, "de": _GERMAN}
-"""By code of ISO 639."""
-
-
-# Of each dialogue: sessions, people, facts of each sort that are asked for, and small talk between them.
+# Questions of each kind in a dialogue.
+KINDS: Final = {"told": 3, "changed": 2, "disputed": 1, "looked up": 1, "deleted": 1, "unanswerable": 1}
 SESSIONS: Final = 3
 PEOPLE: Final = 4
-SORTS: Final = {"told": 3, "changed": 2, "disputed": 1, "looked up": 1}
-DISTRACTORS: Final = 4
-SMALL_TALK: Final = 9
+TALK: Final = 9
 ID_LENGTH: Final = 36
+BEGINS_MS: Final = 1_767_268_800_000.0  # 2026-01-01 12:00 UTC
+WEEK_MS: Final = 604_800_000.0
 _DIGITS: Final = "23456789"
 _LETTERS: Final = "BCDFGHKLMNPRSTVWXZ"
 
 
-def made_dialogues(count: int = 50, *, seed: int = 0, languages: Sequence[str] = ("en", "de")) -> tuple[Dialogue, ...]:
-    """Make dialogues between a person and an assistant about other people, the same ones for the same seed; languages take turns.
+def made_dialogues(
+    n: int = 20, *, overlap: float = 1.0, seed: int = 0, kinds: Iterable[str] | None = None
+) -> tuple[Dialogue, ...]:
+    """Make dialogues between a person and an assistant about other people.
 
-    Each has three sessions and four people. ``kind`` of a question is ``told`` (once), ``changed`` (the newest value counts),
-    ``disputed`` (both values count) or ``looked up`` (in the long result of a tool). Things of the same kind are told of other
-    people, and nobody asks for them. Raises `NoeticConfigError` ``INVALID_COUNT`` or ``UNKNOWN_LANGUAGE``.
+    What is said is the same for every `overlap`: only the questions change.
+
+    Parameters
+    ----------
+    n : int
+        How many; the first ones of more are the same.
+    overlap : float
+        From 0, where no question shares a content word with the statement that answers it, to 1, where each names the person and
+        the thing as the statement does. Between them, so many questions name the person, and so many the thing; those of a
+        smaller overlap are among those of a larger one.
+    seed : int
+        The same dialogues for the same seed.
+    kinds : iterable of str, optional
+        Of ``"told"`` (once), ``"changed"`` (the newest value counts), ``"disputed"`` (both values count), ``"looked up"`` (in the
+        long result of a tool), ``"deleted"`` ("forget that"), ``"unanswerable"`` (told of others only). All by default.
+
+    Returns
+    -------
+    tuple of Dialogue
+        Each has three sessions, a week apart, and four people. Every subject that is asked for is told of somebody else as well,
+        in one of several ways. A person is asked for as "my sister" where the name is not said; who that is has been told.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_COUNT``, ``INVALID_OVERLAP`` or ``UNKNOWN_KIND``.
+
+    Examples
+    --------
+    >>> [one] = made_dialogues(1, kinds=["told"])
+    >>> [far] = made_dialogues(1, overlap=0, kinds=["told"])
+    >>> one.sessions == far.sessions, one.questions[0].evidence == far.questions[0].evidence
+    (True, True)
+    >>> one.questions[0].text, far.questions[0].text
+    ('Which plate is on the car of Pavel?', 'How do I recognise the vehicle that my boss uses?')
     """
-    if type(count) is not int or count < 1:
-        raise NoeticConfigError("INVALID_COUNT", "At least one dialogue is made.", given=count, hint="Use 50.")
-    if isinstance(languages, str) or not languages or not set(languages) <= set(LANGUAGES):
-        hint = f"Such as languages={list(LANGUAGES)}."
+    if type(n) is not int or n < 1:
+        raise NoeticConfigError("INVALID_COUNT", "At least one dialogue is made.", given=n, hint="Use 20.")
+    if isinstance(overlap, bool) or not isinstance(overlap, int | float) or not 0 <= overlap <= 1:
         raise NoeticConfigError(
-            "UNKNOWN_LANGUAGE", "Languages are a list of known ones, at least one.", given=languages, hint=hint
+            "INVALID_OVERLAP", "The overlap is a share from 0 to 1.", given=overlap, hint="Use overlap=0.5."
         )
-    return tuple([_made(at, languages[at % len(languages)], random.Random(f"{seed} {at}")) for at in range(count)])
+    wanted = _kinds(kinds)
+    return tuple([_made(at, seed, overlap, wanted) for at in range(n)])
+
+
+def _kinds(given: Any) -> dict[str, int]:
+    if given is None:
+        return KINDS
+    if (
+        isinstance(given, str)
+        or not isinstance(given, Iterable)
+        or not (names := list(given))
+        or set(names) - set(KINDS)
+    ):
+        raise NoeticConfigError(
+            "UNKNOWN_KIND", "Kinds are a list of known ones.", given=given, hint=f"Such as kinds={list(KINDS)}."
+        )
+    return {kind: count for kind, count in KINDS.items() if kind in names}
 
 
 class _Maker:
-    """One dialogue in the making: the sentences of each session, in any order within it."""
+    """One dialogue in the making: the exchanges of each session."""
 
-    def __init__(self, name: str, language: Language, rng: random.Random) -> None:
-        self.name, self.language, self.rng = name, language, rng
+    def __init__(self, name: str, overlap: float, rng: random.Random, asking: random.Random) -> None:
+        self.name, self.overlap, self.rng, self.asking = name, overlap, rng, asking
         self.said: list[list[tuple[Item, ...]]] = [[] for _ in range(SESSIONS)]
         self.questions: list[Question] = []
+        self.roles: dict[str, str] = {}
+        self.introduced: dict[str, Evidence] = {}
         self._used: set[str] = set()
         self._number = 0
 
@@ -218,8 +226,7 @@ class _Maker:
         if subject.kind == "amount":
             return f"{rng.randint(201, 989)} €"
         if subject.kind == "day":
-            month = rng.choice(self.language.months)
-            return self.language.day.format(day=rng.randint(1, 28), month=month)
+            return f"{rng.randint(1, 28)} {rng.choice(MONTHS)}"
         return f"{''.join(rng.choices(_LETTERS, k=2))}-{''.join(rng.choices(_DIGITS, k=4))}"
 
     def _id(self) -> str:
@@ -230,63 +237,99 @@ class _Maker:
     def say(self, session: int, text: str, *, anywhere: bool = False) -> str:
         """Add a sentence and an answer to it; returns the id of the item. `anywhere`: between earlier sentences."""
         item_id = self._id()
-        answer = assistant_message(self.rng.choice(self.language.answers), item_id=self._id())
+        answer = assistant_message(self.rng.choice(ANSWERS), item_id=self._id())
         place = self.rng.randint(0, len(self.said[session])) if anywhere else len(self.said[session])
         self.said[session].insert(place, (input_message(text, item_id=item_id), answer))
         return item_id
 
     def look_up(self, session: int, who: str, told: str) -> str:
         """Have a tool asked whose long result says something."""
-        asked = input_message(self.language.lookup.format(who=who), item_id=self._id())
+        asked = input_message(f"Could you check what the registry has on {who}?", item_id=self._id())
         call_id, item_id = self._id(), self._id()
         # From 100 to 199: an amount is more, and none may stand in two items.
-        page = self.language.looked_up.format(page=100 + self.rng.randint(100, 999) % 100)
+        page = _PAGE.format(page=self.rng.randint(100, 199))
         half = page.find(". ", len(page) // 2) + 2
         call = function_call("look_up", f'{{"name": "{who}"}}', call_id, item_id=self._id())
         output = function_call_output(call_id, f"{page[:half]}{told} {page[half:]}", item_id=item_id)
-        answer = assistant_message(self.rng.choice(self.language.answers), item_id=self._id())
+        answer = assistant_message(self.rng.choice(ANSWERS), item_id=self._id())
         self.said[session].append((asked, call, output, answer))
         return item_id
 
+    def owner(self, who: str) -> tuple[str, ...]:
+        return who, f"my {self.roles[who]}", f"your {self.roles[who]}"
 
-def _made(at: int, code: str, rng: random.Random) -> Dialogue:
-    language = LANGUAGES[code]
-    maker = _Maker(f"{code}-{at}", language, rng)
-    people = rng.sample(language.people, PEOPLE)
-    places = [(who, subject) for who in people for subject in language.subjects]
+    def evidence(self, item: str, value: str, who: str, subject: Subject) -> Evidence:
+        return Evidence(item, value, self.owner(who), subject.attribute)
+
+    def ask(
+        self,
+        kind: str,
+        who: str,
+        subject: Subject,
+        evidence: tuple[Evidence, ...] = (),
+        outdated: tuple[Evidence, ...] = (),
+    ) -> None:
+        """Add a question, in words as near to the statements as the dial says."""
+        by_name, by_word = self.asking.random() < self.overlap, self.asking.random() < self.overlap
+        form = subject.near if by_word else subject.far
+        text = form.format(who=who if by_name else f"my {self.roles[who]}")
+        needs = () if by_name or not evidence else (self.introduced[who],)
+        self.questions.append(Question(text, evidence, kind, outdated, needs))
+
+
+def _made(at: int, seed: int, overlap: float, kinds: dict[str, int]) -> Dialogue:
+    rng = random.Random(f"{seed} {at}")
+    maker = _Maker(f"made-{at}", overlap, rng, random.Random(f"{seed} {at} asked"))
+    people = rng.sample(NAMES, PEOPLE)
+    for who, role in zip(people, rng.sample(ROLES, PEOPLE), strict=True):
+        maker.roles[who] = role
+        item = maker.say(0, f"My {role} is called {who}.")
+        maker.introduced[who] = Evidence(item, who, (f"my {role}", f"your {role}"), (role,))
+    places = [(who, subject) for who in people for subject in SUBJECTS]
     rng.shuffle(places)
-    for sort, count in SORTS.items():
+    asked: dict[Subject, None] = {}
+    for kind, count in kinds.items():
         for _ in range(count):
             who, subject = places.pop()
-            _plant(maker, sort, who, subject)
-    for _ in range(DISTRACTORS):
-        who, subject = places.pop()
-        maker.say(rng.randrange(SESSIONS), subject.told.format(who=who, value=maker.value(subject)), anywhere=True)
-    for place in range(SMALL_TALK):
-        maker.say(place % SESSIONS, rng.choice(language.small_talk), anywhere=True)
+            _plant(maker, kind, who, subject)
+            asked.setdefault(subject)
+    for subject in asked:
+        # The same of somebody else, for whom nobody asks.
+        other = next((who for who, left in places if left is subject), None)
+        if other is not None:
+            form = rng.choice(subject.told).format(who=other, value=maker.value(subject))
+            maker.say(rng.randrange(SESSIONS), form, anywhere=True)
+    for place in range(TALK):
+        maker.say(place % SESSIONS, rng.choice(SMALL_TALK), anywhere=True)
     sessions = [tuple([item for exchange in said for item in exchange]) for said in maker.said]
-    return Dialogue(maker.name, tuple(sessions), tuple(maker.questions))
+    dates = tuple([BEGINS_MS + WEEK_MS * number for number in range(SESSIONS)])
+    return Dialogue(maker.name, tuple(sessions), tuple(maker.questions), dates)
 
 
-def _plant(maker: _Maker, sort: str, who: str, subject: Subject) -> None:
+def _plant(maker: _Maker, kind: str, who: str, subject: Subject) -> None:
+    """Say what a question of some kind asks for, and ask it."""
+    if kind == "unanswerable":
+        maker.ask(kind, who, subject)
+        return
     rng = maker.rng
-    outdated: tuple[Evidence, ...] = ()
-    value = maker.value(subject)
-    first = rng.randrange(SESSIONS)
-    told = subject.told.format(who=who, value=value)
-    if sort == "told":
-        evidence = [Evidence(maker.say(first, told), value)]
-    elif sort == "looked up":
-        evidence = [Evidence(maker.look_up(first, who, told), value)]
+    value, first = maker.value(subject), rng.randrange(SESSIONS)
+    told = rng.choice(subject.told).format(who=who, value=value)
+    item = maker.look_up(first, who, told) if kind == "looked up" else maker.say(first, told)
+    before = maker.evidence(item, value, who, subject)
+    if kind in ("told", "looked up"):
+        maker.ask(kind, who, subject, (before,))
+        return
+    # Small talk stands between the two.
+    maker.say(first, rng.choice(SMALL_TALK))
+    later = rng.randrange(first, SESSIONS)
+    if kind == "deleted":
+        maker.say(later, f"Please forget the {subject.attribute[0]} of {who}, nobody should have it.")
+        maker.ask(kind, who, subject, outdated=(before,))
+        return
+    other = maker.value(subject)
+    form = rng.choice(getattr(subject, kind)).format(who=who, value=other)
+    after = maker.evidence(maker.say(later, form), other, who, subject)
+    if kind == "changed":
+        maker.ask(kind, who, subject, (after,), (before,))
     else:
-        # Small talk stands between what is told and what is told later of the same thing.
-        later = rng.randrange(first, SESSIONS)
-        before = maker.say(first, told)
-        maker.say(first, rng.choice(maker.language.small_talk))
-        other = maker.value(subject)
-        form = subject.changed if sort == "changed" else subject.disputed
-        after = maker.say(later, form.format(who=who, value=other))
-        evidence = [Evidence(before, value), Evidence(after, other)]
-        if sort == "changed":
-            outdated, evidence = (evidence[0],), evidence[1:]
-    maker.questions.append(Question(subject.asked.format(who=who), tuple(evidence), sort, outdated))
+        maker.ask(kind, who, subject, (before, after))
