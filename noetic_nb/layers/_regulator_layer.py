@@ -1,7 +1,8 @@
 """The layer that feeds the lifecycle of an agent to a regulator as events, and turns circuit breaks into stops.
 
 What a regulator counts belongs to a task, that is a thread; what it learns belongs to a person, that is a resource. The
-regulator that is passed in is a template: it is forked for each thread and never changes itself.
+regulator that is passed in is a template: it is forked for each thread and never changes itself. What a user taught it stays
+that user's: under a resource of another id it is refused.
 """
 
 from __future__ import annotations
@@ -70,10 +71,14 @@ Grader = Callable[[RegulatedReply], "float | Awaitable[float | None] | None"]
 """Grades a reply from 0 to 1; None gives no grade."""
 
 
+RegulatorFactory = Callable[[str], Regulator]
+"""Makes the regulator of a resource from its id."""
+
+
 @built_in
 @explained(regulator="Pass one: regulation(nn.Regulator.for_user('ann')).")
 def regulation(
-    regulator: Regulator,
+    regulator: Regulator | RegulatorFactory,
     *,
     grader: Grader | None = None,
     id: str = LAYER_ID,
@@ -83,8 +88,10 @@ def regulation(
 
     Parameters
     ----------
-    regulator : Regulator
-        The template: its configuration counts, its person memory is where every new person starts.
+    regulator : Regulator or callable
+        The template of one user, or ``factory(resource_id)``, which makes one for each: `Regulator.for_user` is such a function.
+        It is called once for a resource, with the thread's id where a thread has none. The settings of a template count, and
+        its memory is where its user begins.
     grader : callable, optional
         ``grader(reply)`` grades a final response from 0 to 1; sync or async. Without one, quality comes from
         ``harness.feedback``.
@@ -101,20 +108,20 @@ def regulation(
     Raises
     ------
     NoeticConfigError
-        ``INVALID_REGULATION``.
+        ``INVALID_REGULATION``. As a turn begins, ``REGULATOR_OF_ANOTHER``: the thread has a ``resource_id``, and the regulator,
+        or what is stored for the resource, has another ``user_id``.
 
     Examples
     --------
     >>> regulation(Regulator.recommended("ann").with_token_cap(2_000)).id
     'regulation'
+    >>> regulation(lambda resource_id: Regulator.for_user(resource_id).with_cost_cap(2_000)).scope
+    'resource'
     """
+    if not isinstance(regulator, Regulator) and not callable(regulator):
+        raise _no_regulator("regulation needs a regulator, or a function that makes one for a resource.", regulator)
     if not isinstance(regulator, Regulator):
-        raise NoeticConfigError(
-            "INVALID_REGULATION",
-            "regulation needs a regulator.",
-            given=regulator,
-            hint="Use nn.Regulator.for_user('name').",
-        )
+        check_function(regulator, "regulator", "the id of a resource", code="INVALID_REGULATION")
     check_function(grader, "grader", "the reply", code="INVALID_REGULATION")
     layer = _Regulation(regulator, grader, id)
     return MemoryLayer(
@@ -138,10 +145,39 @@ def regulation(
     )
 
 
+def is_regulation(layer: MemoryLayer) -> bool:
+    """Tell whether `regulation` made a layer."""
+    return isinstance(getattr(layer.hooks.recall, "__self__", None), _Regulation)
+
+
 def regulator_of(layer: MemoryLayer) -> Regulator | None:
-    """Return the template of a layer of `regulation`; None for any other layer."""
+    """Return the template of a layer of `regulation`, of a factory one for a user ``replay``; None for any other layer."""
     owner = getattr(layer.hooks.recall, "__self__", None)
-    return owner.template if isinstance(owner, _Regulation) else None
+    if not isinstance(owner, _Regulation):
+        return None
+    return owner.given if isinstance(owner.given, Regulator) else _made(owner.given, "replay")
+
+
+def factory_of(layer: MemoryLayer) -> RegulatorFactory | None:
+    """Return the factory of a layer of `regulation`, None where it has none."""
+    given = getattr(getattr(layer.hooks.recall, "__self__", None), "given", None)
+    return None if isinstance(given, Regulator) else given
+
+
+def for_each(template: Regulator) -> RegulatorFactory:
+    """Return a factory that makes a template everybody's: for replays, which ask how its settings would have done."""
+    return lambda resource_id: template.fork(user_id=resource_id)
+
+
+def _no_regulator(happened: str, given: Any) -> NoeticConfigError:
+    return NoeticConfigError("INVALID_REGULATION", happened, given=given, hint="Use nn.Regulator.for_user('name').")
+
+
+def _made(factory: RegulatorFactory, resource_id: str) -> Regulator:
+    made = factory(resource_id)
+    if not isinstance(made, Regulator):
+        raise _no_regulator(f"The function of regulation made no regulator for {resource_id!r}.", made)
+    return made
 
 
 @dataclass(slots=True)
@@ -157,10 +193,11 @@ class _Execution:
 class _Regulation:
     """The hooks, and the live regulators: one per thread, people shared between the threads of a resource."""
 
-    template: Regulator
+    given: Regulator | RegulatorFactory
     grader: Grader | None
     layer_id: str
-    tasks: dict[str, Regulator] = field(default_factory=dict)
+    templates: dict[str, Regulator] = field(default_factory=dict)
+    tasks: dict[tuple[str, str], Regulator] = field(default_factory=dict)
     people: dict[str, Person] = field(default_factory=dict)
     latched: dict[str, Stop] = field(default_factory=dict)
     executions: dict[str, _Execution] = field(default_factory=dict)
@@ -172,15 +209,41 @@ class _Regulation:
             self.known_thresholds = regulator.settings, freeze(regulator.thresholds)
         return self.known_thresholds[1]
 
+    def template(self, ctx: ExecutionContext) -> Regulator:
+        """Return where the regulators of a resource begin; an error where it is another user's."""
+        if isinstance(self.given, Regulator):
+            self.check_owner(ctx, self.given.user_id(), "This regulator")
+            return self.given
+        key = resolve_scope_key("resource", ctx)
+        found = self.templates.get(key)
+        if found is None:
+            found = _made(self.given, key)
+            self.check_owner(ctx, found.user_id(), "The regulator that the function made")
+            self.templates[key] = found
+        return found
+
+    def check_owner(self, ctx: ExecutionContext, user_id: str, subject: str) -> None:
+        """Refuse another user's memory; a thread without a resource is of nobody else."""
+        if ctx.resource_id is None or ctx.resource_id == user_id:
+            return
+        raise NoeticConfigError(
+            "REGULATOR_OF_ANOTHER",
+            f"{subject} is of the user {user_id!r}, whose corrections are not for the resource {ctx.resource_id!r}.",
+            given=f"user_id={user_id!r}, resource_id={ctx.resource_id!r}, thread_id={ctx.thread_id!r}",
+            hint="Give each user a regulator: nn.regulation(nn.Regulator.for_user). What is stored for a resource is replaced "
+            f"by harness.memory(thread_id).edit({self.layer_id!r}, ...): None, or a state with the right user_id.",
+        )
+
     def task(self, ctx: ExecutionContext) -> Regulator:
         """Return the regulator of a thread, forked from the template where there is none yet."""
-        # By thread: what is counted belongs to a task, and a task is a thread.
-        found = self.tasks.get(ctx.thread_id)
+        # By thread: what is counted belongs to a task, and a task is a thread, of one person.
+        key = resolve_scope_key("resource", ctx)
+        found = self.tasks.get((ctx.thread_id, key))
         if found is None:
-            found = self.template.fork(person=self.people.get(resolve_scope_key("resource", ctx)))
+            found = self.template(ctx).fork(person=self.people.get(key))
             # The first thread of a person makes the record that all later ones share.
-            self.people.setdefault(resolve_scope_key("resource", ctx), found.person)
-            self.tasks[ctx.thread_id] = found
+            self.people.setdefault(key, found.person)
+            self.tasks[ctx.thread_id, key] = found
         return found
 
     async def load_person(self, ctx: ExecutionContext, stored: Any) -> None:
@@ -188,8 +251,13 @@ class _Regulation:
         key = resolve_scope_key("resource", ctx)
         if key in self.people or stored is None:
             return
-        restored = Regulator.from_json(compact_json(stored))
-        self.people[key] = restored.person
+        self.people[key] = self.read_person(ctx, stored)
+
+    def read_person(self, ctx: ExecutionContext, stored: Any) -> Person:
+        """Return the person of a stored state; an error where it is another user's."""
+        person = Regulator.from_json(compact_json(stored)).person
+        self.check_owner(ctx, person.user_id, "What is stored")
+        return person
 
     async def init(self, p: InitParams) -> Mapping[str, Any]:
         await self.load_person(p.ctx, await p.storage.get("state"))
@@ -287,17 +355,19 @@ class _Regulation:
 
     def on_edit(self, ctx: ExecutionContext, state: Any) -> Callable[[], None]:
         """Replace the knowledge of a person's regulators, in every thread, by an edited state."""
-        edited = None if state is None else Regulator.from_json(compact_json(state)).person
+        edited = None if state is None else self.read_person(ctx, state)
         known = self.people.get(resolve_scope_key("resource", ctx))
 
         def take_over() -> None:
             if known is not None:  # else the first turn will load what was written
                 # In place, as the regulators of all threads of the person hold this object.
-                known.replace(self.template.fork(person=edited).person)
+                known.replace(self.template(ctx).fork(person=edited).person)
 
         return take_over
 
     def on_spawn(self, p: SpawnParams) -> Mapping[str, Any]:
+        # A child's layer may have a regulator of its own, and its `init` is not called where the parent has one of this id.
+        self.template(p.child_ctx)
         return {"child_state": p.parent_state}
 
     def on_complete(self, p: CompleteParams) -> Mapping[str, Any]:

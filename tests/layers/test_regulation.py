@@ -19,7 +19,7 @@ def search(q: str) -> str:
     return f"nothing about {q}"
 
 
-def desk(replies: Any, *, grader: Any = None, regulator: nn.Regulator | None = None, **options: Any) -> nn.AgentHarness:
+def desk(replies: Any, *, grader: Any = None, regulator: Any = None, **options: Any) -> nn.AgentHarness:
     template = regulator or nn.Regulator.for_user("ann")
     config = nn.AgentConfig(
         name="desk",
@@ -118,7 +118,7 @@ async def test_what_a_grader_says_is_an_event_of_the_run() -> None:
 
 
 async def test_corrections_are_shared_by_a_person_and_counted_for_no_one_else() -> None:
-    harness = desk(lambda request: "Done, with docstrings.")
+    harness = desk(lambda request: "Done, with docstrings.", regulator=nn.Regulator.for_user)
     for _ in range(3):
         await harness.execute("Refactor auth async", thread_id="a", resource_id="ann")
         await harness.correct("a", "No docstrings please")

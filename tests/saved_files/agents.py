@@ -103,7 +103,7 @@ def desk() -> nn.AgentHarness:
     config = nn.AgentConfig(
         name="desk",
         step=whole,
-        memory=[nn.working_memory(), nn.steering(rules=[limits]), nn.regulation(recommended_then("ann"))],
+        memory=[nn.working_memory(), nn.steering(rules=[limits]), nn.regulation(recommended_then)],
         params={"shop": "north"},
     )
     return nn.AgentHarness(config, model=nn.ScriptedModel(desk_replies), clock=FakeClock(1_000), ids=SeededIds())

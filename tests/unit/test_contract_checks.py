@@ -33,7 +33,7 @@ def book_with_a_rule() -> nn.RuleBook:
 
 
 OTHERS: dict[str, Callable[[], Any]] = {
-    "regulation": lambda: nn.regulation(nn.Regulator.for_user("ann").with_cost_cap(10)),
+    "regulation": lambda: nn.regulation(lambda who: nn.Regulator.for_user(who).with_cost_cap(10)),
     "rule book": lambda: nn.RuleBook(),
     "steering, thread": lambda: nn.steering(book_with_a_rule(), scope="thread"),
     "episodic, with a model": lambda: layers.episodic_memory(model="m"),

@@ -26,7 +26,7 @@ from noetic_nb.lab._replaying.replay_report import Kept, horizon_of_tape, note_c
 from noetic_nb.lab._replaying.rules_replay import recorded_rules
 from noetic_nb.lab._rule_trial import as_snapshot
 from noetic_nb.layers import regulation
-from noetic_nb.layers._regulator_layer import regulator_of
+from noetic_nb.layers._regulator_layer import factory_of, for_each, is_regulation, regulator_of
 from noetic_nb.memory import MemoryHooks, MemoryLayer, ProjectionPolicy
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run, record
@@ -133,7 +133,7 @@ class RecordedAgent:
         """Exchange layers: those named, rules, the regulator."""
         self._is_changed = not (layers is None and rules is None and regulator is None)
         known = {layer.id: layer for layer in self.config.memory}
-        own = {layer.id for layer in self.config.memory if rulebook_of(layer) is not None or _is_regulation(layer)}
+        own = {layer.id for layer in self.config.memory if rulebook_of(layer) is not None or is_regulation(layer)}
         if layers is not None:
             for name in layers:
                 if isinstance(name, str) and name not in known:
@@ -183,16 +183,17 @@ class RecordedAgent:
     def _lay_regulator(self, regulator: Regulator | None) -> None:
         grades = [event.quality for event in self.run.select(QualityGiven) if event.source == "grader"]
         grader = (lambda reply: grades.pop(0) if grades else None) if grades else None
-        before = next((at for at, layer in enumerate(self.memory) if _is_regulation(layer)), None)
+        before = next((at for at, layer in enumerate(self.memory) if is_regulation(layer)), None)
         if before is None:
             if regulator is not None:
-                self.memory.append(regulation(regulator, grader=grader))
+                self.memory.append(regulation(for_each(regulator), grader=grader))
             return
         # Its layer has what it learned in the recorded run; the replay begins where that began.
         layer = self.memory[before]
-        template = regulator or regulator_of(layer)
-        if template is not None:
-            self.memory[before] = regulation(template, grader=grader, id=layer.id, slot=layer.slot)
+        template = regulator or (None if factory_of(layer) else regulator_of(layer))
+        makes = factory_of(layer) if template is None else for_each(template)
+        if makes is not None:
+            self.memory[before] = regulation(makes, grader=grader, id=layer.id, slot=layer.slot)
 
     def switch_rules(self, rules: Any) -> None:
         """Let other rules be in force from the forked call on."""
@@ -295,10 +296,6 @@ class RecordedAgent:
             if self.tape.until is None and self.tape.stopped is None:
                 self.tape.diverged.setdefault(thread_id, f"the run ended before call {waiting}")
         return again
-
-
-def _is_regulation(layer: MemoryLayer) -> bool:
-    return regulator_of(layer) is not None
 
 
 def _message(events: Sequence[Any], started: TurnStarted) -> list[dict[str, Any]]:

@@ -28,7 +28,7 @@ from noetic_nb.lab._replaying.replay_report import Kept, Unknown, summary
 from noetic_nb.lab._replaying.rules_replay import (
     ledger_of,
 )
-from noetic_nb.layers._regulator_layer import BUDGET, regulator_of
+from noetic_nb.layers._regulator_layer import BUDGET, is_regulation
 from noetic_nb.layers._regulator_layer import LAYER_ID as REGULATION_ID
 from noetic_nb.memory import MemoryLayer
 from noetic_nb.memory.scope import SCOPES
@@ -222,7 +222,7 @@ def layers_in(layers: Any) -> list[Any]:
 
 
 def _enforces(layer: Any) -> bool:
-    return rulebook_of(layer) is not None or regulator_of(layer) is not None
+    return rulebook_of(layer) is not None or is_regulation(layer)
 
 
 def _always(run: Run) -> frozenset[str]:

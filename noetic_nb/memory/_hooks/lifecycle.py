@@ -8,7 +8,7 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, ClassVar, Final, Literal, TypeAlias, TypeVar
 
-from noetic_nb.errors import NoeticError
+from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import ErrorRaised
 from noetic_nb.items import Item
 from noetic_nb.memory._execution_context import ExecutionContext, as_response
@@ -157,6 +157,8 @@ async def spawn_state(
 ) -> tuple[ChildState, ...]:
     """Call every ``on_spawn`` in slot order; a layer that fails or returns None gives the child no state.
 
+    A `NoeticConfigError` is raised.
+
     `sources` has, by the id of a layer in the child, its id in the parent, where the two differ.
     """
     spawned: list[ChildState] = []
@@ -172,6 +174,8 @@ async def spawn_state(
         outcome = await runner.run(
             layer, "on_spawn", params, parent_ctx, read=read, measure=lambda value: {"items": len(value[1])}
         )
+        if isinstance(outcome.error, NoeticConfigError):  # the layer must not run in this child
+            raise outcome.error
         if outcome.error is not None:
             continue
         child_state, items = outcome.value

@@ -27,8 +27,8 @@ from noetic_nb.runtime._threads.state_history import StateChange, StateHistory, 
 from noetic_nb.storage import InMemoryStorage, ScopedStorage
 from noetic_nb.tokens import estimate_tokens
 
-OpenThread = Callable[[str, ItemLog, int, str | None], None]
-"""Opens a thread: ``open_thread(thread_id, log, turn, resource_id)``."""
+OpenThread = Callable[[str, ItemLog, int], None]
+"""Opens a thread: ``open_thread(thread_id, log, turn)``."""
 
 
 class SavedThread(Protocol):
@@ -361,13 +361,12 @@ class MemoryView:
             raise NoeticConfigError(
                 "THREAD_EXISTS", "A fork needs a name of its own.", given=name, hint="Choose another."
             )
-        # A resource of its own: states of that scope would be those of the thread it came from otherwise.
-        resource = None if self._ctx.resource_id is None else name
-        fork = ExecutionContext(execution_id=f"rewind:{name}", thread_id=name, resource_id=resource, turn=turn)
+        # Of no resource, so that its states of that scope are its own, not those of the thread it came from.
+        fork = ExecutionContext(execution_id=f"rewind:{name}", thread_id=name, turn=turn)
         for layer in self._engine.stack.layers:
             if layer.scope in ("thread", "resource"):
                 await self._carry(layer, fork, states.get(layer.id), is_empty=turn == 0)
-        self._open_thread(name, self._log.until(end.items), turn, resource)
+        self._open_thread(name, self._log.until(end.items), turn)
         self._history.turn_ended(name, turn, end.items)
         return name
 

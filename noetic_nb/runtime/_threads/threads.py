@@ -263,8 +263,8 @@ class Threads:
             known=lambda: self.known(thread_id),
         )
 
-    def _open_thread(self, thread_id: str, log: ItemLog, turn: int, resource_id: str | None) -> None:
-        self.by_id[thread_id] = Thread(thread_id, log, turn=turn, resource_id=resource_id)
+    def _open_thread(self, thread_id: str, log: ItemLog, turn: int) -> None:
+        self.by_id[thread_id] = Thread(thread_id, log, turn=turn)
 
     def find(self, execution_id: str) -> RunningExecution | None:
         """Return the context of an execution that is open, be it a child's."""

@@ -50,7 +50,7 @@ def _dumped_option(name: str, value: Any, where: str, dump: Convert) -> Any:
         return dump(as_schema(value), where)
     if name in ("rulebook", "rules"):
         return [_rule(rule, f"{where}[{place}]", dump) for place, rule in enumerate(value)]
-    if name == "regulator":
+    if name == "regulator" and not callable(value):
         return json.loads(value.export_json("everything"))
     if name == "embedder" and not callable(value) and hasattr(value, "dimensions"):
         return {"dimensions": value.dimensions}
