@@ -240,7 +240,10 @@ class _Regulation:
         key = resolve_scope_key("resource", ctx)
         found = self.tasks.get((ctx.thread_id, key))
         if found is None:
-            found = self.template(ctx).fork(person=self.people.get(key))
+            known = self.people.get(key)
+            if known is not None:  # of a thread without a resource whose name is this one's
+                self.check_owner(ctx, known.user_id, "What is known here")
+            found = self.template(ctx).fork(person=known)
             # The first thread of a person makes the record that all later ones share.
             self.people.setdefault(key, found.person)
             self.tasks[ctx.thread_id, key] = found

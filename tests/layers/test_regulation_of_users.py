@@ -142,6 +142,16 @@ async def test_a_fork_has_what_its_user_taught_until_then(regulator: Any, turn: 
     assert was_told(harness)
 
 
+async def test_a_resource_with_the_name_of_a_fork_does_not_get_what_the_fork_knows() -> None:
+    harness = desk(nn.Regulator.for_user)
+    await teach(harness, "t1", "alice")
+    fork = await harness.memory("t1").rewind(3)
+    await harness.execute(ASKED, thread_id=fork)
+
+    with pytest.raises(NoeticConfigError, match="REGULATOR_OF_ANOTHER"):
+        await harness.execute(ASKED, thread_id="t2", resource_id=fork)
+
+
 @pytest.mark.parametrize("layer_id", ["regulation", "inner"])
 async def test_a_child_is_of_the_user_of_its_parent(layer_id: str) -> None:
     child = spawn("child", nn.react(model="m"), memory=[nn.regulation(taught(), id=layer_id)])
