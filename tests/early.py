@@ -1,4 +1,4 @@
-"""Loaded by pytest before its plugins: what those would import at length for nothing.
+"""Loaded by pytest before its plugins: what those would import at length for nothing, and examples of optional packages.
 
 The plugin that runs notebooks imports jsonschema, which imports the grammar of IRIs where it is installed, as JupyterLab has it:
 a second of work, done by every worker, for a format that no test asks about.
@@ -7,6 +7,8 @@ a second of work, done by every worker, for a format that no test asks about.
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
@@ -26,3 +28,11 @@ class LaterGrammar(ModuleType):
 
 
 sys.modules.setdefault(GRAMMAR, LaterGrammar(GRAMMAR))
+
+NEEDS: Final = {"_rule_proofs": "z3"}
+"""Folders whose modules need the package of an extra."""
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    package = NEEDS.get(collection_path.name)
+    return True if package is not None and find_spec(package) is None else None

@@ -21,6 +21,10 @@ from ._replaying.replays import fork as fork
 from ._replaying.replays import replay as replay
 from ._rule_backtest import backtest as backtest
 from ._rule_lint import lint as lint
+from ._rule_proofs.proofs import Difference as Difference
+from ._rule_proofs.proofs import Proof as Proof
+from ._rule_proofs.proofs import difference as difference
+from ._rule_proofs.proofs import prove as prove
 from ._rule_scores.evaluation import Evaluation as Evaluation
 from ._rule_scores.evaluation import evaluate as evaluate
 from ._rule_scores.rule_suggestions import Suggestion as Suggestion

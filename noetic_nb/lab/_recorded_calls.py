@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -33,8 +33,9 @@ from noetic_nb.runs import Run
 from noetic_nb.runs._recorded_origins import CallParams, RecordedOrigins
 from noetic_nb.steering._evaluation.judging import LAYER_ID
 from noetic_nb.steering._rules.rule import Point
+from noetic_nb.steps._function_tools import make_tool
 
-__all__ = ["RecordedCall", "calls_of", "decisions_acted_on", "places_of_decisions", "tools_of"]
+__all__ = ["RecordedCall", "calls_of", "decisions_acted_on", "places_of_decisions", "schemas_of", "tools_of"]
 
 # What an experiment is made on again and again: the calls of a thousand short runs take some 20 MB.
 MAX_KEPT_RUNS: Final = 4_096
@@ -102,6 +103,34 @@ def tools_of(runs: Run | Iterable[Run], *, called: bool = True) -> dict[str, Any
                 known = used.setdefault(event.name, {"properties": {}})
                 known["properties"] |= {key: {} for key in event.args or ()}
     return used | offered
+
+
+def schemas_of(tools: Any) -> dict[str, Any]:
+    """Return the schemas of tools given as functions, records, specs, schemas by name, or names."""
+    if isinstance(tools, Mapping):
+        return {str(name): _schema(schema) for name, schema in tools.items()}
+    found: dict[str, Any] = {}
+    for tool in [tools] if isinstance(tools, str) or callable(tools) else tools:
+        if isinstance(tool, str):
+            found[tool] = None
+            continue
+        spec = getattr(tool, "spec", tool)
+        if not isinstance(getattr(spec, "name", None), str):
+            spec = make_tool(tool).spec if callable(tool) else spec
+        if not isinstance(getattr(spec, "name", None), str):
+            raise NoeticConfigError(
+                "INVALID_TOOL",
+                "This is no tool.",
+                given=tool,
+                hint="Pass functions, what nn.tool makes of them, names, or a mapping of names to JSON Schemas.",
+            )
+        found[spec.name] = _schema(getattr(spec, "parameters", None))
+    return found
+
+
+def _schema(given: Any) -> Any:
+    """Return a JSON Schema, also of arguments that are only listed."""
+    return given if given is None or isinstance(given, Mapping) else {"properties": {str(name): {} for name in given}}
 
 
 def places_of_decisions(events: Sequence[RunEvent]) -> dict[int, int]:

@@ -7,13 +7,12 @@ that data: a rule that never fires on it may be the one that is needed tomorrow.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from noetic_nb._core.names import looks_alike, skeleton
-from noetic_nb.errors import NoeticConfigError
-from noetic_nb.lab._recorded_calls import RecordedCall, calls_of, tools_of
+from noetic_nb.lab._recorded_calls import RecordedCall, calls_of, schemas_of, tools_of
 from noetic_nb.lab._rule_trial import TrialResult, as_snapshot, check_order, try_rules
 from noetic_nb.memory._steering_decision import SteeringAction
 from noetic_nb.runs import Run
@@ -22,7 +21,6 @@ from noetic_nb.steering._evaluation.evaluate import Policy
 from noetic_nb.steering._evaluation.rule_reading import KnownTools, StaticFacts, read_rule, unknown_targets
 from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering._rules.rule import CelCondition
-from noetic_nb.steps._function_tools import make_tool
 
 # Fewer calls than these are an accident rather than a pattern.
 ENOUGH: Final = 5
@@ -56,34 +54,6 @@ class LintFinding:
 
     def __str__(self) -> str:
         return f"{self.rule_id}: {self.code}: {self.why} {self.fix}"
-
-
-def _known(tools: Any) -> dict[str, Any]:
-    """Return the schemas of tools given as functions, records, specs, schemas by name, or names."""
-    if isinstance(tools, Mapping):
-        return {str(name): _schema(schema) for name, schema in tools.items()}
-    found: dict[str, Any] = {}
-    for tool in [tools] if isinstance(tools, str) or callable(tools) else tools:
-        if isinstance(tool, str):
-            found[tool] = None
-            continue
-        spec = getattr(tool, "spec", tool)
-        if not isinstance(getattr(spec, "name", None), str):
-            spec = make_tool(tool).spec if callable(tool) else spec
-        if not isinstance(getattr(spec, "name", None), str):
-            raise NoeticConfigError(
-                "INVALID_TOOL",
-                "This is no tool.",
-                given=tool,
-                hint="Pass functions, what nn.tool makes of them, names, or a mapping of names to JSON Schemas.",
-            )
-        found[spec.name] = _schema(getattr(spec, "parameters", None))
-    return found
-
-
-def _schema(given: Any) -> Any:
-    """Return a JSON Schema, also of arguments that are only listed."""
-    return given if given is None or isinstance(given, Mapping) else {"properties": {str(name): {} for name in given}}
 
 
 @dataclass(slots=True)
@@ -316,7 +286,7 @@ def lint(
     enabled = [rule for rule in as_snapshot(rules) if rule.enabled]
     runs = [runs] if isinstance(runs, Run) else tuple(runs)
     calls = calls_of(runs)
-    known = _known(tools) or tools_of(runs, called=False) or getattr(rules, "known_tools", {})
+    known = schemas_of(tools) or tools_of(runs, called=False) or getattr(rules, "known_tools", {})
     wanted = None if only is None else frozenset(only)
     found: list[LintFinding] = []
     for rule in enabled:

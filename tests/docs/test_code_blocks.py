@@ -39,6 +39,9 @@ IN_FRAMEWORKS: Final = {
 }
 """Pages that need other packages: run by `make frameworks`."""
 
+NEEDS: Final = {"docs/behaviour/proofs.md": "z3"}
+"""Pages that need a package of an extra."""
+
 KEY: Final = "import os\nos.environ['OPENAI_API_KEY'] = 'sk-of-nobody'"
 BEFORE: Final = {
     "README.md": KEY,
@@ -118,6 +121,7 @@ def test_every_block_is_run_by_one_of_the_tests() -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", PYTHON)
 def test_a_page_runs_as_one_notebook(page: str, tmp_path: Path) -> None:
+    pytest.importorskip(NEEDS.get(page, "nbclient"))
     cells: list[tuple[str, str | None]] = [(BEFORE.get(page, ""), None)]
     for block in python_of(page):
         if block.shows_results:
@@ -143,6 +147,7 @@ def test_a_page_runs_as_one_notebook(page: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", [page for page in PYTHON if any(block.shows_results for block in python_of(page))])
 def test_a_page_that_shows_results_runs_as_a_script(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip(NEEDS.get(page, "nbclient"))
     monkeypatch.chdir(tmp_path)
     options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     text = "".join(block.text for block in python_of(page) if block.shows_results)
