@@ -34,5 +34,5 @@ NEEDS: Final = {"_rule_proofs": "z3"}
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    package = NEEDS.get(collection_path.name)
+    package = NEEDS.get(collection_path.parent.name)
     return True if package is not None and find_spec(package) is None else None
