@@ -22,20 +22,19 @@ from benchmarks.comparing import missed
 SPLIT: Final = "split"
 TIMES: Final = {"us": 1.0, "ms": 1e3, "s": 1e6}
 SIGNED: Final = "<!-- sha256 {} -->\n"
-HEAD: Final = """# What everything costs
+HEAD: Final = """# Costs
 
 Written by `make bench` on {date}, in {seconds} s; every figure on this page is from that run. {met} of {goals} goals were met.
 
 * **Machine**: {processor}, {processors} processors, {memory_gib} GiB, {system}. Its load meanwhile: {low:.1f} to {high:.1f}. \
-Other work beside a run makes figures worse and ratios less sure.
+Background load makes timings worse and ratios less reliable.
 * **Versions**: {versions}.
-* **How to read a line**: what is done here, then, after a slash, what is done on the other side. Both do the same, take turns, \
-and are warmed up alike. A ratio is the median of the ratios of the rounds, so it need not be that of the two figures beside it. \
-Below 1 ours takes less. A goal is an upper limit: of the ratio, or of our figure where there is no other side. Lines \
-without a goal are not here: each benchmark prints them.
+* **How to read a line**: our work, then, after a slash, the peer's. Both do the same work in turns, after the same warm-up. \
+A ratio is the median over the rounds; below 1 ours is faster or smaller. A goal is an upper limit of the ratio, or of our \
+figure where there is no peer. Each benchmark also prints lines without a goal.
 """
 TABLE: Final = """
-| Part | What / beside what | Ours | Theirs | Ratio | Goal |
+| Part | Work / peer | Ours | Theirs | Ratio | Goal |
 |---|---|---:|---:|---:|---|
 """
 SPLIT_TABLE: Final = """
@@ -96,13 +95,13 @@ def page(found: Mapping[str, Any]) -> str:
         versions=", ".join(f"{name} {version}" for name, version in found["versions"].items()),
     )
     text += "\n## Every goal\n" + TABLE + "".join(rows(found))
-    text += "\nWhat each part measures, and by which module; each runs alone with `python -m benchmarks.NAME`:\n\n"
+    text += "\nThe parts and their modules; each runs alone with `python -m benchmarks.NAME`:\n\n"
     for name, one in benchmarks.items():
         text += f"* **{BENCHMARKS[name]}**, `{name}`, {one['seconds']:.0f} s: {one['says']}\n"
     text += (
         "\n## Where a turn goes\n\nOne turn with a tool, five layers and ten rules, recorded and saved in memory, split by "
-        "`lab.profile(run)` ([how](behaviour/lab.md#where-the-time-goes)). `own` is the library's own overhead, with what the "
-        "recorder takes.\n"
+        "`lab.profile(run)` ([how](behaviour/lab.md#where-the-time-goes)). `own` is the library's own overhead, the "
+        "recorder included.\n"
     )
     text += SPLIT_TABLE
     for line in benchmarks[SPLIT]["lines"]:

@@ -2,9 +2,9 @@
 """
 # A tour of noetic_nb
 
-In about five minutes: an airline's agent talks to passengers. You **see** where every token of its context went, **edit** a rule and watch it
-do something else, follow its answers as they get worse until a circuit break **stops** it, and then ask of real recorded conversations what such
-a stop would have saved, and what it would have cost.
+In about five minutes: an airline's agent talks to passengers. You **see** where every token of its context went, **edit** a rule and
+watch the effect, and follow its answers as they get worse until a circuit break **stops** it. Then you ask of real recorded
+conversations how much such a stop would have saved, and how much it would have cost.
 
 Everything runs offline: no API key, and nothing is random. *Run → Run All Cells*, then read. After that you can run the cells again in any order,
 and as often as you like: each conversation begins anew.
@@ -77,9 +77,9 @@ rules
 
 # %% [markdown]
 """
-The **model** is a function of its prompt, and of nothing else: that is what a language model is, too. It looks for flights when it is asked
-for one, promises too much unless the prompt tells it not to, passes on what a tool or a rule answers, and apologises more, the more apologies its
-prompt already contains.
+The **model** is a pure function of its prompt, like a language model. It looks for flights when asked for one, promises too much unless
+the prompt tells it not to, and passes on the answers of tools and rules. It apologises more, the more apologies its prompt already
+contains.
 """
 
 
@@ -118,9 +118,9 @@ def desk_model(request):
 
 # %% [markdown]
 """
-Around it: two memory layers (a policy that is always sent, and notes that the model writes), the rules, and a **regulator** that may spend 600
-tokens and hears from a grader how good each answer was. Tokens are counted by `calibrated-offline`, which is close to what models bill and needs
-no download. `talk` opens the desk under some rules and says a few things.
+Around it: two memory layers (a policy that is always sent, and notes that the model writes), the rules, and a **regulator** that may
+spend 600 tokens and hears from a grader how good each answer was. Tokens are counted by `calibrated-offline`, which is close to the
+bills of real models and needs no download. `talk` opens the desk under some rules and says a few things.
 """
 
 
@@ -166,8 +166,8 @@ async def talk(*said, under=None):
 """
 ## 2 · Where did the tokens go?
 
-Two questions. Expect five model calls: one for each of two tools, one for each of two answers, and one more because the rule `no_promises` sent
-an answer back. What the passenger reads is the answer after that.
+Two questions. Expect five model calls: one for each of two tools, one for each of two answers, and one more because the rule
+`no_promises` sent an answer back. The passenger reads the answer after that.
 """
 
 # %%
@@ -178,8 +178,8 @@ trip = await talk(
 
 # %% [markdown]
 """
-The last of the five calls, token by token. The layers get their **allocation** first, use what they need and **yield** the rest to the conversation.
-In a live notebook the slider goes through the calls; each item that was left out would be listed with its reason.
+The last of the five calls, token by token. The layers get their **allocation** first, use a part of it and **yield** the rest to the
+conversation. In a live notebook the slider goes through the calls; each item that was left out would be listed with its reason.
 """
 
 # %%
@@ -284,8 +284,8 @@ calls = recorded.to_frame("tools").query("turn == 4")
 
 # %% [markdown]
 """
-No two calls are the same: that is a search, not a loop, and the suggestion is unfair. But a failed run that is stopped saves what it would still have
-spent. So what is the rule worth over all twenty recorded conversations, of which ten failed?
+No two calls are the same: that is a search, not a loop, and the suggestion is unfair. But stopping a failed run saves its later costs.
+So what is the rule worth over all twenty recorded conversations, of which ten failed?
 """
 
 # %%
@@ -304,13 +304,14 @@ plots.economics(worth)
 
 # %% [markdown]
 """
-So the rule would have saved about 250 000 of the 680 000 tokens that the failed runs spent (estimated from the texts), **and** would have broken off
-four of the ten conversations that went well. That is no bargain: `Regulator.recommended` counts only calls that are the same, arguments and all. Twenty
-runs are few, the intervals are wide, and a plain cap on steps (dashed) does about as well; what larger data sets say, `noetic_nb.regulator.presets.describe()` tells.
+So the rule would have saved about 250 000 of the 680 000 tokens that the failed runs spent (estimated from the texts), **and** would
+have broken off four of the ten conversations that went well. That is no bargain: `Regulator.recommended` counts only calls that are the
+same, arguments and all. Twenty runs are few, the intervals are wide, and a plain cap on steps (dashed) does about as well;
+`noetic_nb.regulator.presets.describe()` shows figures from larger data sets.
 
 **Your turn.** In section 1, let the model be more polite, or let the grader forgive one apology, and run section 4 again: where does the break go?
 
-**Next.** Eight lessons stand beside this page; begin with [01 · What an agent forgets](01_memory.ipynb), or, with an agent of your own, with
-[07 · Watched and guarded](07_watched.ipynb). `nn.OpenAIModel("...")` in place of the scripted
-model talks to any OpenAI-compatible endpoint; `nn.import_run(path)` reads conversations of other systems.
+**Next.** There are eight lessons beside this page. Begin with [01 · What an agent forgets](01_memory.ipynb), or, with an agent of your
+own, with [07 · Watched and guarded](07_watched.ipynb). `nn.OpenAIModel("...")` in place of the scripted model talks to any
+OpenAI-compatible endpoint; `nn.import_run(path)` reads conversations of other systems.
 """

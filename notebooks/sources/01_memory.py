@@ -5,8 +5,8 @@
 **By the end you can** make an agent forget a fact for lack of room, read *why* it was not sent, say beforehand which items will be
 sent, and let a memory layer keep the fact.
 
-**30 minutes.** No key and no network: the model is a function of what it is sent. Run the first code cell, then read. Before each cell
-you are asked what it will show: decide first, then run it.
+**30 minutes.** No key and no network: the model is a function of its request. Run the first code cell, then read. Before each cell,
+predict its output; then run it.
 """
 
 # %% tags=["setup"]
@@ -24,8 +24,8 @@ def text_of(item) -> str:
 """
 ## 1 · A model that knows only its prompt
 
-A language model has no memory of its own. What it knows of a conversation is what stands in the request. Our model makes that plain: it
-is a function that looks for the words "window seat" in the request, and says that it does not know where they are missing.
+A language model has no memory of its own. It knows only the part of a conversation that stands in the request. Our model makes that
+plain: it is a function that looks for the words "window seat" in the request, and says that it does not know where they are missing.
 """
 
 
@@ -104,8 +104,8 @@ for position, reason in plan.left_out().items():
 
 # %% [markdown]
 """
-The same as a picture, for the call that answered the question. `sent` is what the request was spent on; `planned` is what the conversation is
-promised at least, before anybody knows what the memory layers leave over. There are no layers here, so that in the end nearly everything
+The same as a picture, for the call that answered the question. `sent` is the use of the tokens in the request; `planned` is the minimum
+for the conversation, before the memory layers yield their unused part. There are no layers here, so that in the end nearly everything
 is sent for the conversation.
 """
 
@@ -163,7 +163,7 @@ with a hole in it misleads a model more than one that begins late. Let the class
 """
 ## 3 · Let a layer keep it
 
-A *memory layer* offers text for the request beside the conversation. `semantic_recall` stores what is said and brings back what is near the
+A *memory layer* offers text for the request beside the conversation. `semantic_recall` stores messages and brings back those near the
 question, here with a comparison of words that needs no network.
 
 **Predict.** The room is 500 tokens again, with all six trips. What is the answer now?
@@ -176,7 +176,7 @@ mindful_answer
 
 # %% [markdown]
 """
-The layer gets an *allocation* of the same 500 tokens, **uses** what it needs, and **yields** the rest, so that the conversation may have it.
+The layer gets an *allocation* of the same 500 tokens, **uses** a part, and **yields** the rest to the conversation.
 
 **Predict.** How many of the 150 tokens does it use for one short sentence: about 20, 75, or all of them?
 """
@@ -199,8 +199,8 @@ frame[frame.turn == 8][
 
 # %% [markdown]
 """
-Remembering is a trade. The layer brings a tool of its own, whose description costs tokens too (`tools`), and the sentence that tells the
-model what the block is (`framing`). Compare the conversation (`history`) with and without the layer:
+Remembering is a trade. The layer brings a tool of its own, whose description costs tokens too (`tools`), and a sentence that explains
+the block to the model (`framing`). Compare the conversation (`history`) with and without the layer:
 """
 
 # %%
@@ -245,8 +245,8 @@ check("1.2", layers)
 
 # %% [markdown] tags=["notes"]
 """
-*For the teacher.* `nn.static_content("The passenger likes a window seat.")` answers the cell above and fails the check, which asks for an
-aisle, too. It is a good moment to ask what a test on the one case one has seen is worth.
+*For the teacher.* `nn.static_content("The passenger likes a window seat.")` answers the cell above and fails the check, which asks for
+an aisle, too. It is a good moment to ask how much a test on a single known case proves.
 """
 
 # %% [markdown]
@@ -258,5 +258,5 @@ aisle, too. It is a good moment to ask what a test on the one case one has seen 
 * One fact and one question. Whether a memory helps real users is found out on recorded conversations: lesson 04 does that for stopping.
 
 **Next.** In a live notebook, `noetic_nb.widgets.TokenAllocation(run)` lets you click through the calls and drag budgets, and
-`harness.memory()` shows and edits what each layer has stored. Go on with [02 · What a token costs](02_tokens.ipynb).
+`harness.memory()` shows and edits the state of each layer. Go on with [02 · What a token costs](02_tokens.ipynb).
 """

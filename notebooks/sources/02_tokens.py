@@ -2,12 +2,11 @@
 """
 # 02 · What a token costs
 
-**By the end you can** say how far a count of tokens is from the bill, why a long conversation costs more than its
-length, what of a request is cached, and how to arrange a request so that more of it is.
+**By the end you can** say how far a count of tokens is from the bill, why a long conversation costs more than its length, which part of
+a request is cached, and how to arrange a request so that more of it is.
 
-**35 minutes.** No key and no network: the model is a function of what it is sent, and its provider is simulated: it
-caches by published rules. Run the first code cell, then read. Before each cell you are asked what it will show: decide
-first, then run it.
+**35 minutes.** No key and no network: the model is a function of its request, and its provider is simulated: it caches by published
+rules. Run the first code cell, then read. Before each cell, predict its output; then run it.
 """
 
 # %% tags=["setup"]
@@ -57,15 +56,15 @@ for name, text in TEXTS.items():
 
 # %% [markdown]
 """
-Near enough for English and German, a third of the truth for Chinese, ten times too much for blanks. A plan that is made
-with an estimate may send a request that does not fit, or leave out what would have.
-`AgentHarness(tokenizer="o200k_base")` plans with the vocabulary.
+Near enough for English and German, a third of the truth for Chinese, ten times too much for blanks. A plan made with an estimate may
+send a request that does not fit, or leave out items that would have fitted. `AgentHarness(tokenizer="o200k_base")` plans with the
+vocabulary.
 
 ## 2 · Every call pays for all that came before
 
-A model has no memory, so each call sends the whole conversation again. `talk` has one with a help desk: as many
-questions as you say, each of the same length, and each answer too. `bill` lists what the provider counted for each
-call. (Here provider and plan use the same estimate.)
+A model has no memory, so each call sends the whole conversation again. `talk` has one with a help desk: as many questions as you say,
+each of the same length, and each answer too. `bill` lists the provider's count for each call. (Here provider and plan use the same
+estimate.)
 """
 
 
@@ -152,8 +151,8 @@ from about the 18th question on, in sum.
 """
 ## 3 · The beginning that stays the same
 
-Providers need not read again what they have just read. If a request *begins* like an earlier one, the part that both
-share is **cached** and costs less. What OpenAI publishes for gpt-5, as data with its source:
+Providers need not process the same prefix twice. If a request *begins* like an earlier one, the part that both share is **cached** and
+costs less. OpenAI's published rules for gpt-5, as data with their source:
 """
 
 # %%
@@ -185,10 +184,9 @@ last piece of a step.
 
 ### Exercise 2.2 · How much is cached?
 
-Write `from_cache(before, now, least, step)`. A request is a list of parts, each a pair of a text and its size in
-tokens. The shared beginning has the parts that are the same in both, from the first on, up to the first that differs.
-Return what is cached of it: nothing if it is shorter than `least`; otherwise `least`, and of what is above it every
-whole `step`.
+Write `from_cache(before, now, least, step)`. A request is a list of parts, each a pair of a text and its size in tokens. The shared
+beginning has the parts that are the same in both, from the first on, up to the first that differs. Return the number of cached tokens:
+nothing if it is shorter than `least`; otherwise `least`, and every whole `step` of the tokens above it.
 """
 
 
@@ -219,8 +217,8 @@ check("2.2", from_cache)
 Help desks like to know how long a conversation lasts. This layer tells the model, in one short sentence; layers stand
 in front of the conversation.
 
-**Predict.** With what is around it the sentence takes some 40 tokens. How many fewer tokens are cached in the eighth
-call: none, 40, or nearly the whole conversation?
+**Predict.** With its framing the sentence takes some 40 tokens. How many fewer tokens are cached in the eighth call: none, 40, or
+nearly the whole conversation?
 """
 
 # %%
@@ -237,9 +235,8 @@ for name, run in {"without": plain, "with": counted_run}.items():
 
 # %% [markdown]
 """
-Some 40 tokens more are sent, and some 900 fewer are cached: everything *behind* what changed counts as new.
-`run.caching()` says for each part of each request how much of it was shared with the call before, and which part broke
-it.
+Some 40 tokens more are sent, and some 900 fewer are cached: everything *behind* the change counts as new. `run.caching()` says for each
+part of each request how much of it was shared with the call before, and which part broke it.
 """
 
 # %%
@@ -269,9 +266,9 @@ Nearly as much; the last question and its answer moved, because the sentence sta
 
 ### Exercise 2.3 · Arrange it
 
-Write `arranged(steady, changing)`. Both are lists of layers: those that say the same at every call, and those that say
-something new. Return what the agent is configured with, a dictionary with `memory` and `projection`, so that every
-layer is still sent and as much as possible is cached. The check has layers and questions of its own.
+Write `arranged(steady, changing)`. Both are lists of layers: those that say the same at every call, and those that say something new.
+Return the configuration of the agent, a dictionary with `memory` and `projection`, so that every layer is still sent and as much as
+possible is cached. The check has layers and questions of its own.
 """
 
 
@@ -291,16 +288,16 @@ check("2.3", arranged)
 
 # %% [markdown] tags=["notes"]
 """
-*For the teacher.* Putting *every* layer last is a natural answer, and it is worse: what is steady is then sent anew
-behind each longer history. Leaving the changing layers out caches most and fails: somebody wanted them.
+*For the teacher.* Putting *every* layer last is a natural answer, and it is worse: the constant text is then sent anew behind each
+longer history. Leaving the changing layers out caches most and fails: somebody wanted them.
 """
 
 # %% [markdown]
 """
 ## 5 · Sending less, paying more
 
-A window that sends only the newest four items sends less. What it costs, in tokens at the full price: those that were
-not cached, and a tenth of those that were (gpt-5's price).
+A window that sends only the newest four items sends less. Its cost, in tokens at the full price: the uncached tokens, and a tenth of
+the cached ones (gpt-5's price).
 
 **Predict.** Eight questions: which is cheaper, the window or the whole conversation? And forty?
 """
@@ -332,18 +329,17 @@ have is a matter of counting, not of taste.
 
 ## What this does not show
 
-* The provider was simulated, by the rules that real ones publish. They promise no hit: a request may reach a machine
-  that has not seen the one before, and what is not used for some minutes is gone. Of 1,096 real calls of gpt-4.1 the
-  rules promise 3 to 5 % too much; behind the instructions a call found four fifths of what they say.
+* The provider was simulated, by the rules that real ones publish. They promise no hit: a request may reach another machine, and an
+  unused prefix expires after some minutes. For 1,096 real calls of gpt-4.1 the rules promise 3 to 5 % too much; behind the instructions
+  a call found four fifths of the promised tokens.
 * Here one conversation was alone. Where a desk has many, they all begin with the same tools and instructions: of 80
   real first calls 77 found these in the cache.
-* Others cache otherwise. Anthropic keeps what ends at marks of the request and charges a quarter more for writing; [the
+* Others cache otherwise. Anthropic caches up to marks in the request and charges a quarter more for writing; [the
   study](../docs/studies/prompt_caching.md) has six designs under four price lists.
 * Only input was counted. Output tokens cost four to eight times as much and are never cached.
-* The answers here do not depend on the order of the request. Those of a real model may: what stands last is noticed
-  most.
+* The answers here do not depend on the order of the request. Those of a real model may: it notices the last text most.
 
-**Next.** In a live notebook, `noetic_nb.widgets.TokenAllocation(run)` shows what every call was spent on, and
-`lab.what_if_cached(run, last=[...])` asks of a recorded run what another order would have cost. Go on with [03 ·
-Steering rules](03_steering.ipynb).
+**Next.** In a live notebook, `noetic_nb.widgets.TokenAllocation(run)` shows the use of every token in each call, and
+`lab.what_if_cached(run, last=[...])` computes the cost of another order for a recorded run. Go on with [03 · Steering
+rules](03_steering.ipynb).
 """

@@ -2,11 +2,11 @@
 """
 # 04 · The regulator, calibrated
 
-**By the end you can** say when a regulator stops a conversation and why, find a threshold on recorded runs, and judge whether it should be used
-at all: what it saves, what it loses, and how sure the figures are.
+**By the end you can** say when a regulator stops a conversation and why, find a threshold on recorded runs, and judge whether to use it
+at all: its savings, its losses, and the uncertainty of both.
 
-**40 minutes.** No key and no network: the conversations were recorded by others. It needs `pip install 'noetic_nb[lab,rules,study]'`, which
-`make lab` does. Run the first code cell, then read. Before each cell you are asked what it will show: decide first, then run it.
+**40 minutes.** No key and no network: the conversations were recorded by others. It needs `pip install 'noetic_nb[lab,rules,study]'`,
+which `make lab` does. Run the first code cell, then read. Before each cell, predict its output; then run it.
 """
 
 # %% tags=["setup"]
@@ -22,7 +22,7 @@ from noetic_nb.testing import FakeClock, SeededIds
 """
 ## 1 · Events in, decisions out
 
-A *regulator* looks over an agent's shoulder. It is told what happens (a turn begins, an answer was given, it cost so many tokens, somebody
+A *regulator* looks over an agent's shoulder. It receives events (a turn begins, an answer was given, it cost so many tokens, somebody
 marked it from 0 to 1) and says *continue* or *circuit break*. It calls no model; the same events give the same decision.
 """
 
@@ -81,8 +81,8 @@ check("4.1", worse)
 """
 ## 2 · In front of an agent
 
-The layer `nn.regulation` tells a regulator what an agent does. This model is a function of its prompt: the longer the conversation, the more it
-apologises. The grader gives half a mark for an answer and takes some away for each "sorry".
+The layer `nn.regulation` sends the events of an agent to a regulator. This model is a function of its prompt: the longer the
+conversation, the more it apologises. The grader gives half a mark for an answer and takes some away for each "sorry".
 """
 
 
@@ -245,8 +245,7 @@ belongs to the desk where it was found.
 
 ## 5 · What a stop is worth
 
-A failed run that is stopped saves what it would have spent afterwards. A good run that is stopped is lost. `lab.economics` lists both for every
-threshold.
+Stopping a failed run saves its later costs. A good run that is stopped is lost. `lab.economics` lists both for every threshold.
 
 **Predict.** Threshold 1 stops every run that calls a tool. Which threshold loses no good run, and what part of the tokens does it still save?
 """
@@ -302,8 +301,9 @@ check("4.3", saved_and_lost)
 ## What this does not show
 
 * Twenty and forty runs are few. The intervals say how few; read them before the figures.
-* Stopping is not helping: a run that is stopped has still failed, only sooner and cheaper. What a person or another model makes of it is not here.
-* The thresholds of section 5 were looked at on the runs that they are about. What is left of them on other tasks is
+* Stopping is not helping: a run that is stopped has still failed, only sooner and cheaper. The later work of a person or another model
+  is not here.
+* The thresholds of section 5 were looked at on the runs that they are about. Their value on other tasks is
   [measured](../docs/studies/stopping_value.md).
 * Marks came from a function. A real grader is wrong now and then, and the regulator believes it.
 

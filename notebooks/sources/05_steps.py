@@ -2,12 +2,11 @@
 """
 # 05 · Steps, children, resume, and `run_sync`
 
-**By the end you can** put an agent together from steps, end a loop for sure, let children work side by side without
-filling the conversation, go on with a turn after the power failed without paying twice, and wait for an agent where
-`await` cannot be written.
+**By the end you can** put an agent together from steps, end a loop for sure, and let children work side by side without filling the
+conversation. You can resume a turn after a power failure without paying twice, and wait for an agent where `await` cannot be written.
 
-**45 minutes.** No key and no network: models are functions of what they are sent. Run the first code cell, then read.
-Before each cell you are asked what it will show: decide first, then run it.
+**45 minutes.** No key and no network: models are functions of their requests. Run the first code cell, then read. Before each cell,
+predict its output; then run it.
 """
 
 # %% tags=["setup"]
@@ -45,8 +44,8 @@ def steps(run):
 """
 ## 1 · An agent is a step
 
-A *step* says what is to be done and does nothing itself. There are seven kinds; these are three of them: `run` calls a
-function, `llm` asks the model, and `branch` chooses. A cell that ends with a step shows it.
+A *step* describes work and does nothing itself. There are seven kinds; these are three of them: `run` calls a function, `llm` asks the
+model, and `branch` chooses. A cell that ends with a step shows it.
 """
 
 # %%
@@ -71,13 +70,12 @@ print(len(run_of_desk.select(nn.events.ModelCalled)), "model call")
 
 # %% [markdown]
 """
-A model is asked only where one is needed. What a function can decide costs nothing and decides the same each time.
+A model is asked only where one is needed. A decision by a function is free and the same each time.
 
 ## 2 · A loop needs an end
 
-A `loop` runs its steps again until a *predicate* says stop. `until.verified(f)` stops when `f` accepts the last output.
-`prepare_next` says what the next round reads: here the feedback of `f`. This writer leaves out two sentences for every
-"Shorter" that it was told.
+A `loop` runs its steps again until a *predicate* says stop. `until.verified(f)` stops when `f` accepts the last output. `prepare_next`
+makes the input of the next round: here the feedback of `f`. This writer leaves out two sentences for every "Shorter" that it was told.
 """
 
 # %%
@@ -123,8 +121,8 @@ print(run_of_sixty.turns[0].text)
 
 # %% [markdown]
 """
-**Predict.** Now at most 10 characters. The shortest letter has 13. What happens? (The loop here may run five times; by
-default it may a thousand times.)
+**Predict.** Now at most 10 characters. The shortest letter has 13. How will it end? (The loop here may run five times; by default it
+may a thousand times.)
 """
 
 # %%
@@ -164,8 +162,8 @@ check("5.1", until_accepted)
 """
 ## 3 · Children
 
-`spawn` runs a step in a *child*: an execution with a conversation of its own. With `context_in="fresh"` it begins with
-what it is told and nothing else, with `"inherit"` it gets a copy of the conversation.
+`spawn` runs a step in a *child*: an execution with a conversation of its own. With `context_in="fresh"` it begins with its input and
+nothing else, with `"inherit"` it gets a copy of the conversation.
 
 **Predict.** Ann says her name, and then asks for it. Which of the two children knows it?
 """
@@ -184,9 +182,9 @@ for context in ("fresh", "inherit"):
 
 # %% [markdown]
 """
-A fresh child costs less and cannot be misled by what was said before; it also knows nothing of it. `fork` runs several
-children **side by side** and merges what they bring: with `mode="all"` each must succeed, with `"race"` the first one
-wins, with `"settle"` every outcome counts, failures too.
+A fresh child costs less and cannot be misled by the earlier conversation; it also knows nothing of it. `fork` runs several children
+**side by side** and merges their results: with `mode="all"` each must succeed, with `"race"` the first one wins, with `"settle"` every
+outcome counts, failures too.
 
 **Predict.** Three jurors look at a claim, and the second one fails. What does `merge` get? And how many items does the
 conversation have afterwards?
@@ -216,8 +214,8 @@ print([text_of(item) for item in agent.log()])
 
 # %% [markdown]
 """
-Each outcome has a `status`, `fulfilled` with a `value`, or `rejected` with an `error`, in the order of the paths,
-whoever was fastest. The conversation has the question and the answer: what children say to themselves stays with them.
+Each outcome has a `status`, `fulfilled` with a `value`, or `rejected` with an `error`, in the order of the paths, regardless of their
+speed. The conversation has the question and the answer: the children's own messages stay with them.
 
 ### Exercise 5.2 · The jury
 
@@ -257,9 +255,9 @@ key=votes.count)` is right on most days, as the order of a set of words is drawn
 With `checkpoints=True` the end of each step is in storage as soon as the step ends. `harness.unfinished()` finds turns
 that were cut off, `harness.resume(...)` goes on with one.
 
-We cannot pull the plug of your computer. Instead, `power_fails()` makes a copy of the storage in the middle of a turn:
-it is what a new process would find. `cut_off(step_with)` runs a turn of the step `step_with(power_fails)`, and then
-goes on with the copy, in a new agent. You need not read it line by line: what counts is what it shows.
+We cannot pull the plug of your computer. Instead, `power_fails()` copies the storage in the middle of a turn: a new process would find
+this copy. `cut_off(step_with)` runs a turn of the step `step_with(power_fails)`, and then goes on with the copy, in a new agent. You
+need not read it line by line: only its output counts.
 """
 
 
@@ -315,8 +313,8 @@ steps(await cut_off(three_steps))
 
 # %% [markdown]
 """
-What had ended is *replayed*: its output is taken from storage. A step that was under way begins again, and nobody can
-know how far it had come.
+A step that had ended is *replayed*: its output is taken from storage. A step that was under way begins again, and nobody can know how
+far it had come.
 
 **Predict.** Now the step under way is a payment: a model calls the tool `pay`, the bank has the money, and *then* the
 power fails. What does the bank know in the end?
@@ -404,9 +402,9 @@ sorted(questions, key=lambda each: len(answer_to(each)))
 
 # %% [markdown]
 """
-Another thread has one limit: what belongs to the notebook's own loop (a connection that a cell has opened, a task that
-it has begun) cannot be waited for there. `nested="patch"` has the notebook's loop do the work instead, entered a second
-time. It changes asyncio for good, until the kernel ends, so it is not the default.
+Another thread has one limit: it cannot wait for objects of the notebook's own loop (a connection that a cell has opened, a task that it
+has begun). `nested="patch"` has the notebook's loop do the work instead, entered a second time. It changes asyncio for good, until the
+kernel ends, so it is not the default.
 
 **Predict.** A *future* (a result that is not there yet) of the notebook's loop is done a moment later. Which of the two
 ways gets its result?
@@ -469,6 +467,6 @@ warns.
 * Jurors that are the same model make the same mistakes. A majority of them is no proof.
 * Children cost tokens: three jurors pay for the claim three times.
 
-**Next.** In a live notebook, `noetic_nb.widgets.RunTimeline(run)` shows what ran when, inside of what, and beside what.
-Go on with [06 · What if?](06_what_if.ipynb).
+**Next.** In a live notebook, `noetic_nb.widgets.RunTimeline(run)` shows the spans of a run, their nesting and their overlap. Go on with
+[06 · What if?](06_what_if.ipynb).
 """

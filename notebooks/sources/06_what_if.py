@@ -2,12 +2,11 @@
 """
 # 06 · Asking what-if of real runs
 
-**By the end you can** ask a recorded conversation what another rule would have done, say which part of the answer is
-known and which is a guess, go on from any call with something else, and compare two lists of runs with an interval.
+**By the end you can** decide a recorded conversation again under another rule, tell the known part of the answer from the guess,
+continue from any call with another text, and compare two lists of runs with an interval.
 
-**40 minutes.** No key and no network: some conversations were recorded by others, and the model of our own is a
-function of what it is sent. Run the first code cell, then read. Before each cell you are asked what it will show:
-decide first, then run it.
+**40 minutes.** No key and no network: some conversations were recorded by others, and our own model is a function of its request. Run
+the first code cell, then read. Before each cell, predict its output; then run it.
 """
 
 # %% tags=["setup"]
@@ -73,10 +72,9 @@ print(recorded.turns[-1].text == judged.turns[-1].text)
 
 # %% [markdown]
 """
-The same, to the letter, and that says **nothing**. This is an *open* replay: the past stands as it was recorded. The
-agent reads results of calls that were denied, and goes on as if nothing had happened. Sure is what came before the
-first denial, and that this call is denied. Whether there would have been a fourth look nobody knows: after the refusal
-the agent might have asked the user.
+The same, to the letter, and that says **nothing**. This is an *open* replay: the past stands as it was recorded. The agent reads
+results of calls that were denied, and goes on as if nothing had happened. Certain are the calls before the first denial, and that this
+call is denied. Whether there would have been a fourth look nobody knows: after the refusal the agent might have asked the user.
 
 ### Exercise 6.1 · What is certain
 
@@ -103,16 +101,16 @@ check("6.1", certain)
 
 # %% [markdown] tags=["notes"]
 """
-*For the teacher.* Taking denied calls out of `before` looks more honest and is neither: it is not what the open replay
-does, and it pretends to know what the agent would have done next.
+*For the teacher.* Taking denied calls out of `before` looks more honest and is neither: the open replay does not do it, and it pretends
+to know the agent's next calls.
 """
 
 # %% [markdown]
 """
 ## 2 · Many runs, in pairs
 
-One run is an anecdote. Each of the twenty is now compared with itself under the rule. `outcome` says whether the user
-got what was right.
+One run is an anecdote. Each of the twenty is now compared with itself under the rule. `outcome` says whether the user got the right
+result.
 
 **Predict.** In what share of the runs is something denied: a tenth, or nearly half? And does the rule rather meet runs
 that failed, or runs that went well?
@@ -185,13 +183,13 @@ for question, change in questions.items():
 
 # %% [markdown]
 """
-Neither. The recording has what was said, not what the model was *sent*, nor the agent. It is better to be told so than
-to get a number. Runs of this library have both.
+Neither. The recording has the messages, not the model's *requests*, nor the agent. It is better to be told so than to get a number.
+Runs of this library have both.
 
 ## 4 · Lived again
 
-A shop's desk that pays money back. The model is a function of what it is sent: it looks at the latest question and at
-what tools answered to it.
+A shop's desk that pays money back. The model is a function of its request: it looks at the latest question and at the answers of tools
+to it.
 """
 
 
@@ -279,8 +277,8 @@ lab.replay(shop_run, rules=large, mode="closed").meta["replay"]["stopped"]
 """
 ## 5 · A fork
 
-`lab.fork` goes on from one call with something else; what was before is taken from the recording. Calls of the model
-are counted from 0: calls 0 and 1 answered the first question, call 2 asked for the refund.
+`lab.fork` continues from one call with another text; the part before it is taken from the recording. Calls of the model are counted
+from 0: calls 0 and 1 answered the first question, call 2 asked for the refund.
 
 **Predict.** From call 2 on the user wants another lamp in place of the money. What is answered, and does the fork still
 pay a refund?
@@ -304,8 +302,8 @@ The fork ends with its turn: "Thank you." was written to another answer.
 ### Exercise 6.3 · Where to fork
 
 Write `call_of(run, tool)`: the number of the model call that first asked for this tool, and None where none did.
-`run.select(nn.events.ModelCalled)` has the calls of the model in order; what one answered is in its `items`, of which
-those that ask for a tool have the type `"function_call"` and a `name`. One answer may ask for several tools.
+`run.select(nn.events.ModelCalled)` has the calls of the model in order. The answer of a call is in its `items`; items that ask for a
+tool have the type `"function_call"` and a `name`. One answer may ask for several tools.
 """
 
 
@@ -330,13 +328,13 @@ check("6.3", call_of)
 """
 ## What this does not show
 
-* Users were recorded, too. What they would have written to another answer is not known; `lab.fork(turns="all")` lets
-  them say what they said, fitting or not.
-* Our model is a function. A real one may answer the same request in many ways: one closed replay is a sample of one.
-  `lab.sweep` asks often, and counts what it costs.
+* Users were recorded, too. Their reaction to another answer is not known; `lab.fork(turns="all")` repeats their recorded messages,
+  fitting or not.
+* Our model is a function. A real one may answer the same request in many ways: one closed replay is a sample of one. `lab.sweep` asks
+  often, and counts its costs.
 * The rule was made up by us after looking at a run. Rules that are chosen on some runs are to be judged on others:
   [suggestions](../docs/experiments/suggestions.ipynb) does that.
-* "Good" is the label of those who recorded the runs. It is about the outcome, not about how pleasant the way was.
+* "Good" is the label of the people who recorded the runs. It is about the outcome, not about how pleasant the way was.
 
 **Next.** In a live notebook, `noetic_nb.widgets.Compare(run, forked)` shows where two runs part, turn by turn. [A
 recorded run, asked again](../docs/experiments/replays.ipynb) has budgets and layers as well. Go on with [07 · Watched

@@ -2,11 +2,11 @@
 """
 # 07 · Your own agent, watched and guarded
 
-**By the end you can** read what an agent of your own did as a run, watch it while it works, put rules and a regulator in front of its tools without
-changing it, and keep what one customer does from counting for another.
+**By the end you can** read the work of your own agent as a run, watch it while it works, put rules and a regulator in front of its
+tools without changing it, and keep one customer's calls from counting for another.
 
-**40 minutes.** No key and no network: the model is a function of what it is sent. It needs `pip install 'noetic_nb[lab,rules,otel]'`, which `make lab` does.
-Run the first code cell, then read. Before each cell you are asked what it will show: decide first, then run it.
+**40 minutes.** No key and no network: the model is a function of its request. It needs `pip install 'noetic_nb[lab,rules,otel]'`, which
+`make lab` does. Run the first code cell, then read. Before each cell, predict its output; then run it.
 """
 
 # %% tags=["setup"]
@@ -46,8 +46,8 @@ TOOLS = [look_up, refund]
 
 # %% [markdown]
 """
-The model is a function of the messages. It is eager: whoever asks for a refund gets one, unless the result of a tool tells it to look first. And
-whoever asks where an order is makes it look until the order is found.
+The model is a function of the messages. It is eager: every customer who asks for a refund gets one, unless the result of a tool tells
+it to look first. A customer who asks for an order makes it look until the order is found.
 """
 
 
@@ -100,8 +100,8 @@ claimed[-1]["content"]
 """
 ## 2 · Read it afterwards
 
-A list of messages is a recording. `nn.import_run` makes a *run* of it, as it does of what LangChain, pydantic-ai, OpenTelemetry and others write,
-and every table and every view takes a run.
+A list of messages is a recording. `nn.import_run` makes a *run* of it, also of recordings by LangChain, pydantic-ai, OpenTelemetry and
+others, and every table and every view takes a run.
 """
 
 # %%
@@ -175,8 +175,8 @@ run.to_frame("ledger")[["tool_name", "action", "rule_ids", "enforced"]]
 
 # %% [markdown]
 """
-They are: who watches learns of a call when it is over. The **ledger** has the rule's *deny*, and `enforced` False beside it. Watching shows what a rule
-*would have* done, which is how to try one on an agent in service before it may say no.
+They are: a watcher learns of a call when it is over. The **ledger** has the rule's *deny*, and `enforced` False beside it. Watching
+shows the decisions a rule *would have* made: try a rule this way on an agent in service before it may deny.
 
 ### Exercise 7.1 · What a rule would have been worth
 
@@ -206,8 +206,8 @@ check("7.1", harm)
 
 # %% [markdown] tags=["notes"]
 """
-*For the teacher.* Answers that add up every amount above 100 know the rule of this page by heart; the check has another rule. Ask what the figure leaves
-out: a customer who is refused does not go away, and a refund that was denied may have been owed.
+*For the teacher.* Answers that add up every amount above 100 know the rule of this page by heart; the check has another rule. Ask for
+the limits of the figure: a refused customer does not go away, and a denied refund may have been owed.
 """
 
 # %% [markdown]
@@ -254,9 +254,9 @@ The agent was refused, read why, looked, and tried again. But the rule wants *a*
 
 ### Exercise 7.2 · Protect these tools
 
-Complete `protect(tools)`. `tools` are a `look_up` and a `refund` like ours; return them guarded, so that a refund runs only where `look_up` was called with
-**the same order** before, has not answered `"No such order."`, and the amount is at most 100 euros. A refusal is returned, not raised, and looking up
-stays free. `call.history` has the calls so far: `name`, `args`, `status` and `output`.
+Complete `protect(tools)`. `tools` are a `look_up` and a `refund` like ours. Return them guarded, so that a refund runs only if
+`look_up` was called with **the same order** before and has not answered `"No such order."`, and if the amount is at most 100 euros. A
+refusal is returned, not raised, and looking up stays free. `call.history` has the calls so far: `name`, `args`, `status` and `output`.
 """
 
 
@@ -365,10 +365,12 @@ patient[0].run.to_frame("tools").status.value_counts()
 """
 ## What this does not show
 
-* A guard sees the calls of the tools that it stands in front of. What an agent does otherwise (a shell, a browser, its own HTTP) it does not see.
-* The guard of another agent does not know what the user wrote, so `only_from_user` of lesson 03 denies everything there.
-* We wrote the spans ourselves, with the attributes that we read. Frameworks differ in what they say: [Watching](../docs/frameworks.md) has four of them.
-* Our model believes what it reads. A real one may argue with a refusal, or look for another tool.
+* A guard sees the calls of the tools that it stands in front of. It does not see other actions of an agent (a shell, a browser, its own
+  HTTP).
+* The guard of another agent does not know the user's messages, so `only_from_user` of lesson 03 denies everything there.
+* We wrote the spans ourselves, with the attributes that we read. Frameworks differ in their spans: [Watching](../docs/frameworks.md)
+  has four of them.
+* Our model believes every text it reads. A real one may argue with a refusal, or look for another tool.
 
 **Next.** `nn.watch(regulator=...)` lets a regulator look on as well, and `noetic_nb.widgets.Ledger(run)` follows a guarded agent while it works. Go on with
 [08 · Write a layer, a rule form, a view](08_extending.ipynb).

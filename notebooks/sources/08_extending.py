@@ -2,11 +2,11 @@
 """
 # 08 · Write a layer, a rule form, a view
 
-**By the end you can** give an agent a memory of your own making, say many rules in few words, and show what you want to see of a run, live and as a page
-that needs nothing.
+**By the end you can** give an agent a memory of your own, write many rules in few words, and show your own view of a run, live and as a
+page that needs nothing.
 
-**45 minutes.** No key and no network: the model is a function of what it is sent. Run the first code cell, then read. Before each cell you are asked what it
-will show: decide first, then run it. Some JavaScript helps in section 3, but is not needed.
+**45 minutes.** No key and no network: the model is a function of its request. Run the first code cell, then read. Before each cell,
+predict its output; then run it. Some JavaScript helps in section 3, but is not needed.
 """
 
 # %% tags=["setup"]
@@ -57,8 +57,8 @@ def orders(scope="thread"):
 
 # %% [markdown]
 """
-The model says what it can see beside the conversation, and only that: what the layers offered arrives as a message of the *developer*. Each call of `talk`
-starts a new agent.
+The model repeats the text beside the conversation, and only that: the offers of the layers arrive as a message of the *developer*. Each
+call of `talk` starts a new agent.
 """
 
 
@@ -101,7 +101,8 @@ for scope in ("thread", "resource"):
 
 # %% [markdown]
 """
-A layer is held to its **allocation**, whatever it offers. `p.budget` says how much that is, so that a layer can choose what to leave out itself.
+A layer is held to its **allocation**, regardless of its offer. `p.budget` is that allocation, so that a layer can choose the text to
+leave out.
 
 **Predict.** This one offers 500 tokens where it may use 50. How many does the model get?
 """
@@ -157,15 +158,15 @@ check("8.1", promises)
 
 # %% [markdown] tags=["notes"]
 """
-*For the teacher.* The tempting answer keeps its list in a variable of the notebook. It works with one customer and tells the second one what the first was
-promised; nor is it saved, shown by `MemoryView`, or put back when a turn is resumed. State belongs into the state.
+*For the teacher.* The tempting answer keeps its list in a variable of the notebook. It works with one customer and tells the second one
+the promises to the first; nor is it saved, shown by `MemoryView`, or restored when a turn is resumed. State belongs into the state.
 """
 
 # %% [markdown]
 """
 ## 2 · A rule form
 
-`rules.at_most(2, "refund")` says in a line what would be a function. Such a *form* of your own is a function that puts a rule into a book:
+`rules.at_most(2, "refund")` replaces a function by one line. Such a *form* of your own is a function that puts a rule into a book:
 """
 
 
@@ -201,8 +202,8 @@ print(shipping("Atlantis"))
 
 # %% [markdown]
 """
-One! A rule is known by its id, which is the function's name where nothing else is said. A cell that is run again **replaces** its rules, which makes that
-harmless; the second use of a form would replace the first, which is refused. So a form has to name what it makes:
+One! A rule is known by its id, which is the function's name where nothing else is said. A cell that is run again **replaces** its
+rules, which makes that harmless; the second use of a form would replace the first, which is refused. So a form has to name its product:
 `@rules.rule(f"{tool}-{argument}-one-of", on=...)`.
 
 ### Exercise 8.2 · Once for each
@@ -235,8 +236,8 @@ check("8.2", once_for_each)
 """
 ## 3 · A view
 
-A view is made of two parts. The **reading** takes the events of a run, one by one, and knows nothing of notebooks; `snapshot` is what a page needs, as plain data. This one
-counts calls of tools. `take` returns a message where something has changed, and None where nothing has.
+A view is made of two parts. The **reading** takes the events of a run, one by one, and knows nothing of notebooks; `snapshot` is the
+data for a page. This one counts calls of tools. `take` returns a message where something has changed, and None where nothing has.
 """
 
 
@@ -392,10 +393,12 @@ check("8.3", Refusals)
 """
 ## What this does not show
 
-* Our layer looks for a pattern. What is worth remembering of real talk is the hard part; lesson 01 has ways, and [Memory](../docs/experiments/memory.ipynb) measures them.
-* The view sends its whole snapshot with every change. That is fine for ten lines; the views of the package send what is new.
+* Our layer looks for a pattern. Choosing the facts worth remembering in real talk is the hard part; lesson 01 has ways, and
+  [Memory](../docs/experiments/memory.ipynb) measures them.
+* The view sends its whole snapshot with every change. That is fine for ten lines; the views of the package send only changes.
 * A form whose rules look at the calls so far sees as far as its book's scope reaches: one turn, unless you say more.
-* Nothing of this was tried under load, on a phone, or by somebody who means harm. [Architecture](../docs/architecture.md) says which tests a layer, a form and a view of the package are held to.
+* Nothing of this was tried under load, on a phone, or by an attacker. [Architecture](../docs/architecture.md) says which tests a layer,
+  a form and a view of the package are held to.
 
 **Next.** This was the last lesson. Take an agent of your own, and begin with [07 · Watched and guarded](07_watched.ipynb).
 """
