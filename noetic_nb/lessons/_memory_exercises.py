@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Sequence
 from typing import Any, Final
@@ -25,6 +26,22 @@ LIMIT: Final = 60
 """Tokens that the layers of exercise 1.2 may be allocated together."""
 
 _TRIPS: Final = ("Oslo", "Lima", "Rome", "Kyoto", "Cairo", "Quito", "Perth", "Delhi", "Tunis")
+_SEATS: Final = (
+    "window",
+    "aisle",
+    "middle",
+    "front",
+    "rear",
+    "exit",
+    "upper",
+    "quiet",
+    "corner",
+    "bulkhead",
+    "lounge",
+    "outer",
+)
+# The cases of exercise 1.2 are drawn with it: seats, the order of the trips, and when the seat is named.
+_SEED: Final = 12
 
 
 def sent_positions(sizes: Sequence[int], room: int) -> list[int]:
@@ -55,7 +72,18 @@ def _clerk(request: Any) -> str:
     return f"The {found[1]} seat." if found else "I do not know."
 
 
-async def _conversation(memory: Any, seat: str, trips: Sequence[str]) -> tuple[str, float]:
+def _seat_talks(seed: int) -> list[tuple[str, list[str]]]:
+    """Return drawn conversations: the seat, and the user's messages, in which the seat is not named first."""
+    draw, talks = random.Random(seed), []
+    for seat in draw.sample(_SEATS, 3):
+        texts = [f"My trip to {city} was long and expensive." for city in draw.sample(_TRIPS, len(_TRIPS))]
+        article = "an" if seat[0] in "aeiou" else "a"
+        texts.insert(draw.randint(1, 2), f"I always want {article} {seat} seat.")
+        talks.append((seat, texts))
+    return talks
+
+
+async def _conversation(memory: Any, texts: Sequence[str]) -> tuple[str, float]:
     """Return the last answer, and the most that the layers were allocated together in one call."""
     config = AgentConfig(
         name="clerk",
@@ -65,7 +93,7 @@ async def _conversation(memory: Any, seat: str, trips: Sequence[str]) -> tuple[s
     )
     harness = AgentHarness(config, model=ScriptedModel(_clerk))
     run = record(harness)
-    for text in [f"I always want {seat} seat.", *[f"My trip to {city} was long and expensive." for city in trips]]:
+    for text in texts:
         await harness.execute(text)
     reply = await harness.execute("Which seat do I like?")
     views = [view for turn in run.turns for view in turn.views]
@@ -73,14 +101,13 @@ async def _conversation(memory: Any, seat: str, trips: Sequence[str]) -> tuple[s
 
 
 async def _keeps(answer: Any) -> str | None:
-    for seat, trips in (("a window", _TRIPS), ("an aisle", _TRIPS), ("a middle", tuple(reversed(_TRIPS)))):
-        text, most = await _conversation(answer(), seat, trips)
+    for seat, texts in _seat_talks(_SEED):
+        text, most = await _conversation(answer(), texts)
         if most > LIMIT:
             return f"The layers were allocated {most:.0f} tokens in one call; {LIMIT} are allowed."
-        if seat.split()[1] not in text:
-            return (
-                f"Somebody said {f'I always want {seat} seat.'!r}, and after {len(trips)} trips the agent says {text!r}"
-            )
+        if seat not in text:
+            said = next(each for each in texts if seat in each)
+            return f"Among {len(texts) - 1} trips somebody said {said!r}, and at the end the agent says {text!r}"
     return None
 
 
