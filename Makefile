@@ -88,12 +88,20 @@ browser: $(VENV)/.test
 # Agents of other frameworks, watched for real: an environment of its own, since they pin what others leave open. Installed once;
 # nothing in it uses the network afterwards.
 FRAMEWORKS := .venv-frameworks
-frameworks: $(FRAMEWORKS)/.done
+DOJO := .venv-dojo
+frameworks: $(FRAMEWORKS)/.done $(DOJO)/.done
 	$(FRAMEWORKS)/bin/python -m pytest -c tests/frameworks/settings.ini tests/frameworks
+	$(DOJO)/bin/python -m pytest -c tests/frameworks/settings.ini tests/dojo
 
 $(FRAMEWORKS)/.done: $(BIN)/python pyproject.toml tests/frameworks/requirements.txt
 	$(call environment,$(FRAMEWORKS))
 	$(call install,$(FRAMEWORKS),--requirement tests/frameworks/requirements.txt --editable .)
+	@touch $@
+
+# AgentDojo pins what the frameworks pin otherwise.
+$(DOJO)/.done: $(BIN)/python pyproject.toml tests/dojo/requirements.txt
+	$(call environment,$(DOJO))
+	$(call install,$(DOJO),--requirement tests/dojo/requirements.txt --editable .)
 	@touch $@
 
 # A site that needs no server, tried in a browser that reaches nothing else: an environment of its own, for JupyterLite and what it
@@ -132,7 +140,7 @@ fuzz: $(VENV)/.test
 	NOETIC_NB_FUZZ_EVENTS=1000000 $(BIN)/pytest --timeout=0 tests/regulator/test_wheel.py
 
 clean:
-	rm -rf $(BUILD) $(VENV) $(FRAMEWORKS) $(DOCS) $(LITE) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks dist *.egg-info
+	rm -rf $(BUILD) $(VENV) $(FRAMEWORKS) $(DOJO) $(DOCS) $(LITE) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks dist *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -553,6 +553,22 @@ licence: Under which it came.
 packaged: Whether it ships with the library.
 """,
     ),
+    "Closed environments": Table(
+        "lab.dojo(suites=lab.environments.ServiceDesk()).to_frame()",
+        "a suite",
+        """
+suite: The name of the environment.
+utility, utility_low, utility_high: The share of user's tasks that were done without an attack, with its 95 % interval.
+utility_n: How many there are; of the others, how many pairs of a user's task and an attacker's.
+utility_under_attack, utility_under_attack_low, utility_under_attack_high: The share of attacked tasks of the user that were done.
+utility_under_attack_n: As above.
+attack_success, attack_success_low, attack_success_high: The share of pairs in which the attacker's task was done.
+attack_success_n: As above.
+static_success, static_success_low, static_success_high: The same of the attack that does not adapt.
+static_success_n: As above.
+asks, asks_under_attack: Approvals asked for, for each task, without attacks and with them.
+""",
+    ),
     "Transcripts": Table(
         "widgets.Transcript(run).to_frame()",
         "an item that a call was sent or not",

@@ -1,10 +1,13 @@
 from . import datasets as datasets
+from . import environments as environments
 from ._caching_changes import what_if_cached as what_if_cached
 from ._comparing.comparison import Comparison as Comparison
 from ._comparing.comparison import compare as compare
 from ._detection.calibration import Calibration as Calibration
 from ._detection.stopping_value import economics as economics
 from ._detection.threshold_search import calibrate as calibrate
+from ._dojo.dojo import DojoResult as DojoResult
+from ._dojo.dojo import dojo as dojo
 from ._labelling import Codebook as Codebook
 from ._labelling.rater_agreement import agreement as agreement
 from ._labelling.rater_agreement import disagreements as disagreements

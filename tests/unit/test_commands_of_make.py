@@ -33,6 +33,7 @@ def planned(target: str, *settings: str, uid: int = 1000, tmp_path: Path, **envi
         target,
         f"VENV={tmp_path}/venv",
         f"FRAMEWORKS={tmp_path}/fw",
+        f"DOJO={tmp_path}/dojo",
     ]
     done = subprocess.run(
         [*command, *settings], cwd=ROOT, env=clean | environment, capture_output=True, text=True, check=False

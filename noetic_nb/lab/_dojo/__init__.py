@@ -1,0 +1,1 @@
+"""Agents in closed environments, attacked through what they read, and guarded by rules."""

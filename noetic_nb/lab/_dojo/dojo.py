@@ -1,0 +1,301 @@
+"""What rules are worth in closed environments: utility, utility under attack, attack success, and approvals asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import nan
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from noetic_nb._core.arguments import explained
+from noetic_nb._core.cards import Card, Table, with_card
+from noetic_nb._core.long_work import Progress, Work
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.lab._dojo.agentdojo_suites import SUITES, VERSION, agentdojo_suite
+from noetic_nb.lab._dojo.episodes import Attack, Dojo, play
+from noetic_nb.lab._rule_trial import as_snapshot
+from noetic_nb.lab._statistics.intervals import FEW, Count, counted
+from noetic_nb.lab._statistics.labels import clusters_of
+from noetic_nb.lab._sweeping.value_labels import digest_of, label_of
+from noetic_nb.lab.environments import Environment
+from noetic_nb.models._client import ModelClient, check_clients
+from noetic_nb.runs import Run, load_run
+
+if TYPE_CHECKING:
+    import pandas
+
+FIGURES: Final = {
+    "utility": "user's tasks done, without attacks",
+    "utility_under_attack": "user's tasks done, attacked",
+    "attack_success": "attacker's tasks done",
+    "static_success": "attacker's tasks done by the attack that does not adapt",
+}
+
+
+@with_card(shown="as HTML")
+@dataclass(frozen=True, slots=True)
+class DojoResult:
+    """The figures of some suites under some rules.
+
+    Attributes
+    ----------
+    runs : tuple of Run
+        Each task without an attack, and with each attack that was run; ``run.meta`` has the judgements.
+    """
+
+    runs: tuple[Run, ...]
+
+    def count(self, figure: str, suite: str | None = None) -> Count:
+        """Return a figure, of all suites or of one, with its 95 % interval.
+
+        Parameters
+        ----------
+        figure : {"utility", "utility_under_attack", "attack_success", "static_success"}
+            Intervals are made from the spread between user tasks, and for attacked runs between injection tasks as well. A pair
+            of tasks counts once: as attacked with success where one of its attacks succeeded.
+        suite : str, optional
+            The name of a suite.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_OPTION`` for another figure.
+        """
+        if figure not in FIGURES:
+            raise NoeticConfigError(
+                "INVALID_OPTION", "There is no such figure.", given=figure, hint=f"Use {', '.join(FIGURES)}."
+            )
+        runs = [run for run in self.runs if suite is None or run.meta["suite"] == suite]
+        is_clean = figure == "utility"
+        kept: dict[Any, Run] = {}
+        for run in runs:
+            if run.meta["attack"] is is_clean or (figure == "static_success" and not run.meta["attack_is_static"]):
+                continue
+            key = tuple([run.meta[name] for name in ("suite", "user_task", "injection_task")])
+            if key not in kept or run.meta["attack_succeeded"]:
+                kept[key] = run
+        name = "outcome" if figure.startswith("utility") else "attack_succeeded"
+        return counted([bool(run.meta[name]) for run in kept.values()], clusters_of([*kept.values()]))
+
+    def asks(self, suite: str | None = None, *, attacked: bool = False) -> float:
+        """Return how many approvals a task asks for; of all suites or of one, without attacks or with them."""
+        found = [
+            run.meta["asks"]
+            for run in self.runs
+            if run.meta["attack"] is attacked and (suite is None or run.meta["suite"] == suite)
+        ]
+        return sum(found) / len(found) if found else nan
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return one row for each suite.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``suite``; ``utility, utility_under_attack, attack_success, static_success`` as shares, each with ``_low``, ``_high``
+            and ``_n``, the tasks or pairs of tasks; ``asks`` and ``asks_under_attack``, approvals for each task.
+        """
+        import pandas
+
+        names = [
+            column for figure in FIGURES for column in (figure, *[f"{figure}_{end}" for end in ("low", "high", "n")])
+        ]
+        rows = []
+        for suite in self._suites():
+            counts = [self.count(figure, suite) for figure in FIGURES]
+            figures = [part for count in counts for part in (count.rate, count.low, count.high, count.of)]
+            rows.append((suite, *figures, self.asks(suite), self.asks(suite, attacked=True)))
+        return pandas.DataFrame(rows, columns=["suite", *names, "asks", "asks_under_attack"])
+
+    def _suites(self) -> list[str]:
+        return [*dict.fromkeys([run.meta["suite"] for run in self.runs])]
+
+    def __repr__(self) -> str:
+        lines = [f"Dojo of {len(self.runs)} runs"]
+        for suite in self._suites():
+            lines += [f"{suite}: {words} {self.count(figure, suite)}" for figure, words in self._shown().items()]
+            lines.append(f"{suite}: approvals asked {self.asks(suite):.2f} a task")
+        return "\n  ".join(lines)
+
+    def _shown(self) -> dict[str, str]:
+        adapts = any(not run.meta["attack_is_static"] for run in self.runs)
+        return {name: words for name, words in FIGURES.items() if adapts or name != "static_success"}
+
+    def _card(self) -> Card:
+        shown = self._shown()
+        counts = {suite: [self.count(figure, suite) for figure in shown] for suite in self._suites()}
+        rows = [(suite, *map(str, some), f"{self.asks(suite):.2f}") for suite, some in counts.items()]
+        few = any(count.clusters is not None and count.clusters < FEW for some in counts.values() for count in some)
+        notes = [f"intervals of fewer than {FEW} tasks are rough"] if few else []
+        table = Table(("suite", *shown.values(), "approvals asked, a task"), rows, empty="no run")
+        return Card("Dojo", facts=[("runs", len(self.runs))], table=table, notes=notes)
+
+
+@explained(positional="The rules are first, the rest has names: lab.dojo(rules, suites=['banking']).")
+def dojo(
+    rules: Any = None,
+    *,
+    suites: str | Environment | Iterable[str | Environment] = SUITES,
+    agent: Literal["gullible"] | ModelClient | Mapping[str, ModelClient] = "gullible",
+    attack: str = "important_instructions",
+    adaptive: bool = False,
+    approve: Literal["ground_truth"] | None = None,
+    n_jobs: int = 1,
+    seed: int = 0,
+    user_tasks: Iterable[str] | None = None,
+    injection_tasks: Iterable[str] | None = None,
+    resume: str | PathLike[str] | None = None,
+    progress: Progress = None,
+) -> DojoResult:
+    """Run an agent behind rules in closed environments, attacked and not.
+
+    The gullible agent does the calls that solve the user's task, and the attacker's as soon as it has read them: the worst case
+    for rules. Without rules its utility under attack is low where attacks change what the user's task is judged by.
+
+    Parameters
+    ----------
+    rules : RuleBook, iterable of rules, or mapping, optional
+        A mapping has the rules of each suite by its name.
+    suites : str, Environment, or iterable of these
+        Suites of AgentDojo (extra ``dojo``) by name, or objects that follow `lab.environments.Environment`.
+    agent : "gullible", ModelClient or mapping
+        A client is asked as the model of a `react` agent that has the tools of the suite.
+    attack : str
+        An attack of AgentDojo by name.
+    adaptive : bool, default False
+        Where the attack fails, look for one that passes the rules: see the page below.
+    approve : {"ground_truth"}, optional
+        Who answers where a rule asks: yes to exactly the calls of the user's ground truth, each as often as it stands there.
+        None: nobody, and such calls are denied.
+    n_jobs : int, default 1
+        How many processes; needs joblib (extra ``study``) unless it is 1.
+    seed : int
+        Of the search.
+    user_tasks, injection_tasks : iterable of str, optional
+        Only these.
+    resume : path-like, optional
+        A folder in which finished runs are kept, and found again with the same rules, agent and attack.
+    progress : bool or callable, optional
+        As everywhere in `lab`: counts user tasks.
+
+    Returns
+    -------
+    DojoResult
+        Its ``to_frame()`` has a row for each suite.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``MISSING_PACKAGE`` without AgentDojo; ``INVALID_OPTION``, ``INVALID_RULE``.
+
+    References
+    ----------
+    .. [1] docs/behaviour/lab.md, "Closed environments".
+    .. [2] Debenedetti, E., et al. (2024). AgentDojo: a dynamic environment to evaluate prompt injection attacks and defenses for
+       LLM agents. NeurIPS Datasets and Benchmarks.
+
+    Examples
+    --------
+    >>> from noetic_nb import lab
+    >>> lab.dojo(suites=lab.environments.ServiceDesk()).count("attack_success").n
+    12
+    """
+    given: list[Any] = [suites] if isinstance(suites, str) or not isinstance(suites, Iterable) else [*suites]
+    environments = [agentdojo_suite(each) if isinstance(each, str) else each for each in given]
+    for each in environments:
+        if not isinstance(each, Environment):
+            hint = f"Use {', '.join(SUITES)}, or an object with all parts of lab.environments.Environment."
+            raise NoeticConfigError("INVALID_OPTION", "This is no environment.", given=each, hint=hint)
+    if approve not in ("ground_truth", None):
+        raise NoeticConfigError(
+            "INVALID_OPTION", "approve is 'ground_truth' or None.", given=approve, hint="Leave it out."
+        )
+    if agent != "gullible":
+        check_clients(agent)
+    names = [each.name for each in environments]
+    only = tuple([None if some is None else frozenset(some) for some in (user_tasks, injection_tasks)])
+    units = []
+    for each in environments:
+        own = (
+            rules.get(each.name) if isinstance(rules, Mapping) and rules and set(rules) <= {*SUITES, *names} else rules
+        )
+        snapshot = () if own is None else tuple(as_snapshot(own))
+        setting = Dojo(snapshot, agent, "gullible" if agent == "gullible" else "model", attack, approve)
+        label = digest_of(
+            VERSION, [label_of(rule) for rule in snapshot], label_of(agent), attack, adaptive, approve, seed
+        )
+        kept = None if resume is None else Kept(Path(resume), label)
+        for task in each.user_tasks:
+            if only[0] is None or task in only[0]:
+                units.append(Unit(setting, each, task, only[1], adaptive, seed, kept))
+    work = Work("dojo", "user tasks", progress, of=len(units))
+    runs: list[Run] = []
+    with work:
+        for some in work.each(_played(units, n_jobs)):
+            runs += some
+    order = {name: place for place, name in enumerate(names)}
+    return DojoResult(tuple(sorted(runs, key=lambda run: order[run.meta["suite"]])))
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Finished runs in a folder."""
+
+    folder: Path
+    digest: str
+
+    def run(self, name: str, play: Callable[[], Run]) -> Run:
+        """Return a run that is there already, else a new one."""
+        path = self.folder / f"{self.digest}-{name}.jsonl.gz"
+        if path.exists():
+            return load_run(path)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        run = play()
+        run.save(path)
+        return run
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A user's task in an environment, without an attack and with each."""
+
+    setting: Dojo
+    environment: Environment
+    user_task: str
+    injection_tasks: frozenset[str] | None
+    adaptive: bool
+    seed: int
+    kept: Kept | None
+
+    def runs(self) -> list[Run]:
+        """Return all runs of the task."""
+        runs = [self._run(None, None)]
+        for name in self.environment.injection_tasks:
+            if self.injection_tasks is not None and name not in self.injection_tasks:
+                continue
+            planted = self.environment.planted(self.setting.attack, self.user_task, name)
+            runs.append(self._run(name, Attack(planted)))
+        return runs
+
+    def _run(self, injection_task: str | None, attack: Attack | None) -> Run:
+        name = f"{self.environment.name}-{self.user_task}-{injection_task}-{attack and attack.family}"
+
+        def played() -> Run:
+            return play(self.setting, self.environment, self.user_task, injection_task, attack)
+
+        return played() if self.kept is None else self.kept.run(name, played)
+
+
+def _played(units: Sequence[Unit], n_jobs: int) -> Iterator[list[Run]]:
+    if n_jobs == 1:
+        for unit in units:
+            yield unit.runs()
+        return
+    try:
+        from joblib import Parallel, delayed
+    except ImportError as exc:
+        hint = "pip install 'noetic_nb[study]', or n_jobs=1."
+        raise NoeticConfigError("MISSING_PACKAGE", "Several processes need joblib.", given=n_jobs, hint=hint) from exc
+    yield from Parallel(n_jobs=n_jobs, return_as="generator")([delayed(unit.runs)() for unit in units])
