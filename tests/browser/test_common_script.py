@@ -361,7 +361,7 @@ def test_a_choice_is_brought_into_the_part_that_was_asked_for_last(page: Any) ->
             return list(found.json_value())
 
         first = asked("window")[0]
-        opened.locator(".nn-tl-bar[data-many]").nth(3).click()
+        opened.locator(".nn-box[data-tone~=many]").nth(3).click()
         at = len(view._timeline.timeline.spans) // 2
         opened.evaluate("at => model.receive({ type: 'chosen', at })", at)
         choice = asked("span")[0]

@@ -52,7 +52,7 @@ def test_the_timeline_is_readable_in_both_themes_and_at_every_width(notebook: Op
 
 def test_a_turn_shows_where_its_time_went(notebook: Open, shot: Open) -> None:
     opened, root = opened_on(notebook, PICTURES["branches"])
-    root.locator(".nn-tl-bar", has_text="turn 1").first.click()
+    root.locator(".nn-box", has_text="turn 1").first.click()
     parts = root.locator(".nn-tl-parts li")
     expect(parts.first).to_contain_text("%")
 
@@ -67,7 +67,7 @@ def test_a_turn_shows_where_its_time_went(notebook: Open, shot: Open) -> None:
 
 def window_of(root: Any) -> list[str]:
     """Return what stands on the bars of the picture, row by row."""
-    return [text for text in root.locator(".nn-tl-bar").all_inner_texts() if text]
+    return [text for text in root.locator(".nn-box").all_inner_texts() if text]
 
 
 def test_a_live_run_grows_in_the_picture(notebook: Open) -> None:
@@ -102,7 +102,7 @@ def test_keys_move_zoom_and_choose(notebook: Open) -> None:
     press("Enter")
 
     expect(root.locator(".nn-tl-about")).to_contain_text("The bank is closed.")
-    expect(root.locator("[aria-pressed=true].nn-tl-bar")).to_have_count(1)
+    expect(root.locator("[aria-pressed=true].nn-box")).to_have_count(1)
     opened.kernel.says("selection.call, selection.item, selection.decision", "(0, 1, 11)")
 
     root.locator("details > summary").last.click()
@@ -127,9 +127,9 @@ def test_keys_move_zoom_and_choose(notebook: Open) -> None:
 def test_a_part_is_zoomed_by_drag_and_by_buttons(notebook: Open) -> None:
     _opened, root = opened_on(notebook, PICTURES["many"])
     expect(root.get_by_role("status")).to_have_text("10,000 spans")
-    many = root.locator(".nn-tl-bar[data-many]")
+    many = root.locator(".nn-box[data-tone~=many]")
     assert many.count() > 100
-    plot = root.locator(".nn-tl-plot").bounding_box()
+    plot = root.locator(".nn-plotbox").bounding_box()
     mouse = _opened.page.mouse
 
     mouse.move(plot["x"] + 20, plot["y"] + 25)
@@ -143,14 +143,14 @@ def test_a_part_is_zoomed_by_drag_and_by_buttons(notebook: Open) -> None:
     before = window_of(root)
     root.get_by_role("button", name="Later", exact=True).first.click()
     expect(root.get_by_role("button", name="Earlier", exact=True).first).to_be_enabled()
-    expect(root.locator(".nn-tl-bar").first).not_to_have_text(before[0])
+    expect(root.locator(".nn-box").first).not_to_have_text(before[0])
     root.get_by_role("button", name="Whole run").click()
     expect(many.first).to_be_visible()
 
 
 def test_bars_of_many_open_up_and_ten_thousand_spans_stay_smooth(notebook: Open) -> None:
     opened, root = opened_on(notebook, PICTURES["many"])
-    many = root.locator(".nn-tl-bar[data-many]")
+    many = root.locator(".nn-box[data-tone~=many]")
     expect(many.first).to_be_visible()
     took = root.evaluate(ZOOMED)
     print(f"zoom in 10 000 spans: {took:.0f} ms to paint")
@@ -158,8 +158,8 @@ def test_bars_of_many_open_up_and_ten_thousand_spans_stay_smooth(notebook: Open)
     many.nth(40).click()
 
     expect(root.get_by_role("button", name="Whole run")).to_be_enabled()
-    expect(root.locator(".nn-tl-bar[data-wide]").first).to_be_visible()
-    assert root.locator(".nn-tl-bar").count() < 2_000
+    expect(root.locator(".nn-box[data-wide]").first).to_be_visible()
+    assert root.locator(".nn-box").count() < 2_000
     assert opened.problems == []
 
 
@@ -169,14 +169,14 @@ ZOOMED = """root => new Promise((resolve) => {
   new MutationObserver((_, seen) => {
     seen.disconnect();
     requestAnimationFrame(() => setTimeout(() => resolve(performance.now() - start)));
-  }).observe(root.querySelector('.nn-tl-axis'), {childList: true, characterData: true, subtree: true, attributes: true});
+  }).observe(root.querySelector('.nn-grid > .nn-axis'), {childList: true, characterData: true, subtree: true, attributes: true});
   root.querySelector('button[title="Zoom in"]').click();
 })"""
 
 
 def test_filters_leave_what_is_wanted(notebook: Open) -> None:
     _opened, root = opened_on(notebook, PICTURES["branches"])
-    status, bars = root.get_by_role("status"), root.locator(".nn-tl-bar")
+    status, bars = root.get_by_role("status"), root.locator(".nn-box")
 
     root.get_by_role("button", name="model calls 5").click()
     expect(status).to_have_text("5 of 20 spans")
@@ -200,7 +200,7 @@ def test_the_order_stands_in_place_of_time(notebook: Open) -> None:
 
     root.get_by_label("Width").select_option("order")
 
-    expect(root.locator(".nn-tl-tick").nth(1)).not_to_contain_text("ms")
+    expect(root.locator(".nn-grid > .nn-axis text").nth(1)).not_to_contain_text("ms")
     assert narrow.bounding_box()["width"] > 5 * before
     expect(turn).to_be_visible()
     opened.kernel.says("view.scale", "'order'")
@@ -215,14 +215,14 @@ def test_a_choice_of_another_view_is_brought_into_the_picture(notebook: Open) ->
     )
     plot = root.locator(".nn-tl-plot")
     plot.wait_for()
-    root.locator(".nn-tl-bar[data-many]").nth(3).click()
+    root.locator(".nn-box[data-tone~=many]").nth(3).click()
     expect(root.get_by_role("button", name="Whole run")).to_be_enabled()
 
     opened.kernel.run("selection.select(thread_id='t1', turn=1500, call=2998)")
 
     expect(root.locator(".nn-tl-about")).to_contain_text("model fast")
     expect(root.locator(".nn-tl-about")).to_contain_text("Turn: 1500")
-    expect(root.locator("[aria-pressed=true].nn-tl-bar")).to_have_count(1)
+    expect(root.locator("[aria-pressed=true].nn-box")).to_have_count(1)
 
     root.get_by_role("button", name="Next problem").click()
 

@@ -9,13 +9,16 @@ from xml.etree import ElementTree
 
 import pytest
 from matplotlib.image import imread
+from matplotlib.patches import Rectangle
 
+from noetic_nb import plots
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.runs import Run
-from noetic_nb.widgets import RegulatorTrends
+from noetic_nb.widgets import RegulatorTrends, RunTimeline
 from tests.widgets.scenes import demo_run, hostile_run, long_run, watched_run
+from tests.widgets.timeline_scenes import branches_run
 
-VIEWS: list[Any] = [RegulatorTrends]
+VIEWS: list[Any] = [RegulatorTrends, RunTimeline]
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -50,6 +53,32 @@ def test_a_picture_has_the_width_and_the_ground_that_were_asked_for(view_type: A
         assert pixels.shape[1] == 1_000
         assert pixels[2, -3, :3] == pytest.approx([ground] * 3)
         assert len({tuple(pixel) for pixel in pixels.reshape(-1, pixels.shape[2])}) > 20
+
+
+def test_the_bars_of_the_page_the_picture_and_the_figure_are_the_spans_of_the_table() -> None:
+    with RunTimeline(branches_run()) as view:
+        table = view.to_frame()
+        bars = [mark for mark in view.reading.scene().marks if mark.key]
+        page = view.snapshot["window"]["scene"]
+        drawn = [(mark[0], mark[1], page["texts"][mark[2]], mark[-1]) for mark in page["marks"] if mark[-1]]
+        svg = view.to_svg()
+
+    begin = table["start_ms"].min()
+    assert {mark.key for mark in bars} == {str(at) for at in table.index}
+    for mark in bars:
+        span = table.loc[int(mark.key)]
+        assert (mark.series, mark.words) == (span["kind"], span["name"])
+        left, _, right = mark.points
+        assert left == pytest.approx(span["start_ms"] - begin, abs=0.1)
+        if span["kind"] != "child":  # those of the scene say 1 ms, and are drawn until they end
+            assert right - left == pytest.approx(span["duration_ms"], abs=1.5)
+        assert mark.text in svg
+    assert drawn == [(mark.series, list(mark.points), mark.text, mark.key) for mark in bars]
+
+    figure = plots.timeline(branches_run())
+    boxes = [patch for patch in figure.patches if isinstance(patch, Rectangle)]
+    expected = sorted((mark.points[0], max(mark.points[2] - mark.points[0], 0.004 * 2_918)) for mark in bars)
+    assert sorted((box.get_x(), box.get_width()) for box in boxes) == [pytest.approx(each, abs=15) for each in expected]
 
 
 @pytest.mark.parametrize("given", [{"width": 10}, {"width": True}, {"width": 9_999}, {"theme": "blue"}], ids=str)

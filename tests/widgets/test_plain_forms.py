@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from noetic_nb.widgets import RunTimeline, Workbench
+from noetic_nb.runs import Run
+from noetic_nb.widgets import RunTimeline, Transcript, Workbench
 from tests.widgets.scenes import decisions, demo_run
 from tests.widgets.timeline_scenes import branches_run
 from tests.widgets.transcript_scenes import desk_run
@@ -75,9 +76,13 @@ def test_words_stand_apart_and_tables_have_heads_without_a_style_sheet(make: Any
 
 def test_the_picture_of_a_view_stands_in_it_for_pages_that_keep_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     svg = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><text>"a" &lt; b</text></svg>'
-    with RunTimeline(demo_run()) as view, Workbench(demo_run(), panels=["timeline"]) as bench:
-        without = view.to_html()
-        monkeypatch.setattr(RunTimeline, "to_svg", lambda self: svg, raising=False)
+    with (
+        RunTimeline(demo_run()) as view,
+        Workbench(demo_run(), panels=["timeline"]) as bench,
+        Transcript(Run()) as other,
+    ):
+        without = other.to_html()
+        monkeypatch.setattr(RunTimeline, "to_svg", lambda self: svg)
 
         pages = view.to_html(), bench.to_html()
 

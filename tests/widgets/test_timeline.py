@@ -22,6 +22,11 @@ def named(view: RunTimeline, name: str) -> int:
     return next(span.at for span in view._timeline.timeline.spans if span.name == name)
 
 
+def bars_of(scene: dict[str, Any]) -> dict[str, int]:
+    """Return how many spans each bar stands for, by its key."""
+    return {key: 1 + int(key.partition("+")[2] or 0) for *_, key in scene["marks"] if key}
+
+
 def test_the_table_has_a_row_a_span_and_nothing_unknown_is_zero() -> None:
     with RunTimeline(branches_run()) as view, RunTimeline(untimed_run()) as untimed:
         table, order = view.to_frame(), untimed.to_frame()
@@ -69,13 +74,14 @@ def test_an_event_is_one_small_message_however_long_the_run_is(sent: list[dict[s
 def test_ten_thousand_spans_are_sent_as_a_small_picture_with_every_problem_in_it() -> None:
     with RunTimeline(ten_thousand_spans()) as view:
         text = json.dumps(view.snapshot, allow_nan=False)
-        bars = [bar for lane in view.snapshot["window"]["lanes"] for bar in lane[3]]
+        scene = view.snapshot["window"]["scene"]
+        bars = bars_of(scene)
 
         assert view.snapshot["total"] == 10_000
         assert len(text) < 100_000
         assert len(view.to_html()) < 300_000
-        assert sum(bar[3] for bar in bars) == 10_000
-        assert sum(bar[5] == 3 for bar in bars) == 20
+        assert sum(bars.values()) == 10_000
+        assert [scene["texts"][mark[4]] for mark in scene["marks"]].count(SIGNS[3]) == 20
 
 
 def test_a_page_sees_a_part_closer_and_filtered() -> None:
@@ -85,10 +91,10 @@ def test_a_page_sees_a_part_closer_and_filtered() -> None:
         only = view.reading.answer({"what": "window", "kinds": ["tool"], "only": "problems", "text": "LOOK"})
         none = view.reading.answer({"what": "window", "text": "nothing has this name"})
 
-    assert {bar[3] for lane in part["lanes"] for bar in lane[3]} == {1}
-    assert {"turn 1", "notes.recall", "fast", "look"} < set(part["names"])
-    assert (only["matched"], len(only["lanes"])) == (20, 1)
-    assert (none["matched"], none["lanes"]) == (0, [])
+    assert set(bars_of(part["scene"]).values()) == {1}
+    assert {"turn 1", "notes.recall", "fast", "look"} < set(part["scene"]["texts"])
+    assert (only["matched"], only["shown"]) == (20, 1)
+    assert (none["matched"], none["shown"], bars_of(none["scene"])) == (0, 0, {})
 
 
 @pytest.mark.parametrize("request_", [{"kinds": ["turtle"]}, {"kinds": 3}, {"text": {"a": 1}}, {"only": "sad"}])
@@ -172,7 +178,9 @@ def test_a_recording_without_a_clock_says_so_and_shows_the_order() -> None:
         assert "no clock times" in view.to_html()
         assert view.snapshot["note"]
         window = view.reading.answer({"what": "window", "by_time": True})
-        assert [text for _, text in window["ticks"]] == ["0", "1", "2", "3", "4", "5"][: len(window["ticks"])]
+        assert [text for _, text in window["scene"]["ticks"]] == ["0", "1", "2", "3", "4", "5"][
+            : len(window["scene"]["ticks"])
+        ]
 
 
 def test_the_static_form_follows_the_scale() -> None:

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from io import BytesIO
 from math import nan
+from textwrap import fill
 from typing import Any, Final
 
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.patches import Patch
 
-from noetic_nb.plots._figure_style import DECISION_MARKERS, GROUNDS, Look, Theme, look_of, style
-from noetic_nb.plots._scene.scene import PAD_PX, Mark, Panel, Scene, Series
+from noetic_nb.plots._figure_style import (
+    DECISION_MARKERS,
+    GROUNDS,
+    LETTER,
+    USUAL_SHARE,
+    Look,
+    Theme,
+    filled,
+    look_of,
+    named,
+    style,
+)
+from noetic_nb.plots._scene.scene import PAD_PX, Mark, Panel, Scene, Series, anchor_at
 
 DPI: Final = 96
 # Twice the pixels of the page: a picture is put on slides.
@@ -21,8 +35,13 @@ SHARP: Final = 2
 CAPTION_PX: Final = 22
 EDGES_PX: Final = 110
 LEGEND_PX: Final = 50
+LETTER_PX: Final = 8.0
 # In points: that of titles; ticks and captions are two less, as large as on a page.
 TEXT: Final = 10.5
+# Of a lane, a bar; of the width, a moment, and a bar that has room for a sign.
+BAR: Final = 0.78
+LEAST_WIDE: Final = 0.004
+SIGN_WIDE: Final = 0.02
 
 
 def draw(scene: Scene, panel: Panel, axes: Axes, look: Look, *, base: float | None = None, step: float = 1.0) -> None:
@@ -68,7 +87,7 @@ def _draw(
             half = 0.45 * step
             spans = [
                 (y(low) - half, y(low) + half)
-                if panel.lanes
+                if panel.lanes and low is not None
                 else (foot if low is None else low, top if high is None else high)
                 for _, low, _, high in points
             ]
@@ -102,7 +121,16 @@ def _draw(
         case "text":
             for mark in marks:
                 words: dict[str, Any] = {"ha": "center", "size": look.small, "color": look.ink, "parse_math": False}
+                if panel.lanes:
+                    first, last = axes.get_xlim()
+                    anchor = anchor_at((mark.points[0] - first) / (last - first))
+                    words |= {"ha": {"start": "left", "end": "right"}.get(anchor, "center"), "va": "center"}
+                    words["bbox"] = {"facecolor": look.ground, "edgecolor": "none", "pad": 0.5}
                 axes.text(mark.points[0], y(mark.points[1]), mark.text, **words)
+        case "bar":
+            for mark in marks:
+                _bar(axes, look, series, mark, y(mark.points[1]), about | {"height": BAR * step})
+                about["label"] = f"_{mark.series}"
         case kind:
             looks: dict[str, Any] = {"marker": "o", "ms": width, "mec": look.ground, "mew": 0.3}
             if kind == "shape":
@@ -113,6 +141,32 @@ def _draw(
                     "mew": look.line(0.6),
                 }
             axes.plot([x for x, _ in points], [y(at) for _, at in points], linestyle="none", **looks, **about)
+
+
+def _bar(axes: Axes, look: Look, series: Series, mark: Mark, y: float, about: Mapping[str, Any]) -> None:
+    """Draw a bar with its words and its sign, as far as there is room; a moment at the very end is drawn before it."""
+    first, last = axes.get_xlim()
+    wide = max(LEAST_WIDE, (mark.points[2] - mark.points[0]) / (last - first))
+    left = min(mark.points[0], last - wide * (last - first))
+    right = left + wide * (last - first)
+    about = {**about, **filled(look, series.colour, series.hatch or None)}
+    del about["color"]
+    axes.barh(y, right - left, left=left, **about)
+    words: dict[str, Any] = {"va": "center", "parse_math": False, "clip_on": True, "size": look.small}
+    name = named(mark.words) if mark.words else ""
+    if name and (len(name) + 3) * LETTER * look.small < 72 * look.width * USUAL_SHARE * wide:
+        plate = {"facecolor": series.colour, "edgecolor": "none", "pad": 0.5} if series.hatch else None
+        axes.text(left + 0.004 * (last - first), y, name, color=series.ink, bbox=plate, **words)
+    if mark.sign:
+        ink = series.ink if wide > SIGN_WIDE else look.ink
+        axes.text(right - 0.002 * (last - first), y, mark.sign, ha="right", weight="bold", color=ink, **words)
+
+
+def handle_of(look: Look, series: Series) -> Patch | None:
+    """Return the entry of a legend for bars, which stand there also where none is seen, and for a sign."""
+    if series.kind == "bar":
+        return Patch(**filled(look, series.colour, series.hatch or None))
+    return Patch(fill=False, linewidth=0) if series.kind == "text" else None
 
 
 def to_png(scene: Scene, width: int = 960, theme: Theme = "light") -> bytes:
@@ -134,14 +188,16 @@ def to_png(scene: Scene, width: int = 960, theme: Theme = "light") -> bytes:
     every[-1].set_xticks([x for x, _ in scene.ticks], [words for _, words in scene.ticks])
     every[-1].tick_params(labelbottom=True)
     every[-1].set_xlabel(scene.axis, size=look.small)
-    handles = {name: handle for axes in every for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)}
-    names = [name for _, name in scene.legend if name in handles]
-    room = max(1, int(width / (LEGEND_PX + 6 * max(map(len, names), default=1))))
+    found = {name: handle for axes in every for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+    named_handles = [(handle_of(look, scene.series[key]) or found.get(name), name) for key, name in scene.legend]
+    shown = [(handle, name) for handle, name in named_handles if handle is not None]
+    room = max(1, int(width / (LEGEND_PX + 6 * max((len(name) for _, name in shown), default=1))))
     figure.legend(
-        [handles[name] for name in names], names, loc="outside lower left", ncols=room, frameon=False, fontsize=look.small,
-        labelcolor=look.ink,
+        [handle for handle, _ in shown], [name for _, name in shown], loc="outside lower left", ncols=room, frameon=False,
+        fontsize=look.small, labelcolor=look.ink,
     )  # fmt: skip
-    figure.suptitle(scene.title, x=0.01, ha="left", size=look.text, color=look.ink, parse_math=False)
+    title = fill(scene.title, int(width / LETTER_PX))
+    figure.suptitle(title, x=0.01, ha="left", size=look.text, color=look.ink, parse_math=False)
     picture = BytesIO()
     figure.savefig(picture, format="png", dpi=SHARP * DPI, metadata={"Software": None})
     return picture.getvalue()

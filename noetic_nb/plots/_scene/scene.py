@@ -10,15 +10,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from noetic_nb.runs._palette import ink_on
+
 # Marks at the edges of a panel are drawn whole.
 PAD_PX: Final = 6
 LANE_PX: Final = 18
+# The width of the axes beside the panels.
+AXIS_PX: Final = 96
 # Ticks closer than this would cover each other.
 TICK_PX: Final = 12
 ALL: Final = "*"
 """The panel of series that are drawn in every panel with an axis of numbers."""
 
-SINGLE: Final = frozenset({"shape", "text"})
+SINGLE: Final = frozenset({"bar", "shape", "text"})
 """Kinds of which each mark is an element; of the others all marks of a series are one path, however many columns there are."""
 
 
@@ -41,11 +45,18 @@ class Series(NamedTuple):
     """The outline of a shape around (0, 0), in pixels."""
     left: float = 0.0
     right: float = 1.0
+    hatch: str = ""
+    """The pattern of matplotlib that tells it apart without colours."""
 
     @property
     def swatch(self) -> str:
         """The outline of its small picture in a legend, around (0, 0)."""
         return self.path or ("M0,0h0" if self.kind == "dot" else "M-6,0H6" if self.width else "M-6,-6H6V6H-6Z")
+
+    @property
+    def ink(self) -> str:
+        """The colour of words in it."""
+        return ink_on(self.colour) if self.colour.startswith("#") else "currentColor"
 
     def paint(self, theme: str | None = None) -> str:
         """Return the colour as CSS, for a page or for one theme."""
@@ -82,13 +93,21 @@ class Mark(NamedTuple):
 
     `points` are: left, low, right, high of a box (None: to the edge; with a lane as low: that lane); x and y one after the other
     of a line (joined with the mark before of its series; without points it ends there); left, y, right of a step, which stands
-    alone; x, low, high of an area; x and y of a dot, a shape or a text.
+    alone, or of a bar, which can be pointed at; x, low, high of an area; x and y of a dot, a shape or a text.
     """
 
     series: str
     points: Sequence[Any]
     text: str = ""
     """The tip of a mark, or the words of a text."""
+    words: str = ""
+    """What stands in a bar that has room for it."""
+    sign: str = ""
+    """What stands at a bar, however narrow it is."""
+    tone: str = ""
+    """Of a bar: ``many`` things in one, or ``bad``."""
+    key: str = ""
+    """The name of a bar, by which a page knows it again."""
 
 
 Row = list[list[Any]]
@@ -187,6 +206,8 @@ class Scene:
     title: str = ""
     legend: Sequence[tuple[str, str]] = ()
     """Series and name."""
+    axis_px: int = AXIS_PX
+    """The width of the axes beside the panels; 0 where their lanes need no names."""
 
     def drawn(self, panel: Panel) -> list[tuple[str, Series, list[Mark]]]:
         """Return the marks of a panel by series, those in front last."""
@@ -198,15 +219,35 @@ class Scene:
             (name, look, found[name]) for name, look in self.series.items() if name in found and look.panel in wanted
         ]
 
+    def data(self) -> dict[str, Any]:
+        """Return the scene for a page; words and tips, of which many are the same, are sent once."""
+        texts: dict[str, int] = {"": 0}
+        marks = []
+        for name, points, *words, tone, key in self.marks:
+            marks.append([name, list(points), *[texts.setdefault(word, len(texts)) for word in words], tone, key])
+        return {
+            "panels": [panel.data() for panel in self.panels],
+            "marks": marks,
+            "texts": list(texts),
+            "last": self.last,
+            "ticks": [list(tick) for tick in self.ticks],
+            "legend": [list(entry) for entry in self.legend],
+        }
+
     def share(self, x: float) -> float:
         """Return where along the scale a place lies, 0 to 1."""
         return (x - self.first) / (self.last - self.first)
+
+
+def anchor_at(share: float) -> str:
+    """Return the SVG anchor of a text at a share of the width: whole at both edges."""
+    return "start" if share < 0.12 else "end" if share > 0.88 else "middle"
 
 
 def series_data(series: Mapping[str, Series]) -> list[dict[str, Any]]:
     """Return series for a page, those in front last."""
     return [
         {"name": name, "kind": look.kind, "panel": look.panel, "style": look.style(), "path": look.path, "swatch": look.swatch,
-         "left": look.left, "right": look.right}
+         "colour": look.colour, "text": look.ink, "left": look.left, "right": look.right}
         for name, look in series.items()
     ]  # fmt: skip

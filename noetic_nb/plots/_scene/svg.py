@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from typing import Final
 
 from noetic_nb.markup import escape
-from noetic_nb.plots._scene.scene import GROUNDS, SINGLE, Mark, Panel, Scene, Series
+from noetic_nb.plots._scene.scene import AXIS_PX, GROUNDS, SINGLE, Mark, Panel, Scene, Series, anchor_at
+from noetic_nb.runs._plain_text import clip
 
-AXIS_PX: Final = 96
 GAP_PX: Final = 8
 # What a file of its own needs beside the panels: a margin, captions, and the axis below.
 MARGIN_PX: Final = 14
@@ -19,6 +19,14 @@ CAPTION_PX: Final = 22
 FOOT_PX: Final = 18
 LINE_PX: Final = 20
 LETTER_PX: Final = 6.4
+# In shares of the width: how wide a bar is at least, and with less it has no room for words; in letters, the whole width.
+LEAST_WIDE: Final = 0.0012
+WORDY: Final = 0.06
+LETTERS: Final = 140
+# Labels beyond this share of the width end at their place.
+EDGE: Final = 0.985
+GROUND: Final = ' class="nn-ground"'
+BAD: Final = "#D55E00"
 DOT: Final = '<svg x="{x:.3f}%" y="{y:g}" overflow="visible">{inside}</svg>'
 
 
@@ -27,7 +35,7 @@ def path_of(kind: str, panel: Panel, marks: Iterable[Mark]) -> str:
     parts: list[str] = []
     area: list[tuple[float, float, float]] = []
     joined = False
-    for _, points, _ in marks:
+    for _, points, *_ in marks:
         match kind:
             case "box":
                 left, low, right, high = points
@@ -83,11 +91,35 @@ def plot(scene: Scene, panel: Panel, theme: str | None = None) -> str:
 def _single(scene: Scene, panel: Panel, mark: Mark, look: Series, theme: str | None) -> str:
     share = scene.share(mark.points[0])
     x, y = 100 * share, panel.y(mark.points[1])
+    if look.kind == "bar":
+        return _bar(panel, mark, look, share, scene.share(mark.points[2]))
     if look.kind == "text":
-        anchor = "start" if share < 0.12 else "end" if share > 0.88 else "middle"
-        return text(f"{x:.3f}%", y, mark.text, anchor)
+        # In a lane it stands in the middle, on a ground of its own.
+        return text(f"{x:.3f}%", y + 4 * bool(panel.lanes), mark.text, anchor_at(share), GROUND * bool(panel.lanes))
     inside = f'<path class="nn-mark nn-{mark.series}" style="{look.style(theme)}" d="{look.path}"/>'
     return DOT.format(x=x, y=y, inside=_title(mark.text) + inside)
+
+
+def _bar(panel: Panel, mark: Mark, look: Series, left: float, right: float) -> str:
+    top, foot = panel.span(mark.points[1], mark.points[1])
+    wide, high = max(right - left, LEAST_WIDE), foot - top
+    # A frame where something went wrong, beside the sign: the colour is that of the kind.
+    frame = f' stroke="{BAD}" stroke-width="2"' if "bad" in mark.tone else ""
+    pale = ' opacity="0.8"' if "many" in mark.tone else ""
+    box = f'<rect class="nn-mark" width="100%" height="{high:g}" rx="2" fill="{look.colour}"{frame}{pale}/>'
+    words = " ".join(filter(None, (mark.sign, mark.words)))
+    if wide >= WORDY and mark.words:
+        fits = clip(words, max(3, round(wide * LETTERS)))
+        box += f'<text x="4" y="{high - 5:g}" font-size="11" fill="{look.ink}">{escape(fits)}</text>'
+    # A nested picture, so that the words end where the bar does; its frame is whole.
+    bar = (
+        f'<svg x="{100 * left:.3f}%" width="{100 * wide:.3f}%" y="{top:g}" height="{high:g}" '
+        f'overflow="{"hidden" if words and not frame else "visible"}">{_title(mark.text)}{box}</svg>'
+    )
+    if not mark.sign or (wide >= WORDY and mark.words):
+        return bar
+    # On a ground of its own: it is wider than its bar.
+    return bar + text(f"{100 * left:.3f}%", foot - 5, mark.sign, "end" if left > 0.97 else "start", GROUND)
 
 
 def axis(panel: Panel, x: str = "100%") -> str:
@@ -96,12 +128,14 @@ def axis(panel: Panel, x: str = "100%") -> str:
 
 
 def foot(scene: Scene) -> str:
-    """Return the labels below the last panel; the first of many is too close to the edge to be centred."""
+    """Return the labels below the last panel; those at an edge are not centred."""
     many = len(scene.ticks) > 5
-    return "".join(
-        text(f"{100 * scene.share(x):.3f}%", 13, words, "start" if many and at == 0 else "middle")
-        for at, (x, words) in enumerate(scene.ticks)
-    )
+    parts = []
+    for at, (x, words) in enumerate(scene.ticks):
+        share = scene.share(x)
+        anchor = "start" if share < 0.01 or (many and at == 0) else "end" if share > EDGE else "middle"
+        parts.append(text(f"{100 * share:.3f}%", 13, words, anchor))
+    return "".join(parts)
 
 
 def _svg(height: float, label: str, inside: str, kind: str = "nn-plot") -> str:
@@ -128,8 +162,10 @@ def to_html(scene: Scene) -> str:
         for left, right, words in scene.stops
     )
     over = f'<svg class="nn-tips" aria-hidden="true" width="100%" height="100%" xmlns="http://www.w3.org/2000/svg">{tips}</svg>'
-    name = f'<span class="nn-axis-name">{escape(scene.axis)}</span>'
-    return f'<div class="nn-grid">{"".join(parts)}{name}{_svg(FOOT_PX, "", foot(scene), "nn-plot nn-axis")}{over}</div>'
+    name = f'<span class="nn-axis-name">{escape(scene.axis) if scene.axis_px else ""}</span>'
+    wide = "" if scene.axis_px == AXIS_PX else f' style="--nn-axis: {scene.axis_px}px"'
+    body = f"{''.join(parts)}{name}{_svg(FOOT_PX, '', foot(scene), 'nn-plot nn-axis')}{over if tips else ''}"
+    return f'<div class="nn-grid"{wide}>{body}</div>'
 
 
 def legend_html(scene: Scene) -> str:
@@ -150,7 +186,7 @@ def swatch(scene: Scene, name: str, theme: str | None = None) -> str:
 def to_svg(scene: Scene, width: int = 960, theme: str = "light") -> str:
     """Return the scene as an SVG file: title, legend, panels and axis, with its ground."""
     ground, ink = GROUNDS[theme]
-    left = MARGIN_PX + AXIS_PX + GAP_PX
+    left = MARGIN_PX + (scene.axis_px + GAP_PX if scene.axis_px else 0)
     wide = max(80, width - left - MARGIN_PX)
     parts, y = [], float(MARGIN_PX)
     if scene.title:
@@ -172,15 +208,19 @@ def to_svg(scene: Scene, width: int = 960, theme: str = "light") -> str:
         if panel.caption:
             parts.append(f'<text x="{left}" y="{y + 15:g}" font-size="11">{escape(panel.caption)}</text>')
             y += CAPTION_PX
-        parts.append(f'<g transform="translate({MARGIN_PX},{y:g})">{axis(panel, str(AXIS_PX))}</g>')
+        parts.append(f'<g transform="translate({MARGIN_PX},{y:g})">{axis(panel, str(scene.axis_px))}</g>')
         parts.append(
             f'<svg x="{left}" y="{y:g}" width="{wide}" height="{panel.height}">{plot(scene, panel, theme)}</svg>'
         )
         y += panel.height
-    parts.append(f'<g transform="translate({MARGIN_PX},{y:g})">{text(str(AXIS_PX), 13, scene.axis)}</g>')
+    if scene.axis_px:
+        parts.append(f'<g transform="translate({MARGIN_PX},{y:g})">{text(str(scene.axis_px), 13, scene.axis)}</g>')
     parts.append(f'<svg x="{left}" y="{y:g}" width="{wide}" height="{FOOT_PX}" overflow="visible">{foot(scene)}</svg>')
     height = y + FOOT_PX + MARGIN_PX
-    lines = ".nn-lines path { vector-effect: non-scaling-stroke; stroke-linejoin: round; stroke-linecap: round }"
+    lines = (
+        ".nn-lines path { vector-effect: non-scaling-stroke; stroke-linejoin: round; stroke-linecap: round }"
+        f".nn-ground {{ paint-order: stroke; stroke: {ground}; stroke-width: 3px }}"
+    )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height:g}" viewBox="0 0 {width} {height:g}" '
         f'role="img" aria-label="{escape(scene.title)}" color="{ink}" fill="{ink}" font-family="system-ui, sans-serif">'

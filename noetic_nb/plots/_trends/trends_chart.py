@@ -276,7 +276,7 @@ class ThreadChart:
             "order": [panel.key for panel in drawn],
             "panels": {panel.key: panel.data() for panel in drawn},
             "captions": {key: self._caption(key) for key in shown},
-            "whole": [list(mark) for mark in whole],
+            "whole": [list(mark[:3]) for mark in whole],
             **self._draggable(thresholds, {} if last is None else self.lines(last), tops),
             "ticks": self._ticks(),
             "legend": self._legend(),

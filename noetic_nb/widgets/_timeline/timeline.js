@@ -36,10 +36,7 @@ export default () => {
     const status = tools.appendChild(make("span", { role: "status", class: "nn-number" }));
 
     const plot = body.appendChild(make("div", { class: "nn-tl-plot" }));
-    const axis = plot.appendChild(make("div", { class: "nn-tl-axis", "aria-hidden": "true" }));
-    const grid = plot.appendChild(make("div", { class: "nn-tl-grid", "aria-hidden": "true" }));
-    const lanes = plot.appendChild(make("div", { class: "nn-tl-lanes", role: "group", "aria-label": "Spans, by rows" }));
-    const mark = plot.appendChild(make("div", { class: "nn-tl-range", hidden: "" }));
+    const picture = sceneIn(plot.appendChild(make("div", { class: "nn-grid", style: "--nn-axis: 0px" })), { series: store.data.series, pad: 0, axis: "" });
     body.append(readout(root, "Arrow keys move between spans, Enter chooses, + and − zoom, 0 shows the whole run. Drag to zoom in."));
     const paused = body.appendChild(make("p", { class: "nn-note" }));
     const pager = body.appendChild(make("div", { class: "nn-toolbar" }));
@@ -77,7 +74,8 @@ export default () => {
       failed = error.message;
       store.changed();
     };
-    const width = () => Math.max(120, plot.clientWidth || 600);
+    const box = () => plot.querySelector(".nn-plotbox") ?? plot;
+    const width = () => Math.max(120, box().clientWidth || 600);
     const fetchWindow = newest(get, (answer) => {
       shown = answer;
       failed = "";
@@ -105,6 +103,7 @@ export default () => {
 
     // Zoom
     const now = () => shown ?? store.data.window;
+    const reach = () => range ?? [0, now().end || now().to]; // what was asked for last, whose picture may be on its way
     const view = (start, stop) => {
       const end = now().end;
       const least = byTime() ? 0.01 : 1;
@@ -114,32 +113,33 @@ export default () => {
       refetch();
       store.changed();
     };
-    const zoom = (factor, at = 0.5) => {
-      const { from, to } = now();
-      const wide = (to - from) * factor;
-      const middle = from + (to - from) * at;
-      view(middle - wide * at, middle + wide * (1 - at));
+    /** Show the part between two shares of the width. */
+    const part = (begin, stop) => {
+      const [from, to] = reach();
+      view(from + begin * (to - from), from + stop * (to - from));
     };
-    const pan = (share) => {
-      const { from, to } = now();
-      view(from + share * (to - from), to + share * (to - from));
-    };
+    const zoom = (factor, at = 0.5) => part(at - at * factor, at - at * factor + factor);
+    const pan = (share) => part(share, 1 + share);
     const all = () => {
       range = null;
       refetch();
+      store.changed();
     };
     out.addEventListener("click", () => zoom(2));
     into.addEventListener("click", () => zoom(0.5));
     left.addEventListener("click", () => pan(-0.5));
     right.addEventListener("click", () => pan(0.5));
     whole.addEventListener("click", all);
-    const endDrag = dragRange(plot, mark, (begin, stop) => {
-      const { from, to } = now();
-      view(from + begin * (to - from), from + stop * (to - from));
-    });
-    const middleOf = (node) => (node?.bar ? Math.max(0, Math.min((node.bar[0] + node.bar[1] / 2) / 100, 1)) : 0.5);
+    const endDrag = dragRange(plot, box, part);
+    const placesOf = ({ bar }) => [bar.left, bar.right].map((place) => place + now().from);
+    const middleOf = (node) => {
+      if (!node) return 0.5;
+      const [[from, to], [left, right]] = [reach(), placesOf(node)];
+      return Math.max(0, Math.min(((left + right) / 2 - from) / (to - from), 1));
+    };
+    const atOf = ({ bar }) => bar.key.split("+").map(Number);
     plot.addEventListener("keydown", (event) => {
-      const bar = event.target.closest(".nn-tl-bar");
+      const bar = event.target.closest(".nn-box");
       const act = {
         "+": () => zoom(0.5, middleOf(bar)),
         "=": () => zoom(0.5, middleOf(bar)),
@@ -165,8 +165,8 @@ export default () => {
       (event) => {
         if (!event.ctrlKey) return; // the page scrolls by itself
         event.preventDefault();
-        const box = plot.getBoundingClientRect();
-        zoom(event.deltaY > 0 ? 1.25 : 0.8, (event.clientX - box.left) / box.width);
+        const frame = box().getBoundingClientRect();
+        zoom(event.deltaY > 0 ? 1.25 : 0.8, (event.clientX - frame.left) / frame.width);
       },
       { passive: false },
     );
@@ -194,10 +194,10 @@ export default () => {
     };
     const bringIn = ({ from, to, lane }) => {
       const view_ = now();
-      const [start, stop] = range ?? [0, view_.end]; // what was asked for last, whose picture may be on its way
+      const [start, stop] = reach();
       const isBeside = to < start || from > stop;
       const isThin = to - from < (stop - start) / (width() / PX_A_BIN);
-      const isAbove = lane !== null && (lane < view_.first || lane >= view_.first + view_.lanes.length);
+      const isAbove = lane !== null && (lane < view_.first || lane >= view_.first + view_.shown);
       if (isAbove) first = Math.max(0, lane - 5);
       if (isBeside) {
         const wide = Math.max(to - from, isThin ? 0 : stop - start) * 1.5 || (stop - start) / 8;
@@ -209,31 +209,26 @@ export default () => {
       view(from - pad, to + pad);
     };
     const use = (node) => {
-      const [start, wide, at, count] = node.bar;
+      const [at, more] = atOf(node);
       focused = at;
-      if (count > 1) {
-        const { from, to } = now();
-        const pad = Math.max(wide, 0.2) * 0.15;
-        const place = (share) => from + ((to - from) * share) / 100;
-        return view(place(start - pad), place(start + Math.max(wide, 0.2) + pad));
-      }
-      return look({ what: "span", at }, true);
+      if (!more) return look({ what: "span", at }, true);
+      const [[from, to], [left, right]] = [reach(), placesOf(node)];
+      const wide = Math.max(right - left, (to - from) / 500);
+      return view(left - wide * 0.15, left + wide * 1.15);
     };
     const toProblem = (back) => look({ what: "problem", at: focused ?? (back ? store.data.total : -1), back }, true);
     before.addEventListener("click", () => toProblem(true));
     after.addEventListener("click", () => toProblem(false));
-    lanes.addEventListener("click", (event) => {
-      const bar = event.target.closest(".nn-tl-bar");
+    plot.addEventListener("click", (event) => {
+      const bar = event.target.closest(".nn-box");
       if (bar) use(bar);
     });
-    lanes.addEventListener("dblclick", () => detail && zoomTo(detail));
-    lanes.addEventListener("focusin", (event) => {
-      const bar = event.target.closest(".nn-tl-bar");
-      if (bar) focused = bar.bar[2];
-    });
-    laneKeys(lanes, (bar) => {
-      focused = bar.bar[2];
-    });
+    plot.addEventListener("dblclick", () => detail && zoomTo(detail));
+    const follow = (bar) => {
+      if (bar) [focused] = atOf(bar);
+    };
+    plot.addEventListener("focusin", (event) => follow(event.target.closest(".nn-box")));
+    barKeys(plot, follow);
     trouble.addEventListener("click", (event) => {
       const line = event.target.closest("button");
       if (line) look({ what: "span", at: Number(line.dataset.at) }, true);
@@ -285,22 +280,23 @@ export default () => {
       return chip;
     }
 
-    function drawAxis(window_) {
-      patch(axis, window_.ticks.filter(([place]) => place <= 97), () => make("span"), (node, [place, text]) => {
-        put(node, { style: place > 85 ? `right:${100 - place}%` : `left:${place}%`, class: place > 85 ? "nn-tl-tick nn-tl-last" : "nn-tl-tick" });
-        setText(node, text);
-      });
-      const lines = [
-        ...window_.ticks.map(([place]) => [place, "", "nn-tl-line"]),
-        ...window_.pauses.filter(([place]) => place > 0 && place < 100).map(([place, text]) => [place, text, "nn-tl-pause"]),
-      ];
-      patch(grid, lines, () => make("span"), (node, [place, text, look]) => put(node, { class: look, style: `left:${place}%`, title: text || null }));
+    function drawPicture(window_, chosen) {
+      const { panels, marks, texts, ticks } = window_.scene;
+      window_.marks ??= marksOf(store.data.series, [], marks, texts);
+      const [from, to] = reach().map((place) => place - window_.from);
+      const hadFocus = plot.contains(document.activeElement);
+      picture.draw({ panels, captions: {}, marks: window_.marks, over: new Map(), first: from, last: to, ticks });
+      for (const node of plot.querySelectorAll(".nn-box")) {
+        const [at, more] = atOf(node);
+        put(node, { "aria-pressed": String(!more && at === chosen) });
+        if (more) put(node, { "aria-label": `${node.bar.text} Enter zooms in.` });
+      }
+      oneStop(plot, (node) => atOf(node)[0] === focused, hadFocus);
     }
 
     function drawPauses(window_) {
-      const texts = window_.pauses.map(([, text]) => text);
-      paused.hidden = texts.length === 0;
-      setText(paused, texts.length ? `Drawn shorter, at the double lines: ${texts.join(", ")}.` : "");
+      paused.hidden = window_.pauses.length === 0;
+      setText(paused, window_.pauses.length ? `Drawn shorter, at the thick lines: ${window_.pauses.join(", ")}.` : "");
     }
 
     function drawTime(parts) {
@@ -387,23 +383,19 @@ export default () => {
       setText(note, data.note);
       setText(head, window_.head);
       drawChips(data, window_);
-      drawAxis(window_);
       drawPauses(window_);
-      const view_ = { width: width(), names: window_.names, chosen: data.chosen };
-      const hadFocus = lanes.contains(document.activeElement);
-      patch(lanes, window_.lanes, laneNode, (lane, row, at) => drawLane(lane, row, window_.first + at, view_, data));
-      oneStop(lanes, focused, hadFocus);
+      drawPicture(window_, data.chosen);
       whole.disabled = range === null;
       out.disabled = range === null;
-      left.disabled = range === null || window_.from <= 0;
-      right.disabled = range === null || window_.to >= window_.end;
+      left.disabled = range === null || range[0] <= 0;
+      right.disabled = range === null || range[1] >= window_.end;
       before.hidden = after.hidden = !window_.lists.length;
       const total = window_.total.toLocaleString("en");
       setText(status, window_.matched === window_.total ? `${total} spans` : `${window_.matched.toLocaleString("en")} of ${total} spans`);
-      pager.hidden = window_.rows <= window_.lanes.length;
+      pager.hidden = window_.rows <= window_.shown;
       up.disabled = window_.first === 0;
-      down.disabled = window_.first + window_.lanes.length >= window_.rows;
-      setText(rowsText, `rows ${window_.first + 1} to ${window_.first + window_.lanes.length} of ${window_.rows}`);
+      down.disabled = window_.first + window_.shown >= window_.rows;
+      setText(rowsText, `rows ${window_.first + 1} to ${window_.first + window_.shown} of ${window_.rows}`);
       patch(trouble, window_.lists, listNode, ({ children: [label, list] }, [, text, , lines]) => {
         setText(label, text);
         patch(list, lines, problemNode, (entry, [at, line]) => {

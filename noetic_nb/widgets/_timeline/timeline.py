@@ -15,7 +15,7 @@ from noetic_nb.runs._run_source import run_of
 from noetic_nb.runs._timeline.run_spans import has_clock
 from noetic_nb.widgets._timeline.timeline_reading import TimelineReading
 from noetic_nb.widgets.base._moment import Moment
-from noetic_nb.widgets.base._run_view import RunView
+from noetic_nb.widgets.base._picture import PictureView
 from noetic_nb.widgets.base._selection import Selection
 
 FRAME: Final = {
@@ -25,7 +25,7 @@ FRAME: Final = {
 }  # fmt: skip
 
 
-class RunTimeline(RunView):
+class RunTimeline(PictureView):
     """Show turns, steps, children, model and tool calls, hooks and waits where they ran, nested and side by side.
 
     Parameters
@@ -67,7 +67,7 @@ class RunTimeline(RunView):
     """
 
     scale = traitlets.Enum(("time", "order"), "time").tag(sync=True)
-    scripts: ClassVar[tuple[str, ...]] = ("timeline/timeline_lanes", "timeline/timeline")
+    scripts: ClassVar[tuple[str, ...]] = ("base/scene", "timeline/timeline")
 
     def __init__(
         self,

@@ -10,45 +10,28 @@ from typing import Any, Final
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent
 from noetic_nb.markup import escape, heading
-from noetic_nb.runs._palette import SPAN_COLOURS, ink_on
+from noetic_nb.plots._scene.scene import Scene, series_data
+from noetic_nb.plots._scene.svg import legend_html, to_html
+from noetic_nb.plots._timeline.timeline_scene import KIND_NAMES, SERIES, TITLE, headline, span_line, timeline_scene
+from noetic_nb.runs._palette import SPAN_COLOURS
 from noetic_nb.runs._plain_text import plain, plain_line
 from noetic_nb.runs._timeline.run_spans import Timeline
 from noetic_nb.runs._timeline.span import KINDS, SIGNS, Span, duration_text
-from noetic_nb.runs._timeline.span_window import WHOLE, Bar, Lane, Wanted, Window, Windows
+from noetic_nb.runs._timeline.span_window import WHOLE, Wanted, Window, Windows
 from noetic_nb.runs._timeline.turn_parts import parts_of_turns
-from noetic_nb.widgets._timeline.timeline_text import (
-    EMPTY,
-    KIND_NAMES,
-    LISTS,
-    NO_CLOCK,
-    SEVERITY_WORDS,
-    TITLE,
-    detail_of,
-    go_of,
-    headline,
-    listed,
-    parts_of,
-    span_line,
-)
+from noetic_nb.widgets._timeline.timeline_text import EMPTY, LISTS, NO_CLOCK, detail_of, go_of, listed, parts_of
 from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 
-ROW_PX: Final = 20
-THREAD_PX: Final = 18
-AXIS_PX: Final = 18
-CHILD_GAP_PX: Final = 5
-# In shares of the width: bars with less have no room for words.
-WORDY: Final = 0.06
 SLOWEST: Final = 5
 
 
-def static_html(timeline: Timeline, windows: Windows, empty: str, *, by_time: bool) -> str:
-    """Return the picture of a whole run."""
+def static_html(timeline: Timeline, window: Window, empty: str, *, by_time: bool) -> str:
+    """Return the picture of a whole run, with what did not go well below it."""
     title = heading(TITLE)
     if not timeline.spans:
         return f'{title}<p class="nn-empty">{escape(empty)}</p>'
-    window = windows.window(by_time=by_time, bins=FIRST_BINS, lanes=LANES)
-    more = window.total - len(window.lanes)
+    scene, more = timeline_scene(timeline, window, by_time=by_time), window.total - len(window.lanes)
     notes = [f"{more:,} more rows are in the live view."] if more else []
     if not timeline.is_timed:
         notes.append(NO_CLOCK)
@@ -59,93 +42,12 @@ def static_html(timeline: Timeline, windows: Windows, empty: str, *, by_time: bo
         entries = "".join([f"<li>{escape(line)}</li>" for _, line in lines])
         lists += f'<p>{escape(head)}:</p><ul class="nn-list">{entries}</ul>'
     said = "".join([f'<p class="nn-note">{escape(note)}</p>' for note in notes])
-    return (
-        f'{title}<p class="nn-sub">{escape(headline(timeline))}</p>{_legend(timeline)}{_picture(window, timeline)}'
-        f"{lists}{said}"
-    )
+    return f'{title}<p class="nn-sub">{escape(headline(timeline))}</p>{legend_html(scene)}{to_html(scene)}{lists}{said}'
 
 
 def _pauses(window: Window) -> str:
     texts = [text for _, text in window.pauses]
     return ", ".join(texts[:3]) + (" and others" if len(texts) > 3 else "")
-
-
-def _legend(timeline: Timeline) -> str:
-    entries = [
-        f'<span class="nn-chip"><svg class="nn-swatch" width="12" height="12" aria-hidden="true">'
-        f'<rect width="12" height="12" fill="{SPAN_COLOURS[kind]}"/></svg>{KIND_NAMES[kind]} {number:,}</span>'
-        for kind, number in timeline.counts.items()
-        if number
-    ]
-    entries += [
-        f'<span class="nn-chip">{SIGNS[severity]} {SEVERITY_WORDS[severity]} {timeline.severities[severity]:,}</span>'
-        for severity in (3, 2, 1)
-        if timeline.severities[severity]
-    ]
-    return f'<div class="nn-toolbar">{"".join(entries)}</div>'
-
-
-def _picture(window: Window, timeline: Timeline) -> str:
-    y, parts = float(AXIS_PX), [_axis(window)]
-    for lane in window.lanes:
-        if lane.thread:
-            name = escape(f"thread {plain_line(lane.thread, 60)}")
-            parts.append(f'<text x="0" y="{y + 13}" font-size="12" font-weight="600" fill="currentColor">{name}</text>')
-            y += THREAD_PX
-        if lane.depth and not lane.level:
-            y += CHILD_GAP_PX
-        parts.append(_lane(lane, y))
-        y += ROW_PX
-    label = escape(f"{TITLE}: {headline(timeline)}")
-    return (
-        f'<svg class="nn-tl-static" role="img" aria-label="{label}" width="100%" height="{y + 4:g}" '
-        f'style="height:{y + 4:g}px" xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg>'
-    )
-
-
-def _axis(window: Window) -> str:
-    shown = [tick for tick in window.ticks if tick[0] <= 0.94]
-    return "".join(
-        [
-            f'<rect x="{100 * place:.3f}%" y="0" width="1" height="100%" fill="currentColor" opacity="0.14"/>'
-            f'<text x="{100 * place:.3f}%" dx="3" y="12" font-size="11" fill="currentColor">{escape(text)}</text>'
-            for place, text in shown
-        ]
-    )
-
-
-def _lane(lane: Lane, y: float) -> str:
-    bars = [_bar_html(bar, y) for bar in lane.bars]
-    # Signs on top: a bar next to it would cover one that is wider than its own.
-    signs = [
-        f'<text class="nn-tl-ground" x="{100 * bar.start:.3f}%" dx="1" y="{y + 14:g}" font-size="11" font-weight="700" '
-        f'fill="currentColor">'
-        f"{SIGNS[bar.severity]}</text>"
-        for bar in lane.bars
-        if bar.severity and bar.stop - bar.start < WORDY
-    ]
-    return "".join([*bars, *signs])
-
-
-def _bar_html(bar: Bar, y: float) -> str:
-    wide = 100 * (bar.stop - bar.start)
-    fill = SPAN_COLOURS[bar.kind]
-    tip = span_line(bar.span) if bar.size == 1 else f"{bar.size:,} spans, most time in {KIND_NAMES[bar.kind]}"
-    # A frame where something went wrong, beside the sign: the colour is that of the kind.
-    frame = ' stroke="#D55E00" stroke-width="2"' if bar.severity > 1 else ""
-    pale = ' opacity="0.8"' if bar.size > 1 else ""
-    size = f'x="{100 * bar.start:.3f}%" width="{max(wide, 0.12):.3f}%"'
-    look = f'rx="2" fill="{fill}"{frame}{pale}><title>{escape(tip)}</title></rect>'
-    if bar.size > 1 or bar.stop - bar.start < WORDY:
-        return f'<rect class="nn-mark" {size} y="{y + 1:g}" height="{ROW_PX - 3}" {look}'
-    sign = f"{SIGNS[bar.severity]} " if bar.severity else ""
-    words = escape(sign + plain_line(bar.span.name, max(3, round(wide * 1.4))))
-    # Around both, so that the words end where the bar does.
-    return (
-        f'<svg {size} y="{y:g}" height="{ROW_PX}" overflow="hidden">'
-        f'<rect class="nn-mark" width="100%" y="1" height="{ROW_PX - 3}" {look}'
-        f'<text x="4" y="14" font-size="11" fill="{ink_on(fill)}">{words}</text></svg>'
-    )
 
 
 def static_text(timeline: Timeline, empty: str) -> str:
@@ -175,7 +77,6 @@ def static_text(timeline: Timeline, empty: str) -> str:
 FIRST_BINS: Final = 160
 MOST_BINS: Final = 400
 LANES: Final = 30
-NAME_LENGTH: Final = 60
 PAGE: Final = 50
 
 
@@ -220,9 +121,8 @@ class TimelineReading(Reading):
             "empty": EMPTY,
             "note": "" if is_timed else NO_CLOCK,
             "timed": is_timed,
-            "kinds": [[kind, KIND_NAMES[kind], SPAN_COLOURS[kind], ink_on(SPAN_COLOURS[kind])] for kind in KINDS],
-            "signs": list(SIGNS),
-            "words": list(SEVERITY_WORDS),
+            "kinds": [[kind, KIND_NAMES[kind], SPAN_COLOURS[kind]] for kind in KINDS],
+            "series": series_data(SERIES),
             "total": 0,
             "chosen": None,
             "window": None,
@@ -304,21 +204,15 @@ class TimelineReading(Reading):
         return self._wire(window, by_time=by_time)
 
     def _wire(self, window: Window, *, by_time: bool = True) -> dict[str, Any]:
-        names: dict[str, int] = {}
-        lanes = [
-            [plain_line(lane.thread), lane.depth, lane.level, [_bar(bar, names) for bar in lane.bars]]
-            for lane in window.lanes
-        ]
         return {
             "from": window.start,
             "to": window.stop,
             "end": self.windows.end(by_time=by_time),
-            "lanes": lanes,
+            "scene": timeline_scene(self.timeline, window, by_time=by_time).data(),
             "first": window.first,
+            "shown": len(window.lanes),
             "rows": window.total,
-            "names": list(names),
-            "ticks": [[round(100 * place, 3), text] for place, text in window.ticks],
-            "pauses": [[round(100 * place, 3), text] for place, text in window.pauses],
+            "pauses": [text for _, text in window.pauses],
             "matched": window.matched,
             "total": len(self.timeline.spans),
             "head": headline(self.timeline) if self.timeline.spans else "",
@@ -356,9 +250,18 @@ class TimelineReading(Reading):
         turn = str(span.where.turn) if span.where.turn > 0 else ""
         return [span.at, name, span.kind, began, duration_text(span.duration_ms), f"{sign}{plain(span.status)}", turn]
 
+    def _whole(self) -> Window:
+        return self.windows.window(by_time=self.by_time, bins=FIRST_BINS, lanes=LANES)
+
+    def scene(self) -> Scene:
+        """Return the picture of the whole run."""
+        if not self.timeline.spans:
+            return Scene(title=TITLE)
+        return timeline_scene(self.timeline, self._whole(), by_time=self.by_time)
+
     def to_html(self) -> str:
         """Return the whole run as HTML without scripts."""
-        return static_html(self.timeline, self.windows, self.snapshot["empty"], by_time=self.by_time)
+        return static_html(self.timeline, self._whole(), self.snapshot["empty"], by_time=self.by_time)
 
     def to_text(self) -> str:
         """Return the whole run as plain text."""
@@ -368,19 +271,3 @@ class TimelineReading(Reading):
 def _number(given: Any, default: float) -> float:
     is_number = isinstance(given, int | float) and not isinstance(given, bool) and isfinite(given)
     return float(given) if is_number else default
-
-
-def _bar(bar: Bar, names: dict[str, int]) -> list[Any]:
-    """Return a bar as a page gets it: where, its span, how many it stands for, its kind, and how it ended.
-
-    Names are sent once and named by their number.
-    """
-    span = bar.span
-    place = [round(100 * bar.start, 3), round(100 * (bar.stop - bar.start), 3), span.at]
-    kind = KINDS.index(bar.kind)
-    if bar.size > 1:
-        return [*place, bar.size, kind, bar.severity]
-    name, status = (
-        names.setdefault(text, len(names)) for text in (plain_line(span.name, NAME_LENGTH), plain(span.status))
-    )
-    return [*place, 1, kind, bar.severity, name, status, duration_text(span.duration_ms)]

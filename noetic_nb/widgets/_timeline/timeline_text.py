@@ -5,21 +5,15 @@ from __future__ import annotations
 from math import isnan
 from typing import Any, Final
 
+from noetic_nb.plots._timeline.timeline_scene import span_line
 from noetic_nb.runs._palette import SPAN_COLOURS
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, plain_line, sendable
 from noetic_nb.runs._timeline.run_spans import Timeline
-from noetic_nb.runs._timeline.span import MOMENTS, SIGNS, Span, duration_text
+from noetic_nb.runs._timeline.span import MOMENTS, Span, duration_text
 from noetic_nb.runs._timeline.turn_parts import TurnParts
 
-TITLE: Final = "Run timeline"
 EMPTY: Final = "Nothing has run yet. Turns, calls and hooks appear here as they run."
 NO_CLOCK: Final = "This recording has no clock times: what is shown is the order of its events."
-KIND_NAMES: Final = {
-    "turn": "turns", "step": "steps", "child": "children", "model": "model calls", "tool": "tool calls", "hook": "hooks",
-    "decision": "decisions", "wait": "waits", "compaction": "compactions",
-    "regulator": "regulator", "error": "errors", "warning": "warnings",
-}  # fmt: skip
-SEVERITY_WORDS: Final = ("", "held back", "out of time", "failed")
 LISTED: Final = 8
 LISTS: Final = {"problems": "Did not go well", "held": "Held back by rules, people or the regulator"}
 """The heads of the lists of a timeline."""
@@ -27,44 +21,6 @@ LISTS: Final = {"problems": "Did not go well", "held": "Held back by rules, peop
 _LEAST_SHARE: Final = 0.01
 # Of the layers, rules or tools of a part: more is a list to read, not a glance.
 _NAMED: Final = 4
-
-
-def headline(timeline: Timeline) -> str:
-    """Return the run in one line.
-
-    Examples
-    --------
-    >>> from noetic_nb.events import ToolCalled, Where
-    >>> timeline = Timeline()
-    >>> _ = timeline.take(ToolCalled(Where("t1", "e1", 1), 40.0, "pay", "c1", {}, "", 40.0, "error"), 0)
-    >>> headline(timeline)
-    '1 span in 40 ms; 1 failed'
-    """
-    spans, turns = len(timeline.spans), timeline.counts["turn"]
-    said = f"{turns:,} turn{'s' * (turns != 1)}, " if turns else ""
-    said += f"{spans:,} span{'s' * (spans != 1)}"
-    if timeline.is_timed:
-        time = timeline.time
-        said += f" in {duration_text(time.until - (time.origin or 0.0))}"
-    problems = [
-        f"{timeline.severities[severity]:,} {SEVERITY_WORDS[severity]}"
-        for severity in (3, 2, 1)
-        if timeline.severities[severity]
-    ]
-    if problems:
-        said += f"; {', '.join(problems)}"
-    if timeline.waited_ms:
-        said += f"; {duration_text(timeline.waited_ms)} spent waiting for a person"
-    return said
-
-
-def span_line(span: Span) -> str:
-    """Return a span in one line: its name, how long it took, and how it ended."""
-    kind = "" if span.kind == "turn" else f"{span.kind} "
-    took = duration_text(span.duration_ms)
-    said = ", ".join([text for text in (took, plain(span.status)) if text])
-    sign = f"{SIGNS[span.severity]} " if span.severity else ""
-    return f"{sign}{kind}{plain_line(span.name, 80)}: {said}"
 
 
 def listed(timeline: Timeline) -> list[list[Any]]:

@@ -171,7 +171,7 @@ class TrendsReading(Reading):
                     case "turns", {"at": int(column)}:
                         return chart.detail(column)
                     case "conditions", {"thresholds": Mapping() as thresholds}:
-                        return [list(mark) for mark in self._conditions(chart, thresholds)]
+                        return [list(mark[:3]) for mark in self._conditions(chart, thresholds)]
                     case "what_if", {"thresholds": Mapping() as thresholds}:
                         return self._decide_again(chart, thresholds)
         return super().answer(request)
@@ -205,7 +205,7 @@ class TrendsReading(Reading):
                 ]
         return {
             "text": sentence(now, was),
-            "over": [list(mark) for mark in over[:MARKS_ANSWERED]],
+            "over": [list(mark[:3]) for mark in over[:MARKS_ANSWERED]],
             "note": self._doubt() if was is not None and not thresholds else "",
         }
 

@@ -5,7 +5,7 @@ function scaleOf(panel, pad) {
   if (panel.lanes) {
     const half = panel.height / panel.lanes.length / 2;
     const y = (lane) => (2 * panel.lanes.indexOf(lane) + 1) * half;
-    return { y, span: (lane) => [y(lane) - half + 1, y(lane) + half - 1] };
+    return { y, span: (lane) => (lane === null ? [0, panel.height] : [y(lane) - half + 1, y(lane) + half - 1]) };
   }
   const [room, reach] = [panel.height - 2 * pad, panel.high - panel.low];
   const y = (value) => pad + (1 - Math.min(Math.max((value - panel.low) / reach, 0), 1)) * room;
@@ -16,8 +16,8 @@ function scaleOf(panel, pad) {
   };
 }
 
-/** Sort marks by series: those of parts, each at its place, and those that have places of their own. */
-function marksOf(series, parts, whole) {
+/** Sort marks by series: those of parts, each at its place, and those that have places of their own, with their words in `texts`. */
+function marksOf(series, parts, whole, texts) {
   const found = new Map(series.map(({ name }) => [name, []]));
   parts.forEach((row, at) => {
     for (const [place, ...given] of row) {
@@ -29,7 +29,10 @@ function marksOf(series, parts, whole) {
       else found.get(name).push([given.length ? [x, ...given] : []]);
     }
   });
-  for (const [name, points, text] of whole) found.get(name)?.push([points, text]);
+  for (const [name, points, ...about] of whole) {
+    const [text, words, sign] = texts ? about.map((place) => texts[place]) : about;
+    found.get(name)?.push([points, text, words, sign, ...about.slice(3)]);
+  }
   return found;
 }
 
@@ -77,6 +80,120 @@ function keyed(parent, rows, create, update) {
   }
 }
 
+const WORDS_PX = 34;
+const SIGN_PX = 14;
+
+/** Draw the bars of a panel: a node each, known by its key, so that the focus stays with the thing that it stands for. */
+function drawBars(layer, { panel, scale }, found, first, last) {
+  const px = (layer.clientWidth || 600) / (last - first);
+  const lanes = new Map(panel.lanes?.map((lane, at) => [lane, at]));
+  const bars = found.flatMap(({ look, marks }) => marks.map(([[left, lane, right], text, words, sign, tone, key]) => ({ key, look, lane, row: lanes.get(lane), left, right, text, words, sign, tone })));
+  const seen = bars.filter(({ left, right }) => right >= first && left <= last).sort((a, b) => a.row - b.row || a.left - b.left);
+  const free = new Map(); // of each row the pixels from where no sign stands yet: signs over signs say nothing
+  keyed(layer, seen, () => make("div", { class: "nn-mark nn-box", role: "button", tabindex: -1 }), (node, bar) => {
+    const [left, right] = [Math.max(bar.left, first), Math.min(bar.right, last)];
+    const [top, foot] = scale.span(bar.lane);
+    const at = (left - first) * px;
+    const wide = (right - left) * px >= WORDS_PX;
+    const stands = bar.sign !== "" && !(wide && bar.words) && at >= (free.get(bar.row) ?? 0);
+    node.bar = bar;
+    put(node, {
+      style: `left:${pixels((100 * (left - first)) / (last - first))}%;width:${pixels((100 * (right - left)) / (last - first))}%;top:${top}px;height:${foot - top}px;line-height:${foot - top}px;background-color:${bar.look.colour};color:${bar.look.text}`,
+      "data-kind": bar.look.name, "data-tone": bar.tone || null, "data-wide": wide || null, "data-sign": stands || null,
+      "data-readout": bar.text, "aria-label": bar.text,
+    });
+    if (!stands) return setText(node, wide ? [bar.sign, bar.words].filter(Boolean).join(" ") : "");
+    free.set(bar.row, at + SIGN_PX);
+    if (!node.firstElementChild) node.replaceChildren(make("span", { class: "nn-sign" }));
+    put(node.firstElementChild, { "data-last": at > 0.96 * px * (last - first) || null });
+    setText(node.firstElementChild, bar.sign);
+  });
+}
+
+/** Move between bars by keys: along a row, to the nearest bar of the next one, to either end. */
+function barKeys(parent, moved) {
+  const middle = ({ bar }) => bar.left + bar.right;
+  parent.addEventListener("keydown", (event) => {
+    const from = event.target.closest(".nn-box");
+    if (!from || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    const all = [...parent.querySelectorAll(".nn-box")];
+    const bars = all.filter(({ bar }) => bar.row === from.bar.row);
+    const at = bars.indexOf(from);
+    const beside = (step) => {
+      const rows = all.map(({ bar }) => bar.row).filter((row) => step * (row - from.bar.row) > 0);
+      const next = step > 0 ? Math.min(...rows) : Math.max(...rows);
+      const near = (one, other) => (Math.abs(middle(other) - middle(from)) < Math.abs(middle(one) - middle(from)) ? other : one);
+      return rows.length ? all.filter(({ bar }) => bar.row === next).reduce(near) : from;
+    };
+    const to = {
+      ArrowRight: () => bars[Math.min(at + 1, bars.length - 1)],
+      ArrowLeft: () => bars[Math.max(at - 1, 0)],
+      ArrowDown: () => beside(1),
+      ArrowUp: () => beside(-1),
+      Home: () => bars[0],
+      End: () => bars.at(-1),
+    }[event.key]?.();
+    if (to === undefined) return;
+    event.preventDefault();
+    put(from, { tabindex: -1 });
+    put(to, { tabindex: 0 });
+    to.focus();
+    moved(to);
+  });
+}
+
+/** Give one bar the stop of the Tab key: the one with the focus or the wanted one, else the chosen one, else the first. */
+function oneStop(parent, isWanted, hadFocus) {
+  const bars = [...parent.querySelectorAll(".nn-box")];
+  const stop = bars.find(isWanted) ?? bars.find((node) => node.getAttribute("aria-pressed") === "true") ?? bars[0];
+  if (hadFocus && stop && stop !== document.activeElement) {
+    put(stop, { tabindex: 0 });
+    stop.focus({ preventScroll: true });
+  }
+  for (const node of bars) put(node, { tabindex: node === stop ? 0 : -1 });
+}
+
+/** Mark a part of a box by dragging: calls `done` with its ends as shares of the width. A press that does not move is a click. */
+function dragRange(parent, boxOf, done) {
+  const mark = make("div", { class: "nn-range", hidden: "" });
+  let from = null;
+  let now = null;
+  const share = (event) => {
+    const box = boxOf().getBoundingClientRect();
+    return Math.max(0, Math.min((event.clientX - box.left) / Math.max(1, box.width), 1));
+  };
+  const show = () => {
+    const isOpen = from !== null && now !== null;
+    mark.hidden = !isOpen;
+    if (!isOpen) return;
+    boxOf().append(mark);
+    put(mark, { style: `left:${100 * Math.min(from, now)}%;width:${100 * Math.abs(now - from)}%` });
+  };
+  const end = () => {
+    const part = now === null ? null : [Math.min(from, now), Math.max(from, now)];
+    from = now = null;
+    show();
+    return part;
+  };
+  parent.addEventListener("pointerdown", (event) => {
+    if (event.button === 0 && event.pointerType !== "touch") from = share(event);
+  });
+  parent.addEventListener("pointermove", (event) => {
+    if (from === null || !event.buttons) return;
+    if (now === null && Math.abs(share(event) - from) * boxOf().clientWidth < 5) return;
+    // Only now: a pointer that is captured earlier would not click on a bar.
+    if (now === null) parent.setPointerCapture(event.pointerId);
+    now = share(event);
+    show();
+  });
+  parent.addEventListener("pointerup", () => {
+    const part = end();
+    if (part) done(...part);
+  });
+  parent.addEventListener("pointercancel", end);
+  return end;
+}
+
 const labels = (parent, rows) =>
   patch(parent, rows, () => make("text", { "font-size": 11, fill: "currentColor" }), (node, { text, ...place }) => {
     put(node, place);
@@ -90,7 +207,8 @@ function panelNodes(panel) {
   const box = make("div", { class: "nn-plotbox" });
   const plot = box.appendChild(make("svg", { class: "nn-plot", width: "100%", role: "img" }));
   const lines = plot.appendChild(make("svg", { class: "nn-lines", width: "100%", preserveAspectRatio: "none" }));
-  return { key: panel.key, blank: make("span"), caption, axis, box, plot, lines, single: plot.appendChild(make("g")) };
+  const bars = make("div", { class: "nn-bars" });
+  return { key: panel.key, blank: make("span"), caption, axis, box, plot, lines, single: plot.appendChild(make("g")), bars };
 }
 
 /**
@@ -116,8 +234,9 @@ function sceneIn(grid, { series, pad, axis: name }) {
     labels(nodes.axis, panel.ticks.map(([value, text]) => ({ x: "100%", y: Math.min(Math.max(scale.y(value) + 4, 9), panel.height - 1), "text-anchor": "end", text })));
     const here = series.filter((look) => look.panel === panel.key || (look.panel === "*" && !panel.lanes && panel.ticks.length));
     const found = here.map((look) => ({ key: look.name, look, marks: scene.over.get(look.name)?.length ? scene.over.get(look.name) : scene.marks.get(look.name) ?? [] })).filter(({ marks }) => marks.length);
+    const isBar = ({ look }) => look.kind === "bar";
     const isSingle = ({ look }) => look.kind === "shape" || look.kind === "text";
-    keyed(nodes.lines, found.filter((each) => !isSingle(each)), ({ look }) => make("path", { class: `nn-mark nn-${look.name}`, style: look.style }), (node, { look, marks }) => {
+    keyed(nodes.lines, found.filter((each) => !isSingle(each) && !isBar(each)), ({ look }) => make("path", { class: `nn-mark nn-${look.name}`, style: look.style }), (node, { look, marks }) => {
       if (node.marks === marks && node.scale === scale) return; // most stay while a handle moves
       [node.marks, node.scale] = [marks, scale];
       put(node, { d: pathOf(look.kind, scale, marks) });
@@ -126,15 +245,18 @@ function sceneIn(grid, { series, pad, axis: name }) {
       .filter(([[x, y]]) => x >= first && x <= last && (!panel.lanes || panel.lanes.includes(y)))
       .map(([[x, y], text], at) => ({ key: `${look.name} ${at}`, look, x, y, text })));
     keyed(nodes.single, single, ({ look }) => {
-      if (look.kind === "text") return make("text", { "font-size": 11, fill: "currentColor" });
+      if (look.kind === "text") return make("text", { "font-size": 11, fill: "currentColor", class: panel.lanes ? "nn-ground" : null });
       const box = make("svg", { overflow: "visible" });
       box.append(make("title"), make("path", { class: `nn-mark nn-${look.name}`, style: look.style, d: look.path }));
       return box;
     }, (node, { look, x, y, text }) => {
       const share = (x - first) / (last - first);
-      put(node, { x: percent(x), y: scale.y(y), "text-anchor": look.kind === "text" ? (share < 0.12 ? "start" : share > 0.88 ? "end" : "middle") : null });
+      put(node, { x: percent(x), y: scale.y(y) + (look.kind === "text" && panel.lanes ? 4 : 0), "text-anchor": look.kind === "text" ? (share < 0.12 ? "start" : share > 0.88 ? "end" : "middle") : null });
       setText(look.kind === "text" ? node : node.firstElementChild, text);
     });
+    const bars = found.filter(isBar);
+    if (bars.length && !nodes.bars.isConnected) nodes.box.append(nodes.bars);
+    drawBars(nodes.bars, row, bars, first, last);
   }
 
   function draw(scene) {
@@ -150,7 +272,11 @@ function sceneIn(grid, { series, pad, axis: name }) {
     });
     const { first, last } = scene;
     const shown = scene.ticks.filter(([x]) => x >= first && x <= last);
-    labels(foot, shown.map(([x, text], at) => ({ x: `${((100 * (x - first)) / (last - first)).toFixed(3)}%`, y: 13, "text-anchor": at === 0 && shown.length > 5 ? "start" : "middle", text })));
+    labels(foot, shown.map(([x, text], at) => {
+      const share = (x - first) / (last - first);
+      const anchor = share < 0.01 || (at === 0 && shown.length > 5) ? "start" : share > 0.985 ? "end" : "middle";
+      return { x: `${(100 * share).toFixed(3)}%`, y: 13, "text-anchor": anchor, text };
+    }));
   }
   return { draw, panels };
 }

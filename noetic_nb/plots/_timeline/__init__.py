@@ -1,0 +1,1 @@
+"""The scene of what ran when, which view and figure draw."""
