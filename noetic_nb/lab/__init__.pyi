@@ -8,6 +8,8 @@ from ._detection.stopping_value import economics as economics
 from ._detection.threshold_search import calibrate as calibrate
 from ._dojo.dojo import DojoResult as DojoResult
 from ._dojo.dojo import dojo as dojo
+from ._failing.first_failing import FirstFailure as FirstFailure
+from ._failing.first_failing import first_failure as first_failure
 from ._labelling import Codebook as Codebook
 from ._labelling.rater_agreement import agreement as agreement
 from ._labelling.rater_agreement import disagreements as disagreements

@@ -1,0 +1,1 @@
+"""The first failing step of a run, from evidence in the run itself."""

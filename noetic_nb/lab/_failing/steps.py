@@ -1,0 +1,202 @@
+"""A thread as steps: the texts, calls and results in their order, with what each call was about."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final, Literal
+
+from noetic_nb.events import ItemsAppended, ToolCalled
+from noetic_nb.items import item_text
+from noetic_nb.runs import Run
+
+# A name begins with such a word where a tool only looks, or only thinks.
+_READS: Final = frozenset(
+    [
+        *(
+            "calculate",
+            "check",
+            "compute",
+            "count",
+            "describe",
+            "estimate",
+            "fetch",
+            "find",
+            "get",
+            "inspect",
+            "list",
+            "load",
+        ),
+        *(
+            "look",
+            "lookup",
+            "preview",
+            "query",
+            "read",
+            "retrieve",
+            "search",
+            "show",
+            "think",
+            "transfer",
+            "verify",
+            "view",
+        ),
+    ]
+)
+_FAILED: Final = re.compile(r"\s*[\"'{\[]*\s*(?:error|exception|traceback|failed|failure)\b", re.IGNORECASE)
+_WORD: Final = re.compile(r"[a-z]+|[A-Z][a-z]*")
+_NAMED: Final = re.compile(r"#?[\w-]*\d[\w-]*")
+# Sizes and dates are worked out: 15-inch, 512GB, 2024-05-20.
+_MEASURED: Final = re.compile(r"\d+-?[A-Za-z]+|\d{4}-\d\d-\d\d\S*")
+_SHORTEST_NAME: Final = 6
+
+Kind = Literal["user", "text", "call", "result"]
+
+
+@dataclass(slots=True)
+class Step:
+    """An item of a thread: a text of the user or of the agent, a call of a tool, or its result."""
+
+    item: int
+    turn: int
+    kind: Kind
+    text: str
+    name: str = ""
+    args: Any = None
+    call_id: str = ""
+    result: Step | None = None
+    """Of a call."""
+    place: int | None = None
+    """Of a call among the tool calls of the run."""
+    seq: int = -1
+    """Of a call, the event that settled it."""
+    status: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether a call has failed, by its status or by the first word of its result."""
+        is_told = self.status not in ("", "ok", "unknown")
+        return self.kind == "call" and (is_told or (self.result is not None and bool(_FAILED.match(self.result.text))))
+
+    @property
+    def writes(self) -> bool:
+        """Whether a call may change something, by the name of its tool."""
+        words = [word.lower() for word in _WORD.findall(self.name)]
+        return self.kind == "call" and not _READS & set(words[:1])
+
+
+@dataclass
+class Thread:
+    """The steps of one thread."""
+
+    thread_id: str
+    steps: list[Step] = field(default_factory=list)
+
+    @cached_property
+    def calls(self) -> list[Step]:
+        """The calls, in order."""
+        return [step for step in self.steps if step.kind == "call"]
+
+    @cached_property
+    def data(self) -> dict[int, Any]:
+        """The results that are JSON data, by item."""
+        return {
+            step.item: data for step in self.steps if step.kind == "result" and (data := parsed(step.text)) is not None
+        }
+
+    def before(self, step: Step, *kinds: Kind) -> list[Step]:
+        """Return the steps of some kinds before one, in order."""
+        return [other for other in self.steps if other.item < step.item and other.kind in kinds]
+
+
+def parsed(text: str) -> Any:
+    """Return a result as data, None where it is no JSON object or list."""
+    if not text.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """Yield the texts, numbers and truths in a value."""
+    waiting = [value]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, Mapping):
+            waiting += found.values()
+        elif isinstance(found, Sequence) and not isinstance(found, str):
+            waiting += found
+        elif found is not None:
+            yield found
+
+
+def records(value: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the mappings in a value, outer ones first."""
+    waiting = [value]
+    while waiting:
+        found = waiting.pop(0)
+        if isinstance(found, Mapping):
+            yield found
+            waiting += found.values()
+        elif isinstance(found, list):
+            waiting += found
+
+
+def names_in(value: Any) -> set[str]:
+    """Return the identifiers in a value: what has a digit and some length, as the names of things have."""
+    found = {text for leaf in leaves(value) if isinstance(leaf, str) for text in _NAMED.findall(leaf)}
+    return {text for text in found if len(text) >= _SHORTEST_NAME and not _MEASURED.fullmatch(text)}
+
+
+def threads_of(run: Run) -> Iterator[Thread]:
+    """Yield the threads of a run whose log was recorded from its start."""
+    settled = {call.call_id: (place, call) for place, call in enumerate(run.select(ToolCalled))}
+    seqs = {id(event): seq for seq, event in enumerate(run.events) if isinstance(event, ToolCalled)}
+    for thread_id in run.threads:
+        thread = Thread(thread_id)
+        items: dict[int, tuple[int, Any]] = {}
+        here = [event for event in run.select(ItemsAppended) if event.where.thread_id == thread_id]
+        depth = min([event.where.depth for event in here], default=0)
+        for event in here:
+            if event.where.depth == depth:
+                items |= {event.start + at: (event.where.turn, item) for at, item in enumerate(event.items)}
+        open_: dict[str, Step] = {}
+        for number, (turn, item) in sorted(items.items()):
+            step = _step(number, turn, item)
+            if step is None:
+                continue
+            if step.kind == "call":
+                place, call = settled.get(step.call_id, (None, None))
+                if call is not None:
+                    step.place, step.status, step.seq = place, call.status, seqs[id(call)]
+                open_[step.call_id] = step
+            elif step.kind == "result" and step.call_id in open_:
+                open_[step.call_id].result = step
+            thread.steps.append(step)
+        yield thread
+
+
+def _step(number: int, turn: int, item: Any) -> Step | None:
+    match item["type"]:
+        case "message" if item.get("role") in ("user", "assistant"):
+            text = item_text(item)
+            kind: Kind = "user" if item["role"] == "user" else "text"
+            return Step(number, turn, kind, text) if text.strip() else None
+        case "function_call":
+            args = parsed(item.get("arguments") or "")
+            return Step(number, turn, "call", "", item["name"], {} if args is None else args, item.get("callId") or "")
+        case "function_call_output":
+            output = item.get("output")
+            return Step(
+                number,
+                turn,
+                "result",
+                output if isinstance(output, str) else item_text(item),
+                call_id=item.get("callId") or "",
+            )
+    return None
