@@ -7,9 +7,10 @@ that data: a rule that never fires on it may be the one that is needed tomorrow.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypeAlias
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from noetic_nb._core.names import looks_alike, skeleton
 from noetic_nb.lab._recorded_calls import RecordedCall, calls_of, schemas_of, tools_of
@@ -18,9 +19,18 @@ from noetic_nb.memory._steering_decision import SteeringAction
 from noetic_nb.runs import Run
 from noetic_nb.steering import SequenceRule, SteeringRule
 from noetic_nb.steering._evaluation.evaluate import Policy
-from noetic_nb.steering._evaluation.rule_reading import KnownTools, StaticFacts, read_rule, unknown_targets
+from noetic_nb.steering._evaluation.rule_reading import (
+    KnownTools,
+    StaticFacts,
+    has_argument,
+    read_rule,
+    unknown_targets,
+)
 from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering._rules.rule import CelCondition
+
+if TYPE_CHECKING:
+    import pandas
 
 # Fewer calls than these are an accident rather than a pattern.
 ENOUGH: Final = 5
@@ -38,14 +48,22 @@ LintCode: TypeAlias = Literal[
     "impure",
     "slow",
     "raises",
+    "redundant",
+    "overlap",
+    "unread_tool",
+    "unread_argument",
 ]
-_OF_TEXT: Final = frozenset({"missing_guidance", "unknown_tool", "unknown_argument", "impure"})
+_OF_TEXT: Final = frozenset(
+    {"missing_guidance", "unknown_tool", "unknown_argument", "impure", "unread_tool", "unread_argument"}
+)
 """Findings for which no rule is evaluated."""
+NOTES: Final = frozenset({"overlap", "unread_tool", "unread_argument"})
+"""Findings that are no mistakes of a rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class LintFinding:
-    """A rule, its problem, the reason, and the remedy."""
+    """A rule, its problem, the reason, and the remedy; without a rule where no rule is about a tool or its arguments."""
 
     rule_id: str
     code: LintCode
@@ -53,7 +71,37 @@ class LintFinding:
     fix: str
 
     def __str__(self) -> str:
-        return f"{self.rule_id}: {self.code}: {self.why} {self.fix}"
+        return ": ".join([*([self.rule_id] if self.rule_id else ()), self.code, f"{self.why} {self.fix}"])
+
+
+@dataclass(frozen=True, slots=True)
+class RuleEffect:
+    """The effect of a rule on recorded calls: alone, and beside the others."""
+
+    rule_id: str
+    calls: int
+    """To which it applies."""
+    fires: int
+    """Of these, those that it stops where it is alone."""
+    decides: int
+    """Those whose decision names it."""
+    changes: int
+    """Of these, those that are decided in another way without the rules that their decision names."""
+    others: Mapping[str, int]
+    """The rules that decide the rest then, and how many of them."""
+
+
+class LintFindings(tuple[LintFinding, ...]):
+    """The findings, as a tuple; `effects` has the effect of each rule on the runs, in the order of the rules."""
+
+    effects: tuple[RuleEffect, ...] = ()
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return the effects as a table: ``rule, calls, fires, decides, changes, others``."""
+        import pandas
+
+        rows = [(each.rule_id, *astuple(each)[1:]) for each in self.effects]
+        return pandas.DataFrame(rows, columns=["rule", "calls", "fires", "decides", "changes", "others"])
 
 
 @dataclass(slots=True)
@@ -248,14 +296,102 @@ def _pair_findings(rules: Sequence[SteeringRule], alone: Sequence[_RuleResults])
                 )
 
 
+def _effects(
+    snapshot: RuleSnapshot, calls: Sequence[RecordedCall], alone: Sequence[_RuleResults]
+) -> Iterator[RuleEffect]:
+    """Yield the effect of each rule: every decision is made again without the rules that it names."""
+    policy = Policy(on_error="allow")
+    named: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+    actions: list[SteeringAction] = []
+    for place, result in enumerate(try_rules(snapshot, calls, policy=policy)):
+        actions.append(result.decision.action)
+        if result.decision.action is not SteeringAction.ALLOW:
+            named[result.decision.rule_ids].append(place)
+    decides, changes = Counter[str](), Counter[str]()
+    others: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for causes, places in named.items():
+        without = RuleSnapshot(0, tuple([rule for rule in snapshot if rule.id not in causes]))
+        again = try_rules(without, [calls[place] for place in places], policy=policy)
+        for place, result in zip(places, again, strict=True):
+            decides.update(causes)
+            if result.decision.action is not actions[place]:
+                changes.update(causes)
+                continue
+            for cause in causes:
+                others[cause].update(result.decision.rule_ids)
+    for one in alone:
+        name = one.rule.id
+        counts = len(one.places), len(one.fired), decides[name], changes[name]
+        yield RuleEffect(name, *counts, dict(others[name].most_common()))
+
+
+def _effect_findings(effects: Sequence[RuleEffect], found: Sequence[LintFinding]) -> Iterator[LintFinding]:
+    """Yield the rules without which no decision changes, or only a part of those that name them."""
+    known = {finding.rule_id for finding in found if finding.code in ("shadowed", "raises")}
+    for each in effects:
+        if each.rule_id in known or not each.fires:
+            continue
+        stays = each.decides - each.changes
+        named = ", ".join([f"{other!r} ({count})" for other, count in each.others.items()])
+        if not each.changes and max(each.fires, each.decides) > 1:
+            whose = f"{named} would decide them" if named else "other rules decide first"
+            why = f"Without it no recorded decision changes: it stops {each.fires} calls, and {whose}."
+            yield LintFinding(each.rule_id, "redundant", why, "Remove it, or look at the rules that overlap with it.")
+        elif stays > 1:
+            why = f"Of {each.decides} decisions that name it, {stays} stay without it: {named} would decide them."
+            yield LintFinding(
+                each.rule_id, "overlap", why, "Look at both: the reason that the model reads is the first's."
+            )
+
+
+def _looks_back(facts: StaticFacts, name: str) -> bool:
+    """Tell whether a rule looks at earlier calls of a tool, or trusts its results."""
+    trusted = {entry.removeprefix("tool:") for entry in facts.trusted}
+    named = {*facts.tools, *facts.maybe, *trusted, *[entry.rpartition(".")[0] for entry in trusted]}
+    return skeleton(name) in map(skeleton, named - facts.about)
+
+
+def _is_about(rule: SteeringRule, facts: StaticFacts, name: str, schema: Any) -> bool:
+    """Tell whether a rule decides about calls of a tool."""
+    if "before_tool_call" not in rule.applies_to:
+        return False
+    if rule.tools is not None or facts.about:
+        return skeleton(name) in map(skeleton, rule.tools or facts.about)
+    arguments = facts.arguments | facts.demanded
+    return facts.reads_all or not arguments or schema is None or any(has_argument(schema, path) for path in arguments)
+
+
+def _unread(rules: Sequence[SteeringRule], tools: KnownTools) -> Iterator[LintFinding]:
+    """Yield the tools that no rule is about, and the arguments that none of a tool's rules reads."""
+    read = [(rule, read_rule(rule)) for rule in rules]
+    for name, schema in sorted(tools.items()):
+        about = [(rule, facts) for rule, facts in read if _is_about(rule, facts, name, schema)]
+        back = [rule for rule, facts in read if _looks_back(facts, name)]
+        if not about and not back:
+            why = f"No rule is about {name}: every call of it passes."
+            yield LintFinding("", "unread_tool", why, "Leave it so where it can do no harm, or write a rule.")
+            continue
+        # Which arguments of earlier calls a condition or a function reads is not known.
+        if any(facts.reads_all or _denies_all(rule) for rule, facts in about) or any(
+            rule.form != "sequence" for rule in back
+        ):
+            continue
+        paths = {path for _, facts in about for path in facts.arguments | facts.demanded}
+        heads = {path.partition(".")[0] for path in paths} | paths
+        unread = [argument for argument in (schema or {}).get("properties") or () if argument not in heads]
+        if unread:
+            why = f"No rule reads {', '.join(unread)} of {name}."
+            yield LintFinding("", "unread_argument", why, "Leave it so where it can do no harm, or write a rule.")
+
+
 def lint(
     rules: Any,
     runs: Run | Iterable[Run] = (),
     *,
     tools: Any = (),
     only: Iterable[LintCode] | None = None,
-) -> tuple[LintFinding, ...]:
-    """Check rules for mistakes.
+) -> LintFindings:
+    """Check rules for mistakes, and for tools, arguments and calls at which they do not look.
 
     Parameters
     ----------
@@ -272,7 +408,8 @@ def lint(
     Returns
     -------
     tuple of LintFinding
-        In the order of the rules, each with the rule, the reason, and what to do.
+        In the order of the rules, each with the rule, the reason, and what to do; then what no rule reads. Its `effects`
+        say how many recorded decisions change without each rule; `to_frame` has them as a table.
 
     Examples
     --------
@@ -291,12 +428,20 @@ def lint(
     found: list[LintFinding] = []
     for rule in enabled:
         found += _text_findings(rule, read_rule(rule), known)
+    effects: tuple[RuleEffect, ...] = ()
     if wanted is None or not wanted <= _OF_TEXT:
         # Failures are allowed to pass: a failing rule must not look like one that denies.
         alone = [_evaluate_alone(rule, calls, Policy(on_error="allow")) for rule in enabled] if calls else []
         for results in alone:
             found += _data_findings(results)
         found += _pair_findings(enabled, alone)
+        effects = tuple(_effects(RuleSnapshot(0, tuple(enabled)), calls, alone)) if alone else ()
+        found += _effect_findings(effects, found)
     order = {rule.id: place for place, rule in enumerate(enabled)}
-    kept = [finding for finding in found if wanted is None or finding.code in wanted]
-    return tuple(sorted(kept, key=lambda finding: order[finding.rule_id]))
+    found.sort(key=lambda finding: order[finding.rule_id])
+    # What a misspelt rule reads is known when it is corrected.
+    if not any(finding.code in ("unknown_tool", "unknown_argument") for finding in found):
+        found += _unread(enabled, known)
+    kept = LintFindings([finding for finding in found if wanted is None or finding.code in wanted])
+    kept.effects = effects
+    return kept

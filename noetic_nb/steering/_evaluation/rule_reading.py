@@ -30,6 +30,7 @@ _CLOCKS: Final = frozenset({"now", "today", "utcnow", "now_ms", "monotonic_ms"})
 _CHANGING: Final = frozenset(
     {"append", "add", "update", "pop", "clear", "remove", "extend", "insert", "setdefault", "discard", "popitem"}
 )
+_WHOLES: Final = frozenset({"tool_args", "raw_args", "tool_values"})
 _ACTIONS: Final = frozenset({"deny", "guide", "ask"})
 _PLACE: Final = re.compile(r"\{tool\.args\.([A-Za-z0-9_]+)")
 
@@ -52,13 +53,15 @@ class StaticFacts:
     """Arguments without which it raises, ``call.tool_args["path"]``: a slip there is no silent one."""
     impure: list[str] = field(default_factory=list)
     """Its side effects, in words."""
+    reads_all: bool = False
+    """Whether it may read arguments that it does not name."""
     silent: bool = False
     """Whether it can keep a call from happening without a reason."""
 
 
 def read_rule(rule: SteeringRule) -> StaticFacts:
     """Return the names, arguments and faults that can be read from a rule."""
-    found = StaticFacts(arguments=set(_PLACE.findall(rule.guidance or "")))
+    found = StaticFacts(arguments=set(_PLACE.findall(rule.guidance or "")), reads_all=rule.llm_eval is not None)
     match rule.decider:
         case CelCondition(text):
             _read_condition(text, found)
@@ -68,10 +71,11 @@ def read_rule(rule: SteeringRule) -> StaticFacts:
             found.tools |= set(others)
             found.trusted |= {one for one in trust if one not in ("user", "system") and not one.startswith("layer:")}
             found.arguments |= set(args)
+            found.reads_all = rule.sequence is not None and rule.sequence.kind == "only_from_user" and not args
             # Without guidance of its own it has a default text.
             found.silent = rule.guidance is not None and not rule.guidance.strip()
-        case PythonPredicate(function) if rule.source is not None:
-            _read_python(function, rule.source, found)
+        case PythonPredicate(function):
+            found.reads_all = rule.source is None or not _read_python(function, rule.source, found)
     return found
 
 
@@ -84,6 +88,11 @@ def _read_condition(text: str, found: StaticFacts) -> None:
     marks = [value for _, value in tokens]
     for at, (kind, value) in enumerate(tokens):
         before = marks[max(0, at - 3) : at]
+        if kind == "ident" and value == "tool" and before[-1:] != ["."]:
+            # The arguments as a whole, or the call.
+            after = marks[at + 1 : at + 5]
+            is_named = after[3:] and (after[2] == "." or (after[2] == "[" and tokens[at + 4][0] == "string"))
+            found.reads_all |= after[:2] != [".", "name"] and not (after[:2] == [".", "args"] and is_named)
         if kind == "ident" and before[-3:] == ["tool", ".", "args"]:
             continue
         if kind == "ident" and marks[max(0, at - 4) : at] == ["tool", ".", "args", "."]:
@@ -112,17 +121,20 @@ def _compared(tokens: list[tuple[str, str]], at: int) -> Iterator[str]:
                 yield _text_of(value)
 
 
-def _read_python(function: Any, source: str, found: StaticFacts) -> None:
+def _read_python(function: Any, source: str, found: StaticFacts) -> bool:
+    """Read the text of a function; tells whether it reads only the arguments that it names."""
     try:
         tree = ast.parse(textwrap.dedent(source))
     except SyntaxError:  # a lambda inside a longer statement: its text cannot be read alone
-        return
+        return False
     functions = [
         node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
     ]
     if not functions:
-        return
-    _PythonReader(functions[0], getattr(function, "__globals__", {}), found).read()
+        return False
+    reader = _PythonReader(functions[0], getattr(function, "__globals__", {}), found)
+    reader.read()
+    return reader.reads_by_name()
 
 
 def _names_history(node: ast.expr) -> bool:
@@ -175,6 +187,21 @@ class _PythonReader:
                 self.impure(f"it changes {ast.unparse(node)}", node)
             elif isinstance(node, ast.Dict):
                 self.decision(node)
+
+    def reads_by_name(self) -> bool:
+        """Tell whether neither the call nor its arguments go anywhere as a whole."""
+        named = {id(node.value) for node in self.nodes if isinstance(node, ast.Subscript) and self.argument(node.slice)}
+        gets = [
+            node.func for node in self.nodes if isinstance(node, ast.Call) and node.args and self.argument(node.args[0])
+        ]
+        named |= {id(get.value) for get in gets if isinstance(get, ast.Attribute) and get.attr == "get"}
+        parts = {id(node.value) for node in self.nodes if isinstance(node, ast.Attribute)}
+        for node in self.nodes:
+            if isinstance(node, ast.Attribute) and node.attr in _WHOLES and id(node) not in named:
+                return False
+            if isinstance(node, ast.Name) and node.id == self.parameter and id(node) not in parts:
+                return False
+        return True
 
     def impure(self, what: str, node: ast.AST) -> None:
         self.found.impure.append(f"{what} (line {getattr(node, 'lineno', '?')})")
