@@ -52,6 +52,40 @@ def test_the_layer_that_changed_most_is_shown_first_and_stays_while_the_run_grow
         assert view.reading.shown.layer_id == "notes"
 
 
+def test_a_view_that_was_there_before_anything_changed_follows_to_the_layer_that_changes_most() -> None:
+    run = Run()
+    with MemoryView(run) as view, MemoryView(run) as chosen:
+        for layer in ("plan", "notes", "other"):
+            run.append(wrote({"n": 0}, hook="init", layer=layer))
+        chosen.position = 2
+        assert view.reading.shown.layer_id == "plan"
+        run.append(wrote({"n": 1}, layer="plan"))
+        for n in range(3):
+            run.append(wrote({"n": n + 1}, layer="notes"))
+
+        assert view.reading.shown.layer_id == "notes"
+        assert view.snapshot["first"] == 1
+        assert chosen.reading.shown.layer_id == "other"
+        for n in range(9):
+            run.append(wrote({"n": n + 5}, turn=2, layer="plan"))
+        assert view.reading.shown.layer_id == "notes"
+
+
+@pytest.mark.parametrize("turns", [1, 7, 900])
+def test_the_picture_has_every_change_of_the_table(turns: int) -> None:
+    events = [wrote({"n": n // 2}, turn=n, layer=layer) for n in range(1, turns + 1) for layer in ("notes", "plan")]
+    events += [wrote({"n": -1}, turn=turns, thread="t2"), wrote({"n": 9}, turn=turns, layer="plan")]
+    with MemoryView(Run(events=events), thread_id="t1") as view:
+        table, scene = view.to_frame(), view.reading.scene()
+
+    bars = [mark for mark in scene.marks if mark.key]
+    assert len(scene.panels[0].lanes) == 2
+    assert len(bars) <= 2 * 120
+    for at, layer in enumerate(("notes", "plan")):
+        numbers = [int(mark.words or 0) for mark in bars if mark.points[1] == str(at)]
+        assert sum(numbers) == table[table["layer_id"] == layer]["changed"].sum()
+
+
 # -- differences ------------------------------------------------------------------------------------------------------
 
 

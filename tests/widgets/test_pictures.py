@@ -14,11 +14,11 @@ from matplotlib.patches import Rectangle
 from noetic_nb import plots
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.runs import Run
-from noetic_nb.widgets import RegulatorTrends, RunTimeline
+from noetic_nb.widgets import MemoryView, RegulatorTrends, RunTimeline
 from tests.widgets.scenes import demo_run, hostile_run, long_run, watched_run
 from tests.widgets.timeline_scenes import branches_run
 
-VIEWS: list[Any] = [RegulatorTrends, RunTimeline]
+VIEWS: list[Any] = [MemoryView, RegulatorTrends, RunTimeline]
 SVG = "{http://www.w3.org/2000/svg}"
 
 

@@ -9,8 +9,11 @@ from typing import Any, Final
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent
 from noetic_nb.markup import escape, heading
+from noetic_nb.plots._memory_scene import SERIES, TITLE, memory_scene
+from noetic_nb.plots._scene.scene import Scene, series_data
+from noetic_nb.plots._scene.svg import legend_html, to_html
 from noetic_nb.runs._layer_states import StateIndex, Track, Write
-from noetic_nb.runs._plain_text import plain
+from noetic_nb.runs._plain_text import plain, plain_line
 from noetic_nb.widgets._memory.state_texts import (
     FIRST_OF_CHILD,
     KINDS,
@@ -50,6 +53,7 @@ class MemoryPicture:
     """
 
     def __init__(self, index: StateIndex, shown: Track | None, empty: str = EMPTY) -> None:
+        self.index = index
         self.tracks = index.tracks[:LAYERS_SHOWN]
         self.more = len(index.tracks) - len(self.tracks)
         self.has_threads = len({track.thread_id for track in index.tracks}) > 1
@@ -67,10 +71,22 @@ class MemoryPicture:
         head = heading("Memory")
         if self.is_empty or self.shown is None:
             return f'{head}<p class="nn-empty">{escape(self.empty)}</p>'
+        scene = self.scene()
+        picture = f"{legend_html(scene)}{to_html(scene)}" if scene.legend else ""
         rows = "".join([_row([self._name(track), *_facts(track)]) for track in self.tracks])
         more = f'<p class="nn-note">and {self.more:,} more layers and threads</p>' if self.more else ""
         table = _table(("Layer", "Changes", "Writes", "Last", "State now"), rows)
-        return f"{head}{table}{more}{self._changes_html(self.shown)}{self._flows_html(self.shown)}"
+        return f"{head}{picture}{table}{more}{self._changes_html(self.shown)}{self._flows_html(self.shown)}"
+
+    def scene(self) -> Scene:
+        """Return the picture of the thread that is shown."""
+        if self.shown is None:
+            return Scene(title=TITLE)
+        thread = self.shown.thread_id
+        tracks = [track for track in self.index.tracks if track.thread_id == thread]
+        return memory_scene(
+            tracks[:LAYERS_SHOWN], f"{TITLE}, thread {plain_line(thread)}" if self.has_threads else TITLE
+        )
 
     def _changes_html(self, track: Track) -> str:
         parts = []
@@ -188,6 +204,7 @@ class MemoryReading(Reading):
         self.position = -1
         self._begin_edit = begin_edit
         self._threads: dict[str, int] = {}
+        self._turn = -1
         self.snapshot = {
             "page": PAGE,
             "empty": EMPTY,
@@ -195,6 +212,7 @@ class MemoryReading(Reading):
             "layers": [],
             "first": -1,
             "editable": begin_edit is not None,
+            "series": series_data(SERIES),
         }
 
     @property
@@ -208,6 +226,7 @@ class MemoryReading(Reading):
         track = self.index.take(event)
         if track is None:
             return None
+        self._turn = event.where.turn
         if not self.is_followed:
             return None  # `begin` makes each row once
         rows = {
@@ -246,10 +265,17 @@ class MemoryReading(Reading):
         return [plain(track.layer_id), thread, len(track.writes), len(track.changes), last, len(track.flows)]
 
     def _first(self) -> int:
-        """Return the place of the track that is shown where none was chosen: that which changed most, and it stays the same."""
+        """Return the place of the track that is shown where none was chosen.
+
+        It is that which changed most, and stays the same once a turn has gone by in which it changed.
+        """
         at: int = self.snapshot["first"]
-        if at >= 0 and self._is_wanted(self.index.tracks[at]) and self.index.tracks[at].writes:
-            return at
+        shown = self.index.tracks[at] if at >= 0 else None
+        if shown is not None and self._is_wanted(shown):
+            # The first state of a layer is that which it had before.
+            first = next((write for write in shown.changes if write.last is not None), None)
+            if first is not None and first.event.where.turn != self._turn:
+                return at
         wanted = [track for track in self.index.tracks if self._is_wanted(track)] or self.index.tracks
         return max(wanted, key=lambda track: (len(track.changes), len(track.writes), -track.at)).at
 
@@ -263,7 +289,7 @@ class MemoryReading(Reading):
         return self.index.tracks[at] if at >= 0 else None
 
     def answer(self, request: dict[str, Any]) -> Any:
-        """Answer ``writes``, ``change``, ``flows``, and the requests that edit: ``edit``, ``save``, ``rewind``.
+        """Answer ``writes``, ``change``, ``picture``, ``flows``, and the requests that edit: ``edit``, ``save``, ``rewind``.
 
         Raises `NoeticConfigError` ``UNKNOWN_REQUEST``, or ``NOT_EDITABLE`` where no harness is known.
         """
@@ -275,6 +301,8 @@ class MemoryReading(Reading):
                 found = next((write for write in _near(track.writes, place) if write.at == place), None)
                 if found is not None:
                     return self._change(track, found, request.get("against"))
+            case {"what": "picture", "layer": int(at)} if self._has(at):
+                return MemoryPicture(self.index, self.index.tracks[at]).scene().data()
             case {"what": "flows", "layer": int(at)} if self._has(at):
                 return _newest(self.index.tracks[at].flows, request.get("start"), flow_row)
             case {"what": "edit" | "save" | "rewind", "layer": int(at)} if self._has(at):
@@ -333,6 +361,10 @@ class MemoryReading(Reading):
     def selected(self, fields: dict[str, Any]) -> dict[str, Any] | None:
         """Handle a selection; the page asks for the data that belongs to it."""
         return None
+
+    def scene(self) -> Scene:
+        """Return the picture of the thread that is shown."""
+        return MemoryPicture(self.index, self.shown, self.snapshot["empty"]).scene()
 
     def to_html(self) -> str:
         """Return the layers, and the newest changes of the one that is shown, as HTML without scripts."""

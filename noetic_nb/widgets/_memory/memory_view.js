@@ -34,6 +34,9 @@ export default () => {
     const threads = threadBox.appendChild(make("select", { "aria-label": "Thread" }));
     const chips = body.appendChild(make("div", { class: "nn-chips", role: "group", "aria-label": "Layer" }));
     const status = body.appendChild(make("p", { class: "nn-sub", role: "status" }));
+    const plot = body.appendChild(make("div", { class: "nn-grid", role: "group", "aria-label": "Changes by layer and turn" }));
+    const picture = sceneIn(plot, { series: store.data.series, pad: 0, axis: "turn" });
+    const line = body.appendChild(readout(plot, "A row for each layer, a column for each turn; the numbers are changes."));
     const columns = body.appendChild(make("div", { class: "nn-columns" }));
     const left = columns.appendChild(make("div", { class: "nn-left" }));
     const rows = tableIn(left, "Writes, newest first", COLUMNS.map(([name]) => name), { kind: "nn-table nn-writes", scroll: "nn-scroll nn-tall" });
@@ -56,9 +59,13 @@ export default () => {
     let focused = null; // the place of the write whose difference is shown; null follows the newest
     let detail = null;
     let against = "write";
+    let scene = null; // the picture of the thread
+    let pointed = ""; // the key of the bar with the stop of the Tab key
     let flow = null;
     let flowsOf = ""; // of which layer and moment they are
     let fault = "";
+    let pictured = ""; // of which writes the picture is
+    let lateScene = 0;
     let seen = null; // how many writes, changes and flows the page has of the layer
     let known = store.selection;
     let late = 0;
@@ -102,6 +109,17 @@ export default () => {
       },
     );
 
+    const tellPicture = newest((request) => store.get(model, request), (answer, request) => {
+      if (request.layer === at) scene = { ...answer, marks: marksOf(store.data.series, [], answer.marks, answer.texts) };
+      store.changed();
+    });
+    const atOf = ({ bar }) => bar.key.split(" ").map(Number);
+    const useBar = (node) => {
+      const [layer, turn] = atOf(node);
+      choose(layer);
+      select(layer, turn);
+    };
+
     const open = (place, turn = null) => {
       at = place;
       [listed, detail, focused, flow, start, seen] = [null, null, null, null, 0, null];
@@ -122,10 +140,24 @@ export default () => {
     };
     const pick = (row) => {
       focusRow(row);
-      const thread = store.data.threads[store.data.layers[at][1]];
-      store.select(model, { thread_id: thread[1], turn: row.turn, call: null, item: null, decision: null });
+      select(at, row.turn);
       known = store.selection;
     };
+    const select = (layer, turn) => {
+      const thread = store.data.threads[store.data.layers[layer][1]];
+      store.select(model, { thread_id: thread[1], turn, call: null, item: null, decision: null });
+    };
+    barKeys(plot, ({ bar }) => (pointed = bar.key));
+    plot.addEventListener("click", (event) => {
+      const bar = event.target.closest(".nn-box");
+      if (bar) useBar(bar);
+    });
+    plot.addEventListener("keydown", (event) => {
+      const bar = event.target.closest(".nn-box");
+      if (!bar || (event.key !== "Enter" && event.key !== " ")) return;
+      event.preventDefault();
+      useBar(bar);
+    });
     chosenRows(rows, (row) => pick(row.write), older, newer);
     rows.addEventListener("focusin", (event) => {
       const row = event.target.closest("tr")?.write;
@@ -263,6 +295,28 @@ export default () => {
       setText(state, detail.state + (detail.cut ? "\n… (its end is left out)" : ""));
     }
 
+    function drawPicture(data) {
+      const thread = data.layers[at][1];
+      const writes = `${thread} ${data.layers.filter((row) => row[1] === thread).map((row) => row[2])}`;
+      if (pictured !== writes && !lateScene) {
+        lateScene = setTimeout(() => {
+          lateScene = 0;
+          pictured = writes;
+          tellPicture({ what: "picture", layer: at }).catch(failed);
+          store.changed();
+        }, pictured ? 200 : 0);
+      }
+      plot.hidden = line.hidden = !scene?.legend.length;
+      if (plot.hidden) return;
+      const hadFocus = plot.contains(document.activeElement);
+      picture.draw({ panels: scene.panels, captions: {}, marks: scene.marks, over: new Map(), first: 0, last: scene.last, ticks: scene.ticks });
+      for (const node of plot.querySelectorAll(".nn-box")) {
+        const [layer, turn] = atOf(node);
+        put(node, { "aria-pressed": String(layer === at && turn === detail?.turn) });
+      }
+      oneStop(plot, ({ bar }) => bar.key === pointed, hadFocus);
+    }
+
     function drawLayers(data) {
       const thread = data.layers[at][1];
       threadBox.hidden = data.threads.length < 2;
@@ -361,6 +415,7 @@ export default () => {
         flowsOf = given;
         tellFlows({ layer: at }).catch(failed);
       }
+      drawPicture(data);
       drawLayers(data);
       drawRows(data);
       drawDetail(data);

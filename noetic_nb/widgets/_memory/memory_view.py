@@ -24,7 +24,7 @@ from noetic_nb.sync import run_sync
 from noetic_nb.widgets._memory.memory_reading import MemoryReading, base_of
 from noetic_nb.widgets._memory.state_texts import difference, shown_state
 from noetic_nb.widgets.base._moment import Moment
-from noetic_nb.widgets.base._run_view import RunView
+from noetic_nb.widgets.base._picture import PictureView
 from noetic_nb.widgets.base._selection import Selection
 
 # A state beyond this is no text to edit by hand.
@@ -151,7 +151,7 @@ def _not_editable(layer_id: str, why: str) -> NoeticConfigError:
 log = safe_logger(__name__)
 
 
-class MemoryView(RunView):
+class MemoryView(PictureView):
     """Show the state of each layer over time: the changes of each write, and the states given to and returned by children.
 
     With a live harness, states can be edited and turns be gone back to, by its own ``harness.memory(thread_id)``.
@@ -195,7 +195,7 @@ class MemoryView(RunView):
     """
 
     position = traitlets.Int(-1).tag(sync=True)
-    scripts = ("memory/memory_view",)
+    scripts = ("base/scene", "memory/memory_view")
     reading: MemoryReading
 
     def __init__(

@@ -42,6 +42,8 @@ def script(*names: str) -> str:
 def joint_script(panels: Mapping[str, Sequence[str]], *names: str) -> str:
     """Return one module of several views: ``PANEL_SCRIPTS`` has their functions by name, each in a scope of its own.
 
+    What several of them use stands in front, once.
+
     Parameters
     ----------
     panels : mapping of str to sequence of str
@@ -55,9 +57,11 @@ def joint_script(panels: Mapping[str, Sequence[str]], *names: str) -> str:
     >>> module.count("export default"), module.count("PANEL_SCRIPTS")
     (1, 2)
     """
-    parts = ["const PANEL_SCRIPTS = {};"]
+    shared = dict.fromkeys([each for files_of in panels.values() for each in files_of if each.startswith("base/")])
+    parts = [*(_text(f"{each}.js") for each in shared), "const PANEL_SCRIPTS = {};"]
     for name, files_of in panels.items():
-        inside = "\n".join([_text(f"{each}.js") for each in files_of]).replace("export default ", "return ", 1)
+        own = [_text(f"{each}.js") for each in files_of if each not in shared]
+        inside = "\n".join(own).replace("export default ", "return ", 1)
         parts.append(f"PANEL_SCRIPTS[{name!r}] = (() => {{\n{inside}\n}})();")
     return "\n".join([_text("base/common.js"), *parts, *[_text(f"{name}.js") for name in names]])
 
