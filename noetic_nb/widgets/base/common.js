@@ -74,6 +74,7 @@ function storeOf(take) {
   let count = 0;
   let chosen = null;
   let isTold = false;
+  let logged = false; // a fault may come again with every drawing
   const fresh = () => `${page}-${(count += 1)}`;
   store.changed = () => {
     if (store.frame) return;
@@ -151,7 +152,8 @@ function storeOf(take) {
   /** Show what failed in every view, and tell the kernel's log once. */
   store.failed = (model, error) => {
     const text = `This view failed in the page: ${error}`;
-    if (!store.fault) model.send({ type: "fault", text: `${text}\n${error?.stack ?? ""}` });
+    if (!logged) model.send({ type: "fault", text: `${text}\n${error?.stack ?? ""}` });
+    logged = true;
     store.fault = text;
     console.warn(error);
   };
