@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
-from typing import Final, TypeVar
+from dataclasses import dataclass
+from typing import Final, Literal, TypeVar
 
 from noetic_nb._core.arguments import explained
 from noetic_nb.errors import NoeticError
 from noetic_nb.layers._helpers.collaborators import as_embedder
 from noetic_nb.layers._helpers.considered import Hit, consider
-from noetic_nb.layers._helpers.embedding import Embedder, EmbedTexts
+from noetic_nb.layers._helpers.embedding import Embedder, EmbedTexts, KeywordIndex
+from noetic_nb.layers._helpers.schemas import option_error
 from noetic_nb.layers._semantic import MessageIndex, MessageRecall, recalling
 from noetic_nb.layers.handles import SemanticHandle
 from noetic_nb.memory import BudgetConfig, ExecutionContext, MemoryLayer, MemoryScope, Slot
@@ -49,13 +51,15 @@ TAG: Final = "hybrid_recall"
 @built_in
 @explained()
 def hybrid_recall(
-    embedder: Embedder | EmbedTexts | None = None,
+    embedder: Embedder | EmbedTexts | Literal[False] | None = None,
     *,
     id: str = "hybrid-recall",
     scope: MemoryScope = "resource",
-    top_k: int = 10,
+    top_k: int | None = 10,
     min_score: float = 0.1,
     neighbours: int = 0,
+    roots: bool = False,
+    spread: float = 0.0,
     skip_recent: int = 6,
     max_entries: int = 2_000,
     budget: BudgetConfig = None,
@@ -66,11 +70,17 @@ def hybrid_recall(
     Parameters
     ----------
     embedder : Embedder or callable, optional
-        As of `semantic_recall`. Where it fails, keywords alone find what is stored, and the failure is reported.
-    top_k : int
-        How many messages are brought back at most.
+        As of `semantic_recall`. Where it fails, keywords alone find what is stored, and the failure is reported. False leaves
+        vectors out: keywords alone rank, which is better than with hashed words where there is no embedder that knows meanings.
+    top_k : int, optional
+        How many messages are brought back at most; None brings back as many as the budget of the layer holds.
     min_score : float
         Cosine from which on a message counts as near, from -1 to 1; one that shares a word with the query needs none.
+    roots : bool
+        Whether words are compared without their English endings.
+    spread : float
+        Share of the keyword score of a message that the messages before and after it are given as well, from 0 to 1: an answer
+        seldom repeats the words of the question it follows.
     neighbours, skip_recent, max_entries : int
         As of `semantic_recall`.
 
@@ -87,13 +97,28 @@ def hybrid_recall(
     --------
     >>> hybrid_recall(top_k=3).id
     'hybrid-recall'
+    >>> filling = hybrid_recall(False, top_k=None, neighbours=1, roots=True, spread=0.5)  # chosen on two dialogues of LoCoMo
     """
-    nearness = as_embedder(embedder)
-    layer = HybridRecall(id, TAG, scope, nearness, top_k, min_score, neighbours, skip_recent, max_entries)
+    nearness = _none if embedder is False else as_embedder(embedder)
+    if isinstance(spread, str) or not 0 <= spread <= 1:
+        raise option_error("`spread` is from 0 to 1.", spread, "Write spread=0.5.")
+    options = top_k, min_score, neighbours, skip_recent, max_entries
+    layer = HybridRecall(id, TAG, scope, nearness, *options, roots=roots, spread=spread)
     return recalling(layer, budget, slot)
 
 
+def _none(texts: Sequence[str]) -> list[list[float]]:
+    """Return vectors that are near to nothing."""
+    return [[0.0] for _ in texts]
+
+
+@dataclass
 class HybridRecall(MessageRecall):
+    """The hooks of a layer that looks for words as well."""
+
+    roots: bool = False
+    spread: float = 0.0
+
     async def ranked(self, index: MessageIndex, query: str, hidden: set[str], ctx: ExecutionContext) -> list[int]:
         """Return the positions of messages that share words with a query or are near to it, best first."""
         try:
@@ -102,12 +127,20 @@ class HybridRecall(MessageRecall):
             ctx.diagnostic(self.layer_id, "recall", exc)
             near, index.scored = [], []
         place = {message.id: position for position, message in enumerate(index.messages)}
+        if index.words is None:
+            index.words = KeywordIndex(roots=self.roots)
         words = index.words
         for gone in words.keys - place.keys():
             words.remove(gone)
         for new in place.keys() - words.keys:
             words.add(new, index.messages[place[new]].text)
         scores = {place[key]: score for key, score in words.scores(query).items() if key not in hidden}
+        if self.spread:
+            own = dict(scores)
+            for position, score in own.items():
+                for near_by in (position - 1, position + 1):
+                    if 0 <= near_by < len(index.messages) and index.messages[near_by].id not in hidden:
+                        scores[near_by] = scores.get(near_by, 0.0) + self.spread * score
         # The newer one first of two that are as good.
         index.worded = sorted(scores, key=lambda position: (-scores[position], -position))
         return fused([near, index.worded])

@@ -47,6 +47,8 @@ LONGEST: Final = 8_000
 # Scopes whose index is kept in memory between executions.
 MAX_INDEXES: Final = 64
 _DIGITS: Final = 10
+# Messages that a search finds where recall has no limit but its budget.
+SEARCHED: Final = 10
 
 
 class _State(StoredState):
@@ -90,7 +92,7 @@ class MessageIndex:
     ids: set[str] = field(default_factory=set)
     # Storage keys of messages that are on their way into storage.
     writing: set[str] = field(default_factory=set)
-    words: KeywordIndex = field(default_factory=KeywordIndex)
+    words: KeywordIndex | None = None
     """Their words, where a layer looks for those; brought up to date with each look."""
     # Of the last query: all that could be compared with it, with their cosines.
     scored: list[tuple[float, int]] = field(default_factory=list)
@@ -110,7 +112,7 @@ def semantic_recall(
     *,
     id: str = "semantic-recall",
     scope: MemoryScope = "resource",
-    top_k: int = 10,
+    top_k: int | None = 10,
     min_score: float = 0.1,
     neighbours: int = 0,
     skip_recent: int = 6,
@@ -125,8 +127,8 @@ def semantic_recall(
     embedder : Embedder or callable, optional
         A function of a list of texts, sync or async, or an object whose ``embed`` is one. Tried once with two words.
         Makes the vectors; `HashingEmbedder`, which needs no network, by default.
-    top_k : int
-        How many messages are brought back at most.
+    top_k : int, optional
+        How many messages are brought back at most; None brings back as many as the budget of the layer holds.
     min_score : float
         Cosine from which on a message counts as near, from -1 to 1.
     neighbours : int
@@ -157,7 +159,7 @@ def semantic_recall(
 
 def recalling(layer: MessageRecall, budget: BudgetConfig, slot: float) -> MemoryLayer[SemanticHandle]:
     """Make a layer of its hooks, once their options are checked."""
-    check_whole(top_k=layer.top_k, max_entries=layer.max_entries)
+    check_whole(max_entries=layer.max_entries, **({} if layer.top_k is None else {"top_k": layer.top_k}))
     check_whole(0, neighbours=layer.neighbours, skip_recent=layer.skip_recent)
     check_score(layer.min_score)
     return MemoryLayer(
@@ -234,7 +236,7 @@ class MessageRecall:
     tag: str
     scope: MemoryScope
     embedder: Embed
-    top_k: int
+    top_k: int | None
     min_score: float
     neighbours: int
     skip_recent: int
@@ -278,8 +280,10 @@ class MessageRecall:
 
     async def search(self, args: _Search, state: Any, ctx: Any) -> dict[str, Any]:
         index = self.live.get(ctx.execution_id)
-        found = [] if index is None else index.lines(sorted(await self.nearest(index, args.query, set(), ctx)))
-        return {"result": found}
+        order = [] if index is None else await self.ranked(index, args.query, set(), ctx)
+        # Nothing but `top_k` says how much a model wants.
+        found = [] if index is None else self.chosen(index, order[: self.top_k or SEARCHED], set())
+        return {"result": [] if index is None else index.lines(sorted(found))}
 
     async def open(self, p: InitParams) -> int:
         """Bring the index of a scope up to the stored state; returns its length."""
@@ -332,10 +336,6 @@ class MessageRecall:
             if index.storage is not None:
                 await index.storage.delete(gone.key)
         return len(fresh)
-
-    async def nearest(self, index: MessageIndex, query: str, hidden: set[str], ctx: ExecutionContext) -> list[int]:
-        """Return positions of the best answers to a query, best first, each hit followed by its neighbours."""
-        return self.chosen(index, await self.ranked(index, query, hidden, ctx), hidden)
 
     def chosen(self, index: MessageIndex, order: Sequence[int], hidden: set[str]) -> list[int]:
         """Return the first of a ranking, each followed by its neighbours."""

@@ -11,11 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noetic_nb.errors import NoeticError
+from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.layers import HashingEmbedder, hybrid_recall, semantic_recall
+from noetic_nb.layers._helpers.considered import fitting_lines, tagged
 from noetic_nb.layers._helpers.embedding import KeywordIndex, words_of
 from noetic_nb.layers._hybrid import fused
 from noetic_nb.storage import InMemoryStorage
+from noetic_nb.tokens import estimate_tokens
 from tests.layers.layer_driver import Conversation
 
 WORDS = st.sampled_from(["ant", "bee", "cow", "dog", "東京", "the"])
@@ -177,3 +179,83 @@ async def test_messages_whose_vectors_have_another_size_are_found_by_their_words
     assert "2 of 2 stored messages are not compared by nearness: their vectors have another length" in str(
         after.stack.notes[0][2]
     )
+
+
+async def filled(count: int = 40, **options: Any) -> Conversation:
+    talk = Conversation(hybrid_recall(False, skip_recent=0, max_entries=100, **options))
+    for n in range(count):
+        await talk.turn(f"The lamp of room {n} is on.", "Noted, as always.")
+    await talk.begin()
+    return talk
+
+
+@pytest.mark.parametrize("budget", [40, 120, 300])
+async def test_without_a_limit_recall_fills_its_budget(budget: int) -> None:
+    few, many = await filled(), await filled(top_k=None)
+
+    lines = (await many.shown("Which lamp?", budget)).splitlines()
+
+    assert len((await few.shown("Which lamp?", budget)).splitlines()) <= min(12, len(lines))
+    longest = max(estimate_tokens(f"user: The lamp of room {n} is on.") for n in range(40))
+    assert budget - longest - 2 < estimate_tokens("\n".join(lines)) <= budget
+    assert len(await many.call("hybrid-recall", "search", query="lamp")) == 10
+
+
+async def test_neighbours_fill_the_budget_behind_their_hit() -> None:
+    talk = await filled(top_k=None, neighbours=1)
+
+    shown = await talk.shown("Which lamp?", 60)
+
+    assert shown.count("Noted, as always.") >= 2
+    assert "Noted" not in await (await filled(top_k=None)).shown("Which lamp?", 60)
+
+
+@pytest.mark.parametrize(("roots", "found"), [(False, False), (True, True)])
+async def test_words_are_compared_without_endings_where_that_is_wanted(roots: bool, found: bool) -> None:
+    talk = await told(hybrid_recall(False, skip_recent=0, roots=roots))
+    await talk.turn("She was packing parcels.", "I see.")
+    await talk.begin()
+
+    assert ("packing" in await talk.shown("Who packed a parcel?")) is found
+
+
+@pytest.mark.parametrize(("spread", "found"), [(0.0, False), (0.5, True)])
+async def test_an_answer_is_found_by_the_words_of_its_question(spread: float, found: bool) -> None:
+    talk = Conversation(hybrid_recall(False, skip_recent=0, top_k=3, spread=spread))
+    await talk.turn("How is my rabbit called?", "Snowball, of course.")
+    await talk.turn("It rains.", "Take a coat.")
+    await talk.begin()
+
+    shown = await talk.shown("What name has the rabbit?")
+
+    assert ("Snowball" in shown) is found
+    assert "coat" not in shown
+
+
+async def test_keywords_alone_store_no_vectors_and_work_in_the_next_process() -> None:
+    storage = InMemoryStorage()
+    first = Conversation(hybrid_recall(False), storage=storage)
+    await first.turn("Locker 4711 is mine.", "Noted.")
+    kept = [await storage.get(key) for key in await storage.list("") if "/said/" in key]
+
+    assert {tuple(entry["vector"]) for entry in kept} == {(0.0,)}
+    again = Conversation(hybrid_recall(False), storage=storage, thread_id="t2")
+    assert "Locker 4711 is mine." in await again.begin("Whose is 4711?")
+    assert again.stack.notes == []
+
+
+@pytest.mark.parametrize("options", [{"top_k": 0}, {"spread": 2}, {"spread": "1"}, {"embedder": True}], ids=repr)
+def test_bad_options_are_refused(options: Any) -> None:
+    with pytest.raises(NoeticConfigError, match="INVALID_LAYER_OPTION"):
+        hybrid_recall(**options)
+
+
+@given(
+    st.lists(st.text(alphabet="ab \n", max_size=30), max_size=30),
+    st.floats(0, 200),
+    st.sampled_from([len, estimate_tokens, lambda text: len(text.split()), lambda text: 3 * len(text) // 7 + 1]),
+)
+def test_the_lines_that_fit_are_the_longest_head(lines: list[str], budget: float, tokenize: Any) -> None:
+    heads = [n for n in range(len(lines) + 1) if tokenize(tagged("t", "\n".join(lines[:n]))) <= budget]
+
+    assert fitting_lines("t", lines, budget, tokenize) == lines[: max(heads, default=0)]

@@ -9,6 +9,7 @@ from typing import Final
 
 from noetic_nb.lab._recall_quality.folded_text import folded
 from noetic_nb.lab._recall_quality.word_lists import WORDS
+from noetic_nb.layers._helpers.embedding import root_of
 
 # "ordered" asks for an "order": words are compared by so many letters, in scripts with blanks.
 STEM: Final = 5
@@ -114,25 +115,7 @@ instrument play music | paint art museum gallery | game chess play cards | water
 @lru_cache(maxsize=20_000)
 def stem(word: str) -> str:
     """Return a folded word without its English endings, cut to the letters by which words are compared."""
-    return _root(word)[:STEM]
-
-
-def _root(word: str) -> str:
-    if not word.isascii() or len(word) < 4:
-        return word
-    if word.endswith("ies"):
-        word = word[:-3] + "y"
-    elif word.endswith(("sses", "shes", "ches", "xes")):
-        word = word[:-2]
-    elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
-        word = word[:-1]
-    if word.endswith("ied"):
-        return word[:-3] + "y"
-    for end in ("ing", "ed"):
-        if word.endswith(end) and len(word) - len(end) >= 3 and any(vowel in word[: -len(end)] for vowel in "aeiouy"):
-            word = word[: -len(end)]
-            return word[:-1] if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz" else word
-    return word
+    return root_of(word)[:STEM]
 
 
 @cache
@@ -140,13 +123,13 @@ def _senses() -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
     for number, line in enumerate(_SENSES_TEXT.split("|")):
         for word in line.split():
-            found.setdefault(_root(word).removesuffix("e"), set()).add(f"={number}")
+            found.setdefault(root_of(word).removesuffix("e"), set()).add(f"={number}")
     return {word: frozenset(names) for word, names in found.items()}
 
 
 @lru_cache(maxsize=20_000)
 def _senses_of(word: str) -> frozenset[str]:
-    return _senses().get(_root(word).removesuffix("e"), frozenset()) | {stem(word)}
+    return _senses().get(root_of(word).removesuffix("e"), frozenset()) | {stem(word)}
 
 
 def _telling(words: Iterable[str]) -> list[str]:

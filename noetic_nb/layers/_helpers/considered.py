@@ -31,7 +31,18 @@ def cut_block(tag: str, body: str, budget: float, tokenize: Tokenizer) -> str | 
 
 def fitting_lines(tag: str, lines: Sequence[str], budget: float, tokenize: Tokenizer) -> list[str]:
     """Return the longest head of `lines` whose block fits a budget in tokens: pass the most important line first."""
-    count = most_that_fit(len(lines), lambda n: tokenize(tagged(tag, "\n".join(lines[:n]))) <= budget)
+
+    def fits(count: int) -> bool:
+        return tokenize(tagged(tag, "\n".join(lines[:count]))) <= budget
+
+    # Lines nearly add up: the search begins where they stop to fit one by one, and looks at few blocks.
+    count, total = 0, tokenize(tagged(tag, ""))
+    while count < len(lines) and (total := total + tokenize(lines[count])) <= budget:
+        count += 1
+    while count and not fits(count):
+        count -= 1
+    while count < len(lines) and fits(count + 1):
+        count += 1
     return list(lines[:count])
 
 

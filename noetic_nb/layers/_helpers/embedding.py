@@ -40,8 +40,29 @@ def words_of(text: str) -> list[str]:
     return found
 
 
+def root_of(word: str) -> str:
+    """Return a word in small letters without its English endings: "packed" and "packing" have one root."""
+    if not word.isascii() or len(word) < 4:
+        return word
+    if word.endswith("ies"):
+        word = word[:-3] + "y"
+    elif word.endswith(("sses", "shes", "ches", "xes")):
+        word = word[:-2]
+    elif word.endswith("s") and not word.endswith(("ss", "us", "is")):
+        word = word[:-1]
+    if word.endswith("ied"):
+        return word[:-3] + "y"
+    for end in ("ing", "ed"):
+        if word.endswith(end) and len(word) - len(end) >= 3 and any(vowel in word[: -len(end)] for vowel in "aeiouy"):
+            word = word[: -len(end)]
+            return word[:-1] if len(word) > 3 and word[-1] == word[-2] and word[-1] not in "lsz" else word
+    return word
+
+
 class KeywordIndex:
     """Texts by key, searched by BM25 [1]_; a look takes as long as the query's words have texts.
+
+    With `roots` words are compared without their English endings.
 
     References
     ----------
@@ -49,7 +70,8 @@ class KeywordIndex:
        Trends in Information Retrieval 3 (4), 333-389, section 3.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, roots: bool = False) -> None:
+        self._roots = roots
         self._places: defaultdict[str, dict[str, int]] = defaultdict(dict)
         self._words: dict[str, list[str]] = {}
         self._total = 0
@@ -64,10 +86,14 @@ class KeywordIndex:
     def add(self, key: str, text: str) -> None:
         """Add a text, or replace the one with this key."""
         self.remove(key)
-        words = self._words[key] = words_of(text)
+        words = self._words[key] = self._split(text)
         self._total += len(words)
         for word, count in Counter(words).items():
             self._places[word][key] = count
+
+    def _split(self, text: str) -> list[str]:
+        # "live" and "living" differ in one letter more.
+        return [root_of(word).removesuffix("e") for word in words_of(text)] if self._roots else words_of(text)
 
     def remove(self, key: str) -> None:
         """Forget a text, where there is one with this key."""
@@ -88,7 +114,7 @@ class KeywordIndex:
         found: defaultdict[str, float] = defaultdict(float)
         size = len(self._words)
         mean = self._total / size if size else 0.0
-        for word in dict.fromkeys(words_of(query)):
+        for word in dict.fromkeys(self._split(query)):
             places = self._places.get(word, {})
             weight = math.log(1 + (size - len(places) + 0.5) / (len(places) + 0.5))
             for key, count in places.items():
