@@ -25,6 +25,7 @@ from .lab import compare as compare
 from .layers import durable_task_state as durable_task_state
 from .layers import entity_memory as entity_memory
 from .layers import episodic_memory as episodic_memory
+from .layers import external_memory as external_memory
 from .layers import file_memory as file_memory
 from .layers import file_reference as file_reference
 from .layers import history_window as history_window

@@ -540,6 +540,8 @@ questions: How many are marked for this rung; recall is missing where none is.
 tokens: The mean length of the requests with a question.
 cost_fresh, cost_cached: US dollars of input of a dialogue, without and with a cache of prefixes.
 ms: Milliseconds in which a request was recalled and planned; missing without a clock.
+own_calls, own_tokens, own_cost: Calls of a model that external memories made in a dialogue, their tokens, and US dollars.
+own_ms: Milliseconds in which external memories were asked in a dialogue; missing without a clock.
 """,
     ),
     "Data sets": Table(

@@ -1,5 +1,7 @@
 from ._entity import entity_memory as entity_memory
 from ._episodic import episodic_memory as episodic_memory
+from ._external import ExternalStore as ExternalStore
+from ._external import external_memory as external_memory
 from ._helpers.cached_embedding import CachedEmbedder as CachedEmbedder
 from ._helpers.embedding import Embedder as Embedder
 from ._helpers.embedding import HashingEmbedder as HashingEmbedder

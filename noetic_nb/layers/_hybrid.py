@@ -12,10 +12,9 @@ from typing import Final, Literal, TypeVar
 
 from noetic_nb._core.arguments import explained
 from noetic_nb.errors import NoeticError
-from noetic_nb.layers._helpers.collaborators import as_embedder
+from noetic_nb.layers._helpers.collaborators import as_embedder, check_share
 from noetic_nb.layers._helpers.considered import Hit, consider
 from noetic_nb.layers._helpers.embedding import Embedder, EmbedTexts, KeywordIndex
-from noetic_nb.layers._helpers.schemas import option_error
 from noetic_nb.layers._semantic import MessageIndex, MessageRecall, recalling
 from noetic_nb.layers.handles import SemanticHandle
 from noetic_nb.memory import BudgetConfig, ExecutionContext, MemoryLayer, MemoryScope, Slot
@@ -100,8 +99,7 @@ def hybrid_recall(
     >>> filling = hybrid_recall(False, top_k=None, neighbours=1, roots=True, spread=0.5)  # chosen on two dialogues of LoCoMo
     """
     nearness = _none if embedder is False else as_embedder(embedder)
-    if isinstance(spread, str) or not 0 <= spread <= 1:
-        raise option_error("`spread` is from 0 to 1.", spread, "Write spread=0.5.")
+    check_share(spread=spread)
     options = top_k, min_score, neighbours, skip_recent, max_entries
     layer = HybridRecall(id, TAG, scope, nearness, *options, roots=roots, spread=spread)
     return recalling(layer, budget, slot)

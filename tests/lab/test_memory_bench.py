@@ -29,7 +29,8 @@ from noetic_nb.testing import FakeClock
 from noetic_nb.tokens import estimate_tokens
 
 COLUMNS = [
-    "layers", "budget", "rung", "recall", "low", "high", "questions", "tokens", "cost_fresh", "cost_cached", "ms"
+    "layers", "budget", "rung", "recall", "low", "high", "questions", "tokens", "cost_fresh", "cost_cached", "ms",
+    "own_calls", "own_tokens", "own_cost", "own_ms",
 ]  # fmt: skip
 
 

@@ -26,7 +26,26 @@ PAGE = (Path(layers.__file__).parents[2] / "docs/behaviour/layers.md").read_text
 ROWS = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in PAGE.splitlines()]
 # Id, slot, scope and budget by the function, from the table at the top of the page.
 PLACES = {row[0]: row[1:5] for row in ROWS if len(row) == 6 and row[0].islower() and row[0] != "regulation"}
-FIRST: dict[str, tuple[Any, ...]] = {"static_content": ("Be kind.",), "tool_memory": ("its id",)}
+
+
+class Notes:
+    """A store outside of the library."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def add(self, messages: Any, *, session: str, when: Any) -> None:
+        self.texts += [message["content"] for message in messages]
+
+    def search(self, query: str, *, limit: int) -> list[str]:
+        return self.texts[-limit:]
+
+
+FIRST: dict[str, tuple[Any, ...]] = {
+    "static_content": ("Be kind.",),
+    "tool_memory": ("its id",),
+    "external_memory": (Notes(),),
+}
 
 
 def made(name: str, **options: Any) -> MemoryLayer:

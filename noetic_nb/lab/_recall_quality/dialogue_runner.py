@@ -20,6 +20,7 @@ from noetic_nb.items._registry import ANY_ITEMS
 from noetic_nb.items._shared_prefix import leading_text, leading_tokens, same_when_sent
 from noetic_nb.lab._dialogues import Dialogue, Question
 from noetic_nb.lab._recall_quality.evidence_ladder import Ladder, SentTexts
+from noetic_nb.layers._helpers.spending import Spent, counting
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer, ProjectionPolicy, allocate_budgets
 from noetic_nb.memory._state.state_store import LayerStateStore
 from noetic_nb.models._client import ModelResponse, Usage
@@ -67,6 +68,8 @@ class Played:
     """Of these, the ones that the request before began with as well."""
     requests: int = 0
     ms: float = 0.0
+    own: Spent = field(default_factory=Spent)
+    """The spending of memories outside of this library, on adding under every budget and on searching under this one."""
 
 
 class _Clock:
@@ -122,6 +125,16 @@ class Player:
 
     async def play(self) -> list[Played]:
         """Return the result under each budget."""
+        adding = Spent(self.timer)
+        with counting(adding):
+            await self._play()
+        for played in self.played:
+            played.own.calls += adding.calls
+            played.own.tokens += adding.tokens
+            played.own.ms += adding.ms
+        return self.played
+
+    async def _play(self) -> None:
         log = ItemLog(registry=ANY_ITEMS, tokenizer=self.tokenizer)
         for number, session in enumerate(self.dialogue.sessions):
             begins = self.dialogue.dates_ms[number] if number < len(self.dialogue.dates_ms) else None
@@ -136,7 +149,6 @@ class Player:
             # Each is asked as if no other had been.
             self.before = list(before)
             await self._ask(thread, log, question)
-        return self.played
 
     def _context(self, thread: str) -> ExecutionContext:
         self.turn += 1
@@ -209,11 +221,13 @@ class Player:
             began = None if self.timer is None else self.timer.monotonic_ms()
             policy = _policy(budget)
             split = allocate_budgets(self.layers, total_budget=budget)
-            recalled = await self.stack.recall(ctx, query=query, log=log, budgets=split.by_layer())
+            played = self.played[place]
+            played.own.timer = self.timer
+            with counting(played.own):
+                recalled = await self.stack.recall(ctx, query=query, log=log, budgets=split.by_layer())
             plan = plan_turn(
                 log, self.layers, policy, recalled, tokenizer=self.tokenizer, projected=chosen, budgets=split
             )
-            played = self.played[place]
             if self.timer is not None and began is not None:
                 played.ms += self.timer.monotonic_ms() - began
             played.requests += 1

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     import pandas
 
 COLUMNS: Final = (
-    "layers", "budget", "rung", "recall", "low", "high", "questions", "tokens", "cost_fresh", "cost_cached", "ms"
+    "layers", "budget", "rung", "recall", "low", "high", "questions", "tokens", "cost_fresh", "cost_cached", "ms",
+    "own_calls", "own_tokens", "own_cost", "own_ms",
 )  # fmt: skip
 UNITS: Final = {
     "budget": "tokens",
@@ -34,6 +35,9 @@ UNITS: Final = {
     "cost_fresh": "US dollars",
     "cost_cached": "US dollars",
     "ms": "ms",
+    "own_tokens": "tokens",
+    "own_cost": "US dollars",
+    "own_ms": "ms",
 }
 # US dollars per million tokens of input, and the share of it that a cached token costs: round numbers to compare layers by.
 PRICE: Final = 1.0
@@ -108,6 +112,8 @@ def memory_bench(
         marks for this rung. Without any it is not a number. ``tokens`` is the mean of the requests with a question;
         ``cost_fresh`` and ``cost_cached`` are US dollars of input of a dialogue with all of its requests, without and with a
         cache of prefixes; ``ms``, the mean time in which a request was recalled and planned, missing without a clock.
+        ``own_calls``, ``own_tokens``, ``own_cost`` and ``own_ms`` are what stores of `external_memory` spent of their own in a
+        dialogue: calls of a model, their tokens and price, and the time in which a store was asked.
         ``attrs["units"]`` has the units, ``attrs["by_kind"]`` the recall of each kind of question, by set, budget and rung,
         ``attrs["outdated"]`` how much of what no longer holds was sent as well, where questions name it, ``attrs["asked"]`` a
         record of each question, ``attrs["problems"]`` what hooks reported: set, layer, hook, what, how often.
@@ -272,9 +278,7 @@ def _mean(shares: Iterable[float]) -> float:
     return fsum(known) / len(known) if known else nan
 
 
-def _costs(
-    played: Sequence[Played], price: float, cached_share: float, clock: Clock | None
-) -> tuple[float, float, float, float]:
+def _costs(played: Sequence[Played], price: float, cached_share: float, clock: Clock | None) -> tuple[float, ...]:
     count = len(played)
     fresh = sum([one.tokens for one in played]) / count
     shared = sum([one.shared for one in played]) / count
@@ -284,6 +288,10 @@ def _costs(
         price * fresh / _MILLION,
         price * (fresh - (1 - cached_share) * shared) / _MILLION,
         nan if clock is None else fsum([one.ms for one in played]) / requests,
+        sum([one.own.calls for one in played]) / count,
+        (own := sum([one.own.tokens for one in played]) / count),
+        price * own / _MILLION,
+        nan if clock is None else fsum([one.own.ms for one in played]) / count,
     )
 
 

@@ -76,6 +76,13 @@ def check_score(given: Any) -> None:
         raise option_error("`min_score` is from -1 to 1.", given, "Write min_score=0.1.")
 
 
+def check_share(**options: Any) -> None:
+    """Check that options are numbers from 0 to 1."""
+    for option, given in options.items():
+        if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= 1:
+            raise option_error(f"`{option}` is from 0 to 1.", given, f"Write {option}=0.5.")
+
+
 def check_model_name(given: Any, option: str = "model") -> None:
     """Check that an option is the name of a model, not its client."""
     if given is not None and not isinstance(given, str):
