@@ -35,6 +35,7 @@ NO_CODE: Final = {"", "{toctree}"}
 
 IN_FRAMEWORKS: Final = {
     "docs/frameworks.md": "tests/frameworks/test_watching.py",
+    "docs/recipes/external_memory.md": "tests/frameworks/test_recipe_external_memory.py",
     "docs/recipes/langgraph.md": "tests/frameworks/test_recipe_langgraph.py",
 }
 """Pages that need other packages: run by `make frameworks`."""
