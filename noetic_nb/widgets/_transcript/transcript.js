@@ -25,6 +25,29 @@ export default () => {
     const body = root.appendChild(make("div"));
     const { back, slider, on, place, follow } = callControls(body);
     const { choice, number, only, onlyLabel } = compareControls(body);
+    const labels = labelControls(body, {
+      label: (name, value) => {
+        const at = shown();
+        store.get(model, { what: "label", at, name, value }).then((found) => {
+          if (local.call?.at === at) local.call.labels = found;
+          store.changed();
+        }).catch(fail);
+        if (value !== null && at < last()) go(at + 1);
+      },
+      move: (by) => go(shown() + by),
+      look: async () => {
+        try {
+          const { text, fields } = await store.get(model, { what: "first" });
+          labels.say(text);
+          if (fields === null) return;
+          leave();
+          store.select(model, fields);
+        } catch (error) {
+          fail(error);
+        }
+      },
+    });
+    root.addEventListener("keydown", labels.key);
     const sub = body.appendChild(make("p", { class: "nn-sub", "aria-live": "polite" }));
     const settings = body.appendChild(make("p", { class: "nn-note" }));
     const unknown = body.appendChild(make("p", { class: "nn-note nn-t-unknown" }));
@@ -44,7 +67,7 @@ export default () => {
     const local = {
       ...{ at: -1, call: null, data: null, asked: "", asking: false, times: 0, time: 0 },
       ...{ first: null, open: [], whole: new Map(), remedies: new Map(), quiet: false },
-      ...{ picked: null, known: null, scroll: null },
+      ...{ picked: null, known: null, scroll: null, ahead: null },
     };
 
     const last = () => store.data.calls.length - 1;
@@ -110,6 +133,7 @@ export default () => {
       if (request.item !== undefined && call.wanted !== null) local.scroll = `li[data-key="${call.wanted}"]`;
       setText(wrong, "");
       remedy();
+      fetchAhead(call.at + 1);
     };
     const receive = (call, request) => {
       take(call, request);
@@ -123,6 +147,25 @@ export default () => {
       return store.get(model, request);
     }, receive);
 
+    /** Ask for the next call before it is wanted: a person who labels calls goes from one to the next. */
+    const fetchAhead = (at) => {
+      const request = { what: "call", at, against: compared(), only: only.checked, open: [], first: null };
+      const ahead = { key: keyOf(request), call: undefined };
+      if (!store.data.labels.names || at > last() || local.ahead?.key === ahead.key) return;
+      local.ahead = ahead;
+      // What cannot be had is asked for once more when it is wanted, and the fault is shown then.
+      store.get(model, request).then((call) => (ahead.call = call), () => (local.ahead = null));
+    };
+    const takeAhead = (request) => {
+      const { key, call } = local.ahead ?? {};
+      if (request.item !== undefined || key !== keyOf(request) || call === undefined) return undefined;
+      store.get(model, { what: "labels", at: call.at }).then((found) => {
+        call.labels = found;
+        store.changed();
+      }).catch(fail);
+      return call;
+    };
+
     /** Ask for the shown call where it, or what is wanted of it, is another one than before. */
     const refresh = (at) => {
       if (at !== local.at) Object.assign(local, { at, first: null, open: [], picked: null });
@@ -133,7 +176,7 @@ export default () => {
         local.scroll = null;
       } else if (keyOf(request) === local.asked) return;
       // What a host has brought along is drawn now, without a frame in between.
-      const call = model.ahead?.(request);
+      const call = model.ahead?.(request) ?? takeAhead(request);
       if (call !== undefined) return take(call, request);
       local.asked = keyOf({ ...request, first: local.first });
       query(request).catch(fail);
@@ -147,7 +190,7 @@ export default () => {
     const refreshOutcome = () => {
       const { changed } = store.data;
       if (changed === undefined || changed.times === local.times) return;
-      local.times = changed.times;
+      Object.assign(local, { times: changed.times, ahead: null });
       if (local.call !== null && changed.at === local.call.at) extend({ what: "outcome", at: changed.at }).catch(fail);
     };
 
@@ -327,7 +370,7 @@ export default () => {
 
     function draw(data) {
       // After a message was missed nothing that was asked is sure to be all.
-      if (local.data !== data) Object.assign(local, { data, asked: "" });
+      if (local.data !== data) Object.assign(local, { data, asked: "", ahead: null });
       const none = data.calls.length === 0;
       empty.hidden = !none;
       body.hidden = none;
@@ -353,6 +396,7 @@ export default () => {
       const call = local.call;
       put(body, { "aria-busy": call?.at === at ? null : "true" });
       if (call === null) return;
+      labels.draw(data.labels, call, store.changed);
       setText(sub, `${titleOf(data.calls[call.at])}: ${call.headline}`);
       setText(settings, call.settings);
       settings.hidden = call.settings === "";

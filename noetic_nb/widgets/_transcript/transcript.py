@@ -18,6 +18,7 @@ from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runs._run_source import run_of
 from noetic_nb.runtime._planning.least_budget import LeastBudget
 from noetic_nb.widgets._transcript.call_content import CHANGE_MARKS, ShownCall
+from noetic_nb.widgets._transcript.call_labels import CallLabels
 from noetic_nb.widgets._transcript.request_diff import DiffRow, request_diff
 from noetic_nb.widgets._transcript.request_rows import RequestRow, budget_parts, request_rows
 from noetic_nb.widgets._transcript.transcript_picture import EMPTY, MARKS, OTHER_MARK, static_html, static_text
@@ -78,6 +79,7 @@ class TranscriptReading(Reading):
             "calls": [],
             "at": -1,
         }
+        self.labels = CallLabels(None, None)
 
     @property
     def has_any(self) -> bool:
@@ -134,6 +136,12 @@ class TranscriptReading(Reading):
                     return call.remedy(key)
             case {"what": "outcome", "at": int(at)}:
                 return self._outcome(self.call(at))
+            case {"what": "label", "at": int(at), "name": int(name), "value": int() | None as value}:
+                return self.labels.give(self.call(at).record, name, value)
+            case {"what": "labels", "at": int(at)}:
+                return self.labels.of(self.call(at).record)
+            case {"what": "first"}:
+                return self.labels.first_look()
             case {"what": "text", "at": int(at), "key": key}:
                 text = self.call(at, request.get("against")).text_of(key)
                 if text is not None:
@@ -173,6 +181,7 @@ class TranscriptReading(Reading):
             "rows": [call.entry_data(entry) for entry in entries[first : first + PAGE_ROWS]],
             "wanted": wanted if wanted >= 0 else None,
             "open": unfolded,
+            "labels": self.labels.of(call.record),
             **self._outcome(call),
         }
 
@@ -365,6 +374,8 @@ class Transcript(RunView):
         Show the turns up to this one, inclusive.
     selection : Selection, optional
         What someone points at, shared with other views: a call or an item that is selected elsewhere is shown here.
+    by : str, optional
+        The rater who labels calls here, by digit keys, with the values of the run's codebook.
 
     Attributes
     ----------
@@ -379,7 +390,7 @@ class Transcript(RunView):
     ------
     NoeticConfigError
         ``NOT_A_RUN``; ``UNKNOWN_CALL``; ``INVALID_TURN`` where `turn` or `until` is not a whole number of at least 0;
-        ``INVALID_THREAD``; ``NOT_A_SELECTION``.
+        ``INVALID_THREAD``; ``NOT_A_SELECTION``; ``NO_CODEBOOK`` where `by` is given and nothing to label calls with.
 
     References
     ----------
@@ -397,7 +408,7 @@ class Transcript(RunView):
     # Not synced: while someone moves quickly, places that come back would make the picture jump.
     position = traitlets.Int(-1)
     compare_with = traitlets.Any(None, allow_none=True).tag(sync=True)
-    scripts = ("transcript/transcript_parts", "transcript/transcript")
+    scripts = ("transcript/transcript_parts", "transcript/call_labels", "transcript/transcript")
     _announces = True
 
     def __init__(
@@ -409,9 +420,12 @@ class Transcript(RunView):
         turn: int | None = None,
         until: int | None = None,
         selection: Selection | None = None,
+        by: str | None = None,
     ) -> None:
         moment = Moment(thread_id, turn, until)
         self._transcript = TranscriptReading(moment, getattr(run_of(run), "meta", None))
+        self._transcript.labels = CallLabels(run_of(run), by)
+        self._transcript.snapshot["labels"] = self._transcript.labels.data
         super().__init__(run, self._transcript, moment=moment, selection=selection)
         self.observe(self._move, ["follow", "position", "compare_with"])
         try:
