@@ -135,6 +135,34 @@ def test_a_threshold_is_moved_by_keys_and_says_its_value(notebook: Open) -> None
     expect(root.locator(".nn-outcome")).to_contain_text("Would not break")
 
 
+def test_a_dragged_threshold_says_what_it_stops_on_a_bank(notebook: Open, shot: Open) -> None:
+    opened = notebook(
+        "from noetic_nb import Regulator\nfrom noetic_nb.lab import datasets\nfrom noetic_nb.widgets import *\n"
+        "view = RegulatorTrends(datasets.airline_run(26), regulator=Regulator.for_user('ann'), bank=datasets.airline())",
+        "view",
+    )
+    opened.run_all()
+    root = opened.view
+    loop = grip(root, "tool loop: threshold")
+    for _ in range(3):
+        loop.press("ArrowUp")
+
+    expect(loop).to_have_attribute("aria-valuenow", "8")
+    expect(root.locator(".nn-bank")).to_have_text(
+        "Of the 20 runs of the bank it would stop 1 of 10 failed ones (10 %, 95 % interval 1 to 49 %) "
+        "and 1 of 10 good ones (10 %, 95 % interval 1 to 48 %)."
+    )
+    for theme in opened.themes():
+        for width in (1400, 420):
+            at_width(root, width)
+            shot(root, f"trends-bank-{theme}-{width}")
+            assert_readable(root)
+            assert_contained(root)
+
+    loop.press("Escape")
+    expect(root.locator(".nn-outcome")).to_be_hidden()
+
+
 def test_a_turn_is_read_by_keys_chosen_and_marked_in_every_view(notebook: Open) -> None:
     opened = notebook(
         f"{WATCHED}\nchoice = Selection()\none, two = (RegulatorTrends(run, selection=choice) for _ in range(2))",

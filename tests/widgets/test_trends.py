@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
+import random
 import re
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -21,11 +25,14 @@ from noetic_nb.events import (
     TurnStarted,
     Where,
 )
-from noetic_nb.lab import datasets, replay_regulator
+from noetic_nb.lab import datasets, first_stop, replay_regulator
 from noetic_nb.plots._trends.trends_chart import ThreadChart
 from noetic_nb.plots._trends.trends_panels import handles_of, lines_of
 from noetic_nb.regulator import Regulator
+from noetic_nb.regulator import events as seen_by
+from noetic_nb.regulator.predicates.explanation import names_of
 from noetic_nb.runs import Run
+from noetic_nb.runs._regulation.recorded_decisions import with_thresholds
 from noetic_nb.runs._regulation.thread_signals import ThreadSignals, TurnSignals
 from noetic_nb.widgets import RegulatorTrends
 from tests.runs.factories import signals_of as read
@@ -465,6 +472,113 @@ def test_conditions_are_those_that_the_regulator_decided_by() -> None:
     fired = rows[rows["fired"]]
     assert set(fired["turn"]) == set(turns["turn"])
     assert rows.loc[fired.index, "met"].groupby([fired["turn"], fired["predicate"]]).any().all()
+
+
+RUNS = int(os.environ.get("NOETIC_NB_FUZZ_RUNS", "40"))
+PREDICATE_OF = {
+    "repeated_tool_call_loop": "tool_loop",
+    "cost_cap_reached": "cost_cap",
+    "quality_decline_no_recovery": "quality_decline",
+    "scope_drift_warn": "scope_drift",
+    "procedural_warning": "procedural_warning",
+}
+
+
+def random_run(draw: random.Random) -> tuple[Run, Regulator]:
+    """A few turns that a regulator with some other thresholds watched."""
+    live = Regulator.for_user("ann")
+    numbers = {
+        "cost_cap": {"tokens_out": draw.choice([100, 500]), "window": draw.randint(2, 3), "poor_mean": draw.random()},
+        "quality_decline": {"min_delta": draw.random() / 4, "window": draw.randint(2, 3), "poor_mean": draw.random()},
+        "tool_loop": {"threshold": draw.randint(2, 6)},
+        "scope_drift": {"threshold": draw.random()},
+        "procedural_warning": {"min_corrections": draw.randint(1, 3)},
+    }
+    live = Regulator(live.person, with_thresholds(live.settings, numbers))
+    run = Run(run_id="random", meta={"regulator": {"settings": live.settings.to_dict()}})
+    for number in range(1, draw.randint(2, 7)):
+        quality = draw.choice([None, 0.1, 0.4, 0.9])
+        for event in watched_turn(live, number, quality, tokens=draw.choice([20, 200]), calls=draw.randint(0, 6)):
+            run.append(event)
+    return run, live
+
+
+def decided_turns(run: Run, regulator: Regulator) -> set[int]:
+    """Return the turns in which a regulator decides when it sees the events of a run."""
+    found = set()
+    for event in run.select(RegulatorSaw, RegulatorDecided):
+        if isinstance(event, RegulatorSaw):
+            regulator.on_event(seen_by.from_dict(event.event))
+        elif regulator.decide().kind != "continue":
+            found.add(event.where.turn)
+    return found
+
+
+def test_every_cell_is_what_decide_says() -> None:
+    draw, fired = random.Random(5), Counter[str]()
+    for _ in range(RUNS):
+        run, live = random_run(draw)
+        with RegulatorTrends(run) as view:
+            rows = view.conditions()
+        expected = set()
+        for event in run.select(RegulatorDecided):
+            kind = (event.decision.get("reason") or event.decision)["kind"]
+            if kind != "continue":
+                expected.add((event.where.turn, PREDICATE_OF.get(kind, kind)))
+        assert set(rows.loc[rows["fired"], ["turn", "predicate"]].itertuples(index=False, name=None)) == expected
+        fired.update(name for _, name in expected)
+        for predicate, name in zip(live.settings.predicates, names_of(live.settings.predicates), strict=True):
+            alone = Regulator(
+                Regulator.for_user("ann").person, dataclasses.replace(live.settings, predicates=(predicate,))
+            )
+            cells = rows[rows["predicate"] == name].groupby("turn")["met"].all()
+            assert set(cells[cells].index) == decided_turns(run, alone), name
+    assert set(fired) >= {"tool_loop", "quality_decline", "cost_cap", "scope_drift"}
+
+
+def test_dragged_thresholds_say_what_they_stop_on_a_bank() -> None:
+    regulator = Regulator.for_user("ann")
+    bank = datasets.airline()
+    run = replay_regulator(datasets.airline_run(26), regulator)
+    seen = set()
+    with RegulatorTrends(run, bank=bank) as view:
+        for threshold in (3, 6, 8, 50):
+            thresholds = {"tool_loop": {"threshold": threshold}}
+            found = view.what_if(thresholds).attrs["bank"]
+            other = Regulator(regulator.person, with_thresholds(regulator.settings, thresholds))
+            for name, label in (("failed", False), ("good", True)):
+                runs = [each for each in bank if each.meta["outcome"] is label]
+                stopped = sum(first_stop(replay_regulator(each, other)) is not None for each in runs)
+                count = found[name]
+                assert (count.n, count.of) == (stopped, len(runs))
+                assert count.low <= count.rate <= count.high
+                seen.add((threshold, name, stopped))
+            answer = view.reading.answer({"what": "bank", "thread": 0, "thresholds": thresholds})
+            assert answer["text"].startswith(
+                f"Of the 20 runs of the bank it would stop {found['failed'].n} of 10 failed ones ("
+            )
+        assert len({stopped for *_, stopped in seen}) > 2
+        said = "As it was set: Of the 20 runs of the bank it would stop 5 of 10 failed ones"
+        assert said in view.to_text()
+        assert said in view.to_html()
+        assert view.snapshot["bank"] is True
+    with RegulatorTrends(run) as bare:
+        assert "bank" not in bare.what_if().attrs
+        assert "of the bank" not in bare.to_text()
+        assert bare.snapshot["bank"] is False
+
+
+def test_a_bank_has_runs_with_an_outcome() -> None:
+    run = watched_run(3)
+    for bank, code in (([], "NO_RUNS"), ([run], "NO_LABELS"), (["no run"], "INVALID_RUN")):
+        with pytest.raises(NoeticConfigError) as caught:
+            RegulatorTrends(run, bank=bank)
+        assert caught.value.code == code
+    unwatched = datasets.airline_run(26)
+    with RegulatorTrends(unwatched, bank=datasets.airline()) as view:
+        assert "of the bank" not in view.to_text()  # nobody knows its thresholds
+    with RegulatorTrends(unwatched, bank=datasets.airline(), regulator=Regulator.for_user("ann")) as view:
+        assert "it would stop 5 of 10 failed ones" in view.to_text()
 
 
 def test_every_axis_has_a_threshold_or_a_number_at_its_end() -> None:

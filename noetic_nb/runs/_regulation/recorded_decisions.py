@@ -211,6 +211,11 @@ class DecisionTape:
             known = self._in_force[rule] = (base, as_recorded(base, self._rules[rule][0]))
         return known[1]
 
+    def settings_under(self, thresholds: Mapping[str, Mapping[str, float | None]]) -> Settings:
+        """Return the settings that counted last, with other thresholds."""
+        base = self._recorded_settings(len(self._rules) - 1) if self._rules else self.template.settings
+        return with_thresholds(base, thresholds)
+
     def decide_under(self, settings: Settings) -> list[Redecided]:
         """Return every decision of a regulator that differs in predicates only: it looks at the recorded readings."""
         if not settings.reads_as(self.template.settings):

@@ -47,6 +47,7 @@ export default () => {
     const readout = body.appendChild(make("p", { class: "nn-readout", role: "status" }));
     const outcome = body.appendChild(make("p", { class: "nn-outcome", role: "status", "aria-live": "polite" }));
     const outcomeText = outcome.appendChild(make("span"));
+    const bankText = outcome.appendChild(make("span", { class: "nn-bank" }));
     const back = outcome.appendChild(make("button", { type: "button" }, "As recorded"));
     const others = body.appendChild(store.fold("thresholds", make("details"), () => drawNumbers(threadNow())));
     others.append(make("summary", {}, "Thresholds"));
@@ -109,12 +110,19 @@ export default () => {
       known.conditions = answer;
       tellOver(known);
     });
+    const tryOnBank = newest(ask, (answer, wanted) => {
+      const known = moved.get(wanted.thread);
+      if (!known?.values.size) return;
+      known.bank = answer.fault ?? answer.text;
+      store.changed();
+    });
     const decideAgain = newest(ask, (answer, wanted) => {
       const known = moved.get(wanted.thread);
       if (!known?.values.size) return;
       known.answer = answer;
       tellOver(known);
       judge({ ...wanted, what: "conditions" });
+      if (store.data.bank) tryOnBank({ ...wanted, what: "bank" });
     });
     let hasAsked = false;
     const prepare = () => {
@@ -147,7 +155,7 @@ export default () => {
     }
     function asRecorded() {
       const known = recall();
-      Object.assign(known, { values: new Map(), answer: null });
+      Object.assign(known, { values: new Map(), answer: null, bank: null });
       tellOver(known);
       judge(request("conditions", { thresholds: {} }));
     }
@@ -291,6 +299,7 @@ export default () => {
       const known = movedNow();
       outcome.hidden = !known.values.size;
       setText(outcomeText, known.answer?.fault ?? known.answer?.text ?? (known.values.size ? "Deciding again…" : ""));
+      setText(bankText, known.bank ?? (store.data.bank ? "Trying it on the bank…" : ""));
       others.hidden = handlesOf(thread).length === 0;
       if (others.open) drawNumbers(thread);
       const columns = thread.size > 1 ? `Each column is ${thread.size} turns: the least and the greatest of their values.` : "";

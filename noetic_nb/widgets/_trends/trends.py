@@ -6,7 +6,7 @@ unless another is chosen.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ import traitlets
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent
+from noetic_nb.lab._replaying.regulator_bank import RegulatorBank, Stops
 from noetic_nb.plots._scene.scene import PAD_PX, Mark, Scene, series_data
 from noetic_nb.plots._trends.trends_chart import BRUSHED, ThreadChart
 from noetic_nb.plots._trends.trends_conditions import condition_marks, condition_rows
@@ -21,6 +22,7 @@ from noetic_nb.plots._trends.trends_marks import lane_of
 from noetic_nb.plots._trends.trends_panels import CELLS, SERIES
 from noetic_nb.redact import redact_text
 from noetic_nb.regulator import Regulator
+from noetic_nb.runs import Run
 from noetic_nb.runs._plain_text import sendable
 from noetic_nb.runs._regulation.decision_words import KIND_NAMES
 from noetic_nb.runs._regulation.recorded_regulator import checked_regulator, kept_regulator
@@ -51,6 +53,8 @@ class TrendsReading(Reading):
         The run, for what its events alone do not say; without it nothing can be decided again.
     regulator : Regulator, optional
         Decides again in place of the recorded one.
+    bank : RegulatorBank, optional
+        Runs on which thresholds are tried.
 
     Examples
     --------
@@ -62,8 +66,15 @@ class TrendsReading(Reading):
     reads = Signals.reads
     nothing = "{part} has no turns."
 
-    def __init__(self, moment: Moment = EVERYTHING, run: Any = None, regulator: Regulator | None = None) -> None:
+    def __init__(
+        self,
+        moment: Moment = EVERYTHING,
+        run: Any = None,
+        regulator: Regulator | None = None,
+        bank: RegulatorBank | None = None,
+    ) -> None:
         self.moment = moment
+        self.bank = bank
         self._shows_all = moment.turn is None
         self.regulator = regulator
         self.what_if = WhatIf(run, moment)
@@ -81,6 +92,7 @@ class TrendsReading(Reading):
             "pad": PAD_PX,
             "listed": LISTED,
             "brushed": BRUSHED,
+            "bank": bank is not None,
             "series": series_data(SERIES),
             "columns": [list(cell) for cell in CELLS],
             "latest": -1,
@@ -174,6 +186,8 @@ class TrendsReading(Reading):
                         return [list(mark[:3]) for mark in self._conditions(chart, thresholds)]
                     case "what_if", {"thresholds": Mapping() as thresholds}:
                         return self._decide_again(chart, thresholds)
+                    case "bank", {"thresholds": Mapping() as thresholds}:
+                        return {"text": str(self.stops_of(thresholds))}
         return super().answer(request)
 
     def _decide_again(self, chart: ThreadChart, thresholds: Mapping[str, Any]) -> dict[str, Any]:
@@ -221,6 +235,20 @@ class TrendsReading(Reading):
         except NoeticConfigError:  # nobody knows how its regulator was set up
             return []
 
+    def stops_of(self, thresholds: Mapping[str, Any], regulator: Regulator | None = None) -> Stops:
+        """Return the runs of the bank that thresholds would stop; raises `NoeticConfigError` as `RegulatorTrends.what_if`."""
+        if self.bank is None:
+            raise NoeticConfigError("NO_RUNS", "There is no bank of runs.", hint="Use RegulatorTrends(run, bank=runs).")
+        tape = self.what_if.tape(self.regulator if regulator is None else regulator)
+        return self.bank.stops(tape.template, tape.settings_under(thresholds))
+
+    def _on_bank(self) -> tuple[str, ...]:
+        """Return what the recorded thresholds stop, in words."""
+        try:
+            return () if self.bank is None else (f"As it was set: {self.stops_of({})}",)
+        except NoeticConfigError:  # nobody knows how its regulator was set up
+            return ()
+
     def _doubt(self) -> str:
         same, total = self.what_if.tape(self.regulator).agreement()
         if same == total:
@@ -244,7 +272,8 @@ class TrendsReading(Reading):
         """Return the shown thread as HTML without scripts."""
         shown = self._shown()
         others = [chart.thread.thread for chart in self.charts if chart is not shown]
-        return static_html(self.snapshot["empty"], shown, others, () if shown is None else self.conditions_of(shown))
+        over = () if shown is None else self.conditions_of(shown)
+        return static_html(self.snapshot["empty"], shown, others, over, self._on_bank())
 
     def scene(self) -> Scene:
         """Return the picture of the shown thread."""
@@ -253,7 +282,7 @@ class TrendsReading(Reading):
 
     def to_text(self) -> str:
         """Return the shown thread as plain text."""
-        return static_text(self.snapshot["empty"], self._shown())
+        return "\n".join([static_text(self.snapshot["empty"], self._shown()), *self._on_bank()])
 
 
 FRAME: Final = {
@@ -287,6 +316,9 @@ class RegulatorTrends(PictureView):
         What someone points at, shared with other views: a turn that is clicked is chosen, a chosen one is marked.
     regulator : Regulator, optional
         Decides again in place of the recorded one when thresholds are dragged; needed for a run that no regulator watched.
+    bank : Run or iterable of Run, optional
+        Runs with an outcome: beside dragged thresholds stands how many failed and good ones they would stop, with 95 %
+        intervals.
 
     Attributes
     ----------
@@ -297,7 +329,8 @@ class RegulatorTrends(PictureView):
     ------
     NoeticConfigError
         ``NOT_A_RUN``; ``INVALID_TURN`` where `turn` or `until` is not a whole number of at least 0; ``INVALID_THREAD``;
-        ``NOT_A_SELECTION``; ``INVALID_REGULATOR``.
+        ``NOT_A_SELECTION``; ``INVALID_REGULATOR``; ``INVALID_RUN``, ``NO_RUNS``, ``NO_LABELS``, ``RUN_INCOMPLETE`` or
+        ``RUN_NOT_ENDED`` of the bank.
 
     Notes
     -----
@@ -329,11 +362,13 @@ class RegulatorTrends(PictureView):
         until: int | None = None,
         selection: Selection | None = None,
         regulator: Regulator | None = None,
+        bank: Run | Iterable[Run] | None = None,
     ) -> None:
         moment = Moment(thread_id, turn, until)
         if regulator is not None:
             checked_regulator(regulator)
-        self._trends = TrendsReading(moment, run_of(run), regulator)
+        tried_on = None if bank is None else RegulatorBank(bank)
+        self._trends = TrendsReading(moment, run_of(run), regulator, tried_on)
         super().__init__(run, self._trends, moment=moment, selection=selection)
         self.observe(self._choose, "thread_at")
 
@@ -361,6 +396,7 @@ class RegulatorTrends(PictureView):
             A row for each decision: the columns of ``run.to_frame("decisions")`` that another decision changes, and ``was``,
             ``was_reason``, ``was_stops`` as recorded (None and False where nothing was). `stops` is True where a turn would be
             stopped; a break stops every later turn until the task is reset. ``seq`` is missing where nothing was recorded.
+            ``attrs["bank"]`` has the `Count` of the bank's runs that would be stopped, ``failed`` and ``good``.
 
         Raises
         ------
@@ -378,10 +414,12 @@ class RegulatorTrends(PictureView):
         >>> int(first["turn"]), first["reason"], first["was"]
         (4, 'repeated_tool_call_loop', 'continue')
         """
+        wanted = {} if thresholds is None else thresholds
         with self.up_to_date():
-            return self._trends.what_if.frame(
-                {} if thresholds is None else thresholds, self._trends.regulator if regulator is None else regulator
-            )
+            found = self._trends.what_if.frame(wanted, self._trends.regulator if regulator is None else regulator)
+            if self._trends.bank is not None:
+                found.attrs["bank"] = self._trends.stops_of(wanted, regulator)._asdict()
+        return found
 
     def conditions(self) -> Any:
         """Return each condition of each predicate in each turn, as the recorded regulator saw it.

@@ -50,7 +50,9 @@ def _decisions(turns: Sequence[TurnSignals]) -> str:
     return f'<details{is_open}><summary>Decisions: {len(found)}</summary><ul class="nn-list">{entries}{more}</ul></details>'
 
 
-def static_html(empty: str, chart: ThreadChart | None, others: Sequence[str], over: Sequence[Mark] = ()) -> str:
+def static_html(
+    empty: str, chart: ThreadChart | None, others: Sequence[str], over: Sequence[Mark] = (), more: Sequence[str] = ()
+) -> str:
     """Return the pictures of one thread as HTML without scripts, with its table below; `empty` where there is none."""
     head = heading("Regulator trends")
     if chart is None or not chart.turns:
@@ -59,7 +61,7 @@ def static_html(empty: str, chart: ThreadChart | None, others: Sequence[str], ov
     notes = (
         [f"Each column is {chart.size} turns: the least and the greatest of their values."] if chart.size > 1 else []
     )
-    notes += [chart.about["note"]] if chart.about["note"] else []
+    notes += [*([chart.about["note"]] if chart.about["note"] else []), *more]
     if others:
         notes.append(f"Other threads of this run: {', '.join(others[:10])}{'…' if len(others) > 10 else ''}")
     return (
