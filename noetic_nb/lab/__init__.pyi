@@ -11,6 +11,8 @@ from ._dojo.dojo import dojo as dojo
 from ._failing.first_failing import FirstFailure as FirstFailure
 from ._failing.first_failing import first_failure as first_failure
 from ._labelling import Codebook as Codebook
+from ._labelling.label_files import load_labels as load_labels
+from ._labelling.label_files import save_labels as save_labels
 from ._labelling.rater_agreement import agreement as agreement
 from ._labelling.rater_agreement import disagreements as disagreements
 from ._recall_quality.losses import Losses as Losses

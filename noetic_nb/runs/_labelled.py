@@ -86,6 +86,28 @@ class LabelledEvents(GrowingEvents):
         >>> run.labels[["name", "value", "turn", "call", "by"]].values.tolist()
         [['verdict', 'wrong', 4, 29, 'ann']]
         """
+        self._label_store.add(self._checked_label(name, value, by, SYSTEM_CLOCK.now_ms(), thread_id, turn, call, item))
+
+    @property
+    def labels(self) -> pandas.DataFrame:
+        """The labels of all raters, the oldest first, as a new frame.
+
+        ``run_id``, ``name``, ``value``, ``thread_id``, ``turn``, ``call``, ``item`` (missing where the label is about more than
+        that), ``by`` and ``t_ms`` (when it was given, milliseconds since 1970).
+        """
+        return labels_frame([self])
+
+    def _checked_label(
+        self,
+        name: str,
+        value: Value | None,
+        by: str,
+        t_ms: float,
+        thread_id: str | None,
+        turn: int | None,
+        call: int | ModelCalled | None,
+        item: int | None,
+    ) -> Label:
         for given, what in ((name, "name"), (by, "rater")):
             if not isinstance(given, str) or not given.strip():
                 raise _invalid(
@@ -103,16 +125,7 @@ class LabelledEvents(GrowingEvents):
             parts = [part for part, given in (("item", item), ("call", call), ("turn", turn)) if given is not None]
             book.check(name, value, parts[0] if parts else "run")
         clean = redact_text(value) if isinstance(value, str) else value
-        self._label_store.add(Label(redact_text(name), clean, redact_text(by), SYSTEM_CLOCK.now_ms(), *target))
-
-    @property
-    def labels(self) -> pandas.DataFrame:
-        """The labels of all raters, the oldest first, as a new frame.
-
-        ``run_id``, ``name``, ``value``, ``thread_id``, ``turn``, ``call``, ``item`` (missing where the label is about more than
-        that), ``by`` and ``t_ms`` (when it was given, milliseconds since 1970).
-        """
-        return labels_frame([self])
+        return Label(redact_text(name), clean, redact_text(by), t_ms, *target)
 
     def _target(
         self, thread_id: str | None, turn: int | None, call: int | ModelCalled | None, item: int | None

@@ -1,0 +1,281 @@
+"""Labels of runs in the files of others: CSV, annotations of OpenInference as Phoenix takes them, scores of Inspect."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from noetic_nb._core.atomic_write import regular_file, write_whole
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.lab._statistics.labels import runs_in
+from noetic_nb.runs import Run
+from noetic_nb.runs._labelled import labels_in
+from noetic_nb.runs._labels import CONSENSUS, Label
+from noetic_nb.runs._load import MAX_BYTES
+
+_COLUMNS: Final = ("run_id", "name", "value", "type", "thread_id", "turn", "call", "item", "by", "t_ms", "place")
+_TRUTHS: Final[Mapping[str, bool]] = {"True": True, "False": False}
+_TYPES: Final[Mapping[str, Callable[[str], Any]]] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": _TRUTHS.__getitem__,
+}
+_PARTS: Final = ("thread_id", "turn", "call", "item")
+
+
+class _Found(NamedTuple):
+    """A label in a file, with the facts that tell its run: each a name and its value, the surest first."""
+
+    label: Label
+    facts: tuple[tuple[str, Any], ...]
+
+
+def save_labels(runs: Run | Iterable[Run], path: str | PathLike[str], *, format: str | None = None) -> Path:
+    """Write the labels of runs to one file for another tool.
+
+    Parameters
+    ----------
+    runs : Run or iterable of Run
+        Whose labels.
+    path : path-like
+        The file; one that is there is replaced.
+    format : {"csv", "openinference", "inspect"}, optional
+        ``csv`` where the name ends so, else ``openinference``.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``UNKNOWN_FORMAT``, ``NO_RUNS``, ``INVALID_RUN``, ``CANNOT_WRITE``.
+
+    Notes
+    -----
+    ``openinference`` is a JSON body ``{"data": [...]}`` of annotations, by session: the thread. The exact value and the target
+    are in ``metadata``. ``inspect`` is ``{"samples": [{"id", "epoch", "scores"}]}``: a score for each name and target, with each
+    rater in its history.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import noetic_nb as nn
+    >>> run = nn.lab.datasets.airline_run(26)
+    >>> run.label("verdict", "wrong", call=0, by="ann")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = save_labels(run, f"{folder}/labels.csv")
+    ...     load_labels(nn.lab.datasets.airline_run(26), file)
+    1
+    """
+    target, found = Path(path), runs_in(runs)
+    text = _format(target, format).write(found)
+    write_whole(target, text)
+    return target
+
+
+def load_labels(runs: Run | Iterable[Run], path: str | PathLike[str], *, format: str | None = None) -> int:
+    """Add the labels of a file to their runs, all or none.
+
+    Parameters
+    ----------
+    runs : Run or iterable of Run
+        The runs that they are about.
+    path : path-like
+        What `save_labels` wrote, or annotations and scores of others: by session, or by id and epoch of a sample.
+    format : {"csv", "openinference", "inspect"}, optional
+        As for `save_labels`.
+
+    Returns
+    -------
+    int
+        How many are new; a label that a run has already is not added again.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_LABEL_FILE`` if it cannot be read; ``UNKNOWN_RUN`` if a label is about none of the runs, or about several;
+        those of `Run.label`.
+    """
+    source, found = Path(path), runs_in(runs)
+    kind = _format(source, format)
+    try:
+        with regular_file(source, MAX_BYTES) as file:
+            rows = list(kind.read(file.read().decode("utf-8-sig")))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        what = f"The labels cannot be read: {type(error).__name__}: {error}"
+        raise NoeticConfigError("INVALID_LABEL_FILE", what, given=str(source), hint="Name its format.") from error
+    # Checked all, then written: a file is taken as a whole or not at all.
+    placed = [(run, run._checked_label(*row.label)) for row in rows for run in [_run_of(row, found)]]
+    fresh = [(run, label) for run, label in placed if label not in labels_in(run)]
+    for run, label in fresh:
+        run._label_store.add(label)
+    return len(fresh)
+
+
+def _run_of(row: _Found, runs: tuple[Run, ...]) -> Run:
+    for name, value in row.facts:
+        known = [run for run in runs if value is not None and _fact(run, name, value)]
+        if len(known) == 1:
+            return known[0]
+    raise NoeticConfigError(
+        "UNKNOWN_RUN",
+        "A label is about none of the runs, or about several.",
+        given=dict(row.facts),
+        hint="Pass the runs that it is about; they are told by run_id, thread, or task_id and trial.",
+    )
+
+
+def _fact(run: Run, name: str, value: Any) -> bool:
+    if name == "run_id":
+        return bool(run.run_id == value)
+    if name == "place":
+        return bool(value == _place(run))
+    if name == "thread_id":
+        return value in run.threads
+    return [str(run.meta.get("task_id")), run.meta.get("trial")] == [str(value[0]), value[1]]
+
+
+def _place(run: Run) -> str | None:
+    """Return the file of a run and its place there, which stay where its name changes with each import."""
+    store = run._label_store
+    return None if store.path is None else f"{Path(store.path).name}#{store.key}"
+
+
+# The formats
+
+
+def _write_csv(runs: tuple[Run, ...]) -> str:
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(_COLUMNS)
+    for run in runs:
+        for label in labels_in(run):
+            value = (label.value, type(label.value).__name__)
+            table.writerow([run.run_id, label.name, *value, *label.target, label.by, label.t_ms, _place(run)])
+    return text.getvalue()
+
+
+def _read_csv(text: str) -> Iterator[_Found]:
+    for row in csv.DictReader(io.StringIO(text, newline="")):
+        places = [int(row[part]) if row.get(part) else None for part in _PARTS[1:]]
+        value = _TYPES[row.get("type") or "str"](row["value"])
+        thread = row.get("thread_id") or None
+        label = Label(row["name"], value, row["by"], float(row.get("t_ms") or 0), thread, *places)
+        yield _Found(label, (("run_id", row["run_id"]), ("place", row.get("place")), ("thread_id", thread)))
+
+
+def _write_annotations(runs: tuple[Run, ...]) -> str:
+    data = []
+    for run in runs:
+        for label in labels_in(run):
+            is_text = isinstance(label.value, str)
+            result = (
+                {"label": label.value} if is_text else {"label": str(label.value), "score": float(label.value or 0)}
+            )
+            data.append(
+                {
+                    "session_id": label.thread_id or (run.threads[0] if run.threads else run.run_id),
+                    "name": label.name,
+                    "annotator_kind": "HUMAN",
+                    "result": result,
+                    "identifier": label.by,
+                    "metadata": _about(run, label),
+                }
+            )
+    return json.dumps({"data": data}, indent=1) + "\n"
+
+
+def _read_annotations(text: str) -> Iterator[_Found]:
+    for each in json.loads(text)["data"]:
+        about, result = each.get("metadata") or {}, each.get("result") or {}
+        session = each.get("session_id")
+        if "value" in about:
+            label = _own(about)
+        else:
+            value = result["label"] if result.get("label") is not None else result["score"]
+            rater = each.get("identifier") or each["annotator_kind"].lower()
+            label = Label(each["name"], value, rater, _ms(each.get("created_at")))
+        yield _Found(label, (*_known(about), ("thread_id", session)))
+
+
+def _write_scores(runs: tuple[Run, ...]) -> str:
+    samples = []
+    for run in runs:
+        scores: dict[str, Any] = {}
+        for label in labels_in(run):
+            score = scores.setdefault(_score_name(run, label), {"value": label.value, "history": []})
+            stamp = datetime.fromtimestamp(label.t_ms / 1_000, UTC).isoformat()
+            provenance = {"author": label.by, "timestamp": stamp, "metadata": _about(run, label)}
+            # The newest counts, unless several have agreed on one.
+            if CONSENSUS not in [edit["provenance"]["author"] for edit in score["history"]]:
+                score["value"] = label.value
+            score["history"].append({"value": label.value, "provenance": provenance})
+        sample = {"id": run.meta.get("task_id") or run.run_id, "epoch": run.meta.get("trial") or 1}
+        samples.append({**sample, "scores": scores})
+    return json.dumps({"samples": samples}, indent=1) + "\n"
+
+
+def _score_name(run: Run, label: Label) -> str:
+    parts = [f"{part}-{place}" for part, place in zip(_PARTS[1:], label.target[1:], strict=True) if place is not None]
+    thread = [label.thread_id] if label.thread_id and len(run.threads) > 1 else []
+    return "@".join([label.name, *parts[-1:], *thread])
+
+
+def _about(run: Run, label: Label) -> dict[str, Any]:
+    return {"run_id": run.run_id, "place": _place(run), **label._asdict()}
+
+
+def _read_scores(text: str) -> Iterator[_Found]:
+    for sample in json.loads(text)["samples"]:
+        facts = (("sample", (sample["id"], sample.get("epoch"))), ("run_id", sample["id"]))
+        for name, score in (sample.get("scores") or {}).items():
+            edits = [edit for edit in score.get("history") or () if edit.get("provenance")]
+            for edit in edits:
+                author = edit["provenance"]
+                about = author.get("metadata") or {}
+                own = _own(about) if "value" in about else None
+                label = own or Label(name, edit["value"], author["author"], _ms(author.get("timestamp")))
+                yield _Found(label, (*_known(about), *facts))
+            if not edits:
+                yield _Found(Label(name, score["value"], "inspect", 0.0), facts)
+
+
+def _own(about: Mapping[str, Any]) -> Label:
+    return Label._make([about.get(name) for name in Label._fields])
+
+
+def _known(about: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+    return (("run_id", about.get("run_id")), ("place", about.get("place")))
+
+
+def _ms(stamp: str | None) -> float:
+    return 0.0 if stamp is None else datetime.fromisoformat(stamp).timestamp() * 1_000
+
+
+class _Format(NamedTuple):
+    write: Callable[[tuple[Run, ...]], str]
+    read: Callable[[str], Iterator[_Found]]
+
+
+_FORMATS: Final = {
+    "csv": _Format(_write_csv, _read_csv),
+    "openinference": _Format(_write_annotations, _read_annotations),
+    "inspect": _Format(_write_scores, _read_scores),
+}
+
+
+def _format(path: Path, format: str | None) -> _Format:
+    name = format if format is not None else "csv" if path.suffix == ".csv" else "openinference"
+    if name not in _FORMATS:
+        hint = f"Use one of {', '.join(_FORMATS)}."
+        raise NoeticConfigError("UNKNOWN_FORMAT", "Labels are not written so.", given=format, hint=hint)
+    return _FORMATS[name]
