@@ -144,7 +144,7 @@ def test_intervals_are_in_sight_on_a_narrow_page(notebook: Open, cells_of: Open)
     opened = notebook(*cells_of("Run", [TWO, SCENES["lists"]]))
     opened.run_all()
     root = opened.view
-    picture = root.locator(".nn-paired svg").first
+    picture = root.locator(".nn-plotbox").first
     picture.wait_for()
 
     at_width(root, 420)
@@ -157,7 +157,7 @@ def test_intervals_are_read_by_keys(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("Run", [TWO, SCENES["lists"]]))
     opened.run_all()
     root = opened.view
-    plots = root.locator(".nn-paired svg")
+    plots = root.locator(".nn-box")
     plots.first.focus()
 
     opened.page.keyboard.press("ArrowDown")

@@ -21,28 +21,18 @@ export default () => {
     const root = el.appendChild(make("div", { class: "noetic-nb", role: "group", "aria-label": "Compare" }));
     root.append(make("p", HEADING, "Compare"));
     const title = root.appendChild(make("p", { class: "nn-sub" }));
-    const body = tableIn(root, "Differences", [...store.data.heads, "b − a, zero in the middle"], { kind: "nn-table nn-paired" });
-    const line = root.appendChild(readout(root));
+    const plot = root.appendChild(make("div", { class: "nn-grid", role: "group", "aria-label": "Mean differences" }));
+    const picture = sceneIn(plot, { series: store.data.series, pad: 0, axis: "b − a" });
+    root.append(readout(plot, "A row for each metric, on a scale of its own, with its interval; zero is in the middle."));
+    const body = tableIn(root, "Differences", store.data.heads, { kind: "nn-table nn-paired" });
+    let pointed = "";
+    barKeys(plot, ({ bar }) => (pointed = bar.key));
     const draw = (data) => {
       setText(title, data.title);
-      const [width, height] = data.size;
-      patch(body, data.rows, () => namedRow(data.heads.length), (row, each) => {
-        each.cells.forEach((text, at) => setText(row.children[at], text));
-        const cell = row.lastChild;
-        cell.replaceChildren();
-        if (!each.plot) return;
-        const said = `${each.cells[0]}: ${each.said}`;
-        const svg = cell.appendChild(make("svg", { width, height, role: "img", tabindex: -1, "aria-label": said, "data-readout": said, class: "nn-plot" }));
-        const [low, mean, high] = each.plot;
-        svg.append(
-          make("line", { class: "nn-zero", x1: width / 2, x2: width / 2, y1: 1, y2: height - 1 }),
-          make("line", { class: "nn-interval", x1: low, x2: high, y1: height / 2, y2: height / 2 }),
-          make("circle", { class: each.clear ? "nn-clear" : "nn-open", cx: mean, cy: height / 2, r: 4.5 }),
-        );
-      });
-      arrowKeys(body, "svg");
+      picture.draw(sceneOf(data.series, data.scene));
+      oneStop(plot, ({ bar }) => bar.key === pointed, plot.contains(document.activeElement));
+      patch(body, data.rows, () => namedRow(data.heads.length - 1), (row, { cells }) => cells.forEach((text, at) => setText(row.children[at], text)));
     };
-    root.append(line);
     return store.show({ model, el, root, draw });
   }
 
@@ -52,6 +42,9 @@ export default () => {
     root.append(make("p", HEADING, "Compare"));
     const empty = root.appendChild(make("p", { class: "nn-empty" }));
     const body = root.appendChild(make("div"));
+    const legend = body.appendChild(make("ul", { class: "nn-keys" }));
+    const plot = body.appendChild(make("div", { class: "nn-grid" }));
+    const picture = sceneIn(plot, { series: store.data.series, pad: store.data.pad, axis: "turn" });
     const sums = tableIn(body, "What both runs come to", ["", ...store.data.names, "Difference"], { kind: "nn-table nn-totals" });
     const strip = body.appendChild(make("svg", { class: "nn-differs", viewBox: `0 0 ${BARS} 20`, preserveAspectRatio: "none", role: "group", "aria-label": "Differences of each pair of turns" }));
     const line = body.appendChild(readout(strip, "Each bar is a pair of turns, as high as it differs."));
@@ -71,6 +64,7 @@ export default () => {
     const later = pager.appendChild(make("button", { type: "button" }, "Later"));
     const problem = body.appendChild(make("p", { class: "nn-fault", role: "alert" }));
 
+    let scene = null;
     let page = null;
     let start = 0;
     let before = []; // where the pages before this one begin
@@ -117,6 +111,10 @@ export default () => {
         store.changed();
       }
     };
+    const tellPicture = newest((request) => store.get(model, request), (answer) => {
+      scene = sceneOf(store.data.series, answer);
+      store.changed();
+    });
     const again = () => {
       [start, before] = [0, []];
       refetch();
@@ -222,6 +220,7 @@ export default () => {
           late = 0;
           news = store.data.news;
           counts = [];
+          tellPicture({ what: "picture" }).catch(failed);
           refetch();
           look();
         }, news < 0 ? 0 : 300);
@@ -233,6 +232,11 @@ export default () => {
         if (turn !== null && turn !== undefined && !here) refetch({ turn, thread: id ?? null });
       }
       patch(sums, data.totals, () => namedRow(3), (row, texts) => texts.forEach((text, at) => setText(row.children[at], text)));
+      plot.hidden = legend.hidden = !scene?.panels.length;
+      if (!plot.hidden) {
+        legendIn(legend, data.series, scene.legend);
+        picture.draw(scene);
+      }
       drawStrip();
       drawRows();
       const differ = counts.filter((count) => count > 0).length;

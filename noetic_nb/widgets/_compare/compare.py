@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import isfinite
 from typing import Any, Final, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
@@ -13,6 +12,9 @@ from noetic_nb.lab._comparing.paired_runs import PairedComparison, compare_paire
 from noetic_nb.lab._statistics.intervals import CONFIDENCE
 from noetic_nb.lab._statistics.labels import By
 from noetic_nb.markup import escape, heading
+from noetic_nb.plots._compare_scene import INTERVALS, TITLE, differences_scene
+from noetic_nb.plots._scene.scene import Scene, series_data
+from noetic_nb.plots._scene.svg import legend_html, to_html
 from noetic_nb.runs import Run
 from noetic_nb.runs._events.run_log import numbered
 from noetic_nb.runs._plain_text import plain
@@ -20,13 +22,9 @@ from noetic_nb.runs._run_source import RunLike, run_of
 from noetic_nb.widgets._compare.compare_reading import CompareReading
 from noetic_nb.widgets.base._feed import Feed, Place, Reading
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
-from noetic_nb.widgets.base._run_view import RunView
+from noetic_nb.widgets.base._picture import PictureView
 from noetic_nb.widgets.base._selection import Selection
 
-# Pixels; the scale of each row is its own, because metrics have units of their own.
-WIDTH: Final = 220
-HEIGHT: Final = 22
-_PAD: Final = 8
 HEADS: Final = ("Metric", "Mean of a", "Mean of b", "b − a", f"{100 * CONFIDENCE:.0f} % interval", "Pairs")
 
 
@@ -51,25 +49,33 @@ class PairedReading(Reading):
             "title": self.title,
             "heads": list(HEADS),
             "rows": self.rows,
-            "size": [WIDTH, HEIGHT],
+            "scene": self.scene().data(),
+            "series": series_data(INTERVALS),
         }
+
+    def scene(self) -> Scene:
+        """Return the picture of the differences."""
+        title = f"{TITLE}. {self.title}"
+        return differences_scene(self.found.rows, [row["said"] for row in self.rows], title)
 
     def take(self, event: RunEvent, place: Place) -> None:
         """Take an event: lists do not grow."""
 
     def to_html(self) -> str:
         """Return the table as HTML without scripts."""
-        heads = "".join([f'<th scope="col">{escape(name)}</th>' for name in (*HEADS, "b − a, zero in the middle")])
+        scene = self.scene()
+        heads = "".join([f'<th scope="col">{escape(name)}</th>' for name in HEADS])
         body = "".join(
             [
                 f'<tr><th scope="row">{escape(row["cells"][0])}</th>'
-                f"{''.join([f'<td>{escape(cell)}</td>' for cell in row['cells'][1:]])}<td>{_plot(row)}</td></tr>"
+                f"{''.join([f'<td>{escape(cell)}</td>' for cell in row['cells'][1:]])}</tr>"
                 for row in self.rows
             ]
         )
         return (
-            f'{heading("Compare")}<p class="nn-sub">{escape(self.title)}</p><div class="nn-scroll">'
-            f'<table class="nn-table nn-paired"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>'
+            f'{heading(TITLE)}<p class="nn-sub">{escape(self.title)}</p>{legend_html(scene)}{to_html(scene)}'
+            f'<div class="nn-scroll"><table class="nn-table nn-paired"><thead><tr>{heads}</tr></thead>'
+            f"<tbody>{body}</tbody></table></div>"
         )
 
     def to_text(self) -> str:
@@ -84,8 +90,6 @@ def _row(each: Any) -> dict[str, Any]:
         return {
             "cells": [name, "", "", "", "not known", "0"],
             "said": "not known in any pair",
-            "plot": None,
-            "clear": False,
         }
     bounds = f"[{_number(each.low)}, {_number(each.high)}]"
     cells = [name, _number(each.a), _number(each.b), f"{each.difference:+.4g}", bounds, f"{each.n:,}"]
@@ -93,38 +97,14 @@ def _row(each: Any) -> dict[str, Any]:
     said = f"{cells[1]} | {cells[2]}, b − a = {cells[3]} {bounds}, {cells[5]} pairs" + (
         "" if clear else "; it may be none"
     )
-    return {"cells": cells, "said": said, "plot": _places(each), "clear": clear}
+    return {"cells": cells, "said": said}
 
 
 def _number(value: float) -> str:
     return f"{value:,.4g}"
 
 
-def _places(each: Any) -> list[float] | None:
-    """Return where the ends of the interval and the mean stand, pixels from the left; zero is in the middle."""
-    values = (each.low, each.difference, each.high)
-    if not all(isfinite(value) for value in values):
-        return None
-    most = max([abs(value) for value in values]) or 1.0
-    half = WIDTH / 2 - _PAD
-    return [round(WIDTH / 2 + half * value / most, 1) for value in values]
-
-
-def _plot(row: dict[str, Any]) -> str:
-    if row["plot"] is None:
-        return ""
-    low, mean, high = row["plot"]
-    middle, y = WIDTH / 2, HEIGHT / 2
-    look = "nn-clear" if row["clear"] else "nn-open"
-    return (
-        f'<svg width="{WIDTH}" height="{HEIGHT}" role="img" aria-label="{escape(row["said"])}">'
-        f'<line class="nn-zero" x1="{middle}" x2="{middle}" y1="1" y2="{HEIGHT - 1}"/>'
-        f'<line class="nn-interval" x1="{low}" x2="{high}" y1="{y}" y2="{y}"/>'
-        f'<circle class="{look}" cx="{mean}" cy="{y}" r="4.5"/></svg>'
-    )
-
-
-class Compare(RunView):
+class Compare(PictureView):
     """Show the differences between two runs, turn by turn: prompts, requests, decisions, tools, tokens, cost, replies.
 
     Both runs may grow. Two lists of runs are compared in pairs, as they are now: mean differences with their intervals.
@@ -159,7 +139,7 @@ class Compare(RunView):
       reply: [-Hello-]. | {+Good day+}.
     """
 
-    scripts = ("compare/compare",)
+    scripts = ("base/scene", "compare/compare")
 
     def __init__(
         self,

@@ -15,7 +15,11 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.lab._comparing.comparison import turn_pairs, turn_rows
+from noetic_nb.lab._replaying.replay_report import sent_tokens
 from noetic_nb.markup import escape, heading
+from noetic_nb.plots._compare_scene import SERIES, TITLE, PairNumbers, pairs_scene
+from noetic_nb.plots._scene.scene import PAD_PX, Scene, series_data
+from noetic_nb.plots._scene.svg import legend_html, to_html
 from noetic_nb.runs._plain_text import plain
 from noetic_nb.runs._requests.recorded_requests import RequestIndex
 from noetic_nb.runs._requests.sent_request import RecordedRequest
@@ -42,6 +46,9 @@ class TurnPart:
     events: list[RunEvent] = field(default_factory=list)
     last: int = -1
     """The number of its last event in the run."""
+    context: float | None = None
+    """The tokens of its largest request."""
+    cost: float | None = None
 
     def summary(self) -> TurnSummary:
         """Return the turn in short."""
@@ -79,12 +86,15 @@ class Side:
             self._add("turns", 1)
         part.events.append(event)
         part.last = seq
+        if isinstance(event, ViewAssembled):
+            part.context = max(part.context or 0, sent_tokens(event))
         if kind is TurnStarted and isinstance(event, TurnStarted):
             part.where, part.query, part.begun = where, event.query, True
             return True
         if kind is TurnCompleted and isinstance(event, TurnCompleted):
             for name, number in zip(TOTALS[1:], _numbers(event), strict=True):
                 self._add(name, number)
+            part.cost = event.cost
             return True
         return False
 
@@ -213,7 +223,7 @@ class ComparePicture:
 
     def to_html(self) -> str:
         """Return HTML without scripts."""
-        head = heading("Compare")
+        head = heading(TITLE)
         if not self.reading.has_any:
             return f'{head}<p class="nn-empty">{escape(self.reading.snapshot["empty"])}</p>'
         names = "".join([f'<th scope="col">{escape(name)}</th>' for name in ("", *self.names, "Difference")])
@@ -227,7 +237,9 @@ class ComparePicture:
         body = "".join([_pair_html(pair) for pair in self.pairs])
         heads = "".join([f'<th scope="col">{escape(name)}</th>' for name in ("Turn", "What", *self.names)])
         table = _table("nn-compared", heads, body)
-        return f'{head}{sums}<p class="nn-sub">{escape(self._said())}</p>{table if body else ""}'
+        scene = self.reading.scene()
+        picture = f"{legend_html(scene)}{to_html(scene)}" if scene.panels else ""
+        return f'{head}{picture}{sums}<p class="nn-sub">{escape(self._said())}</p>{table if body else ""}'
 
     def to_text(self) -> str:
         """Return plain text."""
@@ -304,6 +316,8 @@ class CompareReading(Reading):
             "totals": total_rows(*self.sides),
             "page": PAGE,
             "news": 0,
+            "series": series_data(SERIES),
+            "pad": PAD_PX,
         }
 
     @property
@@ -333,11 +347,13 @@ class CompareReading(Reading):
         self.snapshot["totals"] = total_rows(*self.sides)
 
     def answer(self, request: dict[str, Any]) -> Any:
-        """Answer ``{what: "pairs", start, only, kind, turn, thread}`` and ``{what: "strip", start}``.
+        """Answer ``{what: "picture"}``, ``{what: "pairs", start, only, kind, turn, thread}`` and ``{what: "strip", start}``.
 
         Raises `NoeticConfigError` ``UNKNOWN_REQUEST``.
         """
         match request:
+            case {"what": "picture"}:
+                return self.scene().data()
             case {"what": "pairs"}:
                 return self._page(request)
             case {"what": "strip", "start": int(start)} if start >= 0:
@@ -375,6 +391,18 @@ class CompareReading(Reading):
             "more": max(0, len(rows) - ROWS),
             "same": compared - len(rows),
         }
+
+    def scene(self) -> Scene:
+        """Return the picture of the contexts and costs of both."""
+        numbers = []
+        for one, other in self.turns.pairs:
+            turns = [None if part is None else part.where.turn for part in (one, other)]
+            context, cost = [
+                (None if one is None else getattr(one, name), None if other is None else getattr(other, name))
+                for name in ("context", "cost")
+            ]
+            numbers.append(PairNumbers(turn_text({"turns": turns}), context, cost))
+        return pairs_scene(numbers, self.names)
 
     def to_html(self) -> str:
         """Return the sums and the first differences as HTML without scripts."""

@@ -110,7 +110,7 @@ export default () => {
     );
 
     const tellPicture = newest((request) => store.get(model, request), (answer, request) => {
-      if (request.layer === at) scene = { ...answer, marks: marksOf(store.data.series, [], answer.marks, answer.texts) };
+      if (request.layer === at) scene = sceneOf(store.data.series, answer);
       store.changed();
     });
     const atOf = ({ bar }) => bar.key.split(" ").map(Number);
@@ -309,7 +309,7 @@ export default () => {
       plot.hidden = line.hidden = !scene?.legend.length;
       if (plot.hidden) return;
       const hadFocus = plot.contains(document.activeElement);
-      picture.draw({ panels: scene.panels, captions: {}, marks: scene.marks, over: new Map(), first: 0, last: scene.last, ticks: scene.ticks });
+      picture.draw(scene);
       for (const node of plot.querySelectorAll(".nn-box")) {
         const [layer, turn] = atOf(node);
         put(node, { "aria-pressed": String(layer === at && turn === detail?.turn) });

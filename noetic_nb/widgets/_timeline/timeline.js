@@ -281,11 +281,10 @@ export default () => {
     }
 
     function drawPicture(window_, chosen) {
-      const { panels, marks, texts, ticks } = window_.scene;
-      window_.marks ??= marksOf(store.data.series, [], marks, texts);
+      window_.drawn ??= sceneOf(store.data.series, window_.scene);
       const [from, to] = reach().map((place) => place - window_.from);
       const hadFocus = plot.contains(document.activeElement);
-      picture.draw({ panels, captions: {}, marks: window_.marks, over: new Map(), first: from, last: to, ticks });
+      picture.draw({ ...window_.drawn, first: from, last: to });
       for (const node of plot.querySelectorAll(".nn-box")) {
         const [at, more] = atOf(node);
         put(node, { "aria-pressed": String(!more && at === chosen) });

@@ -80,6 +80,11 @@ function keyed(parent, rows, create, update) {
   }
 }
 
+/** Return a scene that the kernel made, with what `draw` needs. */
+function sceneOf(series, data) {
+  return { ...data, marks: marksOf(series, [], data.marks, data.texts), over: new Map() };
+}
+
 const WORDS_PX = 34;
 const SIGN_PX = 14;
 
@@ -219,6 +224,7 @@ function sceneIn(grid, { series, pad, axis: name }) {
   const panels = new Map();
   const body = grid.appendChild(make("div", { class: "nn-plot-rows" }));
   grid.append(make("span", { class: "nn-axis-name" }, name));
+  const tips = make("svg", { class: "nn-tips", width: "100%", height: "100%", "aria-hidden": "true" });
   const foot = grid.appendChild(make("svg", { class: "nn-plot nn-axis", width: "100%", height: 18, "aria-hidden": "true" }));
 
   function drawPanel(row, scene) {
@@ -270,7 +276,16 @@ function sceneIn(grid, { series, pad, axis: name }) {
       if (row.panel !== panel) row.nodes.scale = scaleOf((row.panel = panel), pad);
       drawPanel({ panel, nodes: row.nodes, scale: row.nodes.scale }, scene);
     });
-    const { first, last } = scene;
+    const { first, last, stops = [] } = scene;
+    if (stops.length) grid.append(tips);
+    patch(tips, stops, () => {
+      const stop = make("rect", { height: "100%" });
+      stop.append(make("title"));
+      return stop;
+    }, (stop, [left, right, text]) => {
+      put(stop, { x: `${(100 * (left - first)) / (last - first)}%`, width: `${(100 * (right - left)) / (last - first)}%` });
+      setText(stop.firstElementChild, text);
+    });
     const shown = scene.ticks.filter(([x]) => x >= first && x <= last);
     labels(foot, shown.map(([x, text], at) => {
       const share = (x - first) / (last - first);
