@@ -11,10 +11,12 @@ from .errors import NoeticError as NoeticError
 from .errors import innermost as innermost
 from .events import TextRetracted as TextRetracted
 from .interop import Failed as Failed
+from .interop import RunCollection as RunCollection
 from .interop import guard as guard
 from .interop import guard_session as guard_session
 from .interop import import_run as import_run
 from .interop import import_runs as import_runs
+from .interop import open_runs as open_runs
 from .interop import watch as watch
 from .items import Item as Item
 from .items import ItemLog as ItemLog

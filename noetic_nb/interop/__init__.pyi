@@ -1,3 +1,5 @@
+from ._collection.run_collection import RunCollection as RunCollection
+from ._collection.run_collection import open_runs as open_runs
 from ._guards import guard as guard
 from ._guards import guard_session as guard_session
 from ._guards import regulator_callback as regulator_callback

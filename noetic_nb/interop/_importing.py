@@ -98,25 +98,34 @@ def _readers_of(source: Any, format: str | None) -> Iterator[tuple[Path | None, 
     in_folder = is_folder(source)
     for found in documents(source):
         path = found if isinstance(found, Path) else None
-        if path is not None and (format == _OWN or (format is None and _is_own(path))):
-            yield path, partial(load_run, path)
-            continue
-        try:
-            # Read piece by piece: traces are the largest files of all.
-            if path is not None and (
-                format in import_spans.FORMATS or (format is None and import_spans.is_span_file(path))
-            ):
-                for run in import_spans.run_readers(path):
-                    yield path, run
-                continue
-            document = found if isinstance(found, Document) else _opened(found)
-            reader = _reader(document, format)
-            if in_folder and reader.is_part(document):
-                continue
-            for run in reader.read(document, format):
-                yield path, run
-        except NoeticError as error:
-            yield path, partial(_raise, error)
+        for run in _readers_in(found, format, in_folder=in_folder):
+            yield path, run
+
+
+def _readers_in(found: Path | Document, format: str | None, *, in_folder: bool) -> Iterator[Callable[[], Run]]:
+    path = found if isinstance(found, Path) else None
+    if path is not None and (format == _OWN or (format is None and _is_own(path))):
+        yield partial(load_run, path)
+        return
+    try:
+        # Read piece by piece: traces are the largest files of all.
+        if path is not None and (
+            format in import_spans.FORMATS or (format is None and import_spans.is_span_file(path))
+        ):
+            yield from import_spans.run_readers(path)
+            return
+        document = found if isinstance(found, Document) else _opened(found)
+        reader = _reader(document, format)
+        if not (in_folder and reader.is_part(document)):
+            yield from reader.read(document, format)
+    except NoeticError as error:
+        yield partial(_raise, error)
+
+
+def runs_of_file(path: Path, *, in_folder: bool) -> Iterator[Callable[[], Run]]:
+    """Yield a reader for every run of a file, with the labels beside it; each raises `NoeticError` if it cannot be read."""
+    for place, read in enumerate(_readers_in(path, None, in_folder=in_folder)):
+        yield partial(_read, path, partial(_with_labels, read, path, place), place)
 
 
 def _opened(path: Path) -> Document:

@@ -19,6 +19,8 @@ from noetic_nb.runs._codebook import FILE as CODEBOOK
 from noetic_nb.runs._labels import SUFFIX as LABELS
 from noetic_nb.runs._load import MAX_BYTES, MAX_LINE_BYTES, read_gzip
 
+RUN_SET: Final = ".runset.json"
+"""The end of the names of files that say which runs are a set."""
 _GZIP: Final = b"\x1f\x8b"
 ZIP: Final = b"PK\x03\x04"
 _NOT_BLANK: Final = re.compile(rb"\S")
@@ -93,7 +95,7 @@ def documents(source: Any) -> Iterator[Path | Document]:
 
 def _is_beside(name: str) -> bool:
     """Tell whether a file of a folder holds no runs, but something about them."""
-    return name.startswith(".") or name.endswith(LABELS) or name == CODEBOOK
+    return name.startswith(".") or name.endswith((LABELS, RUN_SET)) or name == CODEBOOK
 
 
 def _as_data(source: Any) -> Any:

@@ -1,0 +1,1 @@
+"""Folders of runs: their index, expressions about it, and sets of runs that are kept for tests."""

@@ -1,0 +1,189 @@
+"""The index of a collection: an SQLite file with the facts of each run, and its words in a contentless full-text table.
+
+Several processes may write it at once: a file of runs is read outside of any transaction, and replaced whole inside of one. Rows
+are numbered for ever, so that words of replaced runs, which a contentless table keeps, belong to no run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sqlite3
+import sys
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from noetic_nb._core.atomic_write import owner_only
+from noetic_nb.errors import NoeticConfigError, NoeticError
+
+NAME: Final = ".noetic-runs.sqlite"
+"""The index of a folder, in it."""
+SCHEMA_VERSION: Final = 1
+_APPLICATION_ID: Final = int.from_bytes(b"NNR1", "big")
+_SCHEMA: Final = (
+    "CREATE TABLE files (path TEXT PRIMARY KEY, stamp TEXT NOT NULL, labelled TEXT NOT NULL)",
+    "CREATE TABLE runs (id INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL, place INTEGER NOT NULL, key TEXT,"
+    " facts TEXT, labels TEXT NOT NULL, error TEXT, UNIQUE (path, place))",
+    "CREATE VIRTUAL TABLE words USING fts5 (text, content='', tokenize='unicode61')",
+    f"PRAGMA application_id = {_APPLICATION_ID}",
+    f"PRAGMA user_version = {SCHEMA_VERSION}",
+)
+_TABLES: Final = ("words", "runs", "files")
+_WAIT_S: Final = 60.0
+# Words of replaced runs stay; when they are more than those of the others, all files are read again.
+_FEW: Final = 1_000
+_PART: Final = re.compile(r'"([^"]*)"|(\S+)')
+
+Key = tuple[str, int]
+"""A run: the path of its file relative to the base of the index, and its place in it."""
+
+
+class Entry(NamedTuple):
+    """One run of a file, or one record that cannot be read: then `error` is set."""
+
+    key: str | None = None
+    facts: Mapping[str, Any] | None = None
+    labels: Sequence[Any] = ()
+    text: str = ""
+    error: str | None = None
+
+
+def _cache_folder() -> Path:
+    if os.name == "nt":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local", "noetic_nb", "runs")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "noetic_nb" / "runs"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "noetic_nb", "runs")
+
+
+def cached_index(name: str) -> Path:
+    """Return the index in the user's cache for a folder that cannot be written, or for files of several."""
+    return _cache_folder() / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.sqlite"
+
+
+class RunIndex:
+    """An index; without a path it is in memory.
+
+    Raises `NoeticError` ``storage_failed`` if it cannot be written, `NoeticConfigError` ``INVALID_INDEX`` for a file of others.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._lock = threading.RLock()
+        try:
+            if path is not None and not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                os.close(owner_only(str(path), os.O_RDWR | os.O_CREAT))
+            self._db = sqlite3.connect(
+                ":memory:" if path is None else path, timeout=_WAIT_S, isolation_level=None, check_same_thread=False
+            )
+            self._prepare()
+        except (OSError, sqlite3.Error) as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: Exception) -> NoeticError:
+        hint = "Name another file: nn.open_runs(source, index=path). An index can be deleted at any time."
+        return NoeticError("storage_failed", f"The index cannot be used: {error}.", given=str(self.path), hint=hint)
+
+    def _prepare(self) -> None:
+        with self.writing() as db:
+            (application,) = db.execute("PRAGMA application_id").fetchone()
+            (version,) = db.execute("PRAGMA user_version").fetchone()
+            (tables,) = db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            if tables and application != _APPLICATION_ID:
+                hint = "Name a file of its own for the index."
+                raise NoeticConfigError(
+                    "INVALID_INDEX", "The file is no index of runs.", given=str(self.path), hint=hint
+                )
+            live, last = 0, 0
+            if version == SCHEMA_VERSION and tables:
+                live, last = db.execute("SELECT count(*), coalesce(max(id), 0) FROM runs").fetchone()
+            if version != SCHEMA_VERSION or last > 2 * live + _FEW:
+                for table in _TABLES if tables else ():
+                    db.execute(f"DROP TABLE IF EXISTS {table}")
+                for line in _SCHEMA:
+                    db.execute(line)
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """Hold the index for writing: all of it, or nothing."""
+        with self._lock:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+    def _rows(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
+        with self._lock:
+            return self._db.execute(query, values).fetchall()
+
+    def files(self) -> dict[str, tuple[str, str]]:
+        """Return the stamps of the files in it, and of their labels."""
+        return {
+            path: (stamp, labelled) for path, stamp, labelled in self._rows("SELECT path, stamp, labelled FROM files")
+        }
+
+    def put(self, files: Iterable[tuple[str, str, str, Iterable[Entry]]]) -> None:
+        """Replace the runs of some files, each given with its path, its stamp and that of its labels."""
+        with self.writing() as db:
+            for path, stamp, labelled, entries in files:
+                db.execute("DELETE FROM runs WHERE path = ?", (path,))
+                db.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", (path, stamp, labelled))
+                for place, each in enumerate(entries):
+                    facts = None if each.facts is None else _storable(json.dumps(each.facts, default=str))
+                    row = (path, place, each.key, facts, json.dumps(list(each.labels)), each.error)
+                    at = db.execute(
+                        "INSERT INTO runs (path, place, key, facts, labels, error) VALUES (?, ?, ?, ?, ?, ?)", row
+                    ).lastrowid
+                    db.execute("INSERT INTO words (rowid, text) VALUES (?, ?)", (at, _storable(each.text)))
+
+    def relabel(self, path: str, labelled: str, labels: Mapping[str, Sequence[Any]]) -> None:
+        """Replace the labels of the runs of a file."""
+        with self.writing() as db:
+            db.execute("UPDATE files SET labelled = ? WHERE path = ?", (labelled, path))
+            for at, key in db.execute("SELECT id, key FROM runs WHERE path = ?", (path,)).fetchall():
+                db.execute("UPDATE runs SET labels = ? WHERE id = ?", (json.dumps(list(labels.get(key, ()))), at))
+
+    def forget(self, paths: Iterable[str]) -> None:
+        """Remove files that are gone."""
+        with self.writing() as db:
+            for path in paths:
+                db.execute("DELETE FROM runs WHERE path = ?", (path,))
+                db.execute("DELETE FROM files WHERE path = ?", (path,))
+
+    def members(self) -> list[tuple[Key, str | None]]:
+        """Return all runs in order of path and place, each with its error where it cannot be read."""
+        return [
+            ((path, at), error)
+            for path, at, error in self._rows("SELECT path, place, error FROM runs ORDER BY path, place")
+        ]
+
+    def facts(self) -> dict[Key, dict[str, Any]]:
+        """Return the facts of all runs that can be read; ``labels`` are lists of the fields of a label."""
+        found = self._rows("SELECT path, place, facts, labels FROM runs WHERE error IS NULL")
+        return {(path, at): {**json.loads(facts), "labels": json.loads(labels)} for path, at, facts, labels in found}
+
+    def search(self, text: str) -> set[Key]:
+        """Return the runs with all words of a text; "two words" in quotes stand behind each other, and word* begins a word."""
+        parts = [(match[1] if match[1] is not None else match[2]) or "" for match in _PART.finditer(text)]
+        asked = [
+            f'"{part.rstrip("*").replace(chr(34), "")}"' + ("*" if part.endswith("*") else "") for part in parts if part
+        ]
+        if not any(re.search(r"\w", part) for part in asked):
+            hint = "Such as search('refund gift card'), search('\"gift card\"') or search('refund*')."
+            raise NoeticConfigError("INVALID_SEARCH", "There is no word to search for.", given=text, hint=hint)
+        query = "SELECT path, place FROM runs WHERE id IN (SELECT rowid FROM words WHERE words MATCH ?)"
+        return {(path, at) for path, at in self._rows(query, (_storable(" ".join(asked)),))}
+
+
+def _storable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode().replace("\0", " ")

@@ -1,0 +1,322 @@
+"""Many runs at once: a lazy collection over files, folders and runs, with an index."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from noetic_nb._core.long_work import Progress
+from noetic_nb.errors import NoeticConfigError, NoeticError
+from noetic_nb.interop._collection.expressions import Expression
+from noetic_nb.interop._collection.frozen_sets import write_set
+from noetic_nb.interop._collection.index_file import Key
+from noetic_nb.interop._collection.member_files import Members, parts_of
+from noetic_nb.interop._collection.run_facts import FACTS
+from noetic_nb.interop._importing import Failed
+from noetic_nb.runs import Run
+
+if TYPE_CHECKING:
+    import pandas
+
+
+class RunCollection(Sequence[Run]):
+    """Runs that are read one at a time, when they are asked for; `open_runs` makes one.
+
+    A sequence: ``len``, iteration, ``collection[0]``, and slices, which are collections again. Every lab function takes it where
+    it takes a list of runs.
+
+    Notes
+    -----
+    Expressions are those of rules, in CEL, over the columns of `to_frame`: ``outcome == false && tokens > 2000``,
+    ``'refund' in tools``, ``meta.domain == "airline"``, ``labels.verdict == "wrong"``. A fact that nobody knows is null: it is
+    equal to null alone, and an expression that needs its value is not true.
+    """
+
+    def __init__(self, members: Members, keys: Sequence[Key], failed: Sequence[Failed] = ()) -> None:
+        self._members, self._keys, self._failed = members, list(keys), tuple(failed)
+
+    @property
+    def failed(self) -> tuple[Failed, ...]:
+        """The records of the sources that cannot be read, each with its file and the error."""
+        return self._failed
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    @overload
+    def __getitem__(self, index: int) -> Run: ...
+    @overload
+    def __getitem__(self, index: slice) -> RunCollection: ...
+    def __getitem__(self, index: int | slice) -> Run | RunCollection:
+        if isinstance(index, slice):
+            return self._of(self._keys[index])
+        return self._members.load(self._keys[index])
+
+    def __iter__(self) -> Iterator[Run]:
+        for key in self._keys:
+            yield self._members.load(key)
+
+    def __repr__(self) -> str:
+        failed = f", {len(self._failed)} not read: see .failed" if self._failed else ""
+        return f"<RunCollection: {len(self)} {'run' if len(self) == 1 else 'runs'}{failed}>"
+
+    def _of(self, keys: Iterable[Key]) -> RunCollection:
+        return RunCollection(self._members, list(keys), self._failed)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the facts of the runs, in order, each with ``context`` and ``costs``, the points of small pictures."""
+        facts = self._members.facts()
+        missing = [key for key in self._keys if key not in facts]
+        if missing:
+            hint = "Open the collection again: nn.open_runs reads what has changed."
+            raise NoeticError("invalid_run_file", f"{missing[0][0]!r} has changed since it was opened.", hint=hint)
+        return [facts[key] for key in self._keys]
+
+    def where(self, expression: str) -> RunCollection:
+        """Return the runs of which an expression is true.
+
+        Parameters
+        ----------
+        expression : str
+            In the language of rules (CEL), over the columns of `to_frame`.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_EXPRESSION`` for a name that is no fact, or a value that is not true or false; ``MISSING_PACKAGE``.
+
+        Examples
+        --------
+        >>> import noetic_nb as nn
+        >>> runs = nn.open_runs([nn.Run.from_messages([{"role": "user", "content": text}]) for text in ("hi", "ho")])
+        >>> [run.turns[0].query for run in runs.where("query == 'ho'")]
+        ['ho']
+        """
+        chosen = Expression(expression).chosen(self.rows())
+        return self._of([key for key, is_chosen in zip(self._keys, chosen, strict=True) if is_chosen])
+
+    def search(self, text: str) -> RunCollection:
+        """Return the runs with all words of a text in their items.
+
+        Parameters
+        ----------
+        text : str
+            Words, in any case. ``"gift card"`` in quotes stands as it is, ``refund*`` is the beginning of a word.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_SEARCH`` for a text without a word.
+        """
+        found = self._members.index.search(text)
+        return self._of([key for key in self._keys if key in found])
+
+    def sort(self, by: str, *, descending: bool = False) -> RunCollection:
+        """Return the runs in the order of an expression, such as ``"cost"``; those where it is not known stand last."""
+        values = Expression(by).values(self.rows())
+        known = [(value, key) for value, key in zip(values, self._keys, strict=True) if value is not None]
+        try:
+            known.sort(key=lambda each: each[0], reverse=descending)
+        except TypeError as error:
+            hint = "Sort by a number or a text, such as sort('cost')."
+            raise NoeticConfigError("INVALID_EXPRESSION", "Its values have no order.", given=by, hint=hint) from error
+        rest = [key for value, key in zip(values, self._keys, strict=True) if value is None]
+        return self._of([*[key for _, key in known], *rest])
+
+    def sample(self, n: int, by: str | None = None, seed: int = 0) -> RunCollection:
+        """Return some runs by chance, in their order.
+
+        Parameters
+        ----------
+        n : int
+            How many, all where there are fewer.
+        by : str, optional
+            An expression, such as ``"outcome"``: each of its values has its share, and one run at least where `n` allows it.
+        seed : int
+            The same runs for the same seed.
+        """
+        if type(n) is not int or n < 0:
+            raise NoeticConfigError(
+                "INVALID_OPTION", "n is a whole number from 0 on.", given=n, hint="Such as sample(20)."
+            )
+        chance = random.Random(seed)
+        places = list(range(len(self)))
+        if by is None:
+            chosen = chance.sample(places, min(n, len(places)))
+        else:
+            strata = [chance.sample(stratum, len(stratum)) for stratum in self._groups(by)]
+            shares = [n * len(stratum) / max(1, len(places)) for stratum in strata]
+            # The next run is of the stratum that has least of its share, those without any first.
+            taken = [0] * len(strata)
+            for _ in range(min(n, len(places))):
+                left = [at for at, stratum in enumerate(strata) if taken[at] < len(stratum)]
+                at = min(left, key=lambda at: (taken[at] > 0, taken[at] / shares[at], at))
+                taken[at] += 1
+            chosen = [place for stratum, count in zip(strata, taken, strict=True) for place in stratum[:count]]
+        return self._of([self._keys[place] for place in sorted(chosen)])
+
+    def split(self, share: float = 0.5, *, by: str = "task", seed: int = 0) -> tuple[RunCollection, RunCollection]:
+        """Return two parts by chance, about `share` of the runs in the first; no value of `by`, such as a task, is in both.
+
+        A run where it is not known stands for itself.
+        """
+        if not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise NoeticConfigError("INVALID_OPTION", "share is from 0 to 1.", given=share, hint="Such as split(0.8).")
+        groups = self._groups(by, apart=True)
+        random.Random(seed).shuffle(groups)
+        first: set[int] = set()
+        for group in groups:
+            if len(first) + len(group) / 2 <= share * len(self):
+                first.update(group)
+        sides = [[key for at, key in enumerate(self._keys) if (at in first) is side] for side in (True, False)]
+        return self._of(sides[0]), self._of(sides[1])
+
+    def _groups(self, by: str, *, apart: bool = False) -> list[list[int]]:
+        groups: dict[str, list[int]] = {}
+        for at, value in enumerate(Expression(by).values(self.rows())):
+            key = f"run {at}" if apart and value is None else json.dumps(value, sort_keys=True, default=str)
+            groups.setdefault(key, []).append(at)
+        return [groups[key] for key in sorted(groups)]
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return the facts of the runs, one a row; no run is read for it.
+
+        ``run_id, path, place, source, task, model, query, turns, threads, model_calls, tool_calls, failed_calls, tools, outcome,
+        cost, tokens, input_tokens, output_tokens, duration_ms, decisions, denied, labels, meta``: described in
+        docs/behaviour/collections.md.
+        """
+        import pandas
+
+        rows = self.rows()
+        counts = ("place", "turns", "threads", "model_calls", "tool_calls", "failed_calls", "denied")
+        numbers = ("cost", "duration_ms")
+        tokens = ("tokens", "input_tokens", "output_tokens")
+        dtypes = {
+            **dict.fromkeys(counts, "int64"),
+            **dict.fromkeys(numbers, "float64"),
+            **dict.fromkeys(tokens, "Int64"),
+        }
+        return pandas.DataFrame(
+            {name: pandas.Series([row[name] for row in rows], dtype=dtypes.get(name, "object")) for name in FACTS}
+        )
+
+    def freeze(self, name: str | PathLike[str], *, why: str) -> Path:
+        """Write the runs down as a set, for tests: ``noetic-nb check`` runs an agent or rules against it.
+
+        Parameters
+        ----------
+        name : str or path-like
+            ``NAME.runset.json`` in the working directory, or a path. A set of this name gets a new version; earlier ones stay in
+            its file with their reasons.
+        why : str
+            The reason of this version.
+
+        Returns
+        -------
+        Path
+            Its file: JSON, with the path of each run relative to it, and the hash of that file. Runs without a file are saved
+            in a folder ``NAME.runs`` beside it.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``INVALID_SET`` without a reason, for no runs, or where the file is no set.
+
+        Examples
+        --------
+        >>> import json, tempfile
+        >>> runs = open_runs([Run.from_messages([{"role": "user", "content": "Refund me."}])])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = runs.freeze(f"{folder}/refunds", why="Two of them failed in May.")
+        ...     manifest = json.loads(file.read_text())
+        >>> file.name, [(version["version"], version["why"], len(version["runs"])) for version in manifest["versions"]]
+        ('refunds.runset.json', [(1, 'Two of them failed in May.', 1)])
+        """
+        members = [(self._members.path_of(key), key[1], partial(self._members.load, key)) for key in self._keys]
+        return write_set(name, why, zip(members, self.rows(), strict=True))
+
+    def to_parquet(self, path: str | PathLike[str]) -> Path:
+        """Write `to_frame` to a Parquet file with plain columns: lists and mappings, labels, and meta are JSON text.
+
+        Raises `NoeticConfigError` ``MISSING_PACKAGE`` without pyarrow.
+        """
+        try:
+            import pyarrow
+            from pyarrow import parquet
+        except ImportError as error:
+            hint = "pip install 'noetic_nb[parquet]'"
+            raise NoeticConfigError("MISSING_PACKAGE", "Parquet files need the package pyarrow.", hint=hint) from error
+        frame = self.to_frame()
+        for name in ("tools", "decisions", "labels", "meta"):
+            frame[name] = [json.dumps(value) for value in frame[name]]
+        texts = ("run_id", "path", "source", "task", "model", "query", "tools", "decisions", "labels", "meta")
+        for name in texts:
+            frame[name] = frame[name].map(
+                lambda value: value if value is None or isinstance(value, str) else json.dumps(value)
+            )
+        fields = [(name, pyarrow.string()) for name in texts] + [("outcome", pyarrow.bool_())]
+        frame["outcome"] = [value if isinstance(value, bool) else None for value in frame["outcome"]]
+        known = dict(fields)
+        columns = {name: pyarrow.array(frame[name], type=known.get(name), from_pandas=True) for name in frame.columns}
+        parquet.write_table(pyarrow.table(columns), path)
+        return Path(path)
+
+
+def open_runs(source: Any, *, index: str | PathLike[str] | None = None, progress: Progress = True) -> RunCollection:
+    """Open many runs as one collection, without keeping them in memory.
+
+    Parameters
+    ----------
+    source : path-like, iterable or object
+        A folder, a file with one or more runs in any format of `import_run`, several of them, or runs.
+    index : path-like, optional
+        The file of the index; by default ``.noetic-runs.sqlite`` in the folder, in the user's cache where it cannot be written
+        or the files are of several folders, and in memory where runs have no file.
+    progress : bool or callable
+        As for `import_runs`.
+
+    Returns
+    -------
+    RunCollection
+        In the order of their paths, and of their places in a file. Only files that are new or changed since the index was
+        written are read. ``.failed`` lists the records that cannot be read.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``NO_RUNS`` if there is no such file or folder, ``INVALID_INDEX`` if the index is another program's file.
+    NoeticError
+        ``storage_failed`` if the index cannot be written.
+
+    References
+    ----------
+    .. [1] docs/behaviour/collections.md
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Run.from_messages([{"role": "user", "content": "Refund me."}]).save(f"{folder}/one.jsonl.gz")
+    ...     runs = open_runs(folder)
+    ...     print(len(runs), len(runs.search("refund")), len(runs.search("invoice")))
+    1 1 0
+    """
+    if isinstance(source, RunCollection):
+        return source
+    paths, runs = parts_of(source)
+    members = Members(paths, runs, None if index is None else Path(index))
+    every = members.refresh(progress)
+    failed = [
+        Failed(
+            None if path is None else str(path),
+            NoeticError("invalid_run_file", error, path=None if path is None else str(path)),
+        )
+        for path, error in [(members.path_of(key), error) for key, error in every if error is not None]
+        if error is not None
+    ]
+    return RunCollection(members, [key for key, error in every if error is None], failed)
