@@ -48,7 +48,7 @@ def write_set(
     file = set_path(name)
     folder = file.parent
     versions = read_versions(file) if file.exists() else []
-    rows = []
+    rows: list[dict[str, Any]] = []
     hashes: dict[Path, str] = {}
     for (path, place, load), facts in runs:
         if path is None:
