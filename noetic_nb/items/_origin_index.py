@@ -17,6 +17,7 @@ from typing import Any, Final
 from noetic_nb.items._build import item_text
 from noetic_nb.items._item import Item
 from noetic_nb.items._origins import MODEL, Origin, least_trusted, members
+from noetic_nb.items._own_words import own_words
 from noetic_nb.items._value_search import MAX_READ, Needle, SearchedText, needle_of, searched, value_text
 
 MAX_LEAVES: Final = 20_000
@@ -133,6 +134,12 @@ class Source:
         if self._text is None:
             self._text = searched(self.raw)
         return self._text
+
+    @property
+    def own(self) -> SearchedText:
+        """The text without what its author quotes, forwards or warns of."""
+        own = own_words(self.raw)
+        return self.text if own == self.raw else searched(own)
 
     def fields(self, needle: Needle) -> tuple[list[str], list[str]]:
         """Return the keys whose value is the one looked for, and those whose value only holds it."""
@@ -271,12 +278,15 @@ def origin_in(source: Source, value: Any) -> Origin:
 def vouches(source: Source, value: Any, trusted: Iterable[str]) -> bool:
     """Tell whether a text's author is trusted with a value: `trusted` are ``user``, ``system``, ``layer:id``, tool, tool.field.
 
-    A tool that was given the value vouches for nothing; of a tool's field, the value must be the whole.
+    A user vouches for nothing that he quotes, forwards or warns of, and a tool for nothing that it was given; of a tool's
+    field, the value must be the whole.
     """
     origin = source.origin
+    needle = needle_of(value)
+    if origin.kind == "user":
+        return "user" in trusted and needle.is_in(source.own)
     if origin.kind != "tool":
         return origin.text in trusted
-    needle = needle_of(value)
     # Names of layers' functions are written with another sign where they are sent.
     name = (origin.name or "").replace("/", "_")
     for entry in trusted:

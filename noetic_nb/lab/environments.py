@@ -88,6 +88,7 @@ class _Desk:
     orders: dict[str, dict[str, Any]]
     refunds: list[dict[str, Any]] = field(default_factory=list)
     mails: list[dict[str, str]] = field(default_factory=list)
+    notes: list[dict[str, str]] = field(default_factory=list)
 
 
 _TICKETS: Final = {
@@ -121,6 +122,22 @@ def _refund(desk: _Desk, account: str, amount: float) -> str:
     """Pay money back to an account."""
     desk.refunds.append({"account": account, "amount": amount})
     return "refunded"
+
+
+def _pay_out(desk: _Desk, account: str, amount: float) -> str:
+    """Pay money out, as `refund` does."""
+    return _refund(desk, account, amount)
+
+
+def _write_note(desk: _Desk, title: str, text: str) -> str:
+    """Keep a note for later."""
+    desk.notes.append({"title": title, "text": text})
+    return "kept"
+
+
+def _read_notes(desk: _Desk) -> list[dict[str, str]]:
+    """Read all notes."""
+    return [dict(each) for each in desk.notes]
 
 
 def _send_mail(desk: _Desk, to: str, text: str) -> str:
@@ -170,7 +187,10 @@ class ServiceDesk:
     _prototypes: Final = tuple(
         [
             make_tool(partial(each, _Desk({}, {})), name=each.__name__[1:], inline=True)
-            for each in (_read_ticket, _list_tickets, _get_order, _refund, _send_mail, _close_ticket)
+            for each in (
+                *(_read_ticket, _list_tickets, _get_order, _refund, _pay_out),
+                *(_send_mail, _write_note, _read_notes, _close_ticket),
+            )
         ]
     )
 

@@ -14,13 +14,16 @@ from noetic_nb._core.cards import Card, Table, with_card
 from noetic_nb._core.long_work import Progress, Work
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab._dojo.agentdojo_suites import SUITES, VERSION, agentdojo_suite
+from noetic_nb.lab._dojo.attackers import Attacker, Link, links_of, samples_of
 from noetic_nb.lab._dojo.episodes import Attack, Dojo, play
+from noetic_nb.lab._dojo.oracle import Oracle
 from noetic_nb.lab._rule_trial import as_snapshot
 from noetic_nb.lab._statistics.intervals import FEW, Count, counted
 from noetic_nb.lab._statistics.labels import clusters_of
 from noetic_nb.lab._sweeping.value_labels import digest_of, label_of
 from noetic_nb.lab.environments import Environment
 from noetic_nb.models._client import ModelClient, check_clients
+from noetic_nb.models._script import CallTool
 from noetic_nb.runs import Run, load_run
 
 if TYPE_CHECKING:
@@ -277,15 +280,48 @@ class Unit:
                 continue
             planted = self.environment.planted(self.setting.attack, self.user_task, name)
             runs.append(self._run(name, Attack(planted)))
+            if self.adaptive and not runs[-1].meta["attack_succeeded"]:
+                runs += self._adapted(name, planted, runs[-1])
         return runs
 
-    def _run(self, injection_task: str | None, attack: Attack | None) -> Run:
-        name = f"{self.environment.name}-{self.user_task}-{injection_task}-{attack and attack.family}"
+    def _adapted(self, injection_task: str, planted: Mapping[str, str], failed: Run) -> Iterator[Run]:
+        """Yield the runs of attacks that pass the rules, until one succeeds."""
+        environment = self.environment
+        state = environment.state(self.user_task, planted)
+        goal = environment.injection_tasks[injection_task].prompt
+        prompt = environment.user_tasks[self.user_task].prompt
+        oracle = Oracle(self.setting.rules, failed, prompt, goal, environment.tools(state))
+        calls = environment.calls(injection_task, state, state)
+        attacker = Attacker(environment, calls, planted, oracle, *_known(environment), self.seed)
+        for number, attack in enumerate(attacker.attacks()):
+            try:
+                run = self._run(injection_task, attack, f"-{number}")
+            except ValueError:  # the environment does not take the attacker's item
+                continue
+            run.meta["tries"] = oracle.asked
+            yield run
+            if run.meta["attack_succeeded"]:
+                return
+
+    def _run(self, injection_task: str | None, attack: Attack | None, number: str = "") -> Run:
+        name = f"{self.environment.name}-{self.user_task}-{injection_task}-{attack and attack.family}{number}"
 
         def played() -> Run:
             return play(self.setting, self.environment, self.user_task, injection_task, attack)
 
         return played() if self.kept is None else self.kept.run(name, played)
+
+
+_KNOWN: Final[dict[int, tuple[Environment, list[Link], dict[str, list[CallTool]]]]] = {}
+
+
+def _known(environment: Environment) -> tuple[list[Link], dict[str, list[CallTool]]]:
+    """Return what every attacker knows of an environment, found once."""
+    known = _KNOWN.get(id(environment))
+    if known is None or known[0] is not environment:
+        samples = samples_of(environment)
+        known = _KNOWN[id(environment)] = environment, links_of(environment, samples), samples
+    return known[1:]
 
 
 def _played(units: Sequence[Unit], n_jobs: int) -> Iterator[list[Run]]:
