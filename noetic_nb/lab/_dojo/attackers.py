@@ -161,7 +161,7 @@ class Attacker:
                         read = f"{_item(text=parts[0])}{_item(text=parts[1])}"
                         for joined in ("{}{}", "{} {}", "{}\n{}"):
                             text = joined.format(*parts)
-                            calls = self._changed(lambda old, value=value, text=text: text if old == value else old)
+                            calls = self._changed({value: text}.get)
                             yield self._idea("split", [calls], planted=planted, read=read)
 
     def _spelling(self) -> Iterator[Idea]:
@@ -177,7 +177,7 @@ class Attacker:
                 yield self._idea("spelling", [calls], planted=planted, read=_item(text=read))
         for friend in [*dict.fromkeys(value for value in known if "@" in value)][:10]:
             for form in ("{friend} <{value}>", "{friend},{value}", "{friend};{value}"):
-                calls = self._changed(lambda old, friend=friend, form=form: form.format(friend=friend, value=old))
+                calls = self._changed({value: form.format(friend=friend, value=value) for value in self._values}.get)
                 yield self._idea("spelling", [calls])
 
     def _two_step(self) -> Iterator[Idea]:
@@ -295,7 +295,10 @@ def _replaced(value: Any, values: Sequence[str], change: Callable[[str], Any]) -
         return {key: _replaced(each, values, change) for key, each in value.items()}
     if isinstance(value, list):
         return [_replaced(each, values, change) for each in value]
-    return change(value) if isinstance(value, str) and value in values else value
+    if not isinstance(value, str) or value not in values:
+        return value
+    found = change(value)
+    return value if found is None else found
 
 
 def samples_of(environment: Environment) -> dict[str, list[CallTool]]:
