@@ -363,3 +363,15 @@ def test_bad_questions_have_clear_errors(monkeypatch: pytest.MonkeyPatch) -> Non
         with pytest.raises(NoeticConfigError, match=r"noetic_nb\[prove\]") as caught:
             ask(tools=[read])
         assert caught.value.code == "MISSING_PACKAGE"
+
+
+def test_arguments_without_types_may_be_anything_and_are_still_decided() -> None:
+    tools = {"pay": {"properties": dict.fromkeys(("to", "amount", "subject", "date", "recurring", "id"), {})}}
+    rules = RuleBook()
+    rules.only_from_user("pay", "to")
+    rules.when("tool.args.amount > 5", id="large", tools="pay")
+
+    assert prove(rules, '!has(tool.args.to) || origin(tool.args.to) == "user"', tools=tools).status == "proved"
+    assert prove(rules, "tool.args.amount <= 5", tools=tools).status == "proved"
+    # A text is not more than a number: the rule fails, and denies.
+    assert prove(rules, "tool.args.amount != 'much'", tools=tools).status == "proved"

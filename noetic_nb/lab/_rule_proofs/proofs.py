@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
@@ -20,7 +21,7 @@ from noetic_nb.steering import SteeringRule
 from noetic_nb.steering._evaluation.evaluate import Policy
 from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
 
-# Most questions take some 50 ms.
+# For all that is asked about one tool; most of it takes some 50 ms.
 TIMEOUT_MS: Final = 10_000
 # A call of the solver that the rules see in another way is rare, and the next one is another.
 TRIES: Final = 4
@@ -66,6 +67,7 @@ class _Question:
     """The calls of one tool, as formulas."""
 
     def __init__(self, tool: str, schema: Any) -> None:
+        self._since = time.monotonic()
         self._z3, symbols, formulas, self._witnesses = _modules()
         self.tool, self.schema = tool, schema if isinstance(schema, Mapping) else {}
         self.world = symbols.World({**self.schema.get("definitions", {}), **self.schema.get("$defs", {})})
@@ -91,7 +93,7 @@ class _Question:
 
     def _solver(self, *wanted: Any) -> Any:
         solver = self._z3.Solver()
-        solver.set("timeout", TIMEOUT_MS)
+        solver.set("timeout", max(1, round(TIMEOUT_MS - 1_000 * (time.monotonic() - self._since))))
         solver.add(*self.world.facts, *wanted)
         return solver
 

@@ -362,7 +362,8 @@ class World:
         for level in self.plain:
             level.append(length <= MEMBERS)
         items = schema.get("items")
-        inner = depth + (not isinstance(items, Mapping))
+        # Members of which nothing is known are looked at no further: there are as many as all types of all members.
+        inner = depth if isinstance(items, Mapping) and items else DEEPEST + 1
         return Option(
             guard,
             "list",
