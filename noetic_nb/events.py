@@ -18,6 +18,7 @@ from noetic_nb._core.event_parts import (
     ItemFate,
     LayerTokens,
     LogStretch,
+    MemoryTexts,
     Number,
     OfferedTool,
     TextRetracted,
@@ -42,6 +43,7 @@ __all__ = [
     "LayerTokens",
     "LayersDropped",
     "LogStretch",
+    "MemoryTexts",
     "MemoryTraceSpan",
     "ModelCalled",
     "OfferedTool",
@@ -80,6 +82,8 @@ class TurnStarted(Event, frozen=True, tag="turn_started"):
     resource_id: str | None = None
     waited_ms: Number | None = None
     """How long the first of its messages had waited for other turns; None where none had to."""
+    memory: tuple[MemoryTexts, ...] = ()
+    """By scope, the layers that remember, and what their memories were made from before the run."""
 
 
 class ItemsAppended(Event, frozen=True, tag="items_appended"):

@@ -69,6 +69,17 @@ class Record(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """The base of all records in events. `rename` and the tags of events are the names that files have."""
 
 
+class MemoryTexts(Record, frozen=True, gc=False):
+    """Layers that remember in one scope, and the texts that their memories were made from.
+
+    `texts` are those that were not in the run before: author, name, text, and the arguments of a tool.
+    """
+
+    scope: Word[Literal["thread", "resource", "global"]]
+    layer_ids: tuple[str, ...]
+    texts: tuple[tuple[Word[Literal["user", "tool", "model"]], str | None, str, str | None], ...] = ()
+
+
 class Where(Record, frozen=True, gc=False):
     """The place of an event: which thread, which execution, which turn (1 is the first of a thread, 0 is outside)."""
 

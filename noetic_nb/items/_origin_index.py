@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from noetic_nb.items._build import item_text
 from noetic_nb.items._item import Item
-from noetic_nb.items._origins import MODEL, Origin, least_trusted, members
+from noetic_nb.items._origins import MODEL, Origin, chained, least_trusted, members
 from noetic_nb.items._own_words import own_words
 from noetic_nb.items._value_search import MAX_READ, Needle, SearchedText, needle_of, searched, value_text
 
@@ -159,7 +159,7 @@ class Source:
 class OriginIndex:
     """Texts in the order in which they were sent, and where each of their values stands."""
 
-    __slots__ = ("_calls", "_indexed", "_kept", "_postings", "_sources", "read")
+    __slots__ = ("_calls", "_indexed", "_kept", "_postings", "_sources", "read", "result")
 
     def __init__(self) -> None:
         self._sources: list[Source] = []
@@ -170,6 +170,8 @@ class OriginIndex:
         self._kept: dict[Needle, tuple[int | None, int]] = {}
         self.read = 0
         """How many items of its log it has."""
+        self.result: Source | None = None
+        """The first result of a tool."""
 
     def __len__(self) -> int:
         return len(self._sources)
@@ -181,6 +183,8 @@ class OriginIndex:
         source = Source(text, origin, at, args)
         source.index = len(self._sources)
         self._sources.append(source)
+        if self.result is None and origin.kind == "tool":
+            self.result = source
 
     @property
     def unread(self) -> int:
@@ -300,15 +304,40 @@ def vouches(source: Source, value: Any, trusted: Iterable[str]) -> bool:
     return False
 
 
+class KeptTexts:
+    """The texts that memories were made from, in the order in which they came."""
+
+    __slots__ = ("forgot", "index")
+
+    def __init__(self) -> None:
+        self.index = OriginIndex()
+        self.forgot: Origin | None = None
+        """The tool whose results were among them and are not known any more."""
+
+    def add(self, text: str, origin: Origin, args: str | None = None, at: int = 0) -> None:
+        """Add a text after all others; an empty one of a tool stands for results that are gone."""
+        if origin.kind == "tool" and not text:
+            self.forgot = origin
+        self.index.add(text, origin, at=at, args=args)
+
+
+KEPT_KINDS: Final = frozenset({"user", "tool", "model"})
+"""Authors whose texts are kept: a layer's text is no author of its own, and instructions stand before every log."""
+
+NOTHING_KEPT: Final[Mapping[str, KeptTexts]] = {}
+
+
 class Provenance:
     """The origins of the values of one execution: those its parent knows, its own log, and the texts sent beside the log.
+
+    `kept` are the texts that layers were made from, by the id of the layer.
 
     `before` are instructions, in front of every log; `beside` are layers' items, results of tools that code called, and of
     children that ended. Texts at the place `until` or later do not count: a call of a recorded run. The names of the
     properties of `schema`, the tool's arguments, are its author's; other keys are values.
     """
 
-    __slots__ = ("before", "beside", "log", "parent", "schema", "until")
+    __slots__ = ("before", "beside", "kept", "log", "parent", "schema", "until")
 
     def __init__(
         self,
@@ -321,6 +350,7 @@ class Provenance:
     ) -> None:
         self.log, self.before, self.beside, self.parent, self.until = log, before, beside, parent, until
         self.schema = schema
+        self.kept = NOTHING_KEPT
 
     @property
     def unread(self) -> int:
@@ -339,7 +369,7 @@ class Provenance:
     def vouched(self, value: Any, trusted: Iterable[str] = ("user",), names: Collection[str] = ()) -> bool:
         """Tell whether a trusted author wrote every member of a value, first or later."""
         return all(
-            any(vouches(source, member, trusted) for source in self._all(member))
+            any(self._vouches(source, member, trusted) for source in self._all(member))
             for member in self._members(value, names)
         )
 
@@ -350,13 +380,53 @@ class Provenance:
         if self.parent is not None:
             yield from self.parent._all(value)
         for index in (self.before, self.log, self.beside):
-            for source in index.sources(value):
-                if self.until is None or source.at < self.until:
-                    yield source
+            yield from filter(self._is_known, index.sources(value))
+
+    def _kept(self, layer_id: str | None) -> KeptTexts | None:
+        found = self.kept.get(layer_id or "")
+        return self.parent._kept(layer_id) if found is None and self.parent is not None else found
+
+    def _is_known(self, source: Source | None) -> bool:
+        return source is not None and (self.until is None or source.at < self.until)
+
+    def _result(self) -> Origin | None:
+        """Return the tool of the first result in the conversation."""
+        for source in (self.log.result, self.beside.result):
+            if source is not None and self._is_known(source):
+                return source.origin
+        return None if self.parent is None else self.parent._result()
+
+    def _whole(self, origin: Origin, value: Any) -> Origin:
+        """Return the origin of a value, where a memory kept it with the author from whom the memory has it.
+
+        Of a value that no kept text holds, one that was worded anew, every result of a tool may be the author.
+        """
+        kept = self._kept(origin.name) if origin.kind == "layer" else None
+        if kept is None:
+            return origin
+        source, result = self._first(kept.index, value), kept.index.result
+        if source is not None:
+            author: Origin | None = origin_in(source, value)
+        elif kept.forgot is not None or result is None or not self._is_known(result):
+            author = kept.forgot or self._result()
+        else:
+            author = result.origin
+        return origin if author is None else chained([author, origin])
+
+    def _vouches(self, source: Source, value: Any, trusted: Iterable[str]) -> bool:
+        if not vouches(source, value, trusted):
+            return False
+        whole = self._whole(source.origin, value)
+        if whole.kind == source.origin.kind:
+            return True
+        # A trusted layer does not speak for those it has a value from.
+        kept = self._kept(source.origin.name)
+        known = [] if kept is None else filter(self._is_known, kept.index.sources(value))
+        return any(other.origin.kind == "user" or vouches(other, value, trusted) for other in known)
 
     def _first(self, index: OriginIndex, value: Any) -> Source | None:
         source = index.first_source(value)
-        return None if source is None or (self.until is not None and source.at >= self.until) else source
+        return source if self._is_known(source) else None
 
     def _of(self, value: Any) -> Origin:
         above = MODEL if self.parent is None else self.parent._of(value)
@@ -368,5 +438,5 @@ class Provenance:
             limit = self.until if source is None else source.at + 1
             for other in self.beside.sources(value):
                 if other.origin.kind != "model" and (limit is None or other.at < limit):
-                    return origin_in(other, value)
-        return above if source is None else origin_in(source, value)
+                    return self._whole(origin_in(other, value), value)
+        return above if source is None else self._whole(origin_in(source, value), value)

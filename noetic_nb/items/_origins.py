@@ -21,6 +21,13 @@ class Origin(NamedTuple):
     """The id of the item in which it first stands."""
     field: str | None = None
     """The key beside the value, where a tool's result is JSON or YAML."""
+    links: tuple[Origin, ...] = ()
+    """Of a value that a memory kept: its authors, first to last."""
+
+    @property
+    def chain(self) -> tuple[Origin, ...]:
+        """The authors of the value, first to last; the value is trusted as the least trusted of them."""
+        return self.links or (self,)
 
     @property
     def text(self) -> str:
@@ -41,6 +48,12 @@ _NOTHING: Final = Origin("user")
 def least_trusted(origins: Iterable[Origin]) -> Origin:
     """Return the origin that is trusted least: user, system, layer, tool, model, in this order."""
     return max(origins, key=lambda origin: _RANK[origin.kind], default=_NOTHING)
+
+
+def chained(origins: Iterable[Origin]) -> Origin:
+    """Return the origin of what was made by one author after another, first to last: the least trusted, with all as its chain."""
+    links = tuple([link for origin in origins for link in origin.chain])
+    return least_trusted(links)._replace(links=links if len(links) > 1 else ())
 
 
 def members(value: Any, names: Collection[str] | None = None) -> Iterator[Any]:

@@ -248,7 +248,8 @@ class BeforeToolCallParams(_BeforeToolCall):
         -------
         Origin
             ``kind`` is ``"user"``, ``"system"``, ``"layer"``, ``"tool"`` or ``"model"``, from the most to the least trusted;
-            ``name`` of a tool or layer; ``item``, the id of the item; ``field``, the key beside the value in a tool's result.
+            ``name`` of a tool or layer; ``item``, the id of the item; ``field``, the key beside the value in a tool's result;
+            ``chain``, every author where a memory kept it, first to last, of whom the least trusted counts.
 
         References
         ----------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, Protocol, TypeAlias, get_args
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias, get_args
 
 from noetic_nb.errors import NoeticConfigError
 
@@ -33,6 +33,14 @@ class HasIds(Protocol):
     def resource_id(self) -> str | None:
         """Id of the person, tenant or project, if known."""
         ...
+
+
+class ScopeIds(NamedTuple):
+    """The ids that make up the key of a scope."""
+
+    execution_id: str
+    thread_id: str
+    resource_id: str | None
 
 
 def resolve_scope_key(scope: MemoryScope, ctx: HasIds) -> str:

@@ -22,11 +22,12 @@ from noetic_nb.events import (
 )
 from noetic_nb.items import Item, freeze, item_text, thaw
 from noetic_nb.items._json_text import compact_json
-from noetic_nb.items._origin_index import OriginIndex, Provenance
+from noetic_nb.items._origin_index import KEPT_KINDS, NOTHING_KEPT, KeptTexts, OriginIndex, Provenance
 from noetic_nb.items._origins import MODEL, Origin
 from noetic_nb.memory import ExecutionContext, PastCall
 from noetic_nb.memory._steering_decision import ALLOW
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
+from noetic_nb.memory.scope import ScopeIds, resolve_scope_key
 from noetic_nb.models._client import ModelResponse, Usage
 from noetic_nb.runs._events.run_log import Numbering, place_of
 from noetic_nb.runs._run_source import RunLike
@@ -134,22 +135,38 @@ _RETURNED: Final = frozenset({"ok", "error", "invalid_result"})
 class _Texts:
     """The texts of one log and of the items beside it; a thread's root executions share theirs."""
 
-    __slots__ = ("beside", "calls", "log", "parent")
+    __slots__ = ("_told", "beside", "calls", "kept", "log", "parent")
 
     def __init__(self, parent: _Texts | None = None) -> None:
         self.log, self.beside = OriginIndex(), OriginIndex()
         self.parent = parent
         self.calls: set[str] = set()
+        self.kept: Mapping[str, KeptTexts] = NOTHING_KEPT if parent is None else parent.kept
+        self._told = 0
 
     def add(self, items: Iterable[Item], seq: int, origin: Origin | None = None) -> None:
         for item in items:
             if item["type"] == "function_call":
                 self.calls.add(item.get("callId") or "")
             self.log.add_item(item, seq, origin, is_child=self.parent is not None)
+        self.tell()
+
+    def tell(self) -> None:
+        """Let the memories have the texts that came since, as layers may make something of them."""
+        if not self.kept:
+            return
+        news = self.log.all()[self._told :]
+        self._told += len(news)
+        for kept in {id(one): one for one in self.kept.values()}.values():
+            for source in news:
+                if source.origin.kind in KEPT_KINDS:
+                    kept.add(source.raw, source.origin, source.args, source.at)
 
     def provenance(self, before: OriginIndex, seq: int) -> Provenance:
         above = None if self.parent is None else self.parent.provenance(before, seq)
-        return Provenance(self.log, before, self.beside, above, seq)
+        found = Provenance(self.log, before, self.beside, above, seq)
+        found.kept = self.kept
+        return found
 
 
 class RecordedOrigins:
@@ -164,6 +181,7 @@ class RecordedOrigins:
         self._before = OriginIndex()
         self._texts: dict[tuple[str, str], _Texts] = {}
         self._schemas: dict[str, Mapping[str, Any]] = {}
+        self._kept: dict[tuple[str, str], KeptTexts] = {}
         self._read_to = -1
 
     def at(self, where: Where, seq: int, tool: str) -> Provenance:
@@ -182,6 +200,8 @@ class RecordedOrigins:
 
     def _read(self, known: dict[tuple[str, str], _Texts], seq: int, event: RunEvent) -> None:
         match event:
+            case TurnStarted(where):
+                self._remember(_texts_of(known, where), event, seq)
             case ChildStarted(where, parent_id=parent_id):
                 parent = known.get((where.thread_id, parent_id)) or known.setdefault((where.thread_id, ""), _Texts())
                 texts = known[where.thread_id, where.execution_id] = _Texts(parent)
@@ -208,6 +228,23 @@ class RecordedOrigins:
                 if event.call_id not in texts.calls and event.output and event.status in _RETURNED:
                     args = compact_json(thaw(event.args or {}))
                     texts.beside.add(event.output, Origin("tool", event.name), at=seq, args=args)
+                    for kept in {id(one): one for one in texts.kept.values()}.values():
+                        kept.add(event.output, Origin("tool", event.name), args, seq)
+
+    def _remember(self, texts: _Texts, event: TurnStarted, seq: int) -> None:
+        """Note which layers remember, and what they knew."""
+        if not event.memory:
+            return
+        found: dict[str, KeptTexts] = {}
+        for memory in event.memory:
+            ids = event.where.execution_id, event.where.thread_id, event.resource_id
+            key = resolve_scope_key(memory.scope, ScopeIds(*ids))
+            kept = self._kept.setdefault((memory.scope, key), KeptTexts())
+            for kind, name, text, args in memory.texts:
+                kept.add(text, Origin(kind, name), args, seq)
+            found |= dict.fromkeys(memory.layer_ids, kept)
+        texts.kept = found
+        texts.tell()
 
 
 class RunOrigins:

@@ -49,6 +49,16 @@ Approve: TypeAlias = Callable[[str, Mapping[str, Any]], Any]
 CallStatus: TypeAlias = Literal["ok", "error", "cancelled"]
 
 
+# What a layer does with the texts of a conversation, other than to show something.
+_TAKES_IN: Final = ("store", "on_complete", "on_return", "on_item_append", "on_tool_outcome", "on_model_outcome")
+
+
+def _remembers(layer: MemoryLayer) -> bool:
+    """Tell whether a layer shows later executions something that it made of the texts of this one."""
+    takes_in = bool(layer.provides) or any(getattr(layer.hooks, hook) is not None for hook in _TAKES_IN)
+    return takes_in and layer.hooks.recall is not None and layer.scope != "execution" and not layer.is_guard
+
+
 class Engine:
     """The live side of an `AgentConfig`; everything an execution needs that is not its own."""
 
@@ -109,6 +119,10 @@ class Engine:
         """By id, the layers that are known by another id in the engine around."""
         self.dropped: tuple[str, ...] = ()
         """The layers of the engine around that were dropped by name."""
+        self.remembering = tuple([layer for layer in stack.layers if _remembers(layer)])
+        """The layers that show later executions what they make of this one."""
+        # What keeps the texts that memories are made from, once a layer remembers. Any, as that class is a floor up.
+        self.keepers: list[Any] = [] if outer is None else outer.keepers
         self.sink: EventSink | None = None
         """Where events go; None while there is no subscriber, so that none are made in vain."""
         self.watches_steps = False

@@ -34,7 +34,7 @@ from noetic_nb.steps._channel_type import DEFAULT_TIMEOUT_MS as WAIT_MS
 
 if TYPE_CHECKING:
     from noetic_nb.items._origin_index import Provenance
-    from noetic_nb.runtime._context.sent_history import SentTexts
+    from noetic_nb.runtime._context.sent_history import KeptBy, SentTexts
 
 T = TypeVar("T")
 
@@ -71,9 +71,9 @@ class RunningExecution(Context):
     """The state of an execution, with the parts that only the runtime needs."""
 
     __slots__ = (
-        "abort_error", "answer", "base_frames", "base_nesting", "calls", "children", "engine", "first", "hook_base", "locks",
-        "model_calls", "open_memory", "prepared", "priced", "query", "recalled", "record", "rerenders", "running", "sent",
-        "started_ms", "tool_calls", "turn_id", "waiting", "where", "written",
+        "abort_error", "answer", "base_frames", "base_nesting", "calls", "children", "engine", "first", "hook_base", "kept",
+        "locks", "model_calls", "open_memory", "prepared", "priced", "query", "recalled", "record", "rerenders", "running",
+        "sent", "started_ms", "tool_calls", "turn_id", "waiting", "where", "written",
     )  # fmt: skip
 
     parent: RunningExecution | None
@@ -103,6 +103,7 @@ class RunningExecution(Context):
         # Where its own part of the log begins; what a fork begins with is its parent's.
         self.first = 0 if parent is None else len(log)
         self.sent: SentTexts | None = None
+        self.kept: KeptBy | None = None
         # What its last request had in common with the next one, as it was reported.
         self.prepared: tuple[Any, ...] | None = None
         self.turn = turn
@@ -245,6 +246,8 @@ class RunningExecution(Context):
         above = None if self.parent is None else self.parent.provenance()
         found = self.noting().provenance(self.item_log, self.first, self.calls, self.id, above)
         found.schema = schema
+        if self.kept is not None:
+            found.kept = self.kept.texts
         return found
 
     # -- spending -------------------------------------------------------------------------------------------------

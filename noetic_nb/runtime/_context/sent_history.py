@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from noetic_nb.items import Item, ItemLog, item_text, thaw
 from noetic_nb.items._json_text import compact_json
-from noetic_nb.items._origin_index import OriginIndex, Provenance
+from noetic_nb.items._origin_index import KeptTexts, OriginIndex, Provenance
 from noetic_nb.items._origins import MODEL, Origin
 from noetic_nb.memory import PastCall
 from noetic_nb.memory._enforcement.call_history import PENDING, Place
@@ -20,7 +20,7 @@ from noetic_nb.memory._enforcement.call_history import PENDING, Place
 SUMMARY_ORIGIN: Final = "summary"
 
 # How a call ends that returned something: what the rules answered is not the tool's.
-_RETURNED: Final = frozenset({"ok", "error", "invalid_result"})
+RETURNED: Final = frozenset({"ok", "error", "invalid_result"})
 
 
 EndedChild: TypeAlias = "tuple[int, ItemLog, int, Sequence[PastCall], SentTexts | None]"
@@ -80,7 +80,7 @@ class SentTexts:
                 # A summary is the model's own wording; what it quotes stands in the log it was made from.
                 origin = MODEL if layer_id == SUMMARY_ORIGIN else Origin("layer", layer_id)
                 beside.add(item_text(item), origin._replace(item=item.get("id")), at=at)
-        _add_calls(beside, calls, log, 0)
+        add_calls(beside, calls, log, 0)
         for child in self._news(4, self.ended):
             _add_child(beside, child[0], child)
 
@@ -108,10 +108,24 @@ class SentTexts:
         return noted[start:]
 
 
-def _add_calls(index: OriginIndex, calls: Iterable[PastCall], log: ItemLog, at: int) -> None:
+class KeptBy:
+    """The part of one execution: the texts that its layers were made from, and how much of its own was kept."""
+
+    __slots__ = ("calls", "index", "sources", "texts")
+
+    def __init__(self, texts: Mapping[str, KeptTexts], start: int) -> None:
+        self.texts = texts
+        """By the id of a layer."""
+        self.index = OriginIndex()
+        self.index.read = start
+        self.sources = 0
+        self.calls: set[int] = set()
+
+
+def add_calls(index: OriginIndex, calls: Iterable[PastCall], log: ItemLog, at: int) -> None:
     """Add the results of tools that code called: no item of the log holds them."""
     for call in calls:
-        if call.output and call.status in _RETURNED and not log.has_call(call.call_id):
+        if call.output and call.status in RETURNED and not log.has_call(call.call_id):
             index.add(call.output, Origin("tool", call.name), at=at, args=compact_json(thaw(call.args)))
 
 
@@ -120,7 +134,7 @@ def _add_child(index: OriginIndex, at: int, child: EndedChild) -> None:
     for item in log[first:]:
         if item["type"] in ("function_call", "function_call_output"):
             index.add_item(item, at)
-    _add_calls(index, calls, log, at)
+    add_calls(index, calls, log, at)
     if sent is not None:
         for _, offered in sent.layer_items:
             for layer_id, item in offered:

@@ -19,6 +19,7 @@ from noetic_nb.memory._hooks.hook_runner import NO_SOURCES
 from noetic_nb.memory._state.state_copy import can_be_copied
 from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.runtime._context.execution_recorder import ChildState
+from noetic_nb.runtime._context.keeping import keeper_of
 from noetic_nb.runtime._context.protocols import StepValue
 from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.size_warnings import warn_if_large
@@ -127,6 +128,8 @@ class Child:
                     places = range(start, len(self.ctx.item_log))
                     self.ctx.item_log.mark(dict.fromkeys(places, Origin("layer", layer_id)))
             await self._initialise(hook_ctx)
+            if self.engine.remembering:
+                await keeper_of(self.engine).begin(self.engine, self.ctx)
         return spawned
 
     async def _resume(self, snapshot: ChildState[RunningExecution], spent: Any) -> dict[str, Any]:
@@ -145,6 +148,8 @@ class Child:
         await load_states(self.engine, ctx, fresh, snapshot.layers)
         self._own_layers = tuple([layer.id for layer in fresh])
         self._share_mirrors(fresh)
+        if self.engine.remembering:
+            await keeper_of(self.engine).begin(self.engine, ctx)
         for layer in self.engine.stack.layers:
             if layer.id in snapshot.layers and layer not in fresh:
                 # As when the child first began: its parent's layers hand a state on, and their `init` is not called.
@@ -272,6 +277,8 @@ class Child:
     async def _close(self, outcome: Outcome) -> None:
         hook_ctx = self.engine.hook_context(self.ctx)
         try:
+            if self.engine.remembering:
+                await keeper_of(self.engine).keep(self.engine, self.ctx)
             if self._own_layers:
                 own = [layer for layer in self.engine.stack.layers if layer.id in self._own_layers]
                 await self.engine.stack_of(tuple(own)).complete(hook_ctx, log=self.ctx.item_log, outcome=outcome)

@@ -8,6 +8,7 @@ from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.items import Item, assistant_text, input_message
 from noetic_nb.models._client import CUT_OFF, ModelResponse
 from noetic_nb.runtime._context.engine import Engine
+from noetic_nb.runtime._context.keeping import keeper_of
 from noetic_nb.runtime._context.messages import ItemOrigin, TurnInput, append_input, as_input_items, query_of
 from noetic_nb.runtime._context.protocols import StepValue
 from noetic_nb.runtime._context.running_execution import RunningExecution
@@ -89,6 +90,8 @@ async def run_llm(engine: Engine, step: LLMStep, value: StepValue, ctx: RunningE
     ctx.last_step_meta = tuple.__new__(StepMeta, (calls, run.usage, run.cost, made, response.finish_reason))
     if "store" in engine.stack.hooks:
         # In half the time of a call of its class.
+        if engine.remembering:  # before any layer has it
+            await keeper_of(engine).keep(engine, ctx, only_results=True)
         whole = tuple.__new__(ModelResponse, (made, run.usage, run.cost or None, *response[3:]))
         await engine.stack.store(run.hook_ctx, response=whole, log=ctx.item_log)
         run.raise_stop()

@@ -11,6 +11,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items import ItemLog, dump_item
 from noetic_nb.items._item_checks import kept_problem
 from noetic_nb.memory import ExecutionContext, resolve_scope_key
+from noetic_nb.memory.scope import ScopeIds
 from noetic_nb.redact import safe_logger
 from noetic_nb.runtime._config.limits import Limits
 from noetic_nb.runtime._context.context import Runner
@@ -25,7 +26,6 @@ from noetic_nb.runtime._durability.snapshot import Snapshot, cut_off, joined, ma
 from noetic_nb.runtime._durability.thread_log import Part, PartHead, origins_data, part_key, thread_prefix
 from noetic_nb.runtime._durability.thread_writer import ThreadWriter
 from noetic_nb.runtime._threads.memory_view import MemoryView
-from noetic_nb.runtime._threads.state_history import ScopeIds
 from noetic_nb.runtime._threads.thread import Message, Thread
 from noetic_nb.runtime._threads.threads import Threads
 from noetic_nb.runtime._threads.turn import Resumed, turn_input

@@ -23,6 +23,7 @@ from noetic_nb.memory._state.state_copy import snapshot_of
 from noetic_nb.memory._state.write_behind import STATE_KEY
 from noetic_nb.redact import redact, redact_text
 from noetic_nb.runtime._context.engine import Engine
+from noetic_nb.runtime._context.keeping import keeper_of
 from noetic_nb.runtime._threads.state_history import StateChange, StateHistory, TurnEnd, state_changed
 from noetic_nb.storage import InMemoryStorage, ScopedStorage
 from noetic_nb.tokens import estimate_tokens
@@ -366,6 +367,8 @@ class MemoryView:
         for layer in self._engine.stack.layers:
             if layer.scope in ("thread", "resource"):
                 await self._carry(layer, fork, states.get(layer.id), is_empty=turn == 0)
+        if turn and self._engine.remembering:
+            await keeper_of(self._engine).copy(self._ctx, fork)
         self._open_thread(name, self._log.until(end.items), turn)
         self._history.turn_ended(name, turn, end.items)
         return name

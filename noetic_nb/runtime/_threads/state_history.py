@@ -15,6 +15,7 @@ from noetic_nb.clock import Clock
 from noetic_nb.events import EventSink, LayerStateChanged, Where
 from noetic_nb.memory import MemoryLayer, resolve_scope_key
 from noetic_nb.memory._state.state_copy import deep_copy, frozen_state, is_same
+from noetic_nb.memory.scope import ScopeIds
 
 # What is looked at of one state: the size of a larger one is that of its first values, so many times as there are more.
 _MOST_VALUES: Final = 10_000
@@ -118,14 +119,6 @@ class TurnEnd(NamedTuple):
     items: int
     order: int | None
     places: Mapping[str, int | None] | None = None
-
-
-class ScopeIds(NamedTuple):
-    """The ids that make up the key of a scope."""
-
-    execution_id: str
-    thread_id: str
-    resource_id: str | None
 
 
 class Written:

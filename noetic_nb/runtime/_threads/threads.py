@@ -16,6 +16,7 @@ from noetic_nb.redact import safe_logger
 from noetic_nb.runtime._config.limits import Limits
 from noetic_nb.runtime._context.context import Runner
 from noetic_nb.runtime._context.engine import Engine
+from noetic_nb.runtime._context.keeping import keeper_of
 from noetic_nb.runtime._context.messages import as_input_items, input_items, log_items
 from noetic_nb.runtime._context.reply import AgentReply, problem_code, problem_text
 from noetic_nb.runtime._context.running_execution import RunningExecution
@@ -414,6 +415,8 @@ class Threads:
         try:
             # Inside the `try`: where one layer fails to begin, those that have begun are closed.
             await self._engine.stack.init(self._engine.hook_context(ctx))
+            if self._engine.remembering:
+                await keeper_of(self._engine).begin(self._engine, ctx)
             yield ctx
             ctx.check_judges()
             outcome = "aborted" if ctx.aborted else "success"

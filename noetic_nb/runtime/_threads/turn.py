@@ -16,6 +16,7 @@ from noetic_nb.memory._declared import TypedMemory
 from noetic_nb.runtime._config.limits import Limits, exceeded
 from noetic_nb.runtime._context.context import Runner
 from noetic_nb.runtime._context.engine import Engine
+from noetic_nb.runtime._context.keeping import keeper_of
 from noetic_nb.runtime._context.messages import Announce, TurnInput, append_input, log_items, query_of, warn_if_redacted
 from noetic_nb.runtime._context.protocols import TurnRecorder
 from noetic_nb.runtime._context.reply import AgentReply
@@ -23,7 +24,7 @@ from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.step_errors import TurnStopped, layers_not_saved, not_saved, note_saved
 from noetic_nb.runtime._execution.run_step import run_step
 from noetic_nb.steps._loops import output_text
-from noetic_nb.sync import protected, stepped
+from noetic_nb.sync import Steps, protected, stepped
 
 ExecutionEnd = Literal["success", "failure", "aborted"]
 
@@ -106,6 +107,8 @@ async def run_turn(
     if ctx.tree.limits is not None:
         timer = arm_deadline(ctx, 0.0 if resumed is None else resumed.used_ms)
     try:
+        if resumed is not None and engine.remembering:
+            await keeper_of(engine).begin(engine, ctx)
         given = await _begin(engine, ctx, turn, items) if resumed is None else resumed.given
         if ctx.record is not None:
             # Not earlier: a turn that is resumed without its user's items would have nothing to answer.
@@ -194,6 +197,8 @@ async def _begin(engine: Engine, ctx: RunningExecution, turn: _Turn, items: Sequ
         hook_ctx = engine.hook_context(ctx)
         try:
             await engine.stack.init(hook_ctx)
+            if engine.remembering:
+                await keeper_of(engine).begin(engine, ctx)
         except BaseException:
             log_items(engine, ctx, items, "user", announce)
             raise
@@ -235,6 +240,7 @@ def _started(engine: Engine, ctx: RunningExecution, turn: _Turn, logged: Sequenc
                 query_of(logged),
                 ctx.resource_id,
                 turn.waited_ms,
+                () if ctx.kept is None else keeper_of(engine).news(engine, ctx),
             )
         )
 
@@ -278,11 +284,13 @@ async def _close_layers(engine: Engine, ctx: RunningExecution, outcome: Executio
             ctx.record.turn.problem = layers_not_saved(failed)
 
     try:
-        failed = engine.stack.end_now(ctx.id)
+        failed = None if engine.remembering else engine.stack.end_now(ctx.id)
         if failed is not None:
             ended(failed)
             return None
         steps = engine.stack.closing(engine.hook_context(ctx), log=ctx.item_log, outcome=outcome, ended=ended)
+        if engine.remembering:
+            steps = _keeping(engine, ctx, steps)
         context = copy_context()  # what hooks set in it at the end is theirs
         waiting = context.run(next, steps, None)
         if waiting is not None:
@@ -290,6 +298,14 @@ async def _close_layers(engine: Engine, ctx: RunningExecution, outcome: Executio
         return stop
     finally:
         ctx.hook_base = None  # it refers to the execution, which is to go when nobody has it any more
+
+
+def _keeping(engine: Engine, ctx: RunningExecution, steps: Steps[None]) -> Steps[None]:
+    """Keep the texts of an execution before its layers complete."""
+    try:
+        yield keeper_of(engine).keep(engine, ctx)
+    finally:
+        yield from steps
 
 
 def _reply(ctx: RunningExecution, turn: _Turn) -> AgentReply:

@@ -1,0 +1,193 @@
+"""The texts that memories were made from, kept in storage beside them: a layer must not make a value more trusted.
+
+Of every execution with layers that remember, the texts of the user, of tools and of the model are kept for each scope that one of
+these layers has, before the layers store what they make of them. They are read again when an execution with rules begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+from noetic_nb.events import MemoryTexts
+from noetic_nb.items._origin_index import KEPT_KINDS, KeptTexts
+from noetic_nb.items._origins import Origin
+from noetic_nb.memory import MemoryLayer
+from noetic_nb.memory.scope import HasIds, resolve_scope_key
+from noetic_nb.runtime._context.sent_history import RETURNED, KeptBy, add_calls
+from noetic_nb.storage import StorageAdapter
+from noetic_nb.storage._adapter import escape_segment, get_many, write_together
+
+if TYPE_CHECKING:
+    from noetic_nb.runtime._context.engine import Engine
+    from noetic_nb.runtime._context.running_execution import RunningExecution
+
+# Characters of one scope. The oldest texts go first; that a tool's result was among them stays known.
+MAX_CHARACTERS: Final = 1_000_000
+
+_Shared: TypeAlias = Literal["thread", "resource", "global"]
+_Place: TypeAlias = tuple[_Shared, str]
+
+
+def prefix_of(scope: _Shared, scope_key: str) -> str:
+    """Return the beginning of the keys under which the texts of a scope are kept."""
+    return f"sources/{scope}/{escape_segment(scope_key)}/"
+
+
+_COPIED: Final[tuple[_Shared, ...]] = ("thread", "resource")
+
+
+class _Scope:
+    """The texts of one scope, as far as this process knows them."""
+
+    __slots__ = ("parts", "seen", "texts", "told")
+
+    def __init__(self) -> None:
+        self.texts = KeptTexts()
+        self.parts: dict[str, int] = {}
+        """Keys in storage, with the number of characters, the oldest first."""
+        self.seen: set[tuple[str, ...]] = set()
+        self.told = 0
+        """How many texts the run has, of those that are known."""
+
+    def add(self, key: str, entries: Sequence[Sequence[Any]]) -> None:
+        """Add the texts of a part."""
+        self.parts[key] = sum([len(entry[2]) for entry in entries])
+        for kind, name, text, args in entries:
+            self.seen.add((kind, name or "", text))
+            self.texts.add(text, Origin(kind, name), args)
+
+
+class Keeper:
+    """Keeps the texts for all executions of a harness."""
+
+    __slots__ = ("_logged", "_scopes", "_sinks", "_storage")
+
+    def __init__(self, storage: StorageAdapter) -> None:
+        self._storage = storage
+        self._scopes: dict[_Place, _Scope] = {}
+        self._logged: dict[str, int] = {}
+        self._sinks: Any = None
+
+    async def begin(self, engine: Engine, ctx: RunningExecution) -> None:
+        """Read the texts that the layers of an execution were made from; a layer may be in it that its parent does not have."""
+        found: dict[str, KeptTexts] = {}
+        has_rules = "before_tool_call" in engine.stack.hooks
+        for layer in engine.remembering:
+            place = _place(layer, engine.hook_context(ctx))
+            if has_rules or place not in self._scopes:
+                await self._load(engine, ctx, layer, place)
+            found[layer.id] = self._scopes[place].texts
+        ctx.kept = KeptBy(found, self._start(ctx))
+
+    def _start(self, ctx: RunningExecution) -> int:
+        """Return the place in the log of the first item that was not kept before."""
+        if ctx.parent is not None:
+            return ctx.first
+        # What a thread of another process has logged, that process has kept.
+        return self._logged.get(ctx.thread_id, 0 if ctx.turn == 1 else len(ctx.item_log))
+
+    async def _load(self, engine: Engine, ctx: RunningExecution, layer: MemoryLayer, place: _Place) -> None:
+        known = self._scopes.setdefault(place, _Scope())
+        try:
+            keys = [key for key in await self._storage.list(prefix_of(*place)) if key not in known.parts]
+            for key, entries in (await get_many(self._storage, keys)).items():
+                known.add(key, entries)
+        except Exception as exc:
+            # Nobody knows where its values come from.
+            known.texts.add("", Origin("tool"))
+            engine.stack.state.report(ctx.id, layer.id, "persist", exc)
+
+    async def keep(self, engine: Engine, ctx: RunningExecution, *, only_results: bool = False) -> None:
+        """Keep what was logged since the last time; with `only_results` only where a tool's result is among it."""
+        if ctx.kept is None:
+            ctx.kept = KeptBy({}, self._start(ctx))
+        own, log, ids = ctx.kept, ctx.item_log, engine.hook_context(ctx)
+        own.index.read_log(log.items, log.marked(own.index.read), is_child=ctx.parent is not None)
+        for made in ctx.calls:
+            is_own = made.call.execution_id in ("", ctx.id) and made.number not in own.calls
+            if is_own and made.call.status in RETURNED:
+                own.calls.add(made.number)
+                add_calls(own.index, [made.call], log, len(log))
+        news = own.index.all()[own.sources :]
+        if only_results and not any(source.origin.kind == "tool" for source in news):
+            return
+        own.sources += len(news)
+        if ctx.parent is None:
+            self._logged[ctx.thread_id] = len(log)
+        texts = [
+            (source.origin.kind, source.origin.name, source.raw, source.args)
+            for source in news
+            if source.origin.kind in KEPT_KINDS
+        ]
+        key = f"{round(engine.clock.now_ms()):015d}-{ctx.id}-{own.sources}"
+        for place, layer in {_place(layer, ids): layer for layer in engine.remembering}.items():
+            known = self._scopes.setdefault(place, _Scope())
+            entries = [list(text) for text in texts if (text[0], text[1] or "", text[2]) not in known.seen]
+            if not entries:
+                continue
+            is_told = engine.sink is not None and known.told == len(known.texts.index)
+            known.add(prefix_of(*place) + key, entries)
+            if is_told:  # the run has them as they happened
+                known.told = len(known.texts.index)
+            gone = self._surplus(place, known)
+            written: dict[str, Any] = {prefix_of(*place) + key: entries}
+            if gone:
+                written[_mark(place)] = [["tool", None, "", None]]
+            try:
+                await write_together(self._storage, written, delete=gone)
+            except Exception as exc:
+                engine.stack.state.report(ctx.id, layer.id, "persist", exc)
+
+    def news(self, engine: Engine, ctx: RunningExecution) -> tuple[MemoryTexts, ...]:
+        """Return what a run must know of the memories of an execution that begins."""
+        if self._sinks is not engine.hub.sinks:  # one that has come since knows nothing
+            self._sinks = engine.hub.sinks
+            for known in self._scopes.values():
+                known.told = 0
+        found: dict[_Place, list[str]] = {}
+        for layer in engine.remembering:
+            found.setdefault(_place(layer, engine.hook_context(ctx)), []).append(layer.id)
+        return tuple([MemoryTexts(place[0], tuple(ids), self._untold(place)) for place, ids in found.items()])
+
+    def _untold(self, place: _Place) -> tuple[Any, ...]:
+        known = self._scopes.setdefault(place, _Scope())
+        news = known.texts.index.all()[known.told :]
+        known.told += len(news)
+        texts = [(source.origin.kind, source.origin.name, source.raw, source.args) for source in news]
+        if known.texts.forgot is not None:
+            texts.append(("tool", known.texts.forgot.name, "", None))
+        return tuple(texts)
+
+    async def copy(self, source: HasIds, target: HasIds) -> None:
+        """Copy the texts of a thread and its resource for a fork, which has copies of the states that were made of them."""
+        values: dict[str, Any] = {}
+        for scope in _COPIED:
+            old, new = [prefix_of(scope, resolve_scope_key(scope, ids)) for ids in (source, target)]
+            found = await get_many(self._storage, await self._storage.list(old))
+            values |= {new + key.removeprefix(old): texts for key, texts in found.items()}
+        if values:
+            await write_together(self._storage, values)
+
+    def _surplus(self, place: _Place, known: _Scope) -> list[str]:
+        """Return the oldest parts of a scope that has too many."""
+        size, gone = sum(known.parts.values()), []
+        for key, characters in [*known.parts.items()][:-1]:
+            if size <= MAX_CHARACTERS:
+                break
+            if key != _mark(place):
+                gone.append(key)
+                size -= characters
+        if gone:
+            del self._scopes[place]  # read anew when an execution begins
+        return gone
+
+
+def _place(layer: MemoryLayer, ids: HasIds) -> _Place:
+    assert layer.scope != "execution"
+    return layer.scope, resolve_scope_key(layer.scope, ids)
+
+
+def _mark(place: _Place) -> str:
+    """Return the key of a part that says that texts are gone, before all others."""
+    return prefix_of(*place) + "0"
