@@ -193,3 +193,24 @@ async def test_the_oldest_texts_go_first_and_leave_a_mark(monkeypatch: pytest.Mo
 
     assert sum(len(text[2]) for part in kept for text in part) < 300
     assert str(await Desk(storage, paying(PAGES)).says("Pay it", "t2")) == "tool"
+
+
+class Unreadable(nn.InMemoryStorage):
+    """Lists no kept texts while it is `down`."""
+
+    down = False
+
+    async def list(self, prefix: str) -> list[str]:
+        if self.down and prefix.startswith("sources/"):
+            raise OSError("no disk")
+        return await super().list(prefix)
+
+
+async def test_where_storage_fails_nobody_is_the_user_and_it_heals() -> None:
+    storage = Unreadable()
+    desk = Desk(storage, ["Noted.", *paying(USERS), *paying(USERS)])
+    await desk.says(f"My landlord has {USERS}", "t1")
+    storage.down = True
+    assert str(await desk.says("Pay my landlord", "t2")) == "tool"
+    storage.down = False
+    assert str(await desk.says("Pay my landlord", "t3")) == "layer:notes"

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 # Characters of one scope. The oldest texts go first; that a tool's result was among them stays known.
 MAX_CHARACTERS: Final = 1_000_000
 
+# Stands for texts that are not known any more: nobody knows what a tool returned.
+_LOST: Final = ("tool", None, "", None)
+
 _Shared: TypeAlias = Literal["thread", "resource", "global"]
 _Place: TypeAlias = tuple[_Shared, str]
 
@@ -75,9 +78,9 @@ class Keeper:
         has_rules = "before_tool_call" in engine.stack.hooks
         for layer in engine.remembering:
             place = _place(layer, engine.hook_context(ctx))
-            if has_rules or place not in self._scopes:
-                await self._load(engine, ctx, layer, place)
-            found[layer.id] = self._scopes[place].texts
+            is_known = place in self._scopes and not has_rules
+            known = self._scopes.setdefault(place, _Scope())
+            found[layer.id] = known.texts if is_known or await self._load(engine, ctx, layer, place) else _unknown()
         ctx.kept = KeptBy(found, self._start(ctx))
 
     def _start(self, ctx: RunningExecution) -> int:
@@ -87,35 +90,41 @@ class Keeper:
         # What a thread of another process has logged, that process has kept.
         return self._logged.get(ctx.thread_id, 0 if ctx.turn == 1 else len(ctx.item_log))
 
-    async def _load(self, engine: Engine, ctx: RunningExecution, layer: MemoryLayer, place: _Place) -> None:
-        known = self._scopes.setdefault(place, _Scope())
+    async def _load(self, engine: Engine, ctx: RunningExecution, layer: MemoryLayer, place: _Place) -> bool:
+        """Read what others have kept since; False where storage fails."""
+        known = self._scopes[place]
         try:
             keys = [key for key in await self._storage.list(prefix_of(*place)) if key not in known.parts]
             for key, entries in (await get_many(self._storage, keys)).items():
                 known.add(key, entries)
         except Exception as exc:
-            # Nobody knows where its values come from.
-            known.texts.add("", Origin("tool"))
             engine.stack.state.report(ctx.id, layer.id, "persist", exc)
+            return False
+        return True
 
     async def keep(self, engine: Engine, ctx: RunningExecution, *, only_results: bool = False) -> None:
         """Keep what was logged since the last time; with `only_results` only where a tool's result is among it."""
         if ctx.kept is None:
             ctx.kept = KeptBy({}, self._start(ctx))
         own, log, ids = ctx.kept, ctx.item_log, engine.hook_context(ctx)
-        own.index.read_log(log.items, log.marked(own.index.read), is_child=ctx.parent is not None)
+        lost: list[tuple[str, str | None, str, str | None]] = []
+        try:
+            own.index.read_log(log.items, log.marked(own.index.read), is_child=ctx.parent is not None)
+        except Exception as exc:  # a damaged record, which the turn itself says more about
+            lost = [_LOST]
+            engine.stack.state.report(ctx.id, engine.remembering[0].id, "persist", exc)
         for made in ctx.calls:
             is_own = made.call.execution_id in ("", ctx.id) and made.number not in own.calls
             if is_own and made.call.status in RETURNED:
                 own.calls.add(made.number)
                 add_calls(own.index, [made.call], log, len(log))
         news = own.index.all()[own.sources :]
-        if only_results and not any(source.origin.kind == "tool" for source in news):
+        if only_results and not lost and not any(source.origin.kind == "tool" for source in news):
             return
         own.sources += len(news)
         if ctx.parent is None:
             self._logged[ctx.thread_id] = len(log)
-        texts = [
+        texts = lost + [
             (source.origin.kind, source.origin.name, source.raw, source.args)
             for source in news
             if source.origin.kind in KEPT_KINDS
@@ -133,7 +142,7 @@ class Keeper:
             gone = self._surplus(place, known)
             written: dict[str, Any] = {prefix_of(*place) + key: entries}
             if gone:
-                written[_mark(place)] = [["tool", None, "", None]]
+                written[_mark(place)] = [list(_LOST)]
             try:
                 await write_together(self._storage, written, delete=gone)
             except Exception as exc:
@@ -186,6 +195,13 @@ class Keeper:
 def _place(layer: MemoryLayer, ids: HasIds) -> _Place:
     assert layer.scope != "execution"
     return layer.scope, resolve_scope_key(layer.scope, ids)
+
+
+def _unknown() -> KeptTexts:
+    """Return the texts of a memory of which nobody knows where its values come from."""
+    found = KeptTexts()
+    found.add("", Origin("tool"))
+    return found
 
 
 def _mark(place: _Place) -> str:
