@@ -43,18 +43,21 @@ _COPIED: Final[tuple[_Shared, ...]] = ("thread", "resource")
 class _Scope:
     """The texts of one scope, as far as this process knows them."""
 
-    __slots__ = ("parts", "seen", "texts", "told")
+    __slots__ = ("last", "parts", "seen", "texts", "told")
 
     def __init__(self) -> None:
         self.texts = KeptTexts()
         self.parts: dict[str, int] = {}
         """Keys in storage, with the number of characters, the oldest first."""
         self.seen: set[tuple[str, ...]] = set()
+        self.last = 0
+        """The highest number of a part."""
         self.told = 0
         """How many texts the run has, of those that are known."""
 
     def add(self, key: str, entries: Sequence[Sequence[Any]]) -> None:
         """Add the texts of a part."""
+        self.last = max(self.last, int(key.rpartition("/")[2].partition("-")[0]))
         self.parts[key] = sum([len(entry[2]) for entry in entries])
         for kind, name, text, args in entries:
             self.seen.add((kind, name or "", text))
@@ -72,8 +75,8 @@ class Keeper:
         self._logged: dict[str, int] = {}
         self._sinks: Any = None
 
-    async def begin(self, engine: Engine, ctx: RunningExecution) -> None:
-        """Read the texts that the layers of an execution were made from; a layer may be in it that its parent does not have."""
+    async def begin(self, engine: Engine, ctx: RunningExecution, first: int | None = None) -> None:
+        """Read the texts that the layers of an execution were made from; one that is resumed began at `first` of its log."""
         found: dict[str, KeptTexts] = {}
         has_rules = "before_tool_call" in engine.stack.hooks
         for layer in engine.remembering:
@@ -81,7 +84,7 @@ class Keeper:
             is_known = place in self._scopes and not has_rules
             known = self._scopes.setdefault(place, _Scope())
             found[layer.id] = known.texts if is_known or await self._load(engine, ctx, layer, place) else _unknown()
-        ctx.kept = KeptBy(found, self._start(ctx))
+        ctx.kept = KeptBy(found, self._start(ctx) if first is None else first)
 
     def _start(self, ctx: RunningExecution) -> int:
         """Return the place in the log of the first item that was not kept before."""
@@ -129,18 +132,19 @@ class Keeper:
             for source in news
             if source.origin.kind in KEPT_KINDS
         ]
-        key = f"{round(engine.clock.now_ms()):015d}-{ctx.id}-{own.sources}"
         for place, layer in {_place(layer, ids): layer for layer in engine.remembering}.items():
             known = self._scopes.setdefault(place, _Scope())
             entries = [list(text) for text in texts if (text[0], text[1] or "", text[2]) not in known.seen]
             if not entries:
                 continue
             is_told = engine.sink is not None and known.told == len(known.texts.index)
-            known.add(prefix_of(*place) + key, entries)
+            # By number and not by time: a turn that is resumed writes the same keys.
+            key = f"{prefix_of(*place)}{known.last + 1:08d}-{escape_segment(ctx.root.id)}"
+            known.add(key, entries)
             if is_told:  # the run has them as they happened
                 known.told = len(known.texts.index)
             gone = self._surplus(place, known)
-            written: dict[str, Any] = {prefix_of(*place) + key: entries}
+            written: dict[str, Any] = {key: entries}
             if gone:
                 written[_mark(place)] = [list(_LOST)]
             try:

@@ -108,7 +108,7 @@ async def run_turn(
         timer = arm_deadline(ctx, 0.0 if resumed is None else resumed.used_ms)
     try:
         if resumed is not None and engine.remembering:
-            await keeper_of(engine).begin(engine, ctx)
+            await keeper_of(engine).begin(engine, ctx, resumed.first)
         given = await _begin(engine, ctx, turn, items) if resumed is None else resumed.given
         if ctx.record is not None:
             # Not earlier: a turn that is resumed without its user's items would have nothing to answer.
