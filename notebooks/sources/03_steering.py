@@ -56,7 +56,6 @@ def send_money(recipient: str, amount: float) -> str:
     return f"{amount:.0f} dollars sent to {recipient}"
 
 
-# %%
 def gullible(request):
     seen = "\n".join(text_of(item) for item in request.items)
     tried = [
@@ -137,9 +136,6 @@ no_evil.when(
     tools=["send_money"],
     guidance="This account is on our list.",
 )
-no_evil
-
-# %%
 no_fortune = nn.RuleBook()
 
 
@@ -147,6 +143,9 @@ no_fortune = nn.RuleBook()
 def not_5000(call):
     if call.tool_args["amount"] == 5000:
         return nn.deny("Nobody sends 5000 dollars.")
+
+
+no_evil
 
 
 # %% [markdown]
@@ -374,10 +373,7 @@ calls(run)
 This is *memory poisoning*: the attack and its harm are in two conversations. What a layer shows keeps the author from whom the layer has it:
 `origin` of the attacker's account is `tool:read_mail`, not `layer:semantic-recall`, and its `chain` has both.
 [The study](../docs/studies/memory_poisoning.md) counts how often memory washes an author away.
-"""
 
-# %% [markdown]
-"""
 ## 5 · What it catches, and what it costs
 
 So far we made up the attacks. These 507 runs are real: agents of three models at a bank, most of them attacked through results of tools. We ask
