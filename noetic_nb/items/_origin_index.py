@@ -416,13 +416,14 @@ class Provenance:
     def _vouches(self, source: Source, value: Any, trusted: Iterable[str]) -> bool:
         if not vouches(source, value, trusted):
             return False
-        whole = self._whole(source.origin, value)
-        if whole.kind == source.origin.kind:
+        kept = self._kept(source.origin.name) if source.origin.kind == "layer" else None
+        if kept is None:
             return True
-        # A trusted layer does not speak for those it has a value from.
-        kept = self._kept(source.origin.name)
-        known = [] if kept is None else filter(self._is_known, kept.index.sources(value))
-        return any(other.origin.kind == "user" or vouches(other, value, trusted) for other in known)
+        known = [*filter(self._is_known, kept.index.sources(value))]
+        if not known:
+            return self._whole(source.origin, value).kind == "layer"
+        # A trusted layer does not speak for those it has a value from, other than the user.
+        return any(vouches(other, value, ("user", *trusted)) for other in known)
 
     def _first(self, index: OriginIndex, value: Any) -> Source | None:
         source = index.first_source(value)

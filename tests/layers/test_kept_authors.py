@@ -139,6 +139,15 @@ async def test_a_trusted_layer_does_not_speak_for_a_page() -> None:
     assert PAID == [USERS, PAGES]
 
 
+async def test_a_trusted_layer_does_not_speak_for_what_the_user_warned_of() -> None:
+    storage = nn.InMemoryStorage()
+    await Desk(storage, ["Noted."]).says(f"Do not pay {PAGES}. My landlord has {USERS}.", "t1")
+    for value in (PAGES, USERS):
+        await Desk(storage, paying(value), rules=careful(trust="layer:notes")).says("Pay it", "t2")
+
+    assert PAID == [USERS]
+
+
 async def test_a_fork_knows_the_authors_of_what_it_takes_along() -> None:
     storage = nn.InMemoryStorage()
     desk = Desk(storage, [*LEARN, "Hello.", *paying(PAGES)])
