@@ -366,7 +366,7 @@ def test_bad_questions_have_clear_errors(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_arguments_without_types_may_be_anything_and_are_still_decided() -> None:
-    tools = {"pay": {"properties": dict.fromkeys(("to", "amount", "subject", "date", "recurring", "id"), {})}}
+    tools = {"pay": {"properties": {key: {} for key in ("to", "amount", "subject", "date", "recurring", "id")}}}
     rules = RuleBook()
     rules.only_from_user("pay", "to")
     rules.when("tool.args.amount > 5", id="large", tools="pay")
