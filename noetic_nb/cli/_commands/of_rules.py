@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb._core.atomic_write import regular_file
 from noetic_nb.cli._command import FINDINGS, FINE, Command, Output, add_on_unknown, add_sources, noted_targets, runs_of
+from noetic_nb.cli._set_check import checked_runs
 from noetic_nb.errors import NoeticConfigError, NoeticError
 
 if TYPE_CHECKING:
@@ -221,7 +222,15 @@ EVALUATE = Command(
 
 def _check_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="a rule file, a configuration as JSON, or recorded runs"
+        "files", nargs="+", metavar="FILE", help="a rule file, a configuration as JSON, recorded runs, or a frozen set"
+    )
+    made = parser.add_mutually_exclusive_group()
+    made.add_argument(
+        "--agent", metavar="MODULE:NAME", help="a function that makes an agent or rules, to run against a set"
+    )
+    made.add_argument("--rules", metavar="RULES", help="a rule file to run against a set")
+    parser.add_argument(
+        "--outcome", metavar="MODULE:NAME", help="says of a new run of the agent whether it went well, True or False"
     )
     parser.add_argument("--strict", action="store_true", help="warnings count, too")
 
@@ -283,7 +292,28 @@ def _check(path: str) -> list[dict[str, str]]:
         return [_finding(path, "file", "error", str(error))]
 
 
+def _run_set_check(given: Namespace, output: Output) -> int:
+    findings: list[dict[str, Any]] = []
+    for name in given.files:
+        runs = list(checked_runs(name, agent=given.agent, rules=given.rules, outcome=given.outcome))
+        for each in runs:
+            for why in each.worse:
+                findings.append(
+                    {**_finding(name, "set", "error", why), "run": each.run_id, "differences": each.differences}
+                )
+                output.text(f"{each.path} ({each.run_id}): {why}")
+            if each.worse and each.differences:
+                output.table(
+                    list(each.differences[0]), [list(line.values()) for line in each.differences[:_MOST_LINES]]
+                )
+        output.text(f"{name}: {len(runs)} runs, {sum(bool(each.worse) for each in runs)} got worse")
+    output.answer({"files": list(given.files), "findings": findings})
+    return FINDINGS if findings else FINE
+
+
 def _run_check(given: Namespace, output: Output) -> int:
+    if given.agent is not None or given.rules is not None:
+        return _run_set_check(given, output)
     found = {path: _check(path) for path in given.files}
     for path, findings in found.items():
         output.text(*[f"{path}: {each['level']}: {each['text']}" for each in findings] or [f"{path}: fine"])
@@ -295,9 +325,9 @@ def _run_check(given: Namespace, output: Output) -> int:
 
 CHECK = Command(
     "check",
-    "Say whether files of runs, rules and configurations can be used.",
+    "Say whether files of runs, rules and configurations can be used, or an agent is as good as in a set of runs.",
     "rules.yaml",
-    "0: all can be used; 1: one cannot, or with --strict there are warnings.",
+    "0: all can be used, and no run of a set got worse; 1: one cannot or did, or with --strict there are warnings.",
     _check_arguments,
     _run_check,
 )
