@@ -99,10 +99,10 @@ def page() -> str:
         "",
         f"* **Runs**: {len(marks)} failed runs of a shop's desk in which people marked the step of the cause (AgentRx, MIT), "
         "half of those that are published. **The kinds of evidence were written while these runs were looked at**, so the "
-        "first table says how well they fit, and not how often they will be right. The second table is of runs that were not.",
+        "first table says how well they fit, and not how often they will be right. The other half was never seen.",
         "* **Unit of analysis**: a run, each of a task of its own; intervals of 95 %.",
         "* **Never read**: rewards, outcomes, expected actions, labels.",
-        "* **Tried**: 14 kinds of evidence are in use. Five more were left out, as good runs had them as often: words that take "
+        "* **Tried**: 15 kinds of evidence are in use. Five more were left out, as good runs had them as often: words that take "
         "something back in general, a question of the agent left open at the end, a deed told without a call, an amount of "
         "no origin, a write without a yes.",
         f"* **Versions**: noetic_nb {version('noetic_nb')}, Python {platform.python_version()}.",

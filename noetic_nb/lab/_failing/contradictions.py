@@ -104,12 +104,10 @@ def _denied(thread: Thread, step: Step) -> Iterator[Evidence]:
         wanted = _words(denial[1]) if denial is not None and not _FURTHER.search(denial[1]) else set()
         if denial is None or not about or not wanted:
             continue
-        for call in thread.calls:
-            data = (
-                thread.data.get(call.result.item) if call.result is not None and call.result.item < step.item else None
-            )
-            if data is None or not about & names_in(call.args):
-                continue
+        calls = {call.item: call for name in about for call in thread.calls_about.get(name, ())}
+        for _, call in sorted(calls.items()):
+            shown = call.result is not None and call.result.item < step.item
+            data = thread.data.get(call.result.item) if shown and call.result is not None else None
             for record in records(data):
                 for key, value in record.items():
                     is_there = value not in (None, "", [], {}, False, 0) and not about & names_in(value)
@@ -125,18 +123,19 @@ def _denied(thread: Thread, step: Step) -> Iterator[Evidence]:
 def _of_another(thread: Thread, step: Step) -> Iterator[Evidence]:
     """Find a value that is given for something which no result with the value mentions, though another does."""
     asked = {word for other in thread.before(step, "user")[-2:] for word in _words(other.text)}
-    results = [other for other in thread.steps if other.kind == "result"]
-    used = {name for call in thread.calls for name in names_in(call.args)}
     for match in _SENTENCE.finditer(step.text):
         given = _GIVEN.search(match[0])
         about = asked & _words(given[1]) if given else set()
         for name in names_in(given[2]) if given and about else ():
             # What the user named, or a call was about, is there to say of what the text is.
-            if any(name in other.text for other in thread.before(step, "user")) or name in used:
+            if any(name in other.names for other in thread.before(step, "user")) or name in thread.calls_about:
                 continue
-            sources = [other for other in results if other.item < step.item and name in other.text]
+            sources = [other for other in thread.results_with.get(name, ()) if other.item < step.item]
             told = {word for other in sources for word in _words(other.text)}
-            missing = {word for word in about - told if any(word in _words(other.text) for other in results)}
+            others = {
+                word for other in thread.steps if sources and other.kind == "result" for word in _words(other.text)
+            }
+            missing = (about - told) & others
             if sources and missing:
                 named = ", ".join(sorted(missing))
                 yield Evidence(
@@ -147,25 +146,14 @@ def _of_another(thread: Thread, step: Step) -> Iterator[Evidence]:
 
 def _ruled_out(thread: Thread, step: Step) -> Iterator[Evidence]:
     """Find an argument of entries that a result marks as false in something, such as not available, where others are true."""
-    values: set[Any] = set(names_in(step.args))
+    values: set[Any] = set(step.names)
     values |= {float(found) for leaf in leaves(step.args) if isinstance(leaf, str) for found in _NUMBER.findall(leaf)}
     values |= {float(leaf) for leaf in leaves(step.args) if isinstance(leaf, float)}
-    known = [data for item, data in thread.data.items() if item < step.item]
     for value in sorted(values, key=str):
-        having = [
-            record for data in known for record in records(data) if any(_is(leaf, value) for leaf in record.values())
-        ]
+        having = [record for item, record in thread.having.get(value, ()) if item < step.item]
         flags = [{key for key, flag in record.items() if flag is False} for record in having]
         shared = set.intersection(*flags) if flags else set()
-        varied = [
-            key for key in sorted(shared) if any(record.get(key) is True for data in known for record in records(data))
-        ]
+        varied = [key for key in sorted(shared) if thread.truths.get(key, step.item) < step.item]
         if varied and (step.writes or isinstance(value, float)):
             yield Evidence(step, "contradicts a result", f"It uses {value!r}, of an entry whose {varied[0]} is false.")
             return
-
-
-def _is(leaf: Any, value: Any) -> bool:
-    if isinstance(value, str):
-        return isinstance(leaf, str) and leaf == value
-    return isinstance(leaf, int | float) and not isinstance(leaf, bool) and leaf == value

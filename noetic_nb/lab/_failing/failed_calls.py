@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from itertools import product
 from typing import Final
 
 from noetic_nb.lab._failing.seen_steps import Evidence
-from noetic_nb.lab._failing.steps import Step, Thread, names_in, records
+from noetic_nb.lab._failing.steps import Step, Thread
 
 _OBJECTS: Final = re.compile(
     r"^\s*no\b|\b(?:only wanted|didn['’]t (?:want|ask)|don['’]t want|not what|wrong|mistake|instead of|rather not|prefer not"
@@ -31,18 +32,22 @@ _CHANGES: Final = re.compile(
     re.IGNORECASE,
 )
 _OFTEN: Final = 3
+_STATES: Final = 5
 
 
 def in_the_way(thread: Thread) -> Iterator[Evidence]:
     """Yield writes that the user objected to and the agent could not take back, and those that made a later call fail."""
     done: list[Step] = []
+    was_done: set[int] = set()
     for at, step in enumerate(thread.steps):
         if step.kind == "call" and step.writes and step.result is not None:
             if not step.failed:
                 done.append(step)
+                was_done.add(step.item)
                 continue
-            for other in reversed(done):
-                if changed := _changed(thread, other, names_in(step.args), step.result.text):
+            about = {other.item: other for name in step.names for other in thread.calls_about[name]}
+            for other in (about[item] for item in sorted(about, reverse=True) if item in was_done):
+                if changed := _changed(thread, other, step.names, step.result.text):
                     said = f"It changed {changed}, and then {step.name} failed: {step.result.text:.100}"
                     yield Evidence(other, "in the way of a later call", said)
                     break
@@ -54,15 +59,16 @@ def in_the_way(thread: Thread) -> Iterator[Evidence]:
                 )
 
 
-def _changed(thread: Thread, write: Step, names: set[str], error: str) -> str:
+def _changed(thread: Thread, write: Step, names: frozenset[str], error: str) -> str:
     """Return the field that a write changed of something with one of these names, if the error has a word of it."""
-    after = thread.data.get(write.result.item) if write.result is not None else None
-    before = [data for item, data in thread.data.items() if item < write.item]
-    for record in records(after):
-        own = names & names_in([value for value in record.values() if isinstance(value, str)])
-        for old in (old for data in reversed(before) for old in records(data)) if own else ():
-            if not own & names_in([value for value in old.values() if isinstance(value, str)]):
-                continue
+    if write.result is None:
+        return ""
+    for name in sorted(names & write.result.names):
+        known = thread.having.get(name, ())
+        after = [record for item, record in known if item == write.result.item]
+        # The newest state before the write, result by result.
+        before = [record for item, record in known if item < write.item][::-1][:_STATES]
+        for record, old in product(after, before):
             for key, value in record.items():
                 was = old.get(key, value)
                 if isinstance(value, str) and isinstance(was, str) and was != value:
@@ -77,11 +83,11 @@ def not_recovered(thread: Thread) -> Iterator[Evidence]:
     for at, step in enumerate(thread.calls):
         if not step.failed or not step.writes or step.result is None:
             continue
-        wanted = names_in(step.args)
+        wanted = step.names
         later = [
             other for other in thread.calls[at + 1 :] if other.writes and other.result is not None and not other.failed
         ]
-        if not any(len(wanted & names_in(other.args)) * 2 > len(wanted) for other in later):
+        if not any(len(wanted & other.names) * 2 > len(wanted) for other in later):
             yield Evidence(
                 step,
                 "an error ignored",
@@ -111,9 +117,9 @@ def not_read(thread: Thread) -> Iterator[Evidence]:
     """Yield writes about a thing that no result before has shown."""
     for step in thread.calls:
         if step.writes and step.result is not None:
-            told = [other.text for other in thread.before(step, "result")]
-            unread = {name for name in names_in(step.args) if not any(name in text for text in told)}
-            if unread and unread == names_in(step.args):
+            known = thread.results_with
+            unread = {name for name in step.names if name not in known or known[name][0].item > step.item}
+            if unread and unread == step.names:
                 named = ", ".join(sorted(unread)[:3])
                 yield Evidence(
                     step, "a write before a read", f"{step.name} is about {named}, which no result before it shows."

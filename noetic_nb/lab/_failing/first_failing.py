@@ -17,7 +17,7 @@ from noetic_nb.lab._failing.failed_calls import (
     unanswered,
 )
 from noetic_nb.lab._failing.seen_steps import Evidence
-from noetic_nb.lab._failing.steps import Thread, names_in, threads_of
+from noetic_nb.lab._failing.steps import Thread, threads_of
 from noetic_nb.lab._recorded_calls import RecordedCall, calls_of, schemas_of
 from noetic_nb.lab._rule_backtest import Trials
 from noetic_nb.memory._steering_decision import SteeringAction
@@ -150,11 +150,11 @@ def _evidence(
         call = recorded.get(step.seq)
         if step.writes and not step.failed and call is not None and isinstance(call.params, BeforeToolCallParams):
             params = call.params
-            said = " ".join([other.text for other in thread.before(step, "user", "result")]).casefold()
             made_up = [
                 name
-                for name in sorted(names_in(step.args))
-                if params.origin(name).kind == "model" and name.strip("#").casefold() not in said
+                for name in sorted(step.names)
+                if thread.first_said.get(name.strip("#").casefold(), step.item) >= step.item
+                and params.origin(name).kind == "model"
             ]
             if made_up:
                 yield Evidence(

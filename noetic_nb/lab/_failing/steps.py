@@ -74,6 +74,8 @@ class Step:
     seq: int = -1
     """Of a call, the event that settled it."""
     status: str = ""
+    names: frozenset[str] = frozenset()
+    """The identifiers in its text, of a call in its arguments."""
 
     @property
     def failed(self) -> bool:
@@ -106,6 +108,55 @@ class Thread:
         return {
             step.item: data for step in self.steps if step.kind == "result" and (data := parsed(step.text)) is not None
         }
+
+    @cached_property
+    def having(self) -> dict[Any, list[tuple[int, Mapping[str, Any]]]]:
+        """The records of results by each text and number that they hold themselves, with the item of the result."""
+        found: dict[Any, list[tuple[int, Mapping[str, Any]]]] = {}
+        for item, data in self.data.items():
+            for record in records(data):
+                for leaf in {leaf for leaf in record.values() if isinstance(leaf, str | int | float)}:
+                    if not isinstance(leaf, bool):
+                        found.setdefault(leaf, []).append((item, record))
+        return found
+
+    @cached_property
+    def truths(self) -> dict[str, int]:
+        """The first item in which something is true, by its key."""
+        found: dict[str, int] = {}
+        for item, data in self.data.items():
+            for record in records(data):
+                for key, value in record.items():
+                    if value is True:
+                        found.setdefault(key, item)
+        return found
+
+    @cached_property
+    def calls_about(self) -> dict[str, list[Step]]:
+        """The calls by the identifiers in their arguments."""
+        found: dict[str, list[Step]] = {}
+        for call in self.calls:
+            for name in call.names:
+                found.setdefault(name, []).append(call)
+        return found
+
+    @cached_property
+    def results_with(self) -> dict[str, list[Step]]:
+        """The results by the identifiers in them."""
+        found: dict[str, list[Step]] = {}
+        for step in self.steps:
+            for name in step.names if step.kind == "result" else ():
+                found.setdefault(name, []).append(step)
+        return found
+
+    @cached_property
+    def first_said(self) -> dict[str, int]:
+        """The first item of the user or of a tool with an identifier, whatever its case."""
+        found: dict[str, int] = {}
+        for step in self.steps:
+            for name in step.names if step.kind in ("user", "result") else ():
+                found.setdefault(name.strip("#").casefold(), step.item)
+        return found
 
     def before(self, step: Step, *kinds: Kind) -> list[Step]:
         """Return the steps of some kinds before one, in order."""
@@ -177,6 +228,7 @@ def threads_of(run: Run) -> Iterator[Thread]:
                 open_[step.call_id] = step
             elif step.kind == "result" and step.call_id in open_:
                 open_[step.call_id].result = step
+            step.names = frozenset(names_in(step.args if step.kind == "call" else step.text))
             thread.steps.append(step)
         yield thread
 
