@@ -28,7 +28,7 @@ SERIES: Final = {
 INTERVALS: Final = {
     "zero": Series("box", DIFFERENCES, opacity=0.5, width=1, dash="2 3"),
     "interval": Series("step", DIFFERENCES, width=2.5),
-    "open": Series("bar", DIFFERENCES, OTHER_LOOK[0], hatch="...."),
+    "open": Series("bar", DIFFERENCES, OTHER_LOOK[0]),
     "clear": Series("bar", DIFFERENCES, QUALITY_COLOUR),
 }
 # More columns would be thinner than can be told apart.

@@ -158,8 +158,11 @@ def _bar(axes: Axes, look: Look, series: Series, mark: Mark, y: float, about: Ma
         plate = {"facecolor": series.colour, "edgecolor": "none", "pad": 0.5} if series.hatch else None
         axes.text(left + 0.004 * (last - first), y, name, color=series.ink, bbox=plate, **words)
     if mark.sign:
-        ink = series.ink if wide > SIGN_WIDE else look.ink
-        axes.text(right - 0.002 * (last - first), y, mark.sign, ha="right", weight="bold", color=ink, **words)
+        # On a ground of its own where it is wider than its bar.
+        is_inside = wide > SIGN_WIDE
+        plate = None if is_inside else {"facecolor": look.ground, "edgecolor": "none", "pad": 0.5}
+        words |= {"color": series.ink if is_inside else look.ink, "bbox": plate, "weight": "bold", "ha": "right"}
+        axes.text(right - 0.002 * (last - first), y, mark.sign, **words)
 
 
 def handle_of(look: Look, series: Series) -> Patch | None:
