@@ -544,6 +544,28 @@ own_calls, own_tokens, own_cost: Calls of a model that external memories made in
 own_ms: Milliseconds in which external memories were asked in a dialogue; missing without a clock.
 """,
     ),
+    "Recall curve": Table(
+        'lab.recall_curve(lab.memory_bench({"plain": []}, budgets=[300]), bins=2)',
+        "a group of questions, for a set of layers under a budget",
+        """
+layers: The name of the set.
+budget: Tokens of a whole request.
+age: The mean of the axis: turns since the evidence; or age_tokens, position, length.
+recall: The mean share of the evidence that was sent.
+low, high: Its 95 % interval, over dialogues.
+questions: How many.
+""",
+    ),
+    "Layer shares": Table(
+        'lab.layer_shares({"window": nn.history_window(4)}, lab.made_dialogues(2), budget=300)',
+        "a layer",
+        """
+layer: Its name.
+alone: What it adds to the recall of the history.
+left_out: What all layers lose without it.
+shapley: The mean of what it adds, over all orders.
+""",
+    ),
     "Data sets": Table(
         "lab.datasets.describe()",
         "a set of recorded runs",

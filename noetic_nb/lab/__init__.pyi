@@ -19,8 +19,11 @@ from ._recall_quality.losses import Losses as Losses
 from ._recall_quality.losses import lost as lost
 from ._recall_quality.memory_benches import memory_bench as memory_bench
 from ._recall_quality.near_misses import near_misses as near_misses
+from ._recall_quality.recall_curves import layer_shares as layer_shares
+from ._recall_quality.recall_curves import recall_curve as recall_curve
 from ._recall_quality.survivals import survival as survival
 from ._recall_quality.synthetic_dialogues import made_dialogues as made_dialogues
+from ._recall_quality.synthetic_dialogues import with_filler as with_filler
 from ._replaying.regulator_readings import RegulatorReadings as RegulatorReadings
 from ._replaying.regulator_readings import first_stop as first_stop
 from ._replaying.regulator_readings import replay_regulator as replay_regulator

@@ -147,8 +147,9 @@ class ScopedStorage:
 
     async def get_many(self, keys: Iterable[str]) -> dict[str, JsonValue]:
         """Return the values that exist under several keys of this namespace."""
-        found = await get_many(self.storage, [self.prefix + key for key in keys])
-        return {key.removeprefix(self.prefix): value for key, value in found.items()}
+        prefix = self.prefix
+        found = await get_many(self.storage, [prefix + key for key in keys])
+        return {key.removeprefix(prefix): value for key, value in found.items()}
 
     async def set(self, key: str, value: JsonValue) -> None:
         """Keep a value in this namespace."""
@@ -160,7 +161,8 @@ class ScopedStorage:
 
     async def list(self, prefix: str = "") -> list[str]:
         """Return the keys of this namespace that begin with a prefix, without the namespace."""
-        return [key.removeprefix(self.prefix) for key in await self.storage.list(self.prefix + prefix)]
+        own = self.prefix
+        return [key.removeprefix(own) for key in await self.storage.list(own + prefix)]
 
     def __repr__(self) -> str:
         return f"ScopedStorage({self.prefix!r})"

@@ -274,3 +274,37 @@ def test_bad_numbers_are_refused(options: Any, code: str) -> None:
     with pytest.raises(nn.NoeticConfigError) as caught:
         lab.memory_bench({"p": []}, lab.made_dialogues(1), **options)
     assert caught.value.code == code
+
+
+def test_two_processes_make_the_table_of_one() -> None:
+    sets: dict[str, Any] = {"window": history_window(4), "semantic": lambda: semantic_recall()}
+
+    one, two = [lab.memory_bench(sets, lab.made_dialogues(3), budgets=[400], n_jobs=jobs) for jobs in (1, 2)]
+
+    assert one.equals(two)
+    assert repr(one.attrs) == repr(two.attrs)  # of shares that are missing, too
+
+
+def test_a_tokenizer_counts_a_short_text_once_and_items_in_its_own_way() -> None:
+    class Counting:
+        name = "counting"
+
+        def __init__(self) -> None:
+            self.texts: Counter[str] = Counter()
+
+        def __call__(self, text: str) -> int:
+            self.texts[text] += 1
+            return len(text) // 3
+
+        def count_item(self, item: Any) -> int:
+            return len(item_text(item)) // 3 + 7
+
+    once, dialogues = Counting(), lab.made_dialogues(2)
+    table = lab.memory_bench({"s": semantic_recall()}, dialogues, budgets=[400], tokenizer=once)
+
+    assert max(count for text, count in once.texts.items() if len(text) < 2_000) == 1
+    players = [Player(one, [semantic_recall()], [400], Counting(), None, Counter()) for one in dialogues]
+    played = [asyncio.run(player.play())[0] for player in players]
+    assert table.tokens[0] == pytest.approx(
+        sum(one.tokens for part in played for one in part.asked) / sum(len(part.asked) for part in played)
+    )

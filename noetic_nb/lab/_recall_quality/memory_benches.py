@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from math import fsum, nan
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from noetic_nb._core.long_work import Progress, Work
 from noetic_nb.clock import Clock
@@ -43,6 +43,8 @@ UNITS: Final = {
 PRICE: Final = 1.0
 CACHED_SHARE: Final = 0.1
 _MILLION: Final = 1e6
+# Characters of a text whose tokens are counted once.
+LONGEST_KNOWN: Final = 2_000
 
 
 class AskedOf(NamedTuple):
@@ -74,6 +76,7 @@ def memory_bench(
     cached_share: float = CACHED_SHARE,
     tokenizer: Tokenizer = estimate_tokens,
     clock: Clock | None = None,
+    n_jobs: int = 1,
     progress: Progress = True,
 ) -> pandas.DataFrame:
     """Play dialogues to sets of layers and count how much of the evidence of a question was sent with it.
@@ -98,6 +101,9 @@ def memory_bench(
     clock : Clock, optional
         With what latency is measured, such as ``noetic_nb.clock.SystemClock()``; not measured by default, as no two tables would
         be equal.
+    n_jobs : int
+        How many processes play dialogues, -1 for one a processor; through joblib, of ``noetic_nb[study]``. Layers and
+        their functions must be such that cloudpickle can send them.
     progress : bool or callable
         Called with how many dialogues are played, of how many; by default a line of text in a terminal or notebook if it takes
         long. False shows nothing.
@@ -163,14 +169,10 @@ def memory_bench(
     reports: dict[str, Counter[tuple[str, str, str]]] = {name: Counter() for name in sets}
     played_by: dict[str, list[list[Played]]] = {name: [] for name in sets}
     with Work("memory_bench", "dialogues", progress, of=len(played_to)) as work:
-        for dialogue in work.each(played_to):
-            # All sets before the next dialogue: if it is interrupted, they are compared on the same ones.
-            of_sets = {
-                name: run_sync(Player(dialogue, made(), totals, tokenizer, clock, reports[name]).play())
-                for name, made in sets.items()
-            }
-            for name, of_set in of_sets.items():
-                played_by[name].append(of_set)
+        for of_sets in work.each(_all_played(played_to, sets, totals, tokenizer, clock, n_jobs)):
+            for name, (of_dialogue, reported) in of_sets.items():
+                played_by[name].append(of_dialogue)
+                reports[name] += reported
     played_to = played_to[: work.done]
     for name, played in played_by.items():
         for place, budget in enumerate(totals):
@@ -204,12 +206,82 @@ def memory_bench(
     return frame
 
 
+_Result: TypeAlias = dict[str, tuple[list[Played], "Counter[tuple[str, str, str]]"]]
+
+
+def _all_played(
+    dialogues: Sequence[Dialogue],
+    sets: Mapping[str, Callable[[], Sequence[MemoryLayer]]],
+    budgets: Sequence[float],
+    tokenizer: Tokenizer,
+    clock: Clock | None,
+    n_jobs: int,
+) -> Iterable[_Result]:
+    """Yield the result of each dialogue, in order, with all sets: an interrupted bench compares them on the same dialogues."""
+    counting = _remembering(tokenizer)
+    if n_jobs == 1:
+        return (_played(dialogue, sets, budgets, counting, clock) for dialogue in dialogues)
+    try:
+        import joblib
+    except ImportError as error:
+        raise NoeticConfigError(
+            "MISSING_PACKAGE", "Several processes need joblib.", given=n_jobs, hint="pip install 'noetic_nb[study]'"
+        ) from error
+    found: Iterable[_Result] = joblib.Parallel(n_jobs=n_jobs, return_as="generator")(
+        joblib.delayed(_played)(dialogue, sets, budgets, tokenizer, clock) for dialogue in dialogues
+    )
+    return found
+
+
+def _played(
+    dialogue: Dialogue,
+    sets: Mapping[str, Callable[[], Sequence[MemoryLayer]]],
+    budgets: Sequence[float],
+    tokenizer: Tokenizer,
+    clock: Clock | None,
+) -> _Result:
+    found: _Result = {}
+    for name, made in sets.items():
+        reported: Counter[tuple[str, str, str]] = Counter()
+        found[name] = (
+            run_sync(Player(dialogue, made(), budgets, _remembering(tokenizer), clock, reported).play()),
+            reported,
+        )
+    return found
+
+
+def _remembering(tokenizer: Tokenizer) -> Tokenizer:
+    """Return a tokenizer that counts a short text once: messages are counted for each request that they may stand in."""
+    if tokenizer is estimate_tokens or isinstance(tokenizer, _Remembering):
+        return tokenizer
+    return _Remembering(tokenizer)
+
+
+class _Remembering:
+    """A tokenizer with the attributes of another one, such as how it counts an item."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._known: dict[str, int] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
+
+    def __call__(self, text: str) -> int:
+        if len(text) > LONGEST_KNOWN:
+            return self._tokenizer(text)
+        found = self._known.get(text)
+        if found is None:
+            found = self._known[text] = self._tokenizer(text)
+        return found
+
+
 def _sets(given: Any) -> dict[str, Callable[[], Sequence[MemoryLayer]]]:
     """Return sets of layers by name, each as a function that makes it."""
     if isinstance(given, Mapping):
         named = [(str(name), one) for name, one in given.items()]
     elif isinstance(given, Sequence) and not isinstance(given, str):
-        named = [(" + ".join([layer.id for layer in _made(one)]) or "plain history", one) for one in given]
+        named = [(" + ".join([layer.id for layer in made_layers(one)]) or "plain history", one) for one in given]
     else:
         raise _no_layers(given)
     names = [name for name, _ in named]
@@ -218,11 +290,12 @@ def _sets(given: Any) -> dict[str, Callable[[], Sequence[MemoryLayer]]]:
             "INVALID_LAYERS", "Sets of layers have names of their own.", given=names, hint="Pass {name: [layer, ...]}."
         )
     for _, one in named:
-        _made(one)
-    return {name: partial(_made, one) for name, one in named}
+        made_layers(one)
+    return {name: partial(made_layers, one) for name, one in named}
 
 
-def _made(given: Any) -> Sequence[MemoryLayer]:
+def made_layers(given: Any) -> Sequence[MemoryLayer]:
+    """Return the layers of a set: given as they are, one by itself, or by a function."""
     made = given() if callable(given) and not isinstance(given, MemoryLayer) else given
     layers = [made] if isinstance(made, MemoryLayer) else made
     if not isinstance(layers, Sequence) or not all(isinstance(layer, MemoryLayer) for layer in layers):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.items import Item, assistant_message, function_call, function_call_output, input_message
+from noetic_nb.items import Item, assistant_message, function_call, function_call_output, input_message, item_tokens
 from noetic_nb.lab._dialogues import Dialogue, Evidence, Question
 
 
@@ -197,6 +197,40 @@ def _kinds(given: Any) -> dict[str, int]:
             "UNKNOWN_KIND", "Kinds are a list of known ones.", given=given, hint=f"Such as kinds={list(KINDS)}."
         )
     return {kind: count for kind, count in KINDS.items() if kind in names}
+
+
+def with_filler(dialogues: Iterable[Dialogue], tokens: int, *, seed: int = 0) -> tuple[Dialogue, ...]:
+    """Return dialogues with small talk in a session of its own before the last one, until so many tokens were said.
+
+    Questions and evidence stay as they are; those of dialogues that are long enough come back unchanged. Raises
+    `NoeticConfigError` ``INVALID_FILLER``.
+
+    Examples
+    --------
+    >>> [one] = with_filler(made_dialogues(1), 4_000)
+    >>> len(one.sessions), one.questions == made_dialogues(1)[0].questions
+    (4, True)
+    """
+    if type(tokens) is not int or tokens < 0:
+        raise NoeticConfigError("INVALID_FILLER", "Filler is a number of tokens.", given=tokens, hint="Use 8_000.")
+    return tuple([_filled(one, tokens, random.Random(f"{seed} {one.name} filler")) for one in dialogues])
+
+
+def _filled(one: Dialogue, tokens: int, rng: random.Random) -> Dialogue:
+    left = tokens - sum([item_tokens(item) for session in one.sessions for item in session])
+    talk: list[Item] = []
+    while left > 0:
+        at = len(talk)
+        talk += [
+            input_message(rng.choice(SMALL_TALK), item_id=f"{one.name}:talk-{at}"),
+            assistant_message(rng.choice(ANSWERS), item_id=f"{one.name}:talk-{at + 1}"),
+        ]
+        left -= sum([item_tokens(item) for item in talk[at:]])
+    if not talk:
+        return one
+    sessions = (*one.sessions[:-1], tuple(talk), *one.sessions[-1:])
+    dates = (*one.dates_ms[:-1], None, *one.dates_ms[-1:]) if one.dates_ms else ()
+    return Dialogue(one.name, sessions, one.questions, dates)
 
 
 class _Maker:

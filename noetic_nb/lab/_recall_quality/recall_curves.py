@@ -1,0 +1,188 @@
+"""Recall along an axis, and the part of each layer in it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from math import factorial, isnan
+from typing import TYPE_CHECKING, Any, Final
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.lab._dialogues import Dialogue
+from noetic_nb.lab._recall_quality.evidence_ladder import RUNGS
+from noetic_nb.lab._recall_quality.memory_benches import made_layers, memory_bench
+from noetic_nb.lab._statistics.intervals import Cluster, mean_interval
+
+if TYPE_CHECKING:
+    import pandas
+
+AXES: Final = {"age": "age_turns", "age_tokens": "age_tokens", "position": "position", "length": "length"}
+MOST: Final = 6
+"""Layers whose shares are computed: sixty-four sets are played."""
+
+
+def recall_curve(table: pandas.DataFrame, *, by: str = "age", rung: str = "value", bins: int = 8) -> pandas.DataFrame:
+    """Return recall by how long ago the evidence was said, where in the dialogue, or how much was said in all.
+
+    Parameters
+    ----------
+    table : pandas.DataFrame
+        Of `memory_bench`, as it was returned: the questions are in its ``attrs``.
+    by : {"age", "age_tokens", "position", "length"}
+        Turns, or tokens, since the evidence; its place, from 0 to 1; or the tokens of the dialogue, such as dialogues from
+        `with_filler` differ in.
+    rung : {"verbatim", "value", "owned", "answerable"}
+        Of the evidence.
+    bins : int
+        Most groups for which recall is computed, of about as many questions each.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row for each set, budget and group: ``layers, budget``, the mean of the axis under its name, ``recall, low, high,
+        questions``; the interval is over dialogues.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_FRAME`` for another table, ``UNKNOWN_AXIS``, ``INVALID_RUNG``, ``INVALID_BINS``.
+
+    Examples
+    --------
+    >>> from noetic_nb.lab import made_dialogues
+    >>> table = memory_bench({"plain": []}, made_dialogues(4), budgets=[800])
+    >>> curve = recall_curve(table, bins=2)
+    >>> curve.columns.tolist(), bool(curve.recall[0] > curve.recall[1])
+    (['layers', 'budget', 'age', 'recall', 'low', 'high', 'questions'], True)
+    """
+    import pandas
+
+    asked = getattr(table, "attrs", {}).get("asked")
+    if asked is None:
+        raise NoeticConfigError(
+            "INVALID_FRAME",
+            "That is no table of memory_bench.",
+            given=type(table),
+            hint="Pass what it returned, uncut.",
+        )
+    if by not in AXES:
+        raise NoeticConfigError("UNKNOWN_AXIS", "There is no such axis.", given=by, hint=f"Use {', '.join(AXES)}.")
+    if rung not in RUNGS:
+        raise NoeticConfigError("INVALID_RUNG", "There is no such rung.", given=rung, hint=f"Use {', '.join(RUNGS)}.")
+    if type(bins) is not int or bins < 1:
+        raise NoeticConfigError("INVALID_BINS", "There is at least one group.", given=bins, hint="Use bins=8.")
+    groups: defaultdict[tuple[str, float], list[tuple[float, float, str]]] = defaultdict(list)
+    for one in asked:
+        place, share = getattr(one, AXES[by]), getattr(one, rung)
+        if not isnan(place) and not isnan(share):
+            groups[one.layers, one.budget].append((place, share, one.dialogue))
+    rows = []
+    for (layers, budget), found in groups.items():
+        for part in _parts(sorted(found), bins):
+            shares = [share for _, share, _ in part]
+            low, high = mean_interval(shares, [Cluster(dialogue) for *_, dialogue in part])
+            middle = sum([place for place, *_ in part]) / len(part)
+            rows.append((layers, budget, middle, sum(shares) / len(part), max(low, 0.0), min(high, 1.0), len(part)))
+    return pandas.DataFrame(rows, columns=["layers", "budget", by, "recall", "low", "high", "questions"])
+
+
+def _parts(found: Sequence[Any], bins: int) -> list[list[Any]]:
+    """Return groups of about as many; what is at the same place stays together."""
+    size = len(found) / bins
+    parts: list[list[Any]] = []
+    for one in found:
+        if parts and (one[0] == parts[-1][-1][0] or len(parts[-1]) < size):
+            parts[-1].append(one)
+        else:
+            parts.append([one])
+    return parts
+
+
+def layer_shares(
+    layers: Mapping[str, Any],
+    dialogues: Iterable[Dialogue] | None = None,
+    *,
+    budget: float,
+    rung: str = "value",
+    **options: Any,
+) -> pandas.DataFrame:
+    """Return what each layer of a set adds to its recall: alone, as the last one, and on average over all orders.
+
+    Parameters
+    ----------
+    layers : mapping
+        At most six layers by name, each as `memory_bench` takes a set.
+    dialogues : iterable of Dialogue, optional
+        As of `memory_bench`.
+    budget : float, tokens
+        Of a whole request.
+    rung : {"verbatim", "value", "owned", "answerable"}
+        Of the evidence.
+    **options
+        Of `memory_bench`, such as ``tokenizer`` and ``n_jobs``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a layer: ``layer``; ``alone``, what it adds to the history; ``left_out``, what all lose without it; ``shapley``,
+        the mean of what it adds to each set of the others [1]_, which sums to what all add. Layers compete for the budget: a
+        share may be below 0.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_LAYERS`` for more than six, ``INVALID_RUNG``, and those of `memory_bench`.
+
+    References
+    ----------
+    .. [1] Shapley, L. S. (1953). A value for n-person games. Contributions to the Theory of Games 2, 307-317.
+
+    Examples
+    --------
+    >>> from noetic_nb.lab import made_dialogues
+    >>> from noetic_nb.layers import history_window, hybrid_recall
+    >>> given = {"recall": hybrid_recall(), "window": history_window(2)}
+    >>> shares = layer_shares(given, made_dialogues(2), budget=500).set_index("layer")
+    >>> bool(shares.shapley["recall"] > 0.5 > shares.shapley["window"])
+    True
+    """
+    import pandas
+
+    if not isinstance(layers, Mapping) or not 1 <= len(layers) <= MOST:
+        raise NoeticConfigError(
+            "INVALID_LAYERS",
+            f"Shares are those of one to {MOST} layers by name.",
+            given=layers,
+            hint="Pass {name: layer}.",
+        )
+    if rung not in RUNGS:
+        raise NoeticConfigError("INVALID_RUNG", "There is no such rung.", given=rung, hint=f"Use {', '.join(RUNGS)}.")
+    names = list(layers)
+    subsets = [frozenset(some) for size in range(len(names) + 1) for some in combinations(names, size)]
+    sets = {
+        " + ".join([name for name in names if name in some]): _together(
+            [layers[name] for name in names if name in some]
+        )
+        for some in subsets
+    }
+    table = memory_bench(sets, dialogues, budgets=[budget], **options)
+    found = table[table.rung == rung].set_index("layers").recall
+    recall = {some: float(found[" + ".join([name for name in names if name in some])]) for some in subsets}
+    whole, rows = frozenset(names), []
+    for name in names:
+        without = [some for some in subsets if name not in some]
+        shapley = sum([_weight(len(some), len(names)) * (recall[some | {name}] - recall[some]) for some in without])
+        alone = recall[frozenset([name])] - recall[frozenset()]
+        rows.append((name, alone, recall[whole] - recall[whole - {name}], shapley))
+    frame = pandas.DataFrame(rows, columns=["layer", "alone", "left_out", "shapley"])
+    frame.attrs |= {"recall": {" + ".join(sorted(some)): share for some, share in recall.items()}, "rung": rung}
+    return frame
+
+
+def _together(given: Sequence[Any]) -> Any:
+    return lambda: [layer for one in given for layer in made_layers(one)]
+
+
+def _weight(size: int, count: int) -> float:
+    return factorial(size) * factorial(count - size - 1) / factorial(count)
