@@ -84,6 +84,8 @@ def figures() -> Iterator[tuple[str, Callable[..., Axes]]]:
     yield "sweep", lambda ax: plots.sweep(tried, "cap", "caught", ax=ax)
     yield "pareto", lambda ax: plots.pareto(tried, "blocked", "caught", ax=ax, label="cap")
     yield "memory_bench", lambda ax: plots.memory_bench(memory_table(), ax=ax)
+    curve = memory_table().assign(age=lambda table: table.budget / 100, budget=500)
+    yield "recall_curve", lambda ax: plots.recall_curve(curve, ax=ax)
     yield "memory_bench-unknown", lambda ax: plots.memory_bench(memory_table(), cost="ms", ax=ax)
 
 

@@ -2,6 +2,7 @@ from ._allocation_figure import allocation as allocation
 from ._economics_figure import economics as economics
 from ._ledger_figure import ledger as ledger
 from ._memory_figure import memory_bench as memory_bench
+from ._memory_figure import recall_curve as recall_curve
 from ._pareto_figure import pareto as pareto
 from ._roc_figure import roc as roc
 from ._sweep_figure import sweep as sweep

@@ -86,3 +86,54 @@ def memory_bench(
             axes.xaxis.set_major_formatter(lambda value, _: count(value))
         put_legend(axes, look, [*drawn.values(), ring], [*drawn, "not beaten"])
     return axes
+
+
+AXES: Final = {
+    "age": "age of the evidence (turns)",
+    "age_tokens": "age of the evidence (tokens)",
+    "position": "place of the evidence in the dialogue",
+    "length": "length of the dialogue (tokens)",
+}
+
+
+@as_figure
+def recall_curve(frame: Any, *, ax: Axes | None = None, theme: Theme | None = None) -> Axes:
+    """Draw recall by age, place or length: a line for each set of layers, and for each budget where there are several.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Of `noetic_nb.lab.recall_curve`.
+    ax : matplotlib Axes, optional
+        Where to draw; on a figure of their own by default.
+    theme : {"light", "dark"}, optional
+        By default inks follow the ground of the figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes, with the 95 % intervals.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``INVALID_FRAME``, ``UNKNOWN_COLUMN``, ``INVALID_AXES`` or ``INVALID_THEME``.
+
+    Examples
+    --------
+    >>> import pandas
+    >>> rows = {"layers": "plain", "budget": 300, "age": [1.0, 9.0], "recall": [1.0, 0.2], "low": [0.8, 0.1], "high": [1.0, 0.4]}
+    >>> recall_curve(pandas.DataFrame(rows)).get_xlabel()
+    'age of the evidence (turns)'
+    """
+    needs_columns(frame, "layers", "budget", "recall", "low", "high")
+    by = next((name for name in AXES if name in frame), "age")
+    needs_columns(frame, by)
+    axes, look = axes_for(ax, theme, AXES[by], "evidence recalled")
+    several = ["layers", "budget"] if frame.budget.nunique() > 1 else ["layers"]
+    drawn = lines(axes, look, frame, by, "recall", several, ("low", "high"))
+    if drawn:
+        axes.set_ylim(-0.04, 1.06)
+        axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
+        put_legend(axes, look, list(drawn.values()), list(drawn))
+    return axes

@@ -39,6 +39,7 @@ from tests.widgets.scenes import demo_run
 
 RUN, DECIDED = demo_run(), decided_run(12)
 TRIED, REMEMBERED = tried(), remembered()
+CURVE = REMEMBERED.assign(budget=500, age=[1.0, 4.0, 2.0, 8.0][: len(REMEMBERED)])
 
 
 @cache
@@ -58,6 +59,7 @@ FIGURES: dict[str, Callable[..., Axes]] = {
     "memory_bench": lambda **given: plots.memory_bench(REMEMBERED, **given),
     "pareto": lambda **given: plots.pareto(TRIED, "t", "s", label="word", **given),
     "quality_and_cost": lambda **given: plots.quality_and_cost(RUN, **given),
+    "recall_curve": lambda **given: plots.recall_curve(CURVE, **given),
     "roc": lambda **given: plots.roc(calibration(), **given),
     "sweep": lambda **given: plots.sweep(TRIED, "cap", "s", **given),
     "timeline": lambda **given: plots.timeline(RUN, **given),
@@ -69,6 +71,7 @@ EMPTY: dict[str, Callable[[], Axes]] = {
     "ledger": lambda: plots.ledger(Run()),
     "memory_bench": lambda: plots.memory_bench(REMEMBERED.iloc[:0]),
     "pareto": lambda: plots.pareto(TRIED.iloc[:0], "t", "s"),
+    "recall_curve": lambda: plots.recall_curve(CURVE.iloc[:0]),
     "sweep": lambda: plots.sweep(TRIED.iloc[:0], "cap", "s"),
     "timeline": lambda: plots.timeline(Run()),
     "trends": lambda: plots.trends(Run()).child_axes[0],
