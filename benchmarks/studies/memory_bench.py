@@ -244,8 +244,8 @@ def locomo(path: str, audit: str, sets: int) -> list[str]:
         "### What each part does",
         "",
         f"One layer, 4,000 tokens for it alone. `neighbours=1` and `spread=0.5` were chosen on the first {CHOSEN_ON} dialogues; "
-        "the figures of the other eight were printed beside them. In a request of 4,000 tokens a layer gets six tenths, unless its "
-        "budget has a least.",
+        "the figures of the other eight were printed beside them. In a request of 4,000 tokens a layer gets six tenths, unless "
+        "its budget has a least.",
         *parts(dialogues, tokenizer),
     ]
     some = dialogues[CHOSEN_ON : CHOSEN_ON + sets]
