@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
 from typing import Final
 
@@ -21,7 +22,7 @@ from provenance_rules import fit, rulebook, share
 
 from noetic_nb import lab
 from noetic_nb.lab import DojoResult, datasets
-from noetic_nb.lab._dojo.agentdojo_suites import SUITES
+from noetic_nb.lab._dojo.agentdojo_suites import SUITES, agentdojo_suite
 from noetic_nb.lab._dojo.episodes import PATIENCE
 from noetic_nb.steering import RuleBook
 
@@ -131,16 +132,21 @@ def main(given: Sequence[str]) -> int:
     parser.add_argument("--keep")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--suites", nargs="+", default=SUITES)
+    parser.add_argument("--rules", nargs="+", default=("none", "fields", "asking"))
+    parser.add_argument(
+        "--every", type=int, default=1, help="of the workspace, attack each so manieth user task under rules"
+    )
     chosen = parser.parse_args(given)
     rows: list[str] = []
     found: Counter[tuple[str, str, str]] = Counter()
     missed: Counter[tuple[str, str, str]] = Counter()
     seconds: dict[str, float] = {}
     for rules, books in rule_sets().items():
-        for suite in chosen.suites:
+        for suite in chosen.suites if rules in chosen.rules else ():
             began = time.process_time()
             adapts = rules != "none"
-            result = lab.dojo(
+            play = partial(
+                lab.dojo,
                 books[suite],
                 suites=suite,
                 approve="ground_truth" if rules == "asking" else None,
@@ -148,6 +154,11 @@ def main(given: Sequence[str]) -> int:
                 n_jobs=chosen.jobs,
                 resume=chosen.keep,
             )
+            tasks = [*agentdojo_suite(suite).user_tasks]
+            attacked = tasks[:: chosen.every] if adapts and suite == "workspace" else tasks
+            rest = [task for task in tasks if task not in attacked]
+            result = play(user_tasks=attacked)
+            result = replace(result, runs=(*result.runs, *play(user_tasks=rest, injection_tasks=()).runs))
             seconds[rules] = seconds.get(rules, 0.0) + time.process_time() - began
             for attacker in ("static", "adaptive") if adapts else ("static",):
                 rows.append(row(suite, rules, attacker, result))
@@ -176,6 +187,13 @@ def main(given: Sequence[str]) -> int:
         f"being worn out says yes to everything after {PATIENCE} questions.",
         "* **Intervals** are made from the spread between user tasks and between injection tasks; where there are fewer than "
         "ten of either, that is said.",
+        *(
+            [
+                f"* **Workspace** under rules: attacked is each {chosen.every}th user task, to save time; utility is of all."
+            ]
+            if chosen.every > 1
+            else []
+        ),
         f"* **Packages**: agentdojo {version('agentdojo')}, tasks of version 1.2.2.",
         "",
         "| suite | rules | attacker | utility | utility under attack | attack success | approvals a task | under attack |",

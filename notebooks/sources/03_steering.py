@@ -414,6 +414,9 @@ Not paying at all catches hardly more and costs more. A rule is only as good as 
 * The rules were written after looking at these runs. On attacks that nobody has seen yet they will do worse;
   [suggestions](../docs/experiments/suggestions.ipynb) shows how to find that out with runs that were put aside.
 * What came after the first refusal is not known: a real model might have tried another way, or given up.
+* An attacker who reads the rules does better. Run closed, with an agent that obeys all it reads, rules fitted on these attacks stop 144 of 144 and keep
+  15 of 16 user's tasks; 128 of the 144 get past them once the attacker has read them. `lab.dojo` measures both
+  ([study](../docs/studies/dojo.md)).
 * A rule guards the tools it names. An agent that can run a shell has many ways to send money.
 * Our model obeys every instruction. Real ones obey some, and which ones changes with each release.
 
