@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from noetic_nb.clock import SYSTEM_CLOCK
@@ -30,7 +30,8 @@ _COLUMNS: Final = {
 class LabelledEvents(GrowingEvents):
     """Events with labels beside them."""
 
-    meta: Mapping[str, Any]
+    if TYPE_CHECKING:  # of a run, which has it
+        meta: dict[str, Any]
 
     def __init__(self, run_id: str, events: list[RunEvent]) -> None:
         super().__init__(run_id, events)
