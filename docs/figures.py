@@ -70,6 +70,7 @@ def figures() -> Iterator[tuple[str, Callable[..., Axes]]]:
     }.items():  # fmt: skip
         yield f"trends-{name}", lambda ax, run=run: plots.trends(run, ax=ax)
         yield f"allocation-{name}", lambda ax, run=run: plots.allocation(run, ax=ax)
+        yield f"context-{name}", lambda ax, run=run: plots.context(run, ax=ax)
     for turns in (0, 8, 600):
         yield f"ledger-{turns}", lambda ax, turns=turns: plots.ledger(decided_run(turns), ax=ax)
     for name, run in {

@@ -1,4 +1,5 @@
 from ._allocation_figure import allocation as allocation
+from ._context_figure import context as context
 from ._economics_figure import economics as economics
 from ._ledger_figure import ledger as ledger
 from ._memory_figure import memory_bench as memory_bench

@@ -54,6 +54,7 @@ def worth() -> pandas.DataFrame:
 
 FIGURES: dict[str, Callable[..., Axes]] = {
     "allocation": lambda **given: plots.allocation(RUN, **given),
+    "context": lambda **given: plots.context(RUN, **given),
     "economics": lambda **given: plots.economics(worth(), **given),
     "ledger": lambda **given: plots.ledger(DECIDED, **given),
     "memory_bench": lambda **given: plots.memory_bench(REMEMBERED, **given),
@@ -67,6 +68,7 @@ FIGURES: dict[str, Callable[..., Axes]] = {
 }
 EMPTY: dict[str, Callable[[], Axes]] = {
     "allocation": lambda: plots.allocation(Run()),
+    "context": lambda: plots.context(Run()),
     "economics": lambda: plots.economics(worth().iloc[:0]),
     "ledger": lambda: plots.ledger(Run()),
     "memory_bench": lambda: plots.memory_bench(REMEMBERED.iloc[:0]),

@@ -14,7 +14,7 @@ from matplotlib.patches import Rectangle
 from noetic_nb import plots
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.runs import Run
-from noetic_nb.widgets import Compare, MemoryView, RegulatorTrends, RunTimeline
+from noetic_nb.widgets import Compare, MemoryView, RegulatorTrends, RunTimeline, TokenAllocation
 from tests.widgets.scenes import demo_run, hostile_run, long_run, watched_run
 from tests.widgets.timeline_scenes import branches_run
 
@@ -23,7 +23,7 @@ def compared(run: Run) -> Compare:
     return Compare(run, demo_run())
 
 
-VIEWS: list[Any] = [MemoryView, RegulatorTrends, RunTimeline, compared]
+VIEWS: list[Any] = [MemoryView, RegulatorTrends, RunTimeline, TokenAllocation, compared]
 SVG = "{http://www.w3.org/2000/svg}"
 
 

@@ -35,6 +35,8 @@ SHARP: Final = 2
 CAPTION_PX: Final = 22
 EDGES_PX: Final = 110
 LEGEND_PX: Final = 50
+# For so many rows of a legend there is room below.
+LEGEND_ROWS: Final = 2
 LETTER_PX: Final = 8.0
 # In points: that of titles; ticks and captions are two less, as large as on a page.
 TEXT: Final = 10.5
@@ -195,6 +197,8 @@ def to_png(scene: Scene, width: int = 960, theme: Theme = "light") -> bytes:
     named_handles = [(handle_of(look, scene.series[key]) or found.get(name), name) for key, name in scene.legend]
     shown = [(handle, name) for handle, name in named_handles if handle is not None]
     room = max(1, int(width / (LEGEND_PX + 6 * max((len(name) for _, name in shown), default=1))))
+    more = -(-len(shown) // room) - LEGEND_ROWS
+    figure.set_figheight((height + LEGEND_PX / 2 * max(0, more)) / DPI)
     figure.legend(
         [handle for handle, _ in shown], [name for _, name in shown], loc="outside lower left", ncols=room, frameon=False,
         fontsize=look.small, labelcolor=look.ink,

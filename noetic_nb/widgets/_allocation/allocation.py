@@ -16,7 +16,7 @@ from noetic_nb.runs import Run
 from noetic_nb.runtime._planning.turn_plan import TurnPlan
 from noetic_nb.widgets.base._host import is_hosted
 from noetic_nb.widgets.base._moment import Moment
-from noetic_nb.widgets.base._run_view import RunView
+from noetic_nb.widgets.base._picture import PictureView
 from noetic_nb.widgets.base._selection import Selection
 
 if TYPE_CHECKING:
@@ -29,12 +29,16 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import (
     RunEvent,
 )
+from noetic_nb.plots._context_scene import compactions_of, context_scene
+from noetic_nb.plots._scene.scene import Scene
 from noetic_nb.runs._palette import ink_on, layer_colour
 from noetic_nb.runs._plain_text import count, plain, sendable
+from noetic_nb.runs._requests.context_parts import ContextParts
 from noetic_nb.runs._requests.model_calls import NO_PLANS, Calls, CallShare
 from noetic_nb.runs._requests.prefix_reuse import CacheReader, PrefixReuse
 from noetic_nb.runs._requests.recorded_requests import RequestIndex
 from noetic_nb.runs._requests.sent_request import RecordedRequest
+from noetic_nb.runs._run_source import run_of
 from noetic_nb.runtime._planning.plan_inputs import ItemChange, plan_difference
 from noetic_nb.widgets._allocation.allocation_picture import COLUMNS, EMPTY, NOTE, call_data, static_html, static_text
 from noetic_nb.widgets._allocation.call_bars import BROKE_PATH, LOOKS, NO_CACHING, CallCaching, caching_of, fixed_parts
@@ -144,13 +148,15 @@ class AllocationReading(Reading):
     reads = RequestIndex.reads
     nothing = "{part} has no model calls."
 
-    def __init__(self, moment: Moment = EVERYTHING, *, calls_kept: int = CALLS_KEPT) -> None:
-        """`calls_kept` of the newest calls are drawn before someone looks at them."""
+    def __init__(self, moment: Moment = EVERYTHING, *, calls_kept: int = CALLS_KEPT, run: Any = None) -> None:
+        """`calls_kept` of the newest calls are drawn before someone looks at them; `run` says what its events alone do not."""
         self.moment = moment
         self._shows_all = moment == EVERYTHING
         self._calls_kept = calls_kept
         self.calls = Calls()
         self.index = RequestIndex()
+        self.run = run
+        self.parts = ContextParts(getattr(run, "meta", None))
         self._cache = CacheReader()
         # By the place among the drawn calls; None where the run does not have all of the request.
         self._reuse: list[PrefixReuse | None] = []
@@ -327,10 +333,28 @@ class AllocationReading(Reading):
             )
         return number
 
+    def requests(self) -> list[RecordedRequest]:
+        """Return the requests that are shown, those of runs of others too."""
+        found = self.index.requests
+        return found if self._shows_all else [each for each in found if self.moment.shows(each.where)]
+
+    def scene(self) -> Scene:
+        """Return the picture of the context over time."""
+        compactions = [] if self.run is None else compactions_of(self.run)
+        return context_scene(self.parts, self.requests(), compactions, self.calls.numbers())
+
+    def rows(self) -> list[tuple[int | None, str, int, bool]]:
+        """Return call, part, tokens and whether they are estimated, of every request."""
+        compactions = [] if self.run is None else compactions_of(self.run)
+        calls = [self.parts.call(request, compactions) for request in self.requests()]
+        return [
+            (call.request.place, part, tokens, call.estimated) for call in calls for part, tokens in call.parts.items()
+        ]
+
     def to_html(self) -> str:
-        """Return the shown call as HTML without scripts."""
+        """Return the context over time and the shown call as HTML without scripts."""
         shown, order, caching = self.shown, self.calls.order, self.caching(self.shown)
-        return static_html(self.calls.all, shown, order, self.snapshot["empty"], self.snapshot["strip"], caching)
+        return static_html(self.calls.all, shown, order, self.snapshot["empty"], self.scene(), caching)
 
     def to_text(self) -> str:
         """Return the shown call as plain text."""
@@ -338,7 +362,7 @@ class AllocationReading(Reading):
         return static_text(self.calls.all, shown, order, self.snapshot["empty"], caching)
 
 
-class TokenAllocation(RunView):
+class TokenAllocation(PictureView):
     """Show where the tokens of each model call went, and the effect of other budgets.
 
     Parameters
@@ -378,7 +402,7 @@ class TokenAllocation(RunView):
     table = "allocations"
     follow = traitlets.Bool(True).tag(sync=True)
     position = traitlets.Int(-1).tag(sync=True)
-    scripts = ("allocation/call_strip", "allocation/what_if", "allocation/allocation")
+    scripts = ("base/scene", "allocation/call_strip", "allocation/what_if", "allocation/allocation")
 
     def __init__(
         self,
@@ -390,9 +414,37 @@ class TokenAllocation(RunView):
         selection: Selection | None = None,
     ) -> None:
         moment = Moment(thread_id, turn, until)
-        self._allocation = AllocationReading(moment, calls_kept=CALLS_HOSTED if is_hosted() else CALLS_KEPT)
+        self._allocation = AllocationReading(
+            moment, calls_kept=CALLS_HOSTED if is_hosted() else CALLS_KEPT, run=run_of(run)
+        )
         super().__init__(run, self._allocation, moment=moment, selection=selection)
         self.observe(self._move, ["follow", "position"])
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return the content of the view as a table.
+
+        Returns
+        -------
+        pandas.DataFrame
+            The rows of the table ``allocations``; of a run that has no plans, as imported ones, ``call`` (as `what_if` counts
+            them), ``part``, ``tokens`` and ``estimated``. The parts of a call add up to the tokens that it was billed for.
+
+        Examples
+        --------
+        >>> from noetic_nb.lab import datasets
+        >>> with TokenAllocation(datasets.airline_run(26)) as view:
+        ...     frame = view.to_frame()
+        >>> list(frame), sorted(frame["part"].unique())
+        (['call', 'part', 'tokens', 'estimated'], ['assistant', 'system', 'tool results', 'user'])
+        """
+        with self.up_to_date():
+            if not self._allocation.calls.lacks_plans:
+                found: pandas.DataFrame = super().to_frame()
+                return found
+            import pandas
+
+            columns = {"call": "Int64", "part": "object", "tokens": "int64", "estimated": "bool"}
+            return pandas.DataFrame(self._allocation.rows(), columns=list(columns)).astype(columns)
 
     def what_if(
         self,

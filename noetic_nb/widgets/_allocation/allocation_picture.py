@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from noetic_nb.markup import escape, heading
+from noetic_nb.plots._scene.scene import Scene
+from noetic_nb.plots._scene.svg import legend_html, to_html
 from noetic_nb.runs._plain_text import REASONS, count, plain
 from noetic_nb.runs._requests.model_calls import CallShare, LayerShare, LeftOut, Part
 from noetic_nb.widgets._allocation.call_bars import (
@@ -20,7 +22,6 @@ from noetic_nb.widgets._allocation.call_bars import (
     ticks,
     widths,
 )
-from noetic_nb.widgets._allocation.call_strip import strip_html
 
 EMPTY: Final = "No model call yet. Each call appears here as soon as the agent sends one."
 NOTE: Final = (
@@ -29,9 +30,6 @@ NOTE: Final = (
     "Unexplained is what was billed beyond all that was planned: the provider's own additions, and the error of the counter. "
     "Shared with the beginning of the call before; ▼ where a part broke the prefix."
 )
-# Older calls stay in the run's tables; a page of a saved notebook stays light. A short list is shown at once.
-CALLS_SHOWN: Final = 60
-CALLS_OPEN: Final = 12
 COLUMNS: Final = ("Part", "Used", "Allocated", "Yielded", "Items", "Shared")
 # A message to the page stays near 2 kB however much was left out; the rest is counted, and is in the run's tables.
 FATES_SENT: Final = 12
@@ -204,27 +202,6 @@ def _left_out(call: CallShare) -> str:
     return f'<details open><summary>{dropped_text(call)}</summary><ul class="nn-list">{entries}</ul></details>'
 
 
-def _all_calls(calls: Sequence[CallShare], order: dict[str, int]) -> str:
-    if len(calls) < 2:
-        return ""
-    shown = calls[-CALLS_SHOWN:]
-    scale = max(call.scale(order) for call in shown)
-    # The thread is named only where it tells calls apart; most runs have one.
-    several = len({call.thread for call in shown}) > 1 or any(call.depth for call in shown)
-    lines = "".join(
-        f'<tr><th scope="row">{escape(call.title if several else call.title.partition(" · ")[0])}</th><td class="nn-wide">'
-        f"{bar(call.sent_parts(order), scale, label=call.headline, height_px=12)}</td>"
-        f"<td>{count(call.sent)}</td></tr>"
-        for call in shown
-    )
-    earlier = f", the last {len(shown)} shown" if len(shown) < len(calls) else ""
-    return (
-        f"<details{' open' if len(shown) <= CALLS_OPEN else ''}><summary>All {len(calls)} model calls{earlier}</summary>"
-        f'<div class="nn-scroll"><table class="nn-table"><thead><tr><th scope="col">Call</th>'
-        f'<th scope="col">Sent</th><th scope="col">Tokens</th></tr></thead><tbody>{lines}</tbody></table></div></details>'
-    )
-
-
 def _counted(call: CallShare) -> str:
     tools = f'<p class="nn-note">{escape(tools_text(call))}</p>' if call.offered else ""
     return (f'<p class="nn-note nn-counted">{escape(call.counted)}</p>' if call.counted else "") + tools
@@ -235,11 +212,12 @@ def static_html(
     shown: int,
     order: dict[str, int],
     empty: str,
-    strip: dict[str, Any],
+    scene: Scene,
     caching: CallCaching = NO_CACHING,
 ) -> str:
-    """Return the picture of one call, below that of all calls, as HTML without scripts; `empty` where there is none."""
-    head = heading("Token allocation")
+    """Return the context over time, and below it one call, as HTML without scripts; `empty` where there is none."""
+    picture = f"{legend_html(scene)}{to_html(scene)}" if scene.panels else ""
+    head = f"{heading('Token allocation')}{picture}"
     if not calls:
         return f'{head}<p class="nn-empty">{empty}</p>'
     call = calls[shown]
@@ -247,14 +225,13 @@ def static_html(
     label = f"Sent: {call.headline}"
     sent = bar(call.sent_parts(order), scale, label=label, height_px=34, limit=call.total, broke=caching.broke)
     planned = bar(call.planned_parts(order), scale, label="Planned before the call", height_px=16, limit=call.total)
-    every = strip_html(strip, shown % len(calls)) if len(calls) > 1 else ""
     return (
-        f'{head}{every}<p class="nn-sub">{escape(call.title)}: {escape(call.headline)}</p>'
+        f'{head}<p class="nn-sub">{escape(call.title)}: {escape(call.headline)}</p>'
         f'<div class="nn-rows"><span class="nn-row-name">Sent</span>{sent}'
         f'<span class="nn-row-name">Planned</span>{planned}'
         f'<span class="nn-row-name">Tokens</span>{axis(scale)}</div>'
         f'<p class="nn-caching">{escape(caching.line)}</p>{_counted(call)}<p class="nn-note">{NOTE}</p>'
-        f"{_table(call, order, caching)}{_left_out(call)}{_all_calls(calls, order)}"
+        f"{_table(call, order, caching)}{_left_out(call)}"
     )
 
 

@@ -8,13 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from noetic_nb.runs._palette import CATEGORY, layer_colour
-from noetic_nb.runs._plain_text import count
 from noetic_nb.runs._requests.model_calls import Calls, leaves_out
 
 MOST_BARS: Final = 200
-STRIP_PX: Final = 56
-BARS_PX: Final = STRIP_PX - 8
 
 
 def bar_of(calls: Calls, at: int) -> list[Any]:
@@ -94,41 +90,3 @@ def _bar_of(calls: Calls, places: range) -> list[Any]:
         if leaves_out(view):
             out += calls.all[at].dropped[0]
     return [len(places), most, out, [[key, tokens] for key, tokens in parts.items()]]
-
-
-def _rank(key: str | int) -> tuple[int, int]:
-    """Return where a part stands in a bar: as in the bars of a call, from the bottom up."""
-    if isinstance(key, int):
-        return 2, key
-    return {"system": 0, "tools": 1, "framing": 3, "history": 4}[key], 0
-
-
-def strip_html(strip: dict[str, Any], shown: int) -> str:
-    """Return the strip as escaped HTML with one path for each part; a frame is around the call `shown`."""
-    bars = strip["bars"]
-    most = max([bar[1] for bar in bars], default=0) or 1
-    paths: dict[str | int, list[str]] = {}
-    marks, dot = "", min(0.8, len(bars) / 200)  # about five pixels
-    for at, (calls, _peak, out, parts) in enumerate(bars):
-        top = float(BARS_PX)
-        for key, tokens in sorted(parts, key=lambda part: _rank(part[0])):
-            high = tokens / calls / most * BARS_PX
-            top -= high
-            paths.setdefault(key, []).append(f"M{at + 0.08:.2f} {top:.1f}h.84v{high:.1f}h-.84z")
-        if out:
-            marks += f"M{at + (1 - dot) / 2:.2f} {STRIP_PX - 5}h{dot:.2f}v4h-{dot:.2f}z"
-    drawn = [
-        f'<path d="{"".join(paths[key])}" fill="{layer_colour(key) if isinstance(key, int) else CATEGORY[key]}"/>'
-        for key in sorted(paths, key=_rank)
-    ]
-    place = (shown - strip["first"]) // strip["size"]
-    label = f"{count(most)} tokens"
-    return (
-        f'<div class="nn-strip-box"><svg class="nn-strip" role="img" aria-label="All calls, {label} at most" width="100%" '
-        # In the style as well: pages of exports give every picture the height that its box of coordinates asks for.
-        f'height="{STRIP_PX}" style="height:{STRIP_PX}px" viewBox="0 0 {max(1, len(bars))} {STRIP_PX}" '
-        f'preserveAspectRatio="none" xmlns="http://www.w3.org/2000/svg">{"".join(drawn)}<path d="{marks}" fill="#D55E00"/>'
-        f'<rect fill="none" stroke="currentColor" x="{place}" y="0.5" width="1" height="{STRIP_PX - 1}" '
-        f'vector-effect="non-scaling-stroke"/></svg>'
-        f'<span class="nn-peak">{label}</span></div>'
-    )

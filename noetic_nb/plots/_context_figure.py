@@ -1,0 +1,92 @@
+"""The context over time: the tokens of each model call by part, with the budget and the bill."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from matplotlib.axes import Axes
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.plots._context_scene import compactions_of, context_scene
+from noetic_nb.plots._figure_style import Theme, as_figure, axes_for, put_legend, put_title, say_empty
+from noetic_nb.plots._scene.axes import draw
+from noetic_nb.runs._requests.context_parts import ContextParts
+from noetic_nb.runs._requests.model_calls import Calls
+from noetic_nb.runs._requests.recorded_requests import RequestIndex
+from noetic_nb.runs._run_source import run_of
+
+# The height of a lane of items that left, as a share of the panel above it.
+LANE: Final = 0.1
+
+
+@as_figure
+def context(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, theme: Theme | None = None) -> Axes:
+    """Draw the tokens of each model call by part, and above them the items that left the context.
+
+    The marks are those of `TokenAllocation`. Parts of imported runs are estimated from their texts, and scaled to the tokens
+    of each call.
+
+    Parameters
+    ----------
+    run : Run or object with a ``run``
+        What to draw.
+    thread_id : str, optional
+        Only this thread; all of them by default.
+    ax : matplotlib Axes, optional
+        Where to draw; on a figure of their own by default.
+    theme : {"light", "dark"}, optional
+        By default inks follow the ground of the figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes. Of more than 400 calls several share a column, of which the largest is drawn.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``NOT_A_RUN``, ``INVALID_AXES``, ``INVALID_THEME``, or ``UNKNOWN_THREAD`` where no model was called in such a thread.
+
+    References
+    ----------
+    .. [1] docs/behaviour/views.md, "Token allocation".
+
+    Examples
+    --------
+    >>> from noetic_nb.lab import datasets
+    >>> axes = context(datasets.airline_run(26))
+    >>> [text.get_text() for text in axes.get_legend().get_texts()]
+    ['system', 'user', 'assistant', 'tool results']
+    """
+    recorded = run_of(run)
+    index = RequestIndex()
+    for event in recorded.events:
+        index.take(event)
+    requests = [each for each in index.requests if thread_id in (None, each.where.thread_id)]
+    if thread_id is not None and not requests and len(recorded.events):
+        raise NoeticConfigError(
+            "UNKNOWN_THREAD", "No model was called in such a thread.", given=thread_id, hint="Look at `run.threads`."
+        )
+    parts = ContextParts(getattr(recorded, "meta", None))
+    scene = context_scene(parts, requests, compactions_of(recorded), Calls.of(recorded.events).numbers())
+    axes, look = axes_for(ax, theme, "call", "tokens")
+    if not scene.panels:
+        say_empty(axes, look, "No model call yet")
+        return axes
+    panel, *lanes = scene.panels
+    draw(scene, panel, axes, look)
+    for each in lanes:
+        foot, top = axes.get_ylim()
+        step = LANE * (top - foot)
+        draw(scene, each, axes, look, base=top, step=step)
+        axes.set_ylim(foot, top + step * len(each.lanes))
+        names = [
+            *panel.ticks,
+            *[(top + step * (len(each.lanes) - 0.5 - at), lane) for at, lane in enumerate(each.lanes)],
+        ]
+        axes.set_yticks([place for place, _ in names], [words for _, words in names], parse_math=False)
+    axes.set_xticks([x for x, _ in scene.ticks], [words for _, words in scene.ticks])
+    put_title(axes, look, panel.caption)
+    handles, names_ = axes.get_legend_handles_labels()
+    put_legend(axes, look, handles, names_)
+    return axes

@@ -1,0 +1,194 @@
+"""What was in the context at each model call, by part, and how many items of the history left it: of own and of imported runs.
+
+The parts of a planned request are those of its plan, its history split by the sizes of its items. Those of a request of others
+are estimated from the texts and scaled to the tokens of the call.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
+from typing import Any, Final, NamedTuple
+
+from noetic_nb.events import ContextCompacted, ViewAssembled
+from noetic_nb.items import item_tokens
+from noetic_nb.runs._requests.billing_differences import planned_tokens
+from noetic_nb.runs._requests.sent_request import RecordedRequest, sent_positions
+
+HISTORY: Final = ("user", "assistant", "tool results")
+REST: Final = "rest"
+LEFT: Final = ("budget", "window", "summary", "compaction", "cleared")
+"""Why items left the context."""
+_SYSTEM: Final = ("system", "developer")
+_REASONS: Final = {"over_budget": "budget", "outside_window": "window"}
+
+
+class ContextCall(NamedTuple):
+    """The context of one model call, in tokens; a part of a layer is named ``layer:<id>``."""
+
+    request: RecordedRequest
+    parts: dict[str, int]
+    estimated: bool
+
+    @property
+    def budget(self) -> tuple[float, float] | None:
+        """The budget and its reserve; None where there is no limit."""
+        view = self.request.view
+        return None if view is None or not isfinite(view.total) else (view.total, min(view.reserve, view.total))
+
+
+def divided(sizes: Mapping[str, int], total: int) -> dict[str, int]:
+    """Return sizes scaled to a total, in whole numbers.
+
+    Examples
+    --------
+    >>> divided({"user": 10, "assistant": 20}, 100)
+    {'user': 33, 'assistant': 67}
+    >>> divided({}, 7)
+    {'rest': 7}
+    """
+    whole = sum(sizes.values())
+    if not whole:
+        return {REST: total} if total else {}
+    found, done, given = {}, 0, 0
+    for name, size in sizes.items():
+        done += size
+        found[name] = total * done // whole - given
+        given += found[name]
+    return found
+
+
+class ContextParts:
+    """Reads the contexts of the requests of a run; remembers the size of each item, so that it is counted once."""
+
+    def __init__(self, meta: Mapping[str, Any] | None = None) -> None:
+        self._meta = {} if meta is None else meta
+        self._sizes: dict[tuple[int, int], tuple[Any, Any, int]] = {}
+        self._left: list[dict[str, int]] = []
+        self._before: dict[tuple[str, str], ViewAssembled] = {}
+
+    @property
+    def is_billed(self) -> bool:
+        """Whether the input tokens of calls are those of a provider."""
+        return "input_tokens" not in (self._meta.get("estimated") or ())
+
+    def call(self, request: RecordedRequest, compactions: Sequence[tuple[int, ContextCompacted]] = ()) -> ContextCall:
+        """Return the context of a request; `compactions` are those of the run, with their places among its events."""
+        view, called = request.view, request.called
+        if view is not None:
+            layers = {f"layer:{layer.layer_id}": layer.used for layer in view.layers}
+            front = {"system": view.system, "tools": view.tools, **layers, "framing": view.framing}
+            found = self._kinds(request, sent_positions(view))
+            rest = view.history - sum(found.values())
+            history = divided(found, view.history) if rest < 0 else {**found, REST: rest}
+            return ContextCall(request, _some({**front, **history}), False)
+        sizes, gone, written = {"system": 0, "tools": self._tools(request)}, set[int](), 0
+        for seq, event in compactions:
+            if seq < request.seq and _context(event.where) == _context(request.where):
+                gone.update(*[range(*stretch) for stretch in event.replaced])
+                written += sum([self._size(item, request) for item in event.items])
+        first, length = request.first, len(request.known or ())
+        found = self._kinds(request, [at for at in range(first, first + length) if at not in gone])
+        policy = self._meta.get("policy")
+        if not found.get("system") and isinstance(policy, str):
+            found["system"] = request.counter(policy)
+        sizes.update(found)
+        sizes[REST] = sizes.get(REST, 0) + written
+        sent = 0 if called is None else called.input_tokens
+        return ContextCall(request, _some(divided(sizes, sent) if sent > 0 else sizes), True)
+
+    def _kinds(self, request: RecordedRequest, places: Iterable[int]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for at in places:
+            item = request.log_item(at)
+            if item is not None:
+                kind = _kind_of(item, request.view is None)
+                found[kind] = found.get(kind, 0) + self._size(item, request)
+        return {kind: found[kind] for kind in ("system", *HISTORY, REST) if kind in found}
+
+    def _size(self, item: Any, request: RecordedRequest) -> int:
+        counter = request.counter
+        key = id(item), id(counter)
+        known = self._sizes.get(key)
+        if known is None:
+            known = self._sizes[key] = item, counter, item_tokens(item, counter)
+        return known[2]
+
+    def _tools(self, request: RecordedRequest) -> int:
+        tools = (
+            self._meta.get("tools")
+            if request.tools is None
+            else [tool.name + tool.description for tool in request.tools]
+        )
+        return request.counter(json.dumps(tools, default=str)) if tools else 0
+
+    def left(
+        self, requests: Sequence[RecordedRequest], compactions: Sequence[tuple[int, ContextCompacted]] = ()
+    ) -> list[dict[str, int]]:
+        """Return how many items of the history left with each request, by reason."""
+        for request in requests[len(self._left) :]:
+            view, context = request.view, _context(request.where)
+            before = self._before.get(context)
+            self._left.append({} if view is None or before is None else _gone(before, view))
+            if view is not None:
+                self._before[context] = view
+        found, last = [], dict[tuple[str, str], int]()
+        by_context: dict[tuple[str, str], list[tuple[int, ContextCompacted]]] = {}
+        for seq, event in compactions:
+            by_context.setdefault(_context(event.where), []).append((seq, event))
+        for request, left in zip(requests, self._left, strict=True):
+            context = _context(request.where)
+            if request.view is None and context in by_context:
+                left = {**left}
+                for seq, event in by_context[context]:
+                    if last.get(context, -1) < seq < request.seq:
+                        reason = "cleared" if "clear" in event.by.lower() else "compaction"
+                        number = event.items_removed or sum([stop - start for start, stop in event.replaced])
+                        left[reason] = left.get(reason, 0) + (number or 1)
+                last[context] = request.seq
+            found.append(left)
+        return found
+
+
+def size_of(request: RecordedRequest) -> int:
+    """Return the tokens of a request, as planned or as its call says."""
+    if request.view is not None:
+        return planned_tokens(request.view)
+    return 0 if request.called is None else request.called.input_tokens
+
+
+def _some(parts: Mapping[str, int]) -> dict[str, int]:
+    return {name: tokens for name, tokens in parts.items() if tokens > 0}
+
+
+def _kind_of(item: Any, is_imported: bool) -> str:
+    if item["type"] == "function_call_output":
+        return "tool results"
+    role = item.get("role")
+    if role in _SYSTEM:
+        return "system" if is_imported else REST
+    return "user" if role == "user" else "assistant"
+
+
+def _context(where: Any) -> tuple[str, str]:
+    return where.thread_id, where.execution_id if where.depth else ""
+
+
+def _gone(before: ViewAssembled, view: ViewAssembled) -> dict[str, int]:
+    """Return how many items were sent before and are no more, by reason."""
+    if not (before.kept or before.fates or before.hidden or view.kept or view.fates or view.hidden):
+        places: Iterable[int] = range(before.window[0], min(view.window[0], before.window[1]))
+    else:
+        places = set(sent_positions(before)) - set(sent_positions(view))
+    fates = {fate.position: fate.reason for fate in view.fates if fate.origin == "history"}
+    found: dict[str, int] = {}
+    for at in places:
+        if any(start <= at < stop for start, stop, _ in view.hidden):
+            reason = "summary"
+        elif at in fates:
+            reason = _REASONS.get(fates[at], "budget")
+        else:
+            reason = "window" if at < view.floor else "budget"
+        found[reason] = found.get(reason, 0) + 1
+    return found

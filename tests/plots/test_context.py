@@ -1,0 +1,188 @@
+"""The context over time: its bands are the tokens of each request, and its lane the items that left."""
+
+from __future__ import annotations
+
+import random
+import time
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from noetic_nb import plots
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import ContextCompacted, ItemFate, ItemsAppended, ModelCalled, RunEvent, ViewAssembled, Where
+from noetic_nb.items import input_message
+from noetic_nb.lab import datasets
+from noetic_nb.plots._context_scene import BANDS, COLUMNS, folded
+from noetic_nb.plots._scene.scene import Mark, Scene
+from noetic_nb.runs import Run
+from noetic_nb.runs._requests.context_parts import ContextCall, ContextParts, divided
+from noetic_nb.runs._requests.recorded_requests import RequestIndex
+from noetic_nb.runs._requests.sent_request import sent_positions
+from noetic_nb.widgets import TokenAllocation
+from tests.widgets.scenes import demo_run, hostile_run, layer, long_run, many_layers_run, planned_run, turn
+
+SCENES: list[Any] = [demo_run, planned_run, hostile_run, many_layers_run, long_run]
+
+
+def scene_of(run: Run) -> Scene:
+    with TokenAllocation(run) as view:
+        scene: Scene = view.reading.scene()  # type: ignore[attr-defined]
+        return scene
+
+
+def columns(scene: Scene) -> dict[float, list[Mark]]:
+    found: dict[float, list[Mark]] = {}
+    for mark in scene.marks:
+        if mark.series.startswith("band-"):
+            found.setdefault(mark.points[0], []).append(mark)
+    return found
+
+
+def random_run(rng: random.Random) -> Run:
+    run, start = Run(), 0
+    for number in range(1, rng.randrange(2, 30)):
+        start = min(start + rng.choice([0, 0, 1, 3]), 3 * number)
+        window = start, 3 * number + 1
+        fates = tuple(
+            [
+                ItemFate("history", at, 5, rng.choice(["over_budget", "outside_window"]))
+                for at in range(*window)
+                if rng.random() < 0.1
+            ]
+        )
+        layers = tuple([layer(f"l{at}", 100, rng.randrange(100)) for at in range(rng.randrange(20))])
+        for event in turn(number, history=rng.randrange(2_000), window=window, fates=fates, layers=layers):
+            run.append(event)
+    return run
+
+
+def test_every_column_stacks_the_tokens_of_its_request_in_random_runs() -> None:
+    rng = random.Random(3)
+    for run in [make() for make in SCENES] + [random_run(rng) for _ in range(60)]:
+        views = run.select(ViewAssembled)
+        stacked = columns(scene_of(run))
+        assert [sum([m.points[3] - m.points[1] for m in stacked.get(at, [])]) for at in range(len(views))] == [
+            view.system + view.tools + view.framing + view.history + sum([each.used for each in view.layers])
+            for view in views
+        ]
+        for marks in stacked.values():
+            assert len(marks) <= BANDS
+            assert [mark.points[1] for mark in marks] == [0, *[mark.points[3] for mark in marks[:-1]]]
+        planned = run.to_frame("tokens").query("part == 'request'")["planned"].dropna()
+        assert {*planned.astype(int)} <= {max(m.points[3] for m in marks) for marks in stacked.values()} | {0}
+
+
+def test_the_lane_counts_the_items_that_were_sent_before_and_are_no_more() -> None:
+    rng = random.Random(5)
+    for run in [planned_run(), *[random_run(rng) for _ in range(60)]]:
+        index = RequestIndex()
+        for event in run.events:
+            index.take(event)
+        views = [request.view for request in index.requests if request.view is not None]
+        left = ContextParts().left(index.requests)
+
+        expected = [
+            0,
+            *[len({*sent_positions(a)} - {*sent_positions(b)}) for a, b in pairwise(views)],
+        ]
+        assert [sum(each.values()) for each in left] == expected
+
+
+def test_items_leave_for_the_budget_and_for_the_window() -> None:
+    run = Run()
+    gone = ItemFate("history", 0, 5, "outside_window"), ItemFate("history", 1, 5, "over_budget")
+    for event in [*turn(1), *turn(2, fates=gone)]:
+        run.append(event)
+
+    lane = [mark for mark in scene_of(run).marks if mark.series.startswith("number-")]
+
+    assert [(mark.points, mark.text) for mark in lane] == [([1.5, "budget"], "1"), ([1.5, "window"], "1")]
+
+
+@pytest.mark.parametrize("run", [datasets.airline_run(26), datasets.agentdojo("banking")[0]], ids=["tau", "agentdojo"])
+def test_parts_of_imported_runs_are_estimated_and_add_up_to_the_call(run: Run) -> None:
+    with TokenAllocation(run) as view:
+        frame, html = view.to_frame(), view.to_html()
+
+    assert list(frame) == ["call", "part", "tokens", "estimated"]
+    assert frame["estimated"].all()
+    calls = [event.input_tokens for event in run.select(ModelCalled) if event.purpose == "agent"]
+    assert frame.groupby("call")["tokens"].sum().tolist() == calls
+    assert "parts estimated from the texts" in html
+    assert not [mark for mark in scene_of(run).marks if mark.series == "billed"]
+
+
+def compacted(by: str, **counts: Any) -> Run:
+    where = Where("t", "e", 1)
+    events: list[RunEvent] = [
+        ItemsAppended(where, 0.0, 0, tuple([input_message(f"question {at} " * 40) for at in range(4)]), "input"),
+        ModelCalled(where, 1.0, 0, "m", "agent", 1.0, "ok", (), 0, 3),
+        ContextCompacted(where, 2.0, by, items=(input_message("short"),), replaced=((0, 3),), **counts),
+        ModelCalled(where, 3.0, 1, "m", "agent", 1.0, "ok", (), 0, 3),
+    ]
+    return Run(events=events)
+
+
+@pytest.mark.parametrize(("by", "reason"), [("claude-code", "compaction"), ("clear_tool_uses", "cleared")])
+def test_a_compaction_takes_its_items_out_of_the_context_of_later_calls(by: str, reason: str) -> None:
+    run = compacted(by)
+    with TokenAllocation(run) as view:
+        frame = view.to_frame()
+
+    whole = frame.groupby("call")["tokens"].sum()
+    assert whole[1] < whole[0] / 2
+    assert "rest" in {*frame[frame["call"] == 1]["part"]} - {*frame[frame["call"] == 0]["part"]}
+    lane = [(mark.points, mark.text) for mark in scene_of(run).marks if mark.series.startswith("number-")]
+    assert lane == [([1.5, reason], "3")]
+
+
+def test_parts_are_divided_without_a_token_lost() -> None:
+    rng = random.Random(1)
+    for _ in range(1_000):
+        sizes = {str(at): rng.randrange(500) for at in range(rng.randrange(8))}
+        total = rng.randrange(5_000)
+        found = divided(sizes, total)
+        assert sum(found.values()) == total
+        assert min(found.values(), default=0) >= 0
+
+
+def test_many_layers_fold_into_the_rest_without_a_token_lost() -> None:
+    calls: list[Any] = [ContextCall(None, {f"layer:{at}": at for at in range(1, 40)} | {"user": 7}, False)]  # type: ignore[arg-type]
+    bands, rows = folded(calls)
+
+    assert (len(bands), bands[-1]) == (BANDS, "rest")
+    assert sum(rows[0].values()) == sum(calls[0].parts.values())
+
+
+def test_ten_thousand_calls_are_four_hundred_columns_below_a_megabyte() -> None:
+    run = Run()
+    for number in range(1, 10_001):
+        for event in turn(number, history=number % 97):
+            run.append(event)
+    began = time.process_time()
+    with TokenAllocation(run) as view:
+        scene, html = view.reading.scene(), view.to_html()  # type: ignore[attr-defined]
+    print(f"10 000 calls drawn in {time.process_time() - began:.2f} s, {len(html):,} characters")
+
+    assert len(columns(scene)) <= COLUMNS
+    assert len(html) < 1_000_000
+    assert max(mark.points[3] for mark in columns(scene)[0]) == max(
+        sum([view.system, view.tools, view.framing, view.history, *[each.used for each in view.layers]])
+        for view in run.select(ViewAssembled)[:25]
+    )
+
+
+def test_the_figure_has_the_bands_of_one_thread() -> None:
+    run = Run()
+    for thread in ("a", "b"):
+        for event in turn(1, thread=thread, layers=(layer(f"of-{thread}", 100, 50),)):
+            run.append(event)
+
+    names = [text.get_text() for text in plots.context(run, thread_id="b").get_legend().get_texts()]  # type: ignore[union-attr]
+    with pytest.raises(NoeticConfigError, match="in such a thread"):
+        plots.context(run, thread_id="nobody")
+
+    assert "of-b" in names
+    assert "of-a" not in names
