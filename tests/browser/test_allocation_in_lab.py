@@ -184,7 +184,7 @@ def test_a_click_the_arrow_keys_and_a_brush_move_through_the_strip(notebook: Ope
     opened.run_all()
     root = opened.view
     strip = root.get_by_role("slider", name="Model call")
-    bars = root.locator(".nn-strip > svg")
+    bars = root.locator(".nn-calls > svg")
 
     def expect_bars(count: int) -> None:
         expect(bars).to_have_attribute("viewBox", f"0 0 {count} 56")

@@ -27,16 +27,16 @@ const rankOf = ([key]) => (typeof key === "number" ? key + 2 : RANK[key]);
 
 function stripIn(parent) {
   const box = parent.appendChild(make("div", { class: "nn-strip-box", tabindex: 0, role: "slider", "aria-label": "Model call", "aria-valuemin": 1 }));
-  const svg = box.appendChild(make("svg", { class: "nn-strip", width: "100%", height: STRIP_PX, "aria-hidden": "true" }));
+  const svg = box.appendChild(make("svg", { class: "nn-calls", width: "100%", height: STRIP_PX, "aria-hidden": "true" }));
   const bars = svg.appendChild(make("svg", { width: "100%", height: STRIP_PX, preserveAspectRatio: "none" }));
-  const range = svg.appendChild(make("rect", { class: "nn-range", y: 0, height: STRIP_PX, visibility: "hidden" }));
+  const range = svg.appendChild(make("rect", { class: "nn-calls-range", y: 0, height: STRIP_PX, visibility: "hidden" }));
   const mark = svg.appendChild(make("rect", { class: "nn-here", y: 0.5, height: STRIP_PX - 1 }));
   const peak = box.appendChild(make("span", { class: "nn-peak" }));
   return { box, bars, range, mark, peak, drawn: [] };
 }
 
 /** Draw the bars, one path for each part, where they are others than before: a strip may have hundreds. */
-function drawBars(view, strip, most, data) {
+function drawCallBars(view, strip, most, data) {
   const { bars } = strip;
   const now = [strip, bars, bars.length, bars[bars.length - 1]];
   if (now.every((each, at) => each === view.drawn[at])) return;
@@ -62,7 +62,7 @@ function drawBars(view, strip, most, data) {
 function drawStrip(view, strip, at, data) {
   const most = Math.max(1, ...strip.bars.map((bar) => bar[1]));
   const wide = 100 / Math.max(1, strip.bars.length);
-  drawBars(view, strip, most, data);
+  drawCallBars(view, strip, most, data);
   const place = Math.floor((at - strip.first) / strip.size);
   const inside = place >= 0 && place < strip.bars.length;
   put(view.mark, { x: `${(place * wide).toFixed(3)}%`, width: `${wide.toFixed(3)}%`, visibility: inside ? null : "hidden" });
