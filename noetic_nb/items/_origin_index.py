@@ -116,11 +116,12 @@ def names_in(schema: Any) -> frozenset[str]:
 class Source:
     """A text that was sent, and its author."""
 
-    __slots__ = ("_leaves", "_text", "args", "at", "index", "origin", "raw")
+    __slots__ = ("_leaves", "_own", "_text", "args", "at", "index", "origin", "raw")
 
     def __init__(self, raw: str, origin: Origin, at: int, args: str | None) -> None:
         self.raw = raw
         self._text: SearchedText | None = None
+        self._own: SearchedText | None = None
         self.origin = origin
         self.at = at
         self.args = args
@@ -138,8 +139,10 @@ class Source:
     @property
     def own(self) -> SearchedText:
         """The text without what its author quotes, forwards or warns of."""
-        own = own_words(self.raw)
-        return self.text if own == self.raw else searched(own)
+        if self._own is None:
+            own = own_words(self.raw)
+            self._own = self.text if own == self.raw else searched(own)
+        return self._own
 
     def fields(self, needle: Needle) -> tuple[list[str], list[str]]:
         """Return the keys whose value is the one looked for, and those whose value only holds it."""

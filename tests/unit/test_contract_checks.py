@@ -22,7 +22,30 @@ from noetic_nb.storage import InMemoryStorage, ScopedStorage, SQLiteStorage
 from noetic_nb.testing import check_layer, check_model, check_storage
 from tests.memory.stacks import layer, returning
 
-FIRST: dict[str, tuple[Any, ...]] = {"static_content": ("Be kind.",), "tool_memory": ("cart",)}
+
+class Notes:
+    """A store of one person's messages."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def add(self, messages: Any, *, session: str, when: Any) -> None:
+        self.texts += [message["content"] for message in messages]
+
+    def search(self, query: str, *, limit: int) -> list[str]:
+        return [text for text in self.texts if set(query.split()) & set(text.split())][:limit]
+
+
+def notes_of_each() -> Callable[[str], Notes]:
+    stores: dict[str, Notes] = {}
+    return lambda resource: stores.setdefault(resource, Notes())
+
+
+FIRST: dict[str, tuple[Any, ...]] = {
+    "static_content": ("Be kind.",),
+    "tool_memory": ("cart",),
+    "external_memory": (notes_of_each(),),
+}
 BUILT_IN = sorted(name for name in layers.__all__ if name.islower() and name != "regulation")
 
 
