@@ -30,12 +30,12 @@ from noetic_nb.memory._enforcement.call_history import PENDING
 from noetic_nb.memory._steering_decision import SteeringAction, SteeringDecision, allow
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
 from noetic_nb.runs import Run
+from noetic_nb.runs._cause import places_of_decisions
 from noetic_nb.runs._recorded_origins import CallParams, RecordedOrigins
-from noetic_nb.steering._evaluation.judging import LAYER_ID
 from noetic_nb.steering._rules.rule import Point
 from noetic_nb.steps._function_tools import make_tool
 
-__all__ = ["RecordedCall", "calls_of", "decisions_acted_on", "places_of_decisions", "schemas_of", "tools_of"]
+__all__ = ["RecordedCall", "calls_of", "decisions_acted_on", "schemas_of", "tools_of"]
 
 # What an experiment is made on again and again: the calls of a thousand short runs take some 20 MB.
 MAX_KEPT_RUNS: Final = 4_096
@@ -131,33 +131,6 @@ def schemas_of(tools: Any) -> dict[str, Any]:
 def _schema(given: Any) -> Any:
     """Return a JSON Schema, also of arguments that are only listed."""
     return given if given is None or isinstance(given, Mapping) else {"properties": {str(name): {} for name in given}}
-
-
-def places_of_decisions(events: Sequence[RunEvent]) -> dict[int, int]:
-    """Return where the decision about a call or response stands, by the place of the call or response."""
-    about: dict[int, int] = {}
-    waiting: dict[tuple[str, str], list[int]] = {}
-    answered: dict[tuple[str, str], int] = {}
-    for seq, event in enumerate(events):
-        key = event.where.thread_id, event.where.execution_id
-        match event:
-            case SteeringDecided(layer_id=layer_id, hook="before_tool_call") if layer_id == LAYER_ID:
-                waiting.setdefault(key, []).append(seq)
-            case SteeringDecided(layer_id=layer_id, hook="after_model_call") if layer_id == LAYER_ID:
-                if key in answered:
-                    about[answered.pop(key)] = seq
-            case ModelCalled(purpose="agent", status="ok"):
-                answered[key] = seq
-            case ToolCalled():
-                before = waiting.get(key, [])
-                # The newest first: one whose call was cancelled waits for ever.
-                for place in reversed(before):
-                    decided: Any = events[place]
-                    if decided.tool_name == event.name and (decided.args or {}) == (event.args or {}):
-                        about[seq] = place
-                        before.remove(place)
-                        break
-    return about
 
 
 def decisions_acted_on(run: Run) -> list[SteeringDecision]:

@@ -255,16 +255,17 @@ class RunOrigins:
         self._known: RecordedOrigins | None = None
         self._seqs: list[int] | None = None
 
-    def at(self, decided: SteeringDecided, seq: int) -> Provenance | None:
-        """Return where values come from, for a decision by its number; None where the run has let it go."""
-        place = place_of(self._run, seq, decided)
+    def at(self, event: SteeringDecided | ToolCalled, seq: int) -> Provenance | None:
+        """Return where values come from, for a decision or call by its number; None where the run has let it go."""
+        place = place_of(self._run, seq, event)
         if place is None:
             return None
         numbers: Numbering | None = getattr(self._run, "_numbers", None)
         seqs = None if numbers is None else numbers.seqs
         if self._known is None or seqs is not self._seqs:  # turns were dropped: what it has read stands elsewhere now
             self._known, self._seqs = RecordedOrigins(self._run.events, getattr(self._run, "meta", {})), seqs
-        return self._known.at(decided.where, place, decided.tool_name or "")
+        tool = event.name if isinstance(event, ToolCalled) else event.tool_name or ""
+        return self._known.at(event.where, place, tool)
 
 
 def _texts_of(known: dict[tuple[str, str], _Texts], where: Where) -> _Texts:

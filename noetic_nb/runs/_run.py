@@ -16,30 +16,25 @@ from noetic_nb._core.cards import Card, with_card
 from noetic_nb._core.package_versions import version_of
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ContextCompacted, ModelCalled, RunEvent, ToolCalled
+from noetic_nb.events import RunEvent, ToolCalled
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items._frozen import plain_data
+from noetic_nb.runs._asked import AskedEvents
 from noetic_nb.runs._events.event_json import SCHEMA_VERSION, settled
 from noetic_nb.runs._known_until import KnownUntil, known_until_of
-from noetic_nb.runs._labelled import LabelledEvents, label_beside
+from noetic_nb.runs._labelled import label_beside
 from noetic_nb.runs._labels import LabelStore
 from noetic_nb.runs._load import MAX_BYTES, MAX_LINE_BYTES, RunFile, note_unfinished, read_run
 from noetic_nb.runs._plain_text import plain
 from noetic_nb.runs._save import save_events
-from noetic_nb.runs._tables import Recorded, frame
 from noetic_nb.runs._turns import turns_card
 
 if TYPE_CHECKING:
-    import pandas
-
     from noetic_nb.items._messages import MessageFormat
-    from noetic_nb.models._pricing import Price
-    from noetic_nb.models.prompt_caching import CacheRules
-    from noetic_nb.tokens import Tokenizer
 
 
 @with_card(shown="as HTML")
-class Run(LabelledEvents):
+class Run(AskedEvents):
     """Everything that happened, as data.
 
     Parameters
@@ -101,83 +96,6 @@ class Run(LabelledEvents):
         effect. Empty where everything happened or was asked of a model, as in every run that is not replayed.
         """
         return known_until_of(self.meta)
-
-    def to_frame(self, name: str) -> pandas.DataFrame:
-        """Return one of the run's tables.
-
-        Parameters
-        ----------
-        name : str
-            ``turns``, ``allocations``, ``tokens``, ``items``, ``spans``, ``tools``, ``ledger``, ``decisions``, ``regulator`` or
-            ``warnings``; what their columns mean is described in `noetic_nb.runs._tables`.
-
-        Returns
-        -------
-        pandas.DataFrame
-            One row per thing that happened, a new frame at each call. It begins with ``run_id``, ``thread_id``,
-            ``execution_id``, ``turn``, ``seq`` and ``t_ms``, and has every column, with its type, when it has no row.
-
-        Raises
-        ------
-        NoeticConfigError
-            ``UNKNOWN_TABLE`` for another name.
-        """
-        return frame(Recorded(self.run_id, self._events[:], self.turns), name)
-
-    def caching(
-        self,
-        *,
-        rules: CacheRules | str | None = None,
-        price: Price | None = None,
-        tokenizer: str | Tokenizer | None = None,
-    ) -> pandas.DataFrame:
-        """Return the effect of prompt caching on the agent's model calls: the prefix that each shares with the call before it.
-
-        Parameters
-        ----------
-        rules : CacheRules or str, optional
-            By which all models are taken to cache, or the name of a model whose rules these are. Where absent, what the provider
-            of each model publishes; of a model of which nothing is known, nothing is predicted.
-        price : pair of float or callable, optional
-            US dollars per million (input, output) tokens, or a function of model and usage; that of the price list where absent.
-        tokenizer : str, TokenCalibration or callable, optional
-            What counted the tokens of the run, where its name alone does not say so.
-
-        Returns
-        -------
-        pandas.DataFrame
-            One row for each part of each request that the run has all of, after the columns that every table of a run begins
-            with. ``call`` is its place among the agent's model calls (missing while it is under way), ``provider`` that of the
-            rules (None: nothing is known of the ``model``), ``part``: ``tools``, ``system``, ``layer:<id>``, ``history`` or
-            ``appended``.
-
-            In tokens: ``tokens`` of the part, its framing included; ``shared``, those in the prefix shared with the call before
-            it, of the same model in the same thread; ``cached``, those that the cache is predicted to hold, of all calls of the
-            model in the run; ``written``, those that it is paid to take up; ``paid``, all of them at the price of ordinary input
-            tokens. ``broke``: the shared prefix ends in this part. Those of an imported run are the billed tokens: each call
-            brings what it was billed for beyond the call before, and ``tools`` is what no text of the first call accounts for.
-
-            In US dollars: ``cost_fresh`` without a cache, ``cost_cached`` with it, missing where the price is not known. Of the
-            whole call, as the provider counted: ``input_tokens``, and ``reported``, the cached ones of them; missing where nobody
-            says.
-
-        Raises
-        ------
-        NoeticConfigError
-            ``INVALID_CACHE_RULES``, ``INVALID_PRICE``.
-
-        References
-        ----------
-        .. [1] docs/behaviour/runs.md, "What caching does".
-
-        Examples
-        --------
-        >>> Run("empty").caching().columns[6:12].to_list()
-        ['call', 'model', 'provider', 'part', 'tokens', 'shared']
-        """
-        from noetic_nb.runs._requests.caching_table import caching_frame  # most runs are not asked
-
-        return caching_frame(self.run_id, self.meta, self._events[:], rules, price, tokenizer)
 
     # Messages of others
 
@@ -286,26 +204,6 @@ class Run(LabelledEvents):
         from noetic_nb.runs._trajectory_export import trajectory
 
         return trajectory(self, self._one_thread(thread_id), self.events)
-
-    def cost(self) -> float | None:
-        """Return the cost of all model calls in US dollars: as reported, else by the list of prices.
-
-        Returns
-        -------
-        float or None
-            The sum over the calls, those of children, judges and layers included, and over compactions that were billed apart.
-            ``meta["cost"]`` of an imported run counts where its calls have no costs of their own. A call without one is priced by
-            its tokens, its model and its time; input that nobody says was cached has the full price. None where the price of a
-            call is not known, or its tokens are estimated.
-
-        Examples
-        --------
-        >>> Run.from_messages([{"role": "user", "content": "hi"}]).cost()
-        0.0
-        """
-        from noetic_nb.runs._run_cost import cost_of_run
-
-        return cost_of_run(self.meta, self.select(ModelCalled), self.select(ContextCompacted))
 
     # What it was made with
 

@@ -23,13 +23,14 @@ from noetic_nb.events import (
     TurnStarted,
 )
 from noetic_nb.items import thaw
-from noetic_nb.lab._recorded_calls import RecordedCall, calls_of, places_of_decisions
+from noetic_nb.lab._recorded_calls import RecordedCall, calls_of
 from noetic_nb.lab._replaying.replay_report import Kept
 from noetic_nb.lab._rule_trial import TrialResult, as_snapshot, try_rules
 from noetic_nb.memory import PastCall, SteeringDecision
 from noetic_nb.memory.scope import MemoryScope
 from noetic_nb.models._client import CUT_OFF, ModelClient
 from noetic_nb.runs import Run
+from noetic_nb.runs._cause import places_of_decisions
 from noetic_nb.steering import RuleBook, parse_rules
 from noetic_nb.steering._evaluation.evaluate import Policy
 from noetic_nb.steering._evaluation.judging import LAYER_ID

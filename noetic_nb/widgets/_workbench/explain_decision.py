@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ItemsAppended, RunEvent, SteeringDecided, ViewAssembled
+from noetic_nb.events import RunEvent, SteeringDecided
 from noetic_nb.items import item_text
-from noetic_nb.items._origins import Origin, members
+from noetic_nb.items._origins import members
 from noetic_nb.lab._rule_backtest import Trials
-from noetic_nb.redact import MARGIN, clip_data, redact
+from noetic_nb.runs._cause import CauseReader
 from noetic_nb.runs._events.run_log import call_at, place_of
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, plain_data, plain_line, sendable
-from noetic_nb.runs._recorded_origins import RunOrigins
 from noetic_nb.runs._run_source import RunLike
 from noetic_nb.steering import RuleBook
 from noetic_nb.widgets._approval import origin_words
@@ -50,11 +49,7 @@ class Causes:
         self._run = run
         self._rules = rules
         self._decisions: dict[int, SteeringDecided] = {}
-        self._origins = RunOrigins(run)
-        self._last: Any = None
-        self._places: dict[str, tuple[str, int]] = {}
-        self._items: dict[str, Any] = {}
-        self._read_to = 0
+        self._reader = CauseReader(run)
         self._trials: tuple[Any, Trials] | None = None
 
     def take(self, event: RunEvent, seq: int) -> None:
@@ -83,7 +78,7 @@ class Causes:
             "isAllow": event.action == "allow",
             "guidance": plain(event.guidance or "", TEXT_LENGTH),
             "request": None if call is None else {**go, "item": None},
-            "arguments": self._arguments(event, go) if event.args else [],
+            "arguments": [] if place is None else self._arguments(event, place, go),
             "rules": [[plain(rule_id), self._has(rule_id)] for rule_id in event.rule_ids],
             "note": self._note(event) if place is not None else "The run has let the call go that this is about.",
         }
@@ -128,57 +123,18 @@ class Causes:
             return f"What would have been without the rule cannot be tried: {why}."
         return ""
 
-    def _arguments(self, event: SteeringDecided, go: dict[str, Any]) -> list[dict[str, Any]]:
-        self._read()
-        known = self._origins.at(event, go["decision"])
-        if known is None:
-            return []
-        rows = []
-        args = dict(list((event.args or {}).items())[:_ARGUMENTS])
-        # A value may be a secret by its name alone. Of each more is read than is shown, so that it is cut where it is shown.
-        shown = redact({name: clip_data(value, 2 * MARGIN)[0] for name, value in args.items()}).values()
-        for (name, value), clean in zip(args.items(), shown, strict=True):
-            origin = known.origin(value, args)
-            rows.append(
-                {
-                    "name": plain(name),
-                    "value": plain_data(clean, 160),
-                    "origin": origin_words(origin),
-                    "words": _around(self._items.get(origin.item or ""), value),
-                    "go": self._go(origin, event, go),
-                }
-            )
-        return rows
-
-    def _go(self, origin: Origin, event: SteeringDecided, go: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the choice that shows the item a value came from; None where it stands in no log of the thread."""
-        place = None if origin.item is None else self._places.get(origin.item)
-        if place is None or place[0] != event.where.thread_id:
-            return None
-        return {**go, "item": place[1]}
-
-    def _read(self) -> None:
-        """Note where the items stand that have been logged since, and how they begin."""
-        events = self._run.events
-        if self._read_to and not (self._read_to <= len(events) and events[self._read_to - 1] is self._last):
-            # A bounded run has let its oldest turns go.
-            self._read_to = 0
-            self._places.clear()
-            self._items.clear()
-        for event in events[self._read_to :]:
-            if isinstance(event, ItemsAppended):
-                for at, item in enumerate(event.items, event.start):
-                    item_id = item.get("id")
-                    if item_id:
-                        self._items.setdefault(str(item_id), item)
-                        if event.where.depth == 0:
-                            self._places.setdefault(str(item_id), (event.where.thread_id, at))
-            elif isinstance(event, ViewAssembled):
-                for _layer, item in event.layer_items:
-                    if item.get("id"):
-                        self._items.setdefault(str(item["id"]), item)
-        self._read_to = len(events)
-        self._last = events[-1] if self._read_to else None
+    def _arguments(self, event: SteeringDecided, place: int, go: dict[str, Any]) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": plain(cause.argument),
+                "value": plain_data(cause.value, 160),
+                "origin": origin_words(cause.origin),
+                "words": _around(self._reader.item_of(event, cause.origin), cause.member),
+                # None where the item stands in no log of the thread.
+                "go": None if cause.item is None else {**go, "item": cause.item},
+            }
+            for cause in self._reader.rows(event, place, _ARGUMENTS)
+        ]
 
 
 def _unknown(seq: int) -> NoeticConfigError:

@@ -1,0 +1,240 @@
+"""The cause of a call: who wrote each of its values first, and the memories that the value came through."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import ItemsAppended, ModelCalled, RunEvent, SteeringDecided, ToolCalled, ViewAssembled
+from noetic_nb.items import Item, thaw
+from noetic_nb.items._json_text import compact_json
+from noetic_nb.items._origin_index import Provenance
+from noetic_nb.items._origins import Origin
+from noetic_nb.redact import MARGIN, clip_data, redact
+from noetic_nb.runs._events.run_log import number_at
+from noetic_nb.runs._recorded_origins import RunOrigins
+from noetic_nb.runs._run_source import RunLike
+from noetic_nb.steering._evaluation.judging import LAYER_ID
+
+if TYPE_CHECKING:
+    import pandas
+
+_COLUMNS: Final = {
+    **dict.fromkeys(("argument", "value", "kind", "name"), "object"),
+    **dict.fromkeys(("item", "turn"), "Int64"),
+    "via": "object",
+}
+_HINT: Final = (
+    "Pass a SteeringDecided or ToolCalled event of the run, the place of a call in "
+    'to_frame("tools"), or the seq of either as seq=.'
+)
+
+
+class ValueCause(NamedTuple):
+    """A value in a call, and where it came from."""
+
+    argument: str
+    """Its path: ``items[0].id``."""
+    member: Any
+    value: Any
+    """The same without secrets."""
+    origin: Origin
+    item: int | None
+    """The place in the log of the thread of the item that wrote it first."""
+    turn: int | None
+
+
+class CauseReader:
+    """Answers for a run that may grow, and drop its oldest turns."""
+
+    def __init__(self, run: RunLike) -> None:
+        self._run = run
+        self._origins = RunOrigins(run)
+        self._last: RunEvent | None = None
+        self._read_to = 0
+        self._items: dict[tuple[str, str], Item] = {}
+        self._places: dict[tuple[str, str], tuple[int | None, int]] = {}
+        self._decided: dict[int, int] = {}
+        # A run is asked from several threads, and what has been read is kept.
+        self._lock = threading.RLock()
+
+    def item_of(self, event: RunEvent, origin: Origin) -> Item | None:
+        """Return the item that an origin names, a layer's as well; None where the run does not have it."""
+        return self._items.get((event.where.thread_id, origin.item or ""))
+
+    def rows(self, event: SteeringDecided | ToolCalled, at: int, most: int | None = None) -> list[ValueCause]:
+        """Return the values of a call, in order, by the place of its event in the run.
+
+        With `most`, the first so many, of which only as much is shown as a reader sees. What holds nothing, None and an empty
+        text, came from nowhere and is left out.
+        """
+        with self._lock:
+            self._read()
+            args: Any = event.args
+            if args is None and isinstance(event, ToolCalled):
+                args = event.raw_args
+            judged = self._decided.get(at, at)
+            events = self._run.events
+            if not isinstance(args, Mapping) or judged >= len(events):
+                return []
+            known = self._origins.at(events[judged], number_at(self._run, judged))
+            if known is None:
+                return []
+            args = dict(islice(args.items(), most))
+            # Of each more is read than is shown, so that a secret is cut where it is shown.
+            short = args if most is None else {name: clip_data(value, 2 * MARGIN)[0] for name, value in args.items()}
+            return [*islice(self._rows(event, _leaves(args, redact(thaw(short))), known), most)]
+
+    def _rows(self, event: RunEvent, leaves: Iterator[tuple[str, Any, Any]], known: Provenance) -> Iterator[ValueCause]:
+        for argument, member, value in leaves:
+            origin = known.origin(member)
+            item, turn = self._places.get((event.where.thread_id, origin.chain[0].item or ""), (None, None))
+            yield ValueCause(argument, member, value, origin, item, turn)
+
+    def _read(self) -> None:
+        """Note where the items stand that have been logged since."""
+        events = self._run.events
+        size = len(events)
+        if self._read_to and not (self._read_to <= size and events[self._read_to - 1] is self._last):
+            # A bounded run has let its oldest turns go.
+            self._read_to = 0
+            self._places.clear()
+            self._items.clear()
+        elif self._read_to == size:
+            return
+        for event in events[self._read_to : size]:
+            thread = event.where.thread_id
+            if isinstance(event, ItemsAppended):
+                for place, item in enumerate(event.items, event.start):
+                    item_id = item.get("id")
+                    if item_id:
+                        self._items.setdefault((thread, item_id), item)
+                        # A child's log is its own.
+                        known = place if event.where.depth == 0 else None
+                        self._places.setdefault((thread, item_id), (known, event.where.turn))
+            elif isinstance(event, ViewAssembled):
+                for _layer, item in event.layer_items:
+                    if item.get("id"):
+                        self._items.setdefault((thread, item["id"]), item)
+        self._read_to, self._last = size, events[size - 1] if size else None
+        self._decided = places_of_decisions(events[:size])
+
+
+def cause_frame(reader: CauseReader, events: Sequence[RunEvent], given: object, seq: object) -> pandas.DataFrame:
+    """Return the table of `Run.cause`."""
+    import pandas
+
+    at = _place_of(events, given, seq)
+    event: Any = events[at]
+    rows = [
+        (
+            *(cause.argument, cause.value, cause.origin.kind, redact(cause.origin.name), cause.item, cause.turn),
+            redact(tuple([link.name for link in cause.origin.chain if link.kind == "layer"])),
+        )
+        for cause in reader.rows(event, at)
+    ]
+    return pandas.DataFrame(
+        {
+            name: pandas.Series([row[place] for row in rows], dtype=dtype)
+            for place, (name, dtype) in enumerate(_COLUMNS.items())
+        }
+    )
+
+
+def _place_of(events: Sequence[RunEvent], given: Any, seq: Any) -> int:
+    """Return where the event stands that someone means."""
+    if (given is None) == (seq is None):
+        raise NoeticConfigError("UNKNOWN_CALL", "Name one decision or call.", given=(given, seq), hint=_HINT)
+    if seq is not None:
+        found = int(seq) if _is_whole(seq) else -1
+        if 0 <= found < len(events) and isinstance(events[found], SteeringDecided | ToolCalled):
+            return found
+        raise NoeticConfigError("UNKNOWN_DECISION", "No decision or tool call has that seq.", given=seq, hint=_HINT)
+    if isinstance(given, SteeringDecided | ToolCalled):
+        # By identity first: two calls may be equal.
+        for same in (lambda one: one is given, lambda one: one == given):
+            for at, event in enumerate(events):
+                if same(event):
+                    return at
+        is_call = isinstance(given, ToolCalled)
+        code, what = ("UNKNOWN_CALL", "call") if is_call else ("UNKNOWN_DECISION", "decision")
+        raise NoeticConfigError(code, f"That is no {what} of this run.", given=given, hint=_HINT)
+    calls = [at for at, event in enumerate(events) if isinstance(event, ToolCalled)]
+    if _is_whole(given) and -len(calls) <= int(given) < len(calls):
+        return calls[int(given)]
+    raise NoeticConfigError(
+        "UNKNOWN_CALL", f"The run has no such tool call; it has {len(calls)}.", given=given, hint=_HINT
+    )
+
+
+def _is_whole(given: object) -> bool:
+    """Tell whether something is a whole number, also one out of a frame."""
+    return isinstance(given, Integral) and not isinstance(given, bool)
+
+
+def _leaves(args: Mapping[str, Any], clean: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the path, the value and the shown value of all that stands in the arguments, as `members` finds it.
+
+    What is shown otherwise than it is, a secret or what was left out, is one value.
+    """
+    waiting: list[tuple[str, Any, Any]] = [("", args, clean)]
+    while waiting:
+        path, value, shown = waiting.pop()
+        inner = _inner(path, value, shown)
+        if inner is None:
+            if value is not None and value != "":
+                yield path, value, shown
+        else:
+            waiting += reversed(inner)
+
+
+def _inner(path: str, value: Any, shown: Any) -> list[tuple[str, Any, Any]] | None:
+    """Return the members of a list or mapping; None for a value, and for what is not shown member by member."""
+    if isinstance(value, Mapping):
+        if not isinstance(shown, Mapping) or len(shown) != len(value):
+            return None
+        found = []
+        for inner, (name, seen) in zip(value.values(), shown.items(), strict=True):
+            dot = "." if path else ""
+            found.append((f"{path}{dot}{name}" if _is_name(name) else f"{path}[{compact_json(name)}]", inner, seen))
+        return found
+    if isinstance(value, list | tuple):
+        if not isinstance(shown, list | tuple) or len(shown) != len(value):
+            return None
+        return [(f"{path}[{at}]", *pair) for at, pair in enumerate(zip(value, shown, strict=True))]
+    return None
+
+
+def _is_name(name: Any) -> bool:
+    return isinstance(name, str) and name.isidentifier()
+
+
+def places_of_decisions(events: Sequence[RunEvent]) -> dict[int, int]:
+    """Return where the decision about a call or response stands, by the place of the call or response."""
+    about: dict[int, int] = {}
+    waiting: dict[tuple[str, str], list[int]] = {}
+    answered: dict[tuple[str, str], int] = {}
+    for seq, event in enumerate(events):
+        key = event.where.thread_id, event.where.execution_id
+        match event:
+            case SteeringDecided(layer_id=layer_id, hook="before_tool_call") if layer_id == LAYER_ID:
+                waiting.setdefault(key, []).append(seq)
+            case SteeringDecided(layer_id=layer_id, hook="after_model_call") if layer_id == LAYER_ID:
+                if key in answered:
+                    about[answered.pop(key)] = seq
+            case ModelCalled(purpose="agent", status="ok"):
+                answered[key] = seq
+            case ToolCalled():
+                before = waiting.get(key, [])
+                # The newest first: one whose call was cancelled waits for ever.
+                for place in reversed(before):
+                    decided: Any = events[place]
+                    if decided.tool_name == event.name and (decided.args or {}) == (event.args or {}):
+                        about[seq] = place
+                        before.remove(place)
+                        break
+    return about
