@@ -288,6 +288,18 @@ thread_id, turn, call, item: The target, as in the labels of a run.
 ann, bob: The value of each rater, by name.
 """,
     ),
+    "Cause": Table(
+        "airline[0].cause(0)",
+        "a value in the arguments of a call",
+        """
+argument: Its path, such as items[0].id.
+value: The value, secrets replaced.
+kind, name: Of its origin: user, system, layer, tool or model; the name of the layer or tool.
+item: The place in the log of the thread of the item that wrote it first; missing where that stands elsewhere.
+turn: The turn of that item.
+via: The layers that it came through, first to last.
+""",
+    ),
     "Caching": Table(
         "run.caching()",
         "a part of a request of the agent",

@@ -133,16 +133,21 @@ _RETURNED: Final = frozenset({"ok", "error", "invalid_result"})
 
 
 class _Texts:
-    """The texts of one log and of the items beside it; a thread's root executions share theirs."""
+    """The texts of one log, which a thread's root executions share, and of what each execution had beside it."""
 
-    __slots__ = ("_told", "beside", "calls", "kept", "log", "parent")
+    __slots__ = ("_besides", "_told", "calls", "kept", "log", "parent", "parent_id")
 
-    def __init__(self, parent: _Texts | None = None) -> None:
-        self.log, self.beside = OriginIndex(), OriginIndex()
-        self.parent = parent
+    def __init__(self, parent: _Texts | None = None, parent_id: str = "") -> None:
+        self.log = OriginIndex()
+        self._besides: dict[str, OriginIndex] = {}
+        self.parent, self.parent_id = parent, parent_id
         self.calls: set[str] = set()
         self.kept: Mapping[str, KeptTexts] = NOTHING_KEPT if parent is None else parent.kept
         self._told = 0
+
+    def beside(self, execution_id: str) -> OriginIndex:
+        """Return the texts beside the log of an execution: later turns know of them only by the log."""
+        return self._besides.setdefault(execution_id, OriginIndex())
 
     def add(self, items: Iterable[Item], seq: int, origin: Origin | None = None) -> None:
         for item in items:
@@ -162,9 +167,9 @@ class _Texts:
                 if source.origin.kind in KEPT_KINDS:
                     kept.add(source.raw, source.origin, source.args, source.at)
 
-    def provenance(self, before: OriginIndex, seq: int) -> Provenance:
-        above = None if self.parent is None else self.parent.provenance(before, seq)
-        found = Provenance(self.log, before, self.beside, above, seq)
+    def provenance(self, before: OriginIndex, seq: int, execution_id: str) -> Provenance:
+        above = None if self.parent is None else self.parent.provenance(before, seq, self.parent_id)
+        found = Provenance(self.log, before, self.beside(execution_id), above, seq)
         found.kept = self.kept
         return found
 
@@ -194,7 +199,7 @@ class RecordedOrigins:
         for place in range(self._read_to, len(self._events)):
             self._read(self._texts, place, self._events[place])
         self._read_to = len(self._events)
-        found = _texts_of(self._texts, where).provenance(self._before, seq)
+        found = _texts_of(self._texts, where).provenance(self._before, seq, where.execution_id)
         found.schema = self._schemas.get(tool)
         return found
 
@@ -204,14 +209,15 @@ class RecordedOrigins:
                 self._remember(_texts_of(known, where), event, seq)
             case ChildStarted(where, parent_id=parent_id):
                 parent = known.get((where.thread_id, parent_id)) or known.setdefault((where.thread_id, ""), _Texts())
-                texts = known[where.thread_id, where.execution_id] = _Texts(parent)
+                texts = known[where.thread_id, where.execution_id] = _Texts(parent, parent_id)
                 texts.add(event.items, seq)
             case ChildEnded(where):
                 ended = known.get((where.thread_id, where.execution_id))
                 if ended is not None and ended.parent is not None:
-                    for source in (*ended.log.all(), *ended.beside.all()):
+                    beside = ended.parent.beside(ended.parent_id)
+                    for source in (*ended.log.all(), *ended.beside(where.execution_id).all()):
                         if source.origin.kind in ("tool", "layer"):
-                            ended.parent.beside.add(source.raw, source.origin, at=seq, args=source.args)
+                            beside.add(source.raw, source.origin, at=seq, args=source.args)
             case RequestPrepared():
                 self._schemas |= {tool.name: tool.parameters for tool in event.tools}
             case ItemsAppended(where, origin=origin):
@@ -222,12 +228,12 @@ class RecordedOrigins:
                     # A summary is the model's own wording.
                     if layer_id != "summary":
                         origin_of = Origin("layer", layer_id, item.get("id"))
-                        _texts_of(known, where).beside.add(item_text(item), origin_of, at=seq)
+                        _texts_of(known, where).beside(where.execution_id).add(item_text(item), origin_of, at=seq)
             case ToolCalled(where):
                 texts = _texts_of(known, where)
                 if event.call_id not in texts.calls and event.output and event.status in _RETURNED:
                     args = compact_json(thaw(event.args or {}))
-                    texts.beside.add(event.output, Origin("tool", event.name), at=seq, args=args)
+                    texts.beside(where.execution_id).add(event.output, Origin("tool", event.name), at=seq, args=args)
                     for kept in {id(one): one for one in texts.kept.values()}.values():
                         kept.add(event.output, Origin("tool", event.name), args, seq)
 
