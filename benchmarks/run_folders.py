@@ -7,6 +7,7 @@ The runs are generated, of four turns with a tool each; times are processor time
 
 from __future__ import annotations
 
+import json
 import resource
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import noetic_nb as nn
+from noetic_nb import widgets
 
 WORDS = ["refund", "invoice", "parcel", "card", "seat", "flight", "order", "letter", "price", "delay"]
 
@@ -57,6 +59,14 @@ def main() -> None:
         timed(f"index of {count:,} runs", lambda: nn.open_runs(folder, progress=False))
         runs = timed("open again, nothing changed", lambda: nn.open_runs(folder, progress=False))
         timed("first page: facts of 50 runs", lambda: runs[:50].rows())
+        view = timed("Runs: first page in the kernel", lambda: widgets.Runs(runs))
+        page = {"what": "page", "text": "", "where": "", "sort": "", "descending": False, "start": 0}
+        timed("Runs: search, its first page", lambda: view._answer(page | {"text": "refund"}))
+        timed("Runs: where, its first page", lambda: view._answer(page | {"where": "outcome == false"}))
+        timed("Runs: sort, its first page", lambda: view._answer(page | {"sort": "tokens"}))
+        timed("Runs: the next page", lambda: view._answer(page | {"sort": "tokens", "start": 50}))
+        sent, form = len(json.dumps(view.snapshot)), len(view.to_page().encode())
+        print(f"Runs: data of a page {sent:,} B, static page {form:,} B, script {len(view._esm):,} B")
         timed("search: one word", lambda: len(runs.search("refund")))
         timed("search: a number", lambda: len(runs.search("4711")))
         timed("where: outcome and tool", lambda: len(runs.where("outcome == false && 'get_refund' in tools")))

@@ -5,6 +5,7 @@ from ._ledger.ledger import Ledger as Ledger
 from ._memory.memory_view import MemoryView as MemoryView
 from ._rules.rule_editor import RuleEditor as RuleEditor
 from ._rules.rule_magic import load_ipython_extension as load_ipython_extension
+from ._runs.runs import Runs as Runs
 from ._timeline.timeline import RunTimeline as RunTimeline
 from ._transcript.transcript import Transcript as Transcript
 from ._trends.trends import RegulatorTrends as RegulatorTrends

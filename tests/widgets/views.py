@@ -8,8 +8,9 @@ from typing import Any, Final
 import ipywidgets
 
 from noetic_nb import widgets
+from noetic_nb.runs._run_source import run_of
 from noetic_nb.steering import RuleBook
-from noetic_nb.widgets import Approval, Compare, RuleEditor, Selection
+from noetic_nb.widgets import Approval, Compare, RuleEditor, Runs, Selection
 from noetic_nb.widgets.base._run_view import RunView
 
 
@@ -39,8 +40,20 @@ def _compare(run: Any) -> Compare:
     return Compare(run, Run("other", events=events[: len(events) // 2]))
 
 
+def _runs(run: Any) -> Runs:
+    """Show the events of a run so far among others."""
+    from noetic_nb.runs import Run
+
+    run = run_of(run)
+    made = Run(getattr(run, "run_id", "one"), meta=getattr(run, "meta", {}), events=list(getattr(run, "events", ())))
+    made.label("note", made.run_id, by=made.run_id)
+    return Runs([made, Run("other"), Run("third")])
+
+
 # What is not made from a run alone.
-MAKERS: Final[dict[type[Any], Callable[[Any], Any]]] = {RuleEditor: _editor, Compare: _compare}
+NOT_FOLLOWING: Final = {_runs}
+"""The makers of views that show their runs as they are now."""
+MAKERS: Final[dict[type[Any], Callable[[Any], Any]]] = {RuleEditor: _editor, Compare: _compare, Runs: _runs}
 # A form that the harness opens, and what links views: they follow no run.
 NO_VIEWS: Final = {Approval, Selection}
 

@@ -167,10 +167,16 @@ class RunIndex:
             for path, at, error in self._rows("SELECT path, place, error FROM runs ORDER BY path, place")
         ]
 
-    def facts(self) -> dict[Key, dict[str, Any]]:
-        """Return the facts of all runs that can be read; ``labels`` are lists of the fields of a label."""
-        found = self._rows("SELECT path, place, facts, labels FROM runs WHERE error IS NULL")
-        return {(path, at): {**json.loads(facts), "labels": json.loads(labels)} for path, at, facts, labels in found}
+    def facts(self, keys: Sequence[Key]) -> Iterator[tuple[Key, dict[str, Any]]]:
+        """Yield the facts of those runs that can be read; ``labels`` are lists of the fields of a label."""
+        query = "SELECT path, place, facts, labels FROM runs WHERE error IS NULL"
+        if len(keys) <= _FEW:
+            found = [row for key in keys for row in self._rows(f"{query} AND path = ? AND place = ?", key)]
+        else:
+            asked = set(keys)
+            found = [row for row in self._rows(query) if (row[0], row[1]) in asked]
+        for path, at, facts, labels in found:
+            yield (path, at), {**json.loads(facts), "labels": json.loads(labels)}
 
     def search(self, text: str) -> set[Key]:
         """Return the runs with all words of a text; "two words" in quotes stand behind each other, and word* begins a word."""

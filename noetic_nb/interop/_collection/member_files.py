@@ -109,9 +109,9 @@ class Members:
             self.index.put([(_IN_MEMORY, "", "", [_entry(run) for run in self._runs])])
         return [member for member in self.index.members() if member[0][0] in here]
 
-    def facts(self) -> dict[Key, dict[str, Any]]:
-        """Return the facts of every run by its key, complete."""
-        return {key: self._complete(key, facts) for key, facts in self.index.facts().items()}
+    def facts(self, keys: Sequence[Key]) -> dict[Key, dict[str, Any]]:
+        """Return the facts of runs by their keys, complete; those that the index has no more are left out."""
+        return {key: self._complete(key, facts) for key, facts in self.index.facts(keys)}
 
     def _complete(self, key: Key, facts: dict[str, Any]) -> dict[str, Any]:
         path = self.path_of(key)

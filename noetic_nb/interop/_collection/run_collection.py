@@ -70,7 +70,7 @@ class RunCollection(Sequence[Run]):
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the facts of the runs, in order, each with ``context`` and ``costs``, the points of small pictures."""
-        facts = self._members.facts()
+        facts = self._members.facts(self._keys)
         missing = [key for key in self._keys if key not in facts]
         if missing:
             hint = "Open the collection again: nn.open_runs reads what has changed."

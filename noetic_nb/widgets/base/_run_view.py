@@ -21,7 +21,7 @@ import anywidget
 import traitlets
 
 from noetic_nb._core.worker_threads import thread_time
-from noetic_nb.errors import NoeticConfigError
+from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import RunEvent, TurnCompleted
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs._events.run_log import numbered
@@ -368,7 +368,7 @@ class RunView(DisplayMixin, FilesMixin, HostedMixin, anywidget.AnyWidget):
                     case {"what": "file", "kind": str(kind)} if kind in FILES:
                         return {"data": self._file(kind)}
                 return {"data": self.reading.answer(request)}
-        except NoeticConfigError as exc:
+        except (NoeticConfigError, NoeticError) as exc:
             return {"fault": plain(exc, TEXT_LENGTH)}
         except Exception as exc:
             log.exception("A view could not answer its page.")

@@ -1,0 +1,163 @@
+// A collection of runs as a table. The kernel searches, filters and sorts; a page has 50 rows, which every answer brings anew.
+export default () => {
+  const store = storeOf((data, message) => {
+    if (message.type === "page") Object.assign(data, message.page);
+    return true;
+  });
+  let fault = "";
+
+  function render({ model, el }) {
+    const columns = store.data.columns;
+    const [width, height] = store.data.size;
+    const root = el.appendChild(make("div", { class: "noetic-nb", role: "group", "aria-label": "Runs" }));
+    root.append(make("p", HEADING, "Runs"));
+    const empty = root.appendChild(make("p", { class: "nn-empty" }));
+    const body = root.appendChild(make("div"));
+    const bar = body.appendChild(make("div", { class: "nn-toolbar", role: "search" }));
+    const field = (label) => bar.appendChild(make("input", { type: "search", class: "nn-runs-search", placeholder: label, "aria-label": label, spellcheck: "false" }));
+    const search = field("Search the texts of all runs");
+    const where = field("Where, such as outcome == false && tokens > 2000");
+    const problem = body.appendChild(make("p", { class: "nn-fault", role: "alert" }));
+    const status = body.appendChild(make("p", { class: "nn-sub", role: "status" }));
+    const rows = tableIn(body, "Runs", ["", ...columns.map(([, name]) => name)], { kind: "nn-table nn-runs", scroll: "nn-scroll nn-tall" });
+    const heads = [...rows.parentElement.querySelectorAll("thead th")];
+    heads[0].append(make("span", { class: "nn-hidden" }, "Selected"));
+    const pager = body.appendChild(make("div", { class: "nn-toolbar" }));
+    const button = (text) => pager.appendChild(make("button", { type: "button" }, text));
+    const up = button("Previous page");
+    const lines = pager.appendChild(make("span"));
+    const down = button("Next page");
+    const all = button("");
+    const none = button("Clear selection");
+    const close = button("Close run");
+    const place = body.appendChild(make("div", { class: "nn-runs-bench" }));
+
+    const got = (answer) => {
+      fault = "";
+      Object.assign(store.data, answer);
+      store.changed();
+    };
+    const failed = (error) => {
+      fault = error.message;
+      store.changed();
+    };
+    const fetchPage = newest((request) => store.get(model, request), got);
+    const turnTo = (start, { sort, descending } = store.data) =>
+      fetchPage({ what: "page", text: search.value, where: where.value, sort, descending, start }).catch(failed);
+    const act = (request) => store.get(model, request).then(got, failed);
+    const toggle = (row) => act({ do: "select", rows: [row.run.at], on: !row.run.chosen });
+
+    search.addEventListener("input", () => turnTo(0));
+    where.addEventListener("change", () => turnTo(0));
+    where.addEventListener("keydown", (event) => event.key === "Enter" && turnTo(0)); // of which a notebook makes no change
+    up.addEventListener("click", () => turnTo(store.data.start - store.data.count));
+    down.addEventListener("click", () => turnTo(store.data.start + store.data.count));
+    all.addEventListener("click", () => act({ do: "select", rows: "all", on: true }));
+    none.addEventListener("click", () => act({ do: "select", rows: "all", on: false }));
+    close.addEventListener("click", () => act({ do: "open", at: null }));
+    columns.forEach(([fact, name, look], at) => {
+      const head = heads[at + 1];
+      put(head, { class: look || null });
+      if (!fact) return;
+      const sorts = make("button", { type: "button", title: `Sort by ${name.toLowerCase()}` }, name);
+      sorts.addEventListener("click", () => turnTo(0, { sort: fact, descending: store.data.sort === fact && !store.data.descending }));
+      head.replaceChildren(sorts);
+    });
+    // Before the rows are opened: a click on the box, and the space bar, select.
+    rows.addEventListener("click", (event) => {
+      if (event.target.tagName !== "INPUT") return;
+      event.stopImmediatePropagation();
+      toggle(event.target.closest("tr"));
+    });
+    rows.addEventListener("keydown", (event) => {
+      if (event.key !== " " || event.target.tagName !== "TR") return;
+      event.preventDefault();
+      event.stopImmediatePropagation();
+      toggle(event.target);
+    });
+    chosenRows(rows, (row) => act({ do: "open", at: row.run.at }), down, up);
+
+    function newRow() {
+      const row = make("tr", { tabindex: -1 });
+      row.appendChild(make("td")).append(make("input", { type: "checkbox", tabindex: -1 }));
+      for (const [, name, look] of columns) {
+        const cell = row.appendChild(make(name === "Run" ? "th" : "td", { class: look || null, scope: name === "Run" ? "row" : null }));
+        if (look === "nn-picture") {
+          const picture = cell.appendChild(make("svg", { class: "nn-spark", width, height, viewBox: `0 0 ${width} ${height}`, role: "img" }));
+          picture.append(make("path", { fill: "none", stroke: "currentColor" }));
+        }
+        cell.append(make("span"));
+      }
+      return row;
+    }
+
+    function fill(row, run) {
+      row.run = run;
+      put(row, { "aria-selected": run.chosen, "aria-current": run.at === store.data.opened || null, title: run.name });
+      const box = row.firstChild.firstChild;
+      box.checked = run.chosen;
+      put(box, { "aria-label": `Select ${run.name}` });
+      columns.forEach(([, name, look], at) => {
+        const cell = row.children[at + 1];
+        setText(cell.lastChild, run.cells[at]);
+        if (look === "nn-outcome") put(cell.lastChild, { "data-outcome": run.cells[at] });
+        if (look !== "nn-picture") return;
+        const [line, said] = run.lines[name];
+        cell.firstChild.toggleAttribute("hidden", !line);
+        put(cell.firstChild, { "aria-label": said });
+        put(cell.firstChild.firstChild, { d: line || null });
+      });
+    }
+
+    let bench = "";
+    let shown = null;
+    /** Show the workbench that the kernel made, as a view of this page. */
+    async function showBench(id) {
+      bench = id;
+      shown?.remove();
+      shown = null;
+      place.replaceChildren();
+      if (!id) return;
+      const { widget_manager: manager } = model; // not every front end has one
+      if (!manager) throw new Error("This page shows no view inside another: run `view.bench` in a cell.");
+      const view = await manager.create_view(await manager.get_model(id));
+      if (bench !== id) return view.remove(); // another one was opened meanwhile
+      shown = view;
+      place.append(view.el);
+    }
+
+    function draw(data) {
+      empty.hidden = data.total > 0;
+      body.hidden = data.total === 0;
+      setText(empty, data.empty);
+      setText(problem, fault);
+      const text = (count) => count.toLocaleString("en");
+      const total = `${text(data.total)} run${data.total === 1 ? "" : "s"}`;
+      const chosen = data.selected ? `, ${text(data.selected)} selected` : "";
+      setText(status, `${data.matched === data.total ? total : `${text(data.matched)} of ${total}`}${chosen}`);
+      patch(rows, data.rows, newRow, fill);
+      arrowKeys(rows, "tr");
+      columns.forEach(([fact], at) => put(heads[at + 1], { "aria-sort": fact && fact === data.sort ? (data.descending ? "descending" : "ascending") : null }));
+      const stop = data.start + data.rows.length;
+      up.disabled = data.start === 0;
+      down.disabled = stop >= data.matched;
+      up.hidden = down.hidden = data.matched <= data.count;
+      setText(lines, data.matched ? `rows ${text(data.start + 1)} to ${text(stop)} of ${text(data.matched)}` : "");
+      all.hidden = data.matched === 0;
+      setText(all, `Select all ${text(data.matched)}`);
+      none.hidden = data.selected === 0;
+      close.hidden = !data.bench;
+      if (bench !== data.bench) showBench(data.bench).catch(failed);
+    }
+
+    search.value = store.data.text;
+    where.value = store.data.where;
+    const hide = store.show({ model, el, root, draw });
+    return () => {
+      hide();
+      shown?.remove();
+    };
+  }
+
+  return { initialize: store.initialize, render: store.guard(render) };
+};
