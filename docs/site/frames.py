@@ -695,7 +695,8 @@ def frames_page() -> str:
         "imported; the other names are those of the examples on this site.",
         "",
         "Every view has `to_frame()`: of `Workbench` it is turns, of `TokenAllocation` allocations, of `Ledger` the ledger,",
-        "of `Compare` comparisons, of `Runs` the facts of its runs; those of the others are below. `lab.pareto` returns the rows of a table that no other row",
+        "of `Compare` comparisons, of `Runs` the facts of its runs;",
+        "those of the others are below. `lab.pareto` returns the rows of a table that no other row",
         "beats, with its columns.",
         "",
     ]
