@@ -150,6 +150,26 @@ raw_args: What the model wrote; None where it was no JSON or nobody knows.
 error_type: The class of the error, or the kind of one of ours.
 """,
     ),
+    "Runs": Table(
+        "nn.open_runs([run]).to_frame()",
+        "a run of a collection",
+        """
+run_id, path, place, source: Its name, its file (None where it has none), its place in the file from 0, the format it came in.
+task, model: meta["task_id"]; the model of its last call, else meta["model"].
+query: The start of the user's first message.
+turns, threads, model_calls, tool_calls: How many.
+failed_calls: Tool calls that did not end well.
+tools: Names of the tools that were called, sorted.
+outcome: True good, False failed, None unknown: the label on which raters agree, else meta["outcome"].
+cost: US dollars.
+tokens, input_tokens, output_tokens: Of all model calls.
+duration_ms: Of all turns.
+decisions: Decisions of rules and regulators other than allow and continue, sorted.
+denied: Calls and answers that rules denied.
+labels: Those of the whole run by name; None where raters differ.
+meta: Numbers and short texts of its meta.
+""",
+    ),
     "Ledger": Table(
         'run.to_frame("ledger")',
         "a decision of steering",

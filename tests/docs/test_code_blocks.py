@@ -30,7 +30,7 @@ PAGES: Final = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 FENCE: Final = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-NO_CODE: Final = {"", "{toctree}"}
+NO_CODE: Final = {"", "{toctree}", "yaml"}
 """Drawings and lists of pages."""
 
 IN_FRAMEWORKS: Final = {

@@ -365,3 +365,11 @@ def test_an_index_is_all_or_nothing(tmp_path: Path) -> None:
     with pytest.raises(AttributeError):
         index.put([("a", "", "", [Entry("key", {})]), ("b", "", "", [None])])  # type: ignore[list-item]
     assert (index.files(), index.members()) == ({}, [])
+
+
+@pytest.mark.parametrize("name", ["a\ud800b", "\udc00\ud800", "a\0b"])
+def test_a_run_whose_name_is_no_unicode_is_a_member(name: str) -> None:
+    runs = nn.open_runs([nn.Run(name, events=talk("parcel").events)])
+
+    assert queries(runs.search("parcel")) == ["parcel"]
+    assert runs[0].run_id == name

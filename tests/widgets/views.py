@@ -46,7 +46,7 @@ def _runs(run: Any) -> Runs:
 
     run = run_of(run)
     made = Run(getattr(run, "run_id", "one"), meta=getattr(run, "meta", {}), events=list(getattr(run, "events", ())))
-    made.label("note", made.run_id, by=made.run_id)
+    made.label("note", made.run_id, by="ann")
     return Runs([made, Run("other"), Run("third")])
 
 

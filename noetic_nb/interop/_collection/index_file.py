@@ -140,7 +140,8 @@ class RunIndex:
                 db.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", (path, stamp, labelled))
                 for place, each in enumerate(entries):
                     facts = None if each.facts is None else _storable(json.dumps(each.facts, default=str))
-                    row = (path, place, each.key, facts, json.dumps(list(each.labels)), each.error)
+                    key, error = [None if text is None else _storable(text) for text in (each.key, each.error)]
+                    row = (path, place, key, facts, json.dumps(list(each.labels)), error)
                     at = db.execute(
                         "INSERT INTO runs (path, place, key, facts, labels, error) VALUES (?, ?, ?, ?, ?, ?)", row
                     ).lastrowid
