@@ -39,19 +39,27 @@ def context_scene(
     requests: Sequence[RecordedRequest],
     compactions: Sequence[tuple[int, ContextCompacted]] = (),
     layers: Mapping[str, int] | None = None,
+    part: range | None = None,
 ) -> Scene:
     """Return requests in at most 400 columns; of several calls in one the largest is drawn, and what left is summed.
 
-    `layers` are the places of layers among those of the run, which give them their colours.
+    `layers` are the places of layers among those of the run, which give them their colours; `part` are the places of the
+    requests that are drawn, None for all.
     """
-    if not requests:
+    shown = range(len(requests)) if part is None else part
+    if not shown:
         return Scene(title=TITLE)
-    size = max(1, -(-len(requests) // COLUMNS))
-    places = [range(at, min(at + size, len(requests))) for at in range(0, len(requests), size)]
+    size = calls_a_column(shown)
+    places = [shown[at : at + size] for at in range(0, len(shown), size)]
     calls = [parts.call(max((requests[at] for at in some), key=size_of), compactions) for some in places]
     every = parts.left(requests, compactions)
     left = [_sum([every[at] for at in some]) for some in places]
     return _scene(calls, left, places, {} if layers is None else layers, parts.is_billed)
+
+
+def calls_a_column(shown: range) -> int:
+    """Return how many calls share a column."""
+    return max(1, -(-len(shown) // COLUMNS))
 
 
 def _sum(each: Sequence[Mapping[str, int]]) -> dict[str, int]:
@@ -103,8 +111,8 @@ def _scene(
     series["ceiling"] = Series("step", "context", width=1.5)
     series["billed"] = Series("step", "context", "#8B2E5D", "#E3A0C0", width=2)
     reasons = [reason for reason in LEFT if any(reason in one for one in left)]
-    series |= {f"left-{reason}": Series("box", "left", REASONS[reason]) for reason in reasons}
-    series |= {f"number-{reason}": Series("text", "left") for reason in reasons}
+    series |= {f"left-{reason}": Series("box", "left", REASONS[reason]) for reason in LEFT}
+    series |= {f"number-{reason}": Series("text", "left") for reason in LEFT}
     marks, stops = [], []
     for at, row in enumerate(rows):
         low = 0

@@ -16,7 +16,7 @@ from tests.browser.window import LIVE
 Open = Callable[..., Any]
 
 
-@pytest.mark.parametrize("scene", ["demo_run", "many_layers_run", "hostile_run", "Run", "planned_run"])
+@pytest.mark.parametrize("scene", ["demo_run", "many_layers_run", "hostile_run", "Run", "planned_run", "long_run"])
 def test_allocation_is_readable_in_both_themes_and_at_every_width(
     notebook: Open, cells_of: Open, shot: Open, scene: str
 ) -> None:
@@ -34,13 +34,16 @@ def test_allocation_is_readable_in_both_themes_and_at_every_width(
         expect(root.locator(".nn-returned .nn-change")).to_contain_text("would be sent again")
 
     for theme in opened.themes():
-        for width in (1400, 420):
+        for width in (1400, 900, 420):
             at_width(root, width)
             shot(root, f"allocation-{scene}-{theme}-{width}")
             assert_readable(root)
             assert_contained(root)
             if scene != "Run":
                 assert_marks_have_area(root, at_least=10)
+                calls, plot = (root.locator(f".{name}").first.bounding_box() for name in ("nn-hits", "nn-plotbox"))
+                assert calls["x"] == pytest.approx(plot["x"], abs=1)  # what is pointed at is what is drawn there
+                assert calls["width"] == pytest.approx(plot["width"], abs=1)
 
 
 def test_allocation_moves_through_calls_by_keyboard_and_the_kernel_knows(notebook: Open, cells_of: Open) -> None:
@@ -179,21 +182,21 @@ def test_a_change_of_the_static_form_redraws_nothing_that_is_live(notebook: Open
     expect(root.get_by_role("slider")).to_be_focused()
 
 
-def test_a_click_the_arrow_keys_and_a_brush_move_through_the_strip(notebook: Open, cells_of: Open) -> None:
+def test_a_click_the_arrow_keys_and_a_brush_move_through_the_calls(notebook: Open, cells_of: Open) -> None:
     opened = notebook(*cells_of("long_run", ["shown = TokenAllocation(run)\nshown"]))
     opened.run_all()
     root = opened.view
-    strip = root.get_by_role("slider", name="Model call")
-    bars = root.locator(".nn-calls > svg")
+    calls = root.get_by_role("slider", name="Model call")
+    lines = root.locator(".nn-lines").first
 
-    def expect_bars(count: int) -> None:
-        expect(bars).to_have_attribute("viewBox", f"0 0 {count} 56")
+    def expect_columns(count: int) -> None:
+        expect(lines).to_have_attribute("viewBox", f"0 0 {count} 190")
 
-    expect_bars(200)  # of 400 calls
-    box = strip.bounding_box()
+    expect_columns(400)
+    box = calls.bounding_box()
     assert box is not None
 
-    opened.page.mouse.click(box["x"] + box["width"] * 0.5, box["y"] + 30)
+    opened.page.mouse.click(box["x"] + box["width"] * 0.5 + 1, box["y"] + 30)
     expect(root.locator(".nn-sub")).to_contain_text("Turn 201, call 1")
     wait_for(
         lambda: opened.kernel.value("(shown.selection.call, shown.position)") == "(200, 200)", "the kernel follows"
@@ -203,21 +206,48 @@ def test_a_click_the_arrow_keys_and_a_brush_move_through_the_strip(notebook: Ope
     expect(root.locator(".nn-sub")).to_contain_text("Turn 202, call 1")
     opened.page.keyboard.press("Home")
     expect(root.locator(".nn-sub")).to_contain_text("Turn 1, call 1")
+    expect(calls).to_have_attribute("data-readout", re.compile("^Call 1, turn 1: "))
 
-    opened.page.mouse.move(box["x"] + box["width"] * 0.25, box["y"] + 30)
+    opened.page.mouse.move(box["x"] + box["width"] * 0.25 + 1, box["y"] + 30)
+    expect(root.locator(".nn-readout")).to_contain_text("Call 101, turn 101: ")
+    brush = root.locator(".nn-strip").bounding_box()
+    assert brush is not None
+    opened.page.mouse.move(brush["x"] + brush["width"] * 0.25 + 1, brush["y"] + 5)
     opened.page.mouse.down()
-    opened.page.mouse.move(box["x"] + box["width"] * 0.3, box["y"] + 30, steps=4)
+    opened.page.mouse.move(brush["x"] + brush["width"] * 0.3 + 1, brush["y"] + 5, steps=4)
     opened.page.mouse.up()
-    expect_bars(22)
-    expect(strip).to_have_attribute("data-readout", re.compile("^Call 122: "))
-    strip.focus()
-    opened.page.keyboard.press("Escape")
-    expect_bars(200)
+    expect_columns(21)
+    root.get_by_role("button", name="All", exact=True).click()
+    expect_columns(400)
 
-    for _ in range(3):
-        opened.page.keyboard.press("Shift+ArrowLeft")
-    opened.page.keyboard.press("Enter")
-    expect_bars(4)
+    root.get_by_label("First call").fill("398")
+    root.get_by_label("First call").press("Tab")
+    expect_columns(3)
+
+
+def test_a_run_of_others_has_the_picture_and_its_calls_are_chosen(notebook: Open, cells_of: Open, shot: Open) -> None:
+    imported = "from noetic_nb.lab import datasets\nrun = datasets.airline_run(26)"
+    opened = notebook(*cells_of("Run", [imported, "shown = TokenAllocation(run)\nshown"]))
+    opened.run_all()
+    root = opened.view
+    expect(root).to_contain_text("parts estimated from the texts")
+    expect(root.locator(".nn-empty")).to_contain_text("no plans")
+    expect(root.locator(".nn-bar").first).to_be_hidden()
+
+    root.get_by_role("slider", name="Model call").focus()
+    opened.page.keyboard.press("Home")
+    opened.page.keyboard.press("ArrowRight")
+
+    expect(root.locator(".nn-sub")).to_contain_text("Call 2, turn ")
+    wait_for(lambda: opened.kernel.value("shown.selection.call") == "1", "the kernel follows")
+    opened.kernel.run("shown.selection.select(call=3)")
+    expect(root.locator(".nn-sub")).to_contain_text("Call 4, turn ")
+    for theme in opened.themes():
+        for width in (1400, 900, 420):
+            at_width(root, width)
+            shot(root, f"allocation-imported-{theme}-{width}")
+            assert_readable(root)
+            assert_contained(root)
 
 
 def test_a_part_shows_its_items_and_an_item_is_chosen(notebook: Open, cells_of: Open) -> None:

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.appearance import assert_contained, assert_marks_have_area, assert_readable, at_width
+from tests.browser.lab import wait_for
 from tests.browser.window import LIVE
 
 Open = Callable[..., Any]
@@ -264,8 +265,8 @@ def test_a_cap_dragged_below_its_curve_says_what_is_missing_and_its_value(notebo
     for _ in range(4):
         cap.press("PageDown")
 
-    value = cap.get_attribute("aria-valuetext").split(", recorded")[0]
-    expect(root.locator(".nn-grip-value").filter(has_text=value)).to_be_visible()
+    said = lambda: cap.get_attribute("aria-valuetext").split(", recorded")[0]  # noqa: E731
+    wait_for(lambda: cap.locator(".nn-grip-value").inner_text() == said(), "the value is printed beside its grip")
     expect(root.locator(".nn-lines .nn-half")).to_have_count(1)
     root.get_by_role("slider", name="Turn", exact=True).press("Home")
     for _ in range(30):

@@ -1,4 +1,4 @@
-"""The token allocation: the strip, the items of a call, and what other budgets would change."""
+"""The token allocation: its picture, the items of a call, and what other budgets would change."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, RequestPrepared, ViewAssembled, Where
+from noetic_nb.lab import datasets
 from noetic_nb.memory import MemoryLayer, allocate_budgets
 from noetic_nb.runs import Run
+from noetic_nb.runs._requests.model_calls import NO_PLANS
 from noetic_nb.widgets import Selection, TokenAllocation
 from noetic_nb.widgets._allocation.allocation import AllocationReading
-from noetic_nb.widgets._allocation.call_strip import add_bar, new_strip
 from noetic_nb.widgets.base._feed import Feed
 from noetic_nb.widgets.base._moment import EVERYTHING
 from tests.widgets.scenes import demo_run, planned_run, turn
@@ -138,7 +139,7 @@ def test_a_page_learns_what_would_be_left_out_and_what_would_come_back(planned: 
 def test_a_page_that_asks_for_what_is_not_there_is_told(planned: Run) -> None:
     with TokenAllocation(planned) as view:
         for request in (
-            {"what": "call", "at": 6}, {"what": "items", "at": -1}, {"what": "settings"}, {"what": "strip", "first": 0},
+            {"what": "call", "at": 6}, {"what": "items", "at": -1}, {"what": "settings"}, {"what": "picture", "first": 0},
             {"what": "what_if", "at": 0, "budgets": {"9": [0, 1]}}, {"what": "what_if", "at": 0, "budgets": {"0": [5]}},
             {"what": "what_if", "at": 0, "total": -3}, {"what": "else"}, {},
         ):  # fmt: skip
@@ -197,28 +198,66 @@ def test_a_page_that_chose_is_not_moved_and_other_views_are() -> None:
         assert (one.position, two.position) == (6, 7)
 
 
-def test_a_strip_of_ten_thousand_calls_stays_small_and_is_the_sum_of_its_calls() -> None:
+def test_the_picture_of_ten_thousand_calls_stays_small_and_its_messages_do_not_grow() -> None:
     reading = AllocationReading()
     reading.begin()
     feed = Feed(reading, EVERYTHING)
-    whole = new_strip()
+    sizes = []
     began = time.process_time()
     for number in range(1, 10_001):
         for event in turn(number, history=number % 97):
             message = feed.take(event)
             if message is not None and message["type"] == "call":
-                add_bar(whole, message["bar"])
+                sizes.append(len(json.dumps(message)))
+    reading.begin()
     spent = time.process_time() - began
 
-    assert reading.snapshot["strip"] == whole
-    assert len(whole["bars"]) <= 200
-    assert sum(bar[0] for bar in whole["bars"]) == 10_000
-    assert sum(dict(bar[3])["history"] for bar in whole["bars"]) == sum(number % 97 for number in range(1, 10_001))
+    picture = reading.snapshot["picture"]
+    assert (picture["last"], picture["size"], picture["start"]) == (400, 25, 0)
     assert len(json.dumps(reading.snapshot)) < 1_000_000
-    print(f"10 000 calls read in {spent:.2f} s")
-    zoomed = reading.answer({"what": "strip", "first": 100, "last": 149})
-    assert (len(zoomed["bars"]), zoomed["size"]) == (50, 1)
+    assert max(sizes[1:]) < sizes[1] + 100
+    print(f"10 000 calls read in {spent:.2f} s, the picture has {len(json.dumps(picture)):,} characters")
+    part = reading.answer({"what": "picture", "first": 100, "last": 149})
+    assert (part["last"], part["size"], part["start"]) == (50, 1, 100)
+    assert part["stops"][0][2].startswith("Call 101, turn 101: ")
     assert reading.answer({"what": "call", "at": 3})["turn"] == 4
+
+
+def test_a_run_of_others_has_the_picture_on_a_page_too() -> None:
+    reading = AllocationReading(run=(run := datasets.airline_run(26)))
+    feed = Feed(reading, EVERYTHING)
+    early, late = run.events[:20], run.events[20:]
+    feed.take_all(early)
+    reading.begin()
+    known = reading.snapshot["plain"]
+    messages = [message for event in late if (message := feed.take(event)) is not None]
+
+    called = [event for event in run.select(ModelCalled) if event.purpose == "agent"]
+    assert 0 < known < len(called) == reading.snapshot["plain"] == reading.total
+    assert messages == [{"type": "plain", "count": at, "text": NO_PLANS} for at in range(known + 1, len(called) + 1)]
+    picture = reading.answer({"what": "picture", "first": 0, "last": len(called) - 1})
+    tops = [
+        max(points[3] for name, points, *_ in picture["marks"] if name.startswith("band-") and points[0] == at)
+        for at in range(len(called))
+    ]
+    assert tops == [event.input_tokens for event in called]
+    assert "parts estimated from the texts" in picture["captions"]["context"]
+    call = reading.answer({"what": "call", "at": 3})
+    assert (call["place"], call["thread"]) == (3, called[3].where.thread_id)
+    assert f"{called[3].input_tokens:,} tokens (parts estimated)" in call["plain"]
+    assert reading.at_of({"call": 3, "turn": None, "thread_id": None}) == 3
+
+
+def test_an_agent_that_goes_on_with_a_run_of_others_shows_its_own_calls() -> None:
+    reading = AllocationReading(run=(run := datasets.airline_run(26)))
+    feed = Feed(reading, EVERYTHING)
+    feed.take_all(run.events)
+    reading.begin()
+    for event in turn(1):
+        feed.take(event)
+
+    assert (reading.total, reading.snapshot["plain"], len(reading.snapshot["calls"])) == (1, 0, 1)
+    assert reading.answer({"what": "picture", "first": 0, "last": 0})["last"] == 1
 
 
 def billed_run(reported: int) -> Run:

@@ -1,4 +1,4 @@
-// All calls as a strip to move through, one call as bars on a token axis, and sliders that plan it again.
+// The context over time to move through, one call as bars on a token axis, and sliders that plan it again.
 /** Return kind, label, fill and ink of a part: its key is its kind, or n for a layer and -1 - n for what the layer yielded. */
 function partOf(key, data) {
   if (typeof key === "string") return [key, ...data.fixed[key]];
@@ -17,6 +17,8 @@ function paint(rect, [kind, , fill], data) {
   put(rect, { "data-kind": kind });
 }
 
+const LATE_MS = 250;
+const BRUSHED = 40; // below a brush would choose among columns that are wide enough
 const many = (number, word) => `${number.toLocaleString("en-US")} ${word}${number === 1 ? "" : "s"}`;
 
 // The bars of a call
@@ -113,7 +115,8 @@ function drawItem(entry, [words, tokens, position, why]) {
 
 export default () => {
   const store = storeOf((data, message) => {
-    if (message.type === "empty") data.empty = message.text;
+    if (message.type === "plain") Object.assign(data, { plain: message.count, empty: message.text });
+    if (message.type !== "place") data.changes = (data.changes ?? 0) + 1;
     const end = data.first + data.calls.length;
     if (message.type === "place" && message.at >= data.first && message.at < end) data.calls[message.at - data.first].place = message.place;
     if (message.type === "billed" && message.at >= data.first && message.at < end) data.calls[message.at - data.first] = { ...data.calls[message.at - data.first], ...message.call };
@@ -123,7 +126,8 @@ export default () => {
     data.layers.splice(message.layersAt, data.layers.length, ...message.layers);
     data.calls.push(message.call);
     if (message.lost >= data.first) data.calls[message.lost - data.first].place = null;
-    addBar(data.strip, message.bar);
+    if (data.plain) fetched.clear();
+    data.plain = 0;
     return true;
   });
   const fetched = new Map(); // calls that are older than those of the snapshot, by place
@@ -135,7 +139,12 @@ export default () => {
     const body = root.appendChild(make("div"));
     const get = (request) => store.get(model, request);
 
-    const strip = stripIn(body);
+    const keys = body.appendChild(make("ul", { class: "nn-keys" }));
+    const chart = body.appendChild(make("div", { class: "nn-grid" }));
+    const hits = chart.appendChild(make("div", { class: "nn-hits", tabindex: 0, role: "slider", "aria-label": "Model call", "aria-valuemin": 1 }));
+    const cursor = hits.appendChild(make("div", { class: "nn-cursor nn-chosen" }));
+    const brush = brushIn(body, () => numbered(), (first, last) => showPart(first, last), "call");
+    const said = body.appendChild(readout(root, "Click a call to see its parts, and a part for its items."));
     const controls = body.appendChild(make("div", { class: "nn-toolbar nn-bar-controls" }));
     const back = controls.appendChild(make("button", { type: "button", "aria-label": "Previous call" }, "◀"));
     const on = controls.appendChild(make("button", { type: "button", "aria-label": "Next call" }, "▶"));
@@ -143,37 +152,37 @@ export default () => {
     const label = controls.appendChild(make("label"));
     const follow = label.appendChild(make("input", { type: "checkbox" }));
     label.append("Follow latest");
-    const whole = controls.appendChild(make("button", { type: "button", hidden: "" }, "All calls"));
     const sub = body.appendChild(make("p", { class: "nn-sub", "aria-live": "polite" }));
-    const grid = body.appendChild(make("div", { class: "nn-rows" }));
+    const detail = body.appendChild(make("div"));
+    const grid = detail.appendChild(make("div", { class: "nn-rows" }));
     const sent = barIn(grid, "Sent", 34);
     const planned = barIn(grid, "Planned", 16);
     grid.append(make("span", { class: "nn-row-name" }, "Tokens"));
     const axis = grid.appendChild(make("svg", { class: "nn-axis", width: "100%", height: 22, "aria-hidden": "true" }));
-    body.append(readout(root, "Click a part for its items. Drag over the strip to look at fewer calls."));
-    const caching = body.appendChild(make("p", { class: "nn-caching" }));
-    const legend = body.appendChild(make("ul", { class: "nn-legend", "aria-label": "Tokens by part" }));
-    const items = body.appendChild(make("div", { class: "nn-part-items", hidden: "" }));
+    const caching = detail.appendChild(make("p", { class: "nn-caching" }));
+    const legend = detail.appendChild(make("ul", { class: "nn-legend", "aria-label": "Tokens by part" }));
+    const items = detail.appendChild(make("div", { class: "nn-part-items", hidden: "" }));
     const itemsHead = items.appendChild(make("p", { class: "nn-change" }));
     const itemsList = items.appendChild(make("ul", { class: "nn-list nn-items nn-tall" }));
     const itemsNote = items.appendChild(make("p", { class: "nn-note" }));
-    const counted = body.appendChild(make("p", { class: "nn-note nn-counted" }));
-    const note = body.appendChild(make("p", { class: "nn-note" }));
-    const out = body.appendChild(store.fold("out", make("details"), () => drawFolds()));
+    const counted = detail.appendChild(make("p", { class: "nn-note nn-counted" }));
+    const note = detail.appendChild(make("p", { class: "nn-note" }));
+    const out = detail.appendChild(store.fold("out", make("details"), () => drawFolds()));
     const outHead = out.appendChild(make("summary"));
     const outList = out.appendChild(make("ul", { class: "nn-list" }));
 
-    let range = null; // the strip of the calls that someone dragged over; null is all
+    let range = null; // the first and the last call of the part that is looked at; null is all
+    let picture = null; // as it was fetched last
     let picked = null; // the part whose items are shown
-    const count = () => store.data.first + store.data.calls.length;
+    const count = () => store.data.plain || store.data.first + store.data.calls.length;
     const shown = () => {
       const wanted = model.get("position");
       return model.get("follow") || wanted < 0 ? count() - 1 : Math.min(wanted, count() - 1);
     };
-    const callOf = (at) => (at >= store.data.first ? store.data.calls[at - store.data.first] : fetched.get(at));
-    const whatIf = whatIfIn(body, { get, shown, drawPicture, choose });
+    const callOf = (at) => store.data.calls[at - store.data.first] ?? fetched.get(at);
+    const whatIf = whatIfIn(detail, { get, shown, drawPicture, choose });
     store.fold("what-if", whatIf.fold);
-    const behind = body.appendChild(store.fold("table", make("details"), () => drawFolds()));
+    const behind = detail.appendChild(store.fold("table", make("details"), () => drawFolds()));
     behind.append(make("summary", {}, "Table"));
     let rows = null;
 
@@ -211,94 +220,70 @@ export default () => {
     on.addEventListener("click", () => go(shown() + 1));
     follow.addEventListener("change", () => show(shown(), follow.checked));
 
-    // The strip: a click goes to a call, a drag or Shift with the arrow keys chooses a range.
-    const stripNow = () => range ?? store.data.strip;
-    const lastOf = (one) => one.first + one.bars.reduce((sum, bar) => sum + bar[0], 0) - 1;
-    async function zoom(first, last) {
-      try {
-        range = await get({ what: "strip", first, last });
-      } catch (error) {
-        setText(sub, error.message);
-      }
-      if (shown() < first || shown() > last) go(last);
+    // The context over time: a click goes to a call, the brush chooses a part.
+    let numbers = []; // of all calls, as a brush takes them
+    const numbered = () => {
+      if (numbers.length !== count()) numbers = Array.from({ length: count() }, (_, at) => ({ turns: [at + 1, at + 1] }));
+      return { turns: numbers };
+    };
+    const now = () => picture ?? store.data.picture;
+    const fetchPicture = newest(get, (answer) => {
+      picture = answer;
+      store.changed();
+    });
+    const refetch = () => fetchPicture({ what: "picture", first: range?.[0] ?? 0, last: range?.[1] ?? count() - 1 }).catch((error) => setText(sub, error.message));
+    function showPart(first, last) {
+      range = first <= 0 && last >= count() - 1 ? null : [first, last];
+      refetch();
       store.changed();
     }
-    function showAll() {
-      range = null;
-      store.changed();
-    }
-    whole.addEventListener("click", showAll);
     const callAt = (event) => {
-      const box = strip.bars.ownerSVGElement.getBoundingClientRect();
-      const one = stripNow();
+      const box = hits.getBoundingClientRect();
       const share = Math.max(0, Math.min(0.9999, (event.clientX - box.left) / box.width));
-      return Math.min(lastOf(one), one.first + Math.floor(share * one.bars.length) * one.size);
+      return now().start + Math.floor(share * now().last) * now().size;
     };
-    let brush = null;
-    const marked = () => (brush ? [Math.min(brush.from, brush.to), Math.max(brush.from, brush.to)] : null);
-    const drawBrush = () => {
-      const one = stripNow();
-      const wide = 100 / Math.max(1, one.bars.length);
-      const span = marked()?.map((at) => Math.floor((at - one.first) / one.size));
-      put(strip.range, span && span[0] !== span[1]
-        ? { x: `${span[0] * wide}%`, width: `${(span[1] - span[0] + 1) * wide}%`, visibility: null }
-        : { visibility: "hidden" });
-    };
-    const endBrush = () => {
-      const span = marked();
-      brush = null;
-      drawBrush();
-      return span;
-    };
-    strip.box.addEventListener("pointerdown", (event) => {
-      strip.box.setPointerCapture(event.pointerId);
-      brush = { from: callAt(event), to: callAt(event) };
-    });
-    strip.box.addEventListener("pointermove", (event) => {
-      const at = callAt(event);
-      strip.box.dataset.readout = barWords(at);
-      if (!brush || !event.buttons) return;
-      brush.to = at;
-      drawBrush();
-    });
-    strip.box.addEventListener("pointerup", () => {
-      if (!brush) return;
-      const [first, last] = endBrush();
-      if (last - first < stripNow().size) go(first);
-      else zoom(first, Math.min(lastOf(stripNow()), last + stripNow().size - 1));
-    });
-    strip.box.addEventListener("pointercancel", endBrush);
-    strip.box.addEventListener("keydown", (event) => {
-      const far = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 10, PageDown: -10 }[event.key];
-      const to = { Home: 0, End: count() - 1 }[event.key] ?? (far === undefined ? undefined : shown() + far);
-      if (event.key === "Escape") {
-        endBrush();
-        showAll();
-      } else if (event.key === "Enter" && brush) {
-        const span = endBrush();
-        zoom(...span);
-      } else if (to !== undefined) {
-        if (event.shiftKey) {
-          brush = { from: brush?.from ?? shown(), to: Math.max(0, Math.min(to, count() - 1)) };
-        } else {
-          brush = null;
-        }
-        go(to);
-        drawBrush();
-      } else {
-        return;
-      }
+    const wordsAt = (at) => now().stops[Math.floor((at - now().start) / now().size)]?.[2] ?? "";
+    hits.addEventListener("pointermove", (event) => setText(said, wordsAt(callAt(event))));
+    hits.addEventListener("click", (event) => go(callAt(event)));
+    hits.addEventListener("keydown", (event) => {
+      const to = { Home: 0, End: count() - 1 }[event.key] ?? shown() + STEPS.get(event.key);
+      if (Number.isNaN(to)) return;
       event.preventDefault();
+      go(to);
     });
-    function barWords(at) {
-      const one = stripNow();
-      const number = Math.floor((at - one.first) / one.size);
-      const bar = one.bars[number];
-      if (!bar) return "";
-      const first = one.first + number * one.size + 1;
-      const name = bar[0] === 1 ? `Call ${first}` : `Calls ${first} to ${first + bar[0] - 1}`;
-      const left = bar[2] ? `, ${many(bar[2], "item")} left out` : "";
-      return `${name}: ${many(bar[1], "token")} sent${bar[0] === 1 ? "" : " at most"}${left}`;
+
+    let looks = ""; // of the series that the picture was made for
+    let scene = null;
+    function drawScene(at) {
+      const one = now();
+      chart.hidden = !one?.panels.length;
+      if (chart.hidden) return;
+      const wanted = JSON.stringify(one.series);
+      if (looks !== wanted) {
+        looks = wanted;
+        while (hits.nextSibling) hits.nextSibling.remove();
+        scene = sceneIn(chart, { series: one.series, pad: one.pad, axis: "call" });
+      }
+      one.drawn ??= sceneOf(one.series, one);
+      scene.draw({ ...one.drawn, stops: [] }); // their words are in the line below
+      legendIn(keys, one.series, one.legend);
+      const column = Math.floor((at - one.start) / one.size);
+      cursor.hidden = column < 0 || column >= one.last;
+      cursor.style.left = `${(100 * column) / one.last}%`;
+      cursor.style.width = `${100 / one.last}%`;
+      brush(count() > BRUSHED ? (range ?? [0, count() - 1]) : null);
+    }
+    let late = 0;
+    let drawnChanges = null;
+    /** Fetch the picture again where calls have come: at once at first, as the one in the snapshot may be older. */
+    function follows(data) {
+      const changes = `${count()} ${data.changes}`;
+      if (late || changes === drawnChanges) return;
+      late = setTimeout(() => {
+        late = 0;
+        drawnChanges = `${count()} ${store.data.changes}`;
+        refetch();
+      }, drawnChanges === null ? 0 : LATE_MS);
     }
 
     // Parts and their items
@@ -382,24 +367,24 @@ export default () => {
     let drawn = null;
     function draw(data) {
       const none = count() === 0;
-      empty.hidden = !none;
+      empty.hidden = !none && !data.plain;
       body.hidden = none;
       setText(empty, data.empty);
       if (none) return;
       const at = shown();
-      strip.box.hidden = count() < 2;
-      drawStrip(strip, stripNow(), at, data);
-      drawBrush();
-      whole.hidden = range === null;
+      follows(data);
+      drawScene(at);
+      detail.hidden = data.plain > 0;
       back.disabled = at === 0;
       on.disabled = at === count() - 1;
       follow.checked = model.get("follow");
       setText(note, data.note);
       setText(place, `${(at + 1).toLocaleString("en-US")} of ${count().toLocaleString("en-US")}`);
       const call = callOf(at);
-      put(strip.box, { "aria-valuemax": count(), "aria-valuenow": at + 1, "aria-valuetext": call?.title ?? `Call ${at + 1}`, "data-readout": barWords(at) });
+      put(hits, { "aria-valuemax": count(), "aria-valuenow": at + 1, "aria-valuetext": call?.title ?? `Call ${at + 1}`, "data-readout": now() ? wordsAt(at) : null });
       if (call === undefined) return void fetchCall(at);
       if (call.fault !== undefined) return setText(sub, call.fault);
+      if (call.plain) return setText(sub, call.plain.replaceAll("\n", " · "));
       setText(sub, `${call.title}: ${call.head}`);
       setText(counted, call.counted);
       counted.hidden = !call.counted;
@@ -429,6 +414,7 @@ export default () => {
     const resized = new ResizeObserver(() => fitLabels(sent));
     resized.observe(root);
     return () => {
+      clearTimeout(late);
       resized.disconnect();
       hide();
     };

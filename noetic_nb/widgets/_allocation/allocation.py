@@ -1,133 +1,42 @@
 """Where every token of a model call went: the live view of budgets.
 
-The strip has all calls; below it one call, what was sent over what had been planned. A layer's pale part was yielded to
-history. Loaded and live runs look the same: both are runs.
+The context over time has all calls; below it one call, what was sent over what had been planned. A layer's pale part was
+yielded to history. Loaded and live runs look the same: both are runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import traitlets
 
-from noetic_nb.events import ModelCalled
+from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import ModelCalled, RunEvent
+from noetic_nb.plots._context_scene import calls_a_column, compactions_of, context_scene
+from noetic_nb.plots._scene.scene import PAD_PX, Scene, series_data
 from noetic_nb.runs import Run
+from noetic_nb.runs._palette import ink_on, layer_colour
+from noetic_nb.runs._plain_text import sendable
+from noetic_nb.runs._requests.context_parts import ContextParts
+from noetic_nb.runs._requests.model_calls import NO_PLANS, Calls
+from noetic_nb.runs._requests.prefix_reuse import CacheReader, PrefixReuse
+from noetic_nb.runs._requests.recorded_requests import RequestIndex
+from noetic_nb.runs._requests.sent_request import RecordedRequest
+from noetic_nb.runs._run_source import run_of
 from noetic_nb.runtime._planning.turn_plan import TurnPlan
+from noetic_nb.widgets._allocation.allocation_picture import COLUMNS, EMPTY, NOTE, call_data, static_html, static_text
+from noetic_nb.widgets._allocation.call_bars import BROKE_PATH, LOOKS, NO_CACHING, CallCaching, caching_of, fixed_parts
+from noetic_nb.widgets._allocation.call_changes import settings_of, what_if_data
+from noetic_nb.widgets._allocation.call_items import items_of
+from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._host import is_hosted
-from noetic_nb.widgets.base._moment import Moment
+from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 from noetic_nb.widgets.base._picture import PictureView
 from noetic_nb.widgets.base._selection import Selection
 
 if TYPE_CHECKING:
     import pandas
-import math
-from collections.abc import Sequence
-from typing import Final
-
-from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import (
-    RunEvent,
-)
-from noetic_nb.plots._context_scene import compactions_of, context_scene
-from noetic_nb.plots._scene.scene import Scene
-from noetic_nb.runs._palette import ink_on, layer_colour
-from noetic_nb.runs._plain_text import count, plain, sendable
-from noetic_nb.runs._requests.context_parts import ContextParts
-from noetic_nb.runs._requests.model_calls import NO_PLANS, Calls, CallShare
-from noetic_nb.runs._requests.prefix_reuse import CacheReader, PrefixReuse
-from noetic_nb.runs._requests.recorded_requests import RequestIndex
-from noetic_nb.runs._requests.sent_request import RecordedRequest
-from noetic_nb.runs._run_source import run_of
-from noetic_nb.runtime._planning.plan_inputs import ItemChange, plan_difference
-from noetic_nb.widgets._allocation.allocation_picture import COLUMNS, EMPTY, NOTE, call_data, static_html, static_text
-from noetic_nb.widgets._allocation.call_bars import BROKE_PATH, LOOKS, NO_CACHING, CallCaching, caching_of, fixed_parts
-from noetic_nb.widgets._allocation.call_items import items_of, words_of
-from noetic_nb.widgets._allocation.call_strip import add_bar, bar_of, new_strip, strip_of
-from noetic_nb.widgets.base._feed import Place, Reading
-from noetic_nb.widgets.base._moment import EVERYTHING
-
-# As many as are read at a glance while a slider moves; all are counted.
-CHANGES_SHOWN: Final = 12
-
-
-def settings_of(request: RecordedRequest, calls: Calls) -> dict[str, Any]:
-    """Return where the sliders of a call stand: each layer's least and most tokens, the total and the reserve.
-
-    None is no limit; `most` is where the sliders end. Raises `NoeticConfigError` ``NOT_RECORDED``.
-    """
-    inputs, view = request.inputs, request.view
-    assert view is not None
-    finite = [number for _, low, high in inputs.limits for number in (low, high) if number != math.inf]
-    size = view.total if view.total != math.inf else request.plan.total_tokens + view.reserve
-    whole = inputs.log.tokens + view.system + view.tools + sum([layer.used for layer in view.layers]) + view.reserve
-    most = max(100.0, 1.5 * size if size >= whole else min(1.2 * whole, 4 * max(size, 1.0)), *finite)
-    return {
-        "layers": [
-            [calls.number(layer_id), plain(layer_id), low, None if high == math.inf else high]
-            for layer_id, low, high in inputs.limits
-        ],
-        "total": None if view.total == math.inf else view.total,
-        "reserve": None if view.reserve == math.inf else view.reserve,
-        "most": _step(most),
-    }
-
-
-def _step(number: float) -> int:
-    """Return a round number of at least this."""
-    unit = 10 ** max(0, math.floor(math.log10(number)) - 1)
-    return int(math.ceil(number / unit) * unit)
-
-
-def what_if_data(request: RecordedRequest, calls: Calls, share: CallShare, asked: dict[str, Any]) -> dict[str, Any]:
-    """Return the picture of a call under other budgets, with the items that would be dropped or come back.
-
-    `asked` has ``budgets``, pairs of numbers by the place of the layer in `settings_of`, ``total`` and ``reserve``; None
-    is no limit, what is left out stays as it was.
-    """
-    inputs, view = request.inputs, request.view
-    assert view is not None
-    budgets = {}
-    given = asked.get("budgets")
-    for place, limits in given.items() if isinstance(given, dict) else ():
-        known = [layer_id for layer_id, _, _ in inputs.limits]
-        if not place.isdecimal() or int(place) >= len(known) or not isinstance(limits, list) or len(limits) != 2:
-            raise NoeticConfigError("INVALID_BUDGET", "No layer has this budget.", given=given)
-        budgets[known[int(place)]] = (limits[0], math.inf if limits[1] is None else limits[1])
-    changes: dict[str, Any] = {name: asked[name] for name in ("total", "reserve") if name in asked}
-    changes = {name: math.inf if number is None else number for name, number in changes.items()}
-    plan = inputs.replan(budgets=budgets, **changes)
-    difference = plan_difference(inputs, request.plan, plan)
-    again = plan.as_event(view.where, view.t_ms, view.step, view.projection, view.appended, view.duration_ms)
-    data = call_data(calls.share(again, share.call), calls.order)
-    return {
-        "picture": data,
-        "dropped": _changes("would be left out", difference.dropped),
-        "returned": _changes(
-            "would be sent again" if difference.returned else "would be sent as well", difference.returned
-        ),
-    }
-
-
-def _changes(what: str, changes: Sequence[ItemChange]) -> dict[str, Any]:
-    items = f"{len(changes)} item{'' if len(changes) == 1 else 's'}"
-    head = f"{items} {what}, {count(sum([change.tokens for change in changes]))} tokens" if changes else ""
-    # Of history the newest matter most.
-    shown = [*[c for c in changes if c.origin != "history"], *[c for c in changes if c.origin == "history"][::-1]]
-    return {
-        "head": head,
-        "items": [
-            [
-                "history" if change.origin == "history" else plain(change.origin.replace("layer:", "", 1)),
-                words_of(change.item),
-                count(change.tokens),
-                change.position if change.origin == "history" else None,
-            ]
-            for change in shown[:CHANGES_SHOWN]
-        ],
-        "more": max(0, len(changes) - CHANGES_SHOWN),
-    }
-
 
 # Older calls are fetched when they are looked at; a page without a kernel has these.
 CALLS_KEPT: Final = 100
@@ -182,7 +91,8 @@ class AllocationReading(Reading):
             "layers": [],
             "first": 0,
             "calls": [],
-            "strip": new_strip(),
+            "plain": 0,  # requests of a run without plans
+            "picture": None,
         }
 
     @property
@@ -204,12 +114,18 @@ class AllocationReading(Reading):
                 self._open.pop((event.where.thread_id, event.where.execution_id), None)
                 placed = self._placed(self._at[found], place.call)
                 return placed if self.calls.ended is None else self._billed(self.calls.ended, place.call)
-            if not self.calls.lacks_plans or self.snapshot["empty"] == NO_PLANS:
+            if found is None or not self.calls.lacks_plans:
                 return None
+            self._by_call[place.call or 0] = self.snapshot["plain"]
+            self.snapshot["plain"] += 1
             self.snapshot["empty"] = NO_PLANS
-            return {"type": "empty", "text": NO_PLANS}
+            return {"type": "plain", "count": self.snapshot["plain"], "text": NO_PLANS} if self.is_followed else None
         assert found is not None
         at = len(self._drawn)
+        if self.snapshot["plain"]:  # a run of others that an agent of ours goes on with: its own calls are shown
+            self.snapshot["plain"] = 0
+            self._by_call.clear()
+            self.parts = ContextParts(getattr(self.run, "meta", None))
         self._reuse.append(reuse)
         self._at[found] = at
         self._drawn.append(found)
@@ -224,24 +140,20 @@ class AllocationReading(Reading):
         if not self.is_followed:
             return None  # of the older calls of a long run no picture is ever made
         known = len(self.snapshot["layers"])
-        bar = bar_of(self.calls, at)
-        add_bar(self.snapshot["strip"], bar)
         self._draw(at)
         fresh, data = self.snapshot["layers"][known:], self.snapshot["calls"][-1]
-        message = {"type": "call", "at": at, "layersAt": known, "layers": fresh, "call": data, "bar": bar}
+        message = {"type": "call", "at": at, "layersAt": known, "layers": fresh, "call": data}
         return message if lost is None else {**message, "lost": lost}
 
     def begin(self) -> None:
-        """Draw the newest calls, and the strip of all: from now on pages follow."""
+        """Draw the newest calls, and the context over time: from now on pages follow."""
         super().begin()
         calls, count = self.snapshot["calls"], len(self._drawn)
         known = self.snapshot["first"] + len(calls)
+        self.snapshot["picture"] = self.picture(range(self.total))
         if not known:
-            self.snapshot["strip"] = strip_of(self.calls, 0, count - 1)
             self._draw(count - self._calls_kept)
             return
-        for at in range(known, count):
-            add_bar(self.snapshot["strip"], bar_of(self.calls, at))
         # A page that is open asks for older ones.
         if count - known > CALLS_HOSTED:
             calls.clear()
@@ -297,27 +209,25 @@ class AllocationReading(Reading):
         call, turn, thread = fields["call"], fields["turn"], fields["thread_id"]
         if call is not None or turn is None:
             return self._by_call.get(call)
-        for at in range(len(self._drawn)):
-            where = self.request(at).where
+        for at, request in enumerate(self.requests()):
+            where = request.where
             if where.turn == turn and thread in (None, where.thread_id):
                 return at
         return None
 
     def answer(self, request: dict[str, Any]) -> Any:
-        """Answer a page: a call, a strip, the items of a call, or the effect of other budgets on it."""
-        what, order = request.get("what"), self.calls.order
-        if what == "strip":
-            first, last = self._whole(request, "first"), self._whole(request, "last")
-            return strip_of(self.calls, min(first, last), max(first, last))
+        """Answer a page: a call, some calls over time, the items of a call, or the effect of other budgets on it."""
+        what = request.get("what")
+        if what == "picture":
+            return self.picture(range(self._whole(request, "first"), self._whole(request, "last") + 1))
         if what in ("call", "items", "settings", "what_if"):
             at = self._whole(request, "at")
-            recorded = self.request(at)
+            recorded = self.requests()[at]
+            if what == "call" and self.snapshot["plain"]:
+                ((*_, words),) = self.scene(range(at, at + 1)).stops
+                return {"thread": sendable(recorded.where.thread_id), "place": recorded.place, "plain": words}
             if what == "call":
-                return {
-                    "thread": sendable(recorded.where.thread_id),
-                    "place": recorded.place,
-                    **call_data(self.calls.all[at], order, self.caching(at)),
-                }
+                return self._drawn_call(at)
             if what == "items":
                 return items_of(recorded, self.calls)
             if what == "settings":
@@ -327,21 +237,34 @@ class AllocationReading(Reading):
 
     def _whole(self, request: dict[str, Any], name: str) -> int:
         number = request.get(name)
-        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < len(self._drawn):
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < self.total:
             raise NoeticConfigError(
-                "UNKNOWN_CALL", "The view shows no such call.", given=number, hint=f"It shows {len(self._drawn)}."
+                "UNKNOWN_CALL", "The view shows no such call.", given=number, hint=f"It shows {self.total}."
             )
         return number
 
     def requests(self) -> list[RecordedRequest]:
         """Return the requests that are shown, those of runs of others too."""
         found = self.index.requests
+        if self._drawn:
+            return [found[at] for at in self._drawn]
         return found if self._shows_all else [each for each in found if self.moment.shows(each.where)]
 
-    def scene(self) -> Scene:
-        """Return the picture of the context over time."""
+    @property
+    def total(self) -> int:
+        """How many requests are shown."""
+        return len(self._drawn) or self.snapshot["plain"]
+
+    def scene(self, part: range | None = None) -> Scene:
+        """Return the picture of the context over time, of all requests or of those at some places."""
         compactions = [] if self.run is None else compactions_of(self.run)
-        return context_scene(self.parts, self.requests(), compactions, self.calls.numbers())
+        return context_scene(self.parts, self.requests(), compactions, self.calls.numbers(), part)
+
+    def picture(self, part: range) -> dict[str, Any]:
+        """Return the context over time as a page draws it, with the first call and the calls in a column."""
+        scene = self.scene(part)
+        looks = {"series": series_data(scene.series), "pad": PAD_PX}
+        return {"start": part.start, "size": calls_a_column(part), **looks, **scene.data()}
 
     def rows(self) -> list[tuple[int | None, str, int, bool]]:
         """Return call, part, tokens and whether they are estimated, of every request."""
@@ -402,7 +325,7 @@ class TokenAllocation(PictureView):
     table = "allocations"
     follow = traitlets.Bool(True).tag(sync=True)
     position = traitlets.Int(-1).tag(sync=True)
-    scripts = ("base/scene", "allocation/call_strip", "allocation/what_if", "allocation/allocation")
+    scripts = ("base/scene", "allocation/what_if", "allocation/allocation")
 
     def __init__(
         self,

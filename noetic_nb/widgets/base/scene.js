@@ -370,15 +370,15 @@ function legendIn(list, series, rows) {
 
 /**
  * Make a strip below a scene in which a part of it is chosen, by dragging or in two fields; `whole` is asked for all rows with
- * their turns, `choose` is told the first and the last row. Returns what draws it; null hides it.
+ * their turns (or what `word` names), `choose` is told the first and the last row. Returns what draws it; null hides it.
  */
-function brushIn(parent, whole, choose) {
+function brushIn(parent, whole, choose, word = "turn") {
   const grid = parent.appendChild(make("div", { class: "nn-grid" })); // with the columns of the scene
   grid.append(make("span", { class: "nn-axis-name" }, "part"));
   const row = grid.appendChild(make("div", { class: "nn-brush" }));
   const strip = row.appendChild(make("div", { class: "nn-strip" }));
   const view = strip.appendChild(make("div", { class: "nn-window" }));
-  const fields = ["First turn", "Last turn"].map((label) => row.appendChild(make("input", { type: "number", min: 1, "aria-label": label })));
+  const fields = [`First ${word}`, `Last ${word}`].map((label) => row.appendChild(make("input", { type: "number", min: 1, "aria-label": label })));
   const all = row.appendChild(make("button", { type: "button" }, "All"));
   let chosen = [0, 0];
   const count = () => whole().turns.length;
