@@ -14,6 +14,7 @@ from noetic_nb.layers._helpers.collaborators import check_function, check_whole
 from noetic_nb.layers._helpers.considered import consider, fitting_lines, plain_hits, tagged
 from noetic_nb.layers._helpers.schemas import Arguments, StoredState, init_hook, model_function, option_error
 from noetic_nb.layers._helpers.spending import spending
+from noetic_nb.layers.handles import ExternalHandle
 from noetic_nb.memory import (
     BudgetConfig,
     CompleteParams,
@@ -88,7 +89,7 @@ def external_memory(
     limit: int = 20,
     budget: BudgetConfig = None,
     slot: float = Slot.SEMANTIC_RECALL,
-) -> MemoryLayer[Any]:
+) -> MemoryLayer[ExternalHandle]:
     """Make a layer of a memory outside of this library, such as mem0 or LangMem.
 
     Parameters

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 
 __all__ = [
     "EntityHandle",
+    "ExternalHandle",
     "FilesHandle",
     "NotesHandle",
     "NothingProvided",
@@ -73,6 +74,13 @@ class EntityHandle(Protocol):
 
     async def forget(self, *, name: str) -> str:
         """Forget all that is known of one name."""
+
+
+class ExternalHandle(Protocol):
+    """Of `external_memory`; stores with ``update`` and ``delete`` have these as well."""
+
+    async def search(self, *, query: str) -> list[str]:
+        """Search the memory."""
 
 
 class FilesHandle(Protocol):

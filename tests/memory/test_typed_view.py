@@ -16,9 +16,14 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.layers import handles
 from noetic_nb.memory._layer_functions import LayerData
 from tests.memory.stacks import layer
+from tests.unit.test_contract_checks import notes_of_each
 
 PACKAGE = Path(nn.__file__).parent.parent
-FIRST: dict[str, tuple[Any, ...]] = {"static_content": ("Be kind.",), "tool_memory": ("cart",)}
+FIRST: dict[str, tuple[Any, ...]] = {
+    "static_content": ("Be kind.",),
+    "tool_memory": ("cart",),
+    "external_memory": (notes_of_each(),),
+}
 NAMES = sorted(name for name in layers.__all__ if name.islower() and name != "regulation")
 
 

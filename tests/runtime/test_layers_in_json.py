@@ -16,6 +16,7 @@ from noetic_nb.memory import MemoryLayer
 from noetic_nb.steps import Registry
 from tests.layers.layer_driver import Conversation
 from tests.memory.stacks import layer
+from tests.unit.test_contract_checks import notes_of_each
 
 
 def config(*memory: MemoryLayer, step: Any = None) -> nn.AgentConfig:
@@ -30,7 +31,8 @@ def there_and_back(given: nn.AgentConfig, registry: Registry | None = None) -> n
 
 
 FIRST: dict[str, tuple[Any, ...]] = {"static_content": ("Be kind.",), "tool_memory": ("cart",)}
-NAMES = sorted(name for name in layers.__all__ if name.islower() and name != "regulation")
+# These take code of their own.
+NAMES = sorted(name for name in layers.__all__ if name.islower() and name not in {"regulation", "external_memory"})
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -44,6 +46,16 @@ def test_a_built_in_layer_is_its_kind_and_loads_without_a_registry(name: str) ->
     assert (back.id, back.slot, back.scope, back.budget) == (given.id, given.slot, given.scope, given.budget)
     assert (back.hooks.names(), back.timeouts) == (given.hooks.names(), given.timeouts)
     assert set(back.provides or ()) == set(given.provides or ())
+
+
+def test_an_external_memory_names_its_store_in_a_registry() -> None:
+    notes = notes_of_each()
+    registry = nn.Registry(functions={"notes": notes})
+    given = config(layers.external_memory(notes))
+
+    (back,) = there_and_back(given, registry).memory
+
+    assert (back.id, back.scope, back.hooks.names()) == ("external", "resource", given.memory[0].hooks.names())
 
 
 WITH_OPTIONS: list[tuple[MemoryLayer, dict[str, Any]]] = [

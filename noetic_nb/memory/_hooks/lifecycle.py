@@ -36,7 +36,8 @@ from noetic_nb.sync import Begun, Steps
 ChildState: TypeAlias = tuple[str, Any, tuple[Item, ...]]
 """Layer id, the child's state, and items for the child's log."""
 
-
+REFUSES_CHILD: Final = frozenset({"REGULATOR_OF_ANOTHER"})
+"""Codes of errors of an ``on_spawn`` with which the child must not run."""
 _READ_INIT: Final = partial(field_of, name="state", hook="init")
 _READ_COMPLETE: Final = partial(field_of, name="state", hook="on_complete")
 
@@ -157,7 +158,7 @@ async def spawn_state(
 ) -> tuple[ChildState, ...]:
     """Call every ``on_spawn`` in slot order; a layer that fails or returns None gives the child no state.
 
-    A `NoeticConfigError` is raised.
+    An error of ``REFUSES_CHILD`` is raised; other errors of the configuration are diagnostics.
 
     `sources` has, by the id of a layer in the child, its id in the parent, where the two differ.
     """
@@ -174,7 +175,7 @@ async def spawn_state(
         outcome = await runner.run(
             layer, "on_spawn", params, parent_ctx, read=read, measure=lambda value: {"items": len(value[1])}
         )
-        if isinstance(outcome.error, NoeticConfigError):  # the layer must not run in this child
+        if isinstance(outcome.error, NoeticConfigError) and outcome.error.code in REFUSES_CHILD:
             raise outcome.error
         if outcome.error is not None:
             continue

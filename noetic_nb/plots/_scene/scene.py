@@ -120,8 +120,8 @@ def placed(series: Mapping[str, Series], names: Sequence[str], at: float, row: R
     Examples
     --------
     >>> bars = {"spent": Series("box", "tokens", left=0.25, right=0.75)}
-    >>> placed(bars, ["spent"], 3, [[0, 0, 120]])
-    [Mark(series='spent', points=[3.25, 0, 3.75, 120], text='')]
+    >>> placed(bars, ["spent"], 3, [[0, 0, 120]])[0].points
+    [3.25, 0, 3.75, 120]
     """
     found = []
     for place, *given in row:
