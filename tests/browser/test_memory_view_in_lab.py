@@ -110,12 +110,15 @@ def test_a_growing_run_is_followed_and_layers_are_chosen(notebook: Open, cells_o
         "run.append(LayerStateChanged(Where('t1', 'e7', 7), 0.0, 'facts', 'store', ['a']))\n"
         "run.append(LayerStateChanged(Where('t2', 'e1', 1), 0.0, 'facts', 'store', ['b']))"
     )
-    bar = root.get_by_role("button", name="notes, turn 3: 1 change in 1 write")
+    bar, facts = (
+        root.get_by_role("button", name=f"{name}: 1 change in 1 write") for name in ("notes, turn 3", "facts, turn 7")
+    )
+    expect(facts).to_be_visible()
     bar.press("Enter")
     expect(root.locator(".nn-detail-head")).to_have_text("After turn 3, store")
     expect(bar).to_have_attribute("aria-pressed", "true")
     bar.press("ArrowDown")
-    expect(root.get_by_role("button", name="facts, turn 7: 1 change in 1 write")).to_be_focused()
+    expect(facts).to_be_focused()
     opened.page.keyboard.press(" ")
     expect(root.locator(".nn-detail-head")).to_have_text("After turn 7, store")
     facts = root.locator(".nn-chips").get_by_role("button", name="facts")
