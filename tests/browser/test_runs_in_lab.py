@@ -86,3 +86,30 @@ def test_runs_are_searched_filtered_paged_sorted_selected_and_opened(notebook: O
     expect(root.locator(".nn-runs-bench > *")).to_have_count(0)
     opened.kernel.run("_ = shown.open_run(8)")
     expect(bench).to_contain_text("About <img src=x> 0.")
+
+
+LABELLED = """
+from noetic_nb.widgets import *
+import noetic_nb as nn
+book = {"verdict": {"values": ["right", "wrong"], "of": "run"}}
+made = [nn.Run.from_messages([{"role": "user", "content": f"order {at}"}], meta={"codebook": book}) for at in range(5)]
+"""
+
+
+def test_digits_label_runs_and_go_on_to_the_next_row(notebook: Open) -> None:
+    opened = notebook(LABELLED, "shown = Runs(made, by='ann')\nshown")
+    opened.run_all()
+    rows, press = opened.view.locator(".nn-runs > tbody > tr"), opened.page.keyboard.press
+    expect(rows).to_have_count(5)
+
+    rows.first.focus()
+    for key in "1219":
+        press(key)
+
+    expect(rows.nth(2)).to_contain_text("verdict: right")
+    expect(rows.nth(1)).to_contain_text("verdict: wrong")
+    expect(rows.nth(3)).to_be_focused()
+    opened.kernel.says("[list(run.labels.value) for run in made]", "[['right'], ['wrong'], ['right'], [], []]")
+    rows.nth(1).focus()
+    press("0")
+    expect(rows.nth(1)).not_to_contain_text("verdict")

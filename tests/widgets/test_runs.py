@@ -213,3 +213,32 @@ def test_facts_of_a_part_are_read_for_it_alone(few: int, monkeypatch: pytest.Mon
 
     assert part == runs.rows()[5:8]
     assert len(found) == 3 + 20
+
+
+def test_a_rater_labels_runs_by_keys_and_does_not_see_the_labels_of_others(tmp_path: Path) -> None:
+    book = {"verdict": {"values": ["right", "wrong"], "of": "run"}}
+    for at in range(3):
+        talk(f"order {at}", codebook=book).save(tmp_path / f"{at}.jsonl.gz")
+    nn.load_run(tmp_path / "0.jsonl.gz").label("verdict", "wrong", by="bob")
+    with Runs(nn.open_runs(tmp_path), by="ann") as view:
+        places = [row["at"] for row in view.snapshot["rows"]]
+        assert [row["cells"][-1] for row in view.snapshot["rows"]] == [""] * 3
+
+        answer = ask(view, do="label", at=places[0], name=0, value=0)
+        seen = answer["data"]["rows"][0]["cells"][-1]
+        refused = ask(view, do="label", at=places[0], name=0, value=7)
+        taken = ask(view, do="label", at=places[0], name=0, value=None)["data"]["rows"][0]["cells"][-1]
+
+    assert sorted(seen.split(", ")) == ["verdict: right", "verdict: wrong (bob)"]  # both are done with this run
+    assert "The codebook has no such value" in refused["fault"]
+    assert "right" not in taken
+    again = {
+        tuple(nn.load_run(tmp_path / f"{at}.jsonl.gz").labels[["by", "value"]].itertuples(index=False))
+        for at in range(3)
+    }
+    assert again == {(("bob", "wrong"),), ()}
+
+
+def test_a_rater_without_a_codebook_is_refused() -> None:
+    with pytest.raises(nn.errors.NoeticConfigError, match="NO_CODEBOOK"):
+        Runs(many(2), by="ann")

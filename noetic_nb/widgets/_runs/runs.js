@@ -19,6 +19,9 @@ export default () => {
     const where = field("Where, such as outcome == false && tokens > 2000");
     const problem = body.appendChild(make("p", { class: "nn-fault", role: "alert" }));
     const status = body.appendChild(make("p", { class: "nn-sub", role: "status" }));
+    const keys = body.appendChild(make("div", { class: "nn-toolbar", role: "group", "aria-label": "Labels by keys" }));
+    const named = keys.appendChild(make("select", { "aria-label": "Label" }));
+    const meaning = keys.appendChild(make("span"));
     const rows = tableIn(body, "Runs", ["", ...columns.map(([, name]) => name)], { kind: "nn-table nn-runs", scroll: "nn-scroll nn-tall" });
     const heads = [...rows.parentElement.querySelectorAll("thead th")];
     heads[0].append(make("span", { class: "nn-hidden" }, "Selected"));
@@ -75,6 +78,18 @@ export default () => {
       event.stopImmediatePropagation();
       toggle(event.target);
     });
+    // A digit labels the run in the row and goes on to the next one; 0 takes the label back.
+    rows.addEventListener("keydown", (event) => {
+      const name = Math.max(0, named.selectedIndex);
+      const values = store.data.names[name]?.values;
+      if (!values || event.target.tagName !== "TR" || !/^[0-9]$/.test(event.key) || Number(event.key) > values.length) return;
+      event.preventDefault();
+      event.stopImmediatePropagation();
+      const value = event.key === "0" ? null : Number(event.key) - 1;
+      act({ do: "label", at: event.target.run.at, name, value });
+      event.target.nextElementSibling?.focus();
+    });
+    named.addEventListener("change", store.changed);
     chosenRows(rows, (row) => act({ do: "open", at: row.run.at }), down, up);
 
     function newRow() {
@@ -131,6 +146,10 @@ export default () => {
       body.hidden = data.total === 0;
       setText(empty, data.empty);
       setText(problem, fault);
+      keys.hidden = data.names.length === 0;
+      patch(named, data.names, () => make("option"), (option, { name }) => setText(option, name));
+      const values = data.names[Math.max(0, named.selectedIndex)]?.values ?? [];
+      setText(meaning, [...values.map((value, at) => `${at + 1} ${value}`), "0 none"].join(", "));
       const text = (count) => count.toLocaleString("en");
       const total = `${text(data.total)} run${data.total === 1 ? "" : "s"}`;
       const chosen = data.selected ? `, ${text(data.selected)} selected` : "";

@@ -11,6 +11,7 @@ from typing import Any
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.interop._collection.run_collection import RunCollection, open_runs
 from noetic_nb.runs import Run
+from noetic_nb.widgets._runs.run_labels import RunLabels
 from noetic_nb.widgets._runs.runs_reading import RunsReading
 from noetic_nb.widgets._workbench.workbench import Workbench
 from noetic_nb.widgets.base._run_view import RunView
@@ -23,6 +24,9 @@ class Runs(RunView):
     ----------
     collection : RunCollection
         The runs; of other sources of `noetic_nb.open_runs` one is made.
+    by : str, optional
+        A rater, who labels runs by keys with the values of the codebook of the first run: a digit gives a value, 0 takes it
+        back. Labels of other raters are shown once both are done.
 
     Attributes
     ----------
@@ -38,7 +42,7 @@ class Runs(RunView):
     Raises
     ------
     NoeticConfigError
-        As `noetic_nb.open_runs`.
+        As `noetic_nb.open_runs`; ``NO_CODEBOOK`` where a rater is named and there is none.
     NoeticError
         ``invalid_run_file`` where files have changed since the collection was opened.
 
@@ -57,9 +61,10 @@ class Runs(RunView):
     scripts = ("runs/runs",)
     bench: Workbench | None = None
 
-    def __init__(self, collection: Any) -> None:
+    def __init__(self, collection: Any, *, by: str | None = None) -> None:
         self.collection: RunCollection = open_runs(collection)
-        self._table = RunsReading(self.collection, self._open_at)
+        labels = None if by is None else RunLabels(self.collection, by)
+        self._table = RunsReading(self.collection, self._open_at, labels)
         # Nothing is followed: a run without events stands for those of the collection.
         super().__init__(Run(), self._table)
 

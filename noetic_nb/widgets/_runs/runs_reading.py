@@ -10,6 +10,7 @@ from noetic_nb.events import RunEvent
 from noetic_nb.interop._collection.run_collection import RunCollection
 from noetic_nb.markup import dollars, escape, heading
 from noetic_nb.runs._plain_text import plain, sendable
+from noetic_nb.widgets._runs.run_labels import RunLabels
 from noetic_nb.widgets.base._feed import Place, Reading
 
 PAGE: Final = 50
@@ -89,10 +90,15 @@ class RunsReading(Reading):
         All runs.
     opens : callable
         Opens the run at a place of the collection, None for none; returns the id of the widget that shows it.
+    labels : RunLabels, optional
+        The labels of the rater at the page.
     """
 
-    def __init__(self, collection: RunCollection, opens: Callable[[int | None], object]) -> None:
+    def __init__(
+        self, collection: RunCollection, opens: Callable[[int | None], object], labels: RunLabels | None = None
+    ) -> None:
         self.collection, self.shown = collection, collection
+        self.labels = labels
         self.chosen: set[int] = set()
         self.opened: int | None = None
         self.bench = ""
@@ -104,6 +110,7 @@ class RunsReading(Reading):
             "size": [WIDTH, HEIGHT],
             "count": PAGE,
             "empty": EMPTY,
+            "names": [] if labels is None else labels.data,
         }
         self._turn_to(0)
 
@@ -135,10 +142,16 @@ class RunsReading(Reading):
             "selected": len(self.chosen),
             "opened": self.opened,
             "bench": self.bench,
-            "rows": [wire(row, at, at in self.chosen) for row, at in zip(part.rows(), places, strict=True)],
+            "rows": [self._row(row, at) for row, at in zip(part.rows(), places, strict=True)],
         }
         self.snapshot.update(page)
         return page
+
+    def _row(self, row: Mapping[str, Any], at: int) -> dict[str, Any]:
+        shown = wire(row, at, at in self.chosen)
+        if self.labels is not None:  # a rater must not see all labels
+            shown["cells"][-1] = plain(self.labels.text(at))
+        return shown
 
     def page(self) -> dict[str, Any]:
         """Return the page that is shown, as it is now."""
@@ -176,6 +189,11 @@ class RunsReading(Reading):
                 return self.page()
             case {"do": "select", "rows": "all", "on": bool(on)}:
                 self.chosen = self.chosen | {self._places[key] for key in self.shown._keys} if on else set()
+                return self.page()
+            case {"do": "label", "at": int(at), "name": int(name), "value": int() | None as value} if (
+                self.labels is not None and 0 <= at < len(self.collection)
+            ):
+                self.labels.give(at, name, value)
                 return self.page()
             case {"do": "open", "at": int() | None as at}:
                 self._opens(at)

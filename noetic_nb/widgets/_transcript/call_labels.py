@@ -16,6 +16,32 @@ from noetic_nb.runs._requests.recorded_requests import CallRecord
 MOST_VALUES: Final = 9
 
 
+def names_for(run: Any, by: Any, of: str) -> tuple[dict[str, list[Any]], list[dict[str, Any]]]:
+    """Return the values that a rater gives by keys to parts of a kind, by name, and the same for a page.
+
+    Raises `NoeticConfigError` ``NO_CODEBOOK``.
+    """
+    book = codebook_of(run.meta, run._label_store.path) if isinstance(run, Run) else None
+    found = {name: code for name, code in (book or {}).items() if code.of in (None, of) and code.values}
+    if not found or not isinstance(by, str) or not by.strip():
+        hint = (
+            f"run.meta['codebook'] = {{'verdict': {{'values': ['right', 'wrong'], 'of': {of!r}}}}}, or codebook.json."
+        )
+        raise NoeticConfigError(
+            "NO_CODEBOOK", f"Each {of} is labelled by a named rater with the values of a codebook.", given=by, hint=hint
+        )
+    names = [
+        {
+            "name": plain(name),
+            "description": plain(code.description, TEXT_LENGTH),
+            "values": [plain(str(value)) for value in code.values[:MOST_VALUES]],
+            "meanings": [plain(text, TEXT_LENGTH) for text in code.meanings[:MOST_VALUES]],
+        }
+        for name, code in found.items()
+    ]
+    return {name: list(code.values[:MOST_VALUES]) for name, code in found.items()}, names
+
+
 class CallLabels:
     """The labels of one rater about the calls of a run; without a rater there is only the first step to look at."""
 
@@ -25,26 +51,8 @@ class CallLabels:
         self.data: dict[str, Any] = {"looks": isinstance(run, Run)}
         if by is None:
             return
-        book = codebook_of(run.meta, run._label_store.path) if isinstance(run, Run) else None
-        found = {name: code for name, code in (book or {}).items() if code.of in (None, "call") and code.values}
-        if not found or not isinstance(by, str) or not by.strip():
-            hint = "run.meta['codebook'] = {'verdict': {'values': ['right', 'wrong'], 'of': 'call'}}, or codebook.json."
-            raise NoeticConfigError(
-                "NO_CODEBOOK", "Calls are labelled by a named rater with the values of a codebook.", given=by, hint=hint
-            )
-        self.names = {name: list(code.values[:MOST_VALUES]) for name, code in found.items()}
-        self.data |= {
-            "by": plain(by),
-            "names": [
-                {
-                    "name": plain(name),
-                    "description": plain(code.description, TEXT_LENGTH),
-                    "values": [plain(str(value)) for value in code.values[:MOST_VALUES]],
-                    "meanings": [plain(text, TEXT_LENGTH) for text in code.meanings[:MOST_VALUES]],
-                }
-                for name, code in found.items()
-            ],
-        }
+        self.names, names = names_for(run, by, "call")
+        self.data |= {"by": plain(by), "names": names}
 
     def of(self, record: CallRecord) -> list[dict[str, Any]]:
         """Return, for each name, the label of a call by the rater, those of others that may be seen, and how many there are."""
