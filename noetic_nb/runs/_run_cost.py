@@ -14,7 +14,8 @@ def cost_of_run(
     meta: Mapping[str, Any], calls: Iterable[ModelCalled], compactions: Iterable[ContextCompacted]
 ) -> float | None:
     """Return the cost in US dollars; see `Run.cost`."""
-    calls, estimated = tuple(calls), set(meta.get("estimated") or ())
+    calls, named = tuple(calls), meta.get("estimated")
+    estimated = set(named) if isinstance(named, list | tuple) else set()  # of a file, it may be anything
     reported = meta.get("cost")
     if isinstance(reported, int | float) and not any(call.cost is not None for call in calls):
         return float(reported)

@@ -71,7 +71,8 @@ class ContextParts:
     @property
     def is_billed(self) -> bool:
         """Whether the input tokens of calls are those of a provider."""
-        return "input_tokens" not in (self._meta.get("estimated") or ())
+        estimated = self._meta.get("estimated")  # of a file, it may be anything
+        return not (isinstance(estimated, list | tuple) and "input_tokens" in estimated)
 
     def call(self, request: RecordedRequest, compactions: Sequence[tuple[int, ContextCompacted]] = ()) -> ContextCall:
         """Return the context of a request; `compactions` are those of the run, with their places among its events."""
