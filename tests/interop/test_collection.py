@@ -373,3 +373,11 @@ def test_a_run_whose_name_is_no_unicode_is_a_member(name: str) -> None:
 
     assert queries(runs.search("parcel")) == ["parcel"]
     assert runs[0].run_id == name
+
+
+@pytest.mark.parametrize("source", [None, 5, [1, 2], [None]], ids=repr)
+def test_a_source_without_any_run_is_an_error(source: Any) -> None:
+    with pytest.raises(nn.errors.NoeticError) as raised:
+        nn.open_runs(source)
+
+    assert raised.value.kind == "invalid_run_file"

@@ -291,7 +291,7 @@ def open_runs(source: Any, *, index: str | PathLike[str] | None = None, progress
     NoeticConfigError
         ``NO_RUNS`` if there is no such file or folder, ``INVALID_INDEX`` if the index is another program's file.
     NoeticError
-        ``storage_failed`` if the index cannot be written.
+        ``storage_failed`` if the index cannot be written, ``invalid_run_file`` if no object of `source` is a run.
 
     References
     ----------
@@ -309,6 +309,10 @@ def open_runs(source: Any, *, index: str | PathLike[str] | None = None, progress
     if isinstance(source, RunCollection):
         return source
     paths, runs = parts_of(source)
+    if runs and not paths and all(isinstance(run, Failed) for run in runs):
+        raise next(
+            run.error for run in runs if isinstance(run, Failed)
+        )  # a wrong source, not a folder with some bad files
     members = Members(paths, runs, None if index is None else Path(index))
     every = members.refresh(progress)
     failed = [
