@@ -159,12 +159,13 @@ def test_a_fault_in_the_page_is_shown_and_logged_and_is_no_empty_box(notebook: O
         "shown = Probe(None)\nshown",
     )
     opened.run_all()
+    alert = opened.page.get_by_role("alert")
+    expect(opened.page.get_by_text("turn null").or_(alert)).to_be_visible()
     opened.kernel.run(
         "from noetic_nb.events import QualityGiven, Where\n"
         "shown.run.append(QualityGiven(Where('t', 'e', 1), 0.0, 0.5, 'user'))"
     )
 
-    alert = opened.page.get_by_role("alert")
     expect(alert).to_contain_text("This view failed in the page: ReferenceError: missing is not defined")
     assert_readable(opened.page.locator(LIVE))
     wait_for(lambda: "missing is not defined" in opened.kernel.value("lines"), "the kernel's log has it")
