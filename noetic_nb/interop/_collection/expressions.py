@@ -9,23 +9,13 @@ from typing import Any, Final
 from noetic_nb._core.names import nearest
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.interop._collection.run_facts import FACTS
-from noetic_nb.steering._predicates.cel_names import FUNCTIONS, cel_tokens
+from noetic_nb.steering._predicates.cel_names import FUNCTIONS, PYTHON, cel_tokens
 
 _WORDS: Final = frozenset(
     {"true", "false", "null", "in", "int", "uint", "double", "string", "bool", "list", "map", "type"}
 )
 _FUNCTIONS: Final = FUNCTIONS - {"origin", "origins", "has"} | {"all", "exists", "exists_one", "map", "filter"}
 _OPEN: Final = frozenset({"meta", "labels"})
-_PYTHON: Final = {
-    "and": "Write && for `and`.",
-    "or": "Write || for `or`.",
-    "not": "Write ! for `not`.",
-    "is": "Write == for `is`.",
-    "True": "Write true.",
-    "False": "Write false.",
-    "None": "Write null.",
-    "len": "Write size(...).",
-}
 
 
 def _invalid(what: str, text: object, hint: str) -> NoeticConfigError:
@@ -83,7 +73,7 @@ class Expression:
             return
         near = nearest(word, names)
         hint = f"Did you mean {near!r}?" if near else f"There are {', '.join(sorted(names))}."
-        raise _invalid(f"{word!r} is no {kind}", self.text, _PYTHON.get(word, hint))
+        raise _invalid(f"{word!r} is no {kind}", self.text, PYTHON.get(word, hint))
 
     def values(self, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
         """Return the value for each row; None where it asks for a fact that nobody knows."""

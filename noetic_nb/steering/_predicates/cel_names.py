@@ -64,7 +64,7 @@ FUNCTIONS: Final = frozenset(
 )
 """Functions of the language, and two of ours; none of them reads a clock or has an effect."""
 
-_PYTHON: Final = {
+PYTHON: Final = {
     "and": "Write && for `and`.",
     "or": "Write || for `or`.",
     "not": "Write ! for `not`.",
@@ -79,6 +79,7 @@ _PYTHON: Final = {
     "any": "Write list.exists(x, ...).",
     "all": "Write list.all(x, ...).",
 }
+"""A hint for each word of Python that is no word of CEL."""
 
 ORIGIN: Final = "tool.origin"
 """What an expression needs that calls ``origin`` or ``origins``."""
@@ -249,8 +250,8 @@ class _Reader:
     ) -> None:
         if name in names:
             return
-        if name in _PYTHON:
-            what, hint = "word of CEL", _PYTHON[name]
+        if name in PYTHON:
+            what, hint = "word of CEL", PYTHON[name]
             raise does_not_compile(self.rule_id, f"{name!r} is no {what}", place[0], hint, column=place[1])
         near = nearest(name, names)
         hint = f"Did you mean {near!r}?" if near else f"There are {', '.join(sorted(names))}."
