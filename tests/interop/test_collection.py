@@ -121,10 +121,32 @@ def test_damaged_labels_are_listed(folder: Path) -> None:
         ("turns == 1 && query.startsWith('refund')", ["refund", "refund later"]),
         ("tools.exists(t, t == 'pay')", []),
         ("place == 1", ["refund later"]),
+        ("meta['domain'] == 'shop' && task == 't1'", ["invoice"]),
+        ('meta["domain"] == null', ["parcel", "refund later"]),
+        ("['domain'].exists(key, meta[key] == 'shop')", ["refund", "invoice", "gift card"]),
+        ("tools[0] == 'pay'", []),
+        ("labels['needs review'] == true", ["gift card"]),
     ],
 )
 def test_an_expression_chooses_runs_of_which_it_is_true(folder: Path, expression: str, found: list[str]) -> None:
+    nn.load_run(folder / "2.jsonl.gz").label(name="needs review", value=True, by="ann")
     assert queries(nn.open_runs(folder).where(expression)) == found
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    ["\ud800", 2**70, -(2**64), {"\udfff": ["\ud800", 2**63]}, 10**400],
+    ids=["surrogate", "large", "negative", "nested", "huge"],
+)
+def test_a_value_that_the_language_does_not_know_leaves_the_rest_readable(hostile: Any) -> None:
+    odd, plain = talk("odd", domain="shop", odd=hostile), talk("plain", domain="shop", odd=1)
+    if isinstance(hostile, int):
+        odd.label("size", hostile, by="ann")
+    runs = nn.open_runs([odd, plain])
+
+    assert queries(runs.where("meta.domain == 'shop' && !('verdict' in labels)")) == ["odd", "plain"]
+    assert queries(runs.where("meta.domain == 'shop'")) == ["odd", "plain"]
+    assert queries(runs.where("meta['odd'] == 1")) == ["plain"]
 
 
 @pytest.mark.parametrize(
@@ -137,6 +159,9 @@ def test_an_expression_chooses_runs_of_which_it_is_true(folder: Path, expression
         ("turns > 'one'", "fails for run"),
         ("origin(turns)", "no function"),
         ("turns >", "cannot be read"),
+        ("meta['domian'] == 'shop'", "Did you mean 'domain'"),
+        ("labels['verdict'] == 'good'", "No run has labels.verdict"),
+        ("1 / (turns - 1) == 1", "division by zero"),
         ("", "is a text"),
     ],
 )
@@ -156,6 +181,8 @@ def test_a_search_finds_words_phrases_and_beginnings(folder: Path) -> None:
     assert queries(runs.search("a OR b) NEAR")) == []
     with pytest.raises(nn.NoeticConfigError, match="INVALID_SEARCH"):
         runs.search(' "" * ')
+    with pytest.raises(nn.NoeticConfigError, match="INVALID_SEARCH"):
+        runs.search(None)  # type: ignore[arg-type]
 
 
 def test_a_sample_has_its_share_of_each_stratum_and_the_same_runs_for_a_seed() -> None:

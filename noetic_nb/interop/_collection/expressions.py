@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import sys
+from ast import literal_eval
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -15,7 +17,30 @@ _WORDS: Final = frozenset(
     {"true", "false", "null", "in", "int", "uint", "double", "string", "bool", "list", "map", "type"}
 )
 _FUNCTIONS: Final = FUNCTIONS - {"origin", "origins", "has"} | {"all", "exists", "exists_one", "map", "filter"}
+_MOST: Final = int(sys.float_info.max)
 _OPEN: Final = frozenset({"meta", "labels"})
+
+
+def _key(after: Sequence[str]) -> str | None:
+    """Return the key that is read from ``meta`` or ``labels``: ``.key`` or ``['key']``."""
+    mark, key, end = after
+    if mark == ".":
+        return key
+    try:
+        return str(literal_eval(key)) if (mark, end) == ("[", "]") and key[-1:] in "\"'" else None
+    except (SyntaxError, ValueError):  # a spelling of texts that CEL alone has
+        return None
+
+
+def _readable(value: Any) -> Any:
+    """Return data as CEL takes it: lone surrogates are replaced, and whole numbers beyond 64 bits are fractional ones."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode(errors="replace").decode()
+    if isinstance(value, Mapping):
+        return {_readable(key): _readable(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_readable(each) for each in value]
+    return float(max(min(value, _MOST), -_MOST)) if isinstance(value, int) and not -(2**63) <= value < 2**63 else value
 
 
 def _invalid(what: str, text: object, hint: str) -> NoeticConfigError:
@@ -64,8 +89,7 @@ class Expression:
                 self._known(word, _FUNCTIONS, "function")
             elif word not in bound and word not in _WORDS:
                 self._known(word, FACTS, "fact of a run")
-                has_key = word in _OPEN and words[at + 1] == "."
-                found.add((word, words[at + 2] if has_key else None))
+                found.add((word, _key(words[at + 1 : at + 4]) if word in _OPEN else None))
         return found
 
     def _known(self, word: str, names: Any, kind: str) -> None:
@@ -91,8 +115,10 @@ class Expression:
             if key is not None:
                 values[name] = {key: None, **values[name]}
         try:
-            return self._program.execute(values)
-        except (TypeError, ValueError, RuntimeError) as error:
+            return self._program.execute(_readable(values))
+        except LookupError:  # a key or a place in a list that this run does not have
+            return None
+        except (TypeError, ValueError, RuntimeError, ArithmeticError) as error:
             if any((values[name] if key is None else values[name][key]) is None for name, key in self._names):
                 return None
             hint = f"The facts are {', '.join(FACTS)}; compare a number with a number, a text with a text."

@@ -181,7 +181,8 @@ class RunIndex:
 
     def search(self, text: str) -> set[Key]:
         """Return the runs with all words of a text; "two words" in quotes stand behind each other, and word* begins a word."""
-        parts = [(match[1] if match[1] is not None else match[2]) or "" for match in _PART.finditer(text)]
+        words = _PART.finditer(text if isinstance(text, str) else "")
+        parts = [(match[1] if match[1] is not None else match[2]) or "" for match in words]
         asked = [
             f'"{part.rstrip("*").replace(chr(34), "")}"' + ("*" if part.endswith("*") else "") for part in parts if part
         ]
