@@ -37,6 +37,7 @@ from ._rule_proofs.proofs import difference as difference
 from ._rule_proofs.proofs import prove as prove
 from ._rule_scores.evaluation import Evaluation as Evaluation
 from ._rule_scores.evaluation import evaluate as evaluate
+from ._rule_scores.rule_drafts import draft_rule as draft_rule
 from ._rule_scores.rule_suggestions import Suggestion as Suggestion
 from ._rule_scores.rule_suggestions import Suggestions as Suggestions
 from ._rule_scores.rule_suggestions import suggest as suggest

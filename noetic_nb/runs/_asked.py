@@ -144,7 +144,7 @@ class AskedEvents(LabelledEvents):
             ``"layer"``, ``"tool"``, ``"model"``; the name of the layer or tool), ``item`` (the place in the log of the thread of
             the item that wrote it first; missing where that stands elsewhere, as in a child's log, a layer's text or another
             thread), ``turn`` (that of the item) and ``via`` (the layers on the way, first to last). None and empty texts have no
-            row, and a response has no arguments.
+            row, and a response has no arguments. ``attrs["judged"]`` says in one sentence whether rules looked at the call.
 
         Raises
         ------

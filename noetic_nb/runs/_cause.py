@@ -34,6 +34,10 @@ _HINT: Final = (
 )
 
 
+# Beyond these the ledger has them.
+_RULES: Final = 8
+
+
 class ValueCause(NamedTuple):
     """A value in a call, and where it came from."""
 
@@ -89,6 +93,35 @@ class CauseReader:
             short = args if most is None else {name: clip_data(value, 2 * MARGIN)[0] for name, value in args.items()}
             return [*islice(self._rows(event, _leaves(args, redact(thaw(short))), known), most)]
 
+    def judged(self, at: int) -> str:
+        """Return in one sentence whether rules looked at a call or response, by the place of its event in the run."""
+        with self._lock:
+            self._read()
+            events, meta = self._run.events, getattr(self._run, "meta", {})
+            place = self._decided.get(at, at)
+            event: Any = events[place]
+            is_decision = isinstance(event, SteeringDecided)
+            what = "response" if is_decision and event.tool_name is None else "call"
+            # Times in a replay are those of the recorded rules.
+            keeps_times = not meta.get("replay")
+            rules: tuple[str, ...] = ()
+            if is_decision:
+                timed = [rule for rule, _ in event.rules_ms] if keeps_times else []
+                rules = tuple(dict.fromkeys([*timed, *event.rule_ids, *[rule for rule, _ in event.faults]]))
+            if rules:
+                more = f" and {len(rules) - _RULES} more" if len(rules) > _RULES else ""
+                named = ", ".join([str(redact(rule)) for rule in rules[:_RULES]])
+                return f"Looked at by the rule{'s' * (len(rules) > 1)} {named}{more}."
+            if is_decision:
+                is_own = event.layer_id == LAYER_ID and event.enforced and event.outcome is None
+                # Runs of earlier versions have no times: an empty list says something only beside others.
+                known = is_own and any(isinstance(one, SteeringDecided) and one.rules_ms for one in events)
+            else:
+                known = event.where.depth == 0 and _has_no_rules(meta.get("config"))
+            if known and keeps_times:
+                return f"No rule looked at this {what}."
+            return f"Whether a rule looked at this {what} is not recorded."
+
     def _rows(self, event: RunEvent, leaves: Iterator[tuple[str, Any, Any]], known: Provenance) -> Iterator[ValueCause]:
         for argument, member, value in leaves:
             origin = known.origin(member)
@@ -124,12 +157,21 @@ class CauseReader:
         self._decided = places_of_decisions(events[:size])
 
 
+def _has_no_rules(config: Any) -> bool:
+    """Tell whether the recorded configuration of an agent has no layer that decides about calls."""
+    memory = config.get("memory") if isinstance(config, Mapping) else None
+    return isinstance(memory, list | tuple) and all(
+        isinstance(layer, Mapping) and "before_tool_call" not in (layer.get("hooks") or ()) for layer in memory
+    )
+
+
 def cause_frame(reader: CauseReader, events: Sequence[RunEvent], given: object, seq: object) -> pandas.DataFrame:
     """Return the table of `Run.cause`."""
     import pandas
 
-    at = _place_of(events, given, seq)
+    at = place_asked(events, given, seq)
     event: Any = events[at]
+    judged = reader.judged(at)
     rows = [
         (
             *(cause.argument, cause.value, cause.origin.kind, redact(cause.origin.name), cause.item, cause.turn),
@@ -137,15 +179,17 @@ def cause_frame(reader: CauseReader, events: Sequence[RunEvent], given: object, 
         )
         for cause in reader.rows(event, at)
     ]
-    return pandas.DataFrame(
+    frame = pandas.DataFrame(
         {
             name: pandas.Series([row[place] for row in rows], dtype=dtype)
             for place, (name, dtype) in enumerate(_COLUMNS.items())
         }
     )
+    frame.attrs["judged"] = judged
+    return frame
 
 
-def _place_of(events: Sequence[RunEvent], given: Any, seq: Any) -> int:
+def place_asked(events: Sequence[RunEvent], given: Any, seq: Any) -> int:
     """Return where the event stands that someone means."""
     if (given is None) == (seq is None):
         raise NoeticConfigError("UNKNOWN_CALL", "Name one decision or call.", given=(given, seq), hint=_HINT)

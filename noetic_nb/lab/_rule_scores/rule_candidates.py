@@ -19,11 +19,12 @@ from noetic_nb.items import thaw
 from noetic_nb.items._origins import Origin
 from noetic_nb.lab._recorded_calls import calls_of
 from noetic_nb.memory.params import BeforeToolCallParams
+from noetic_nb.redact import redact
 from noetic_nb.runs import Run
 from noetic_nb.steering._predicates.sequence_rules import describe_sequence, sequence_rule
 from noetic_nb.steering._rules.rule import SteeringRule
 
-__all__ = ["Candidate", "TriedCall", "describe_rule", "rule_candidates", "tried_calls"]
+__all__ = ["Candidate", "TriedCall", "describe_rule", "rule_candidates", "rules_against", "tried_calls"]
 
 MAX_COUNT: Final = 10
 MAX_VALUES: Final = 8
@@ -114,6 +115,42 @@ def rule_candidates(
     # A ban says least about what went wrong: where another rule denies as much, that one is chosen.
     for tool, rule, violates in sorted(found, key=lambda each: _is_ban(each[1])):
         yield Candidate(rule, tool, frozenset([place for place in places[tool] if violates(calls[place])]))
+
+
+def rules_against(calls: Sequence[TriedCall], place: int) -> list[SteeringRule]:
+    """Return the simple rules that deny one call of a run, those first that deny the fewest others of its tool.
+
+    Of those, rules about an author come first, then limits, the values of the call, the order of calls and the ban.
+    """
+    wrong = calls[place]
+    tool = wrong.params.tool_name
+    seen = [call for call in calls if call.params.tool_name == tool]
+    found = [*_rules_of(tool, seen, [call for call in seen if call is not wrong], [wrong.run]), *_same(tool, wrong)]
+    ranked = [
+        (sum(map(violates, seen)), _rank(rule), at, rule)
+        for at, (rule, violates) in enumerate(found)
+        if violates(wrong)
+    ]
+    return [each[-1] for each in sorted(ranked, key=lambda each: each[:3])]
+
+
+def _rank(rule: SteeringRule) -> int:
+    if rule.sequence is None:
+        return 2 if rule.id.endswith("-as-here") else 1
+    return 4 if _is_ban(rule) else 0 if rule.sequence.kind == "only_from_user" else 3
+
+
+def _same(tool: str, call: TriedCall) -> Iterator[tuple[SteeringRule, _Test]]:
+    """Yield the rule that forbids the values of one call; secrets are not written into a rule."""
+    args = {
+        name: value for name, value in call.args.items() if _is_plain(value) and redact({name: value}) == {name: value}
+    }
+    if args:
+        texts = {name: json.dumps(value, ensure_ascii=False) for name, value in args.items()}
+        when = " && ".join([f"{json.dumps(name)} in tool.args && {_reference(name)} == {texts[name]}" for name in args])
+        words = " and ".join([f"{name} {text}" for name, text in texts.items()])
+        rule = _condition(tool, f"{tool}-as-here", when, f"must not be called with {words}.")
+        yield rule, partial(_has_values, {name: _key(value) for name, value in args.items()})
 
 
 _Test = Callable[[TriedCall], bool]
@@ -273,6 +310,10 @@ def _is_unknown(arg: str, allowed: frozenset[tuple[str, Any]], call: TriedCall) 
 
 def _is_value(arg: str, key: tuple[str, Any], call: TriedCall) -> bool:
     return call.args.get(arg) is not None and _key(call.args[arg]) == key
+
+
+def _has_values(keys: Mapping[str, tuple[str, Any]], call: TriedCall) -> bool:
+    return all(name in call.args and _key(call.args[name]) == key for name, key in keys.items())
 
 
 def _is_number(value: Any) -> TypeGuard[int | float]:

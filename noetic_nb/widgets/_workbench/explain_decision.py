@@ -80,7 +80,7 @@ class Causes:
             "request": None if call is None else {**go, "item": None},
             "arguments": [] if place is None else self._arguments(event, place, go),
             "rules": [[plain(rule_id), self._has(rule_id)] for rule_id in event.rule_ids],
-            "note": self._note(event) if place is not None else "The run has let the call go that this is about.",
+            "note": "The run has let the call go that this is about." if place is None else self._note(event, place),
         }
 
     def rule(self, seq: int, place: int) -> str:
@@ -117,7 +117,9 @@ class Causes:
     def _has(self, rule_id: str) -> bool:
         return self._rules is not None and rule_id in self._rules
 
-    def _note(self, event: SteeringDecided) -> str:
+    def _note(self, event: SteeringDecided, place: int) -> str:
+        if event.action == "allow":
+            return plain(self._reader.judged(place), TEXT_LENGTH)
         if event.rule_ids and not any(self._has(rule_id) for rule_id in event.rule_ids):
             why = "no rule book is known here: pass rules=" if self._rules is None else "the rule book has it no more"
             return f"What would have been without the rule cannot be tried: {why}."
