@@ -18,6 +18,7 @@ from importlib.metadata import version
 from itertools import combinations
 from typing import Any, Final
 
+import joblib
 from inputs import publish
 
 import noetic_nb as nn
@@ -195,7 +196,7 @@ def share(values: Sequence[tuple[int, float]]) -> str:
     """Return a mean with its interval over dialogues."""
     numbers = [value for _, value in values]
     low, high = mean_interval(numbers, [Cluster(place) for place, _ in values])
-    return f"{100 * sum(numbers) / len(numbers):.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
+    return f"{100 * sum(numbers) / len(numbers):.1f} % [{100 * max(low, 0.0):.1f}, {100 * min(high, 1.0):.1f}]"
 
 
 def parts(dialogues: Sequence[Dialogue], tokenizer: Any) -> list[str]:
@@ -227,7 +228,7 @@ def without_stop_words(dialogues: Sequence[Dialogue], options: Any, tokenizer: A
         embedding.COMMON = known  # type: ignore[misc]
 
 
-def locomo(path: str, audit: str, sets: int) -> list[str]:
+def locomo(path: str, audit: str) -> list[str]:
     """Return the part on LoCoMo."""
     dialogues = lab.datasets.load_locomo(path, audit=audit)
     tokenizer = nn.tokenizers.get("o200k_base")
@@ -248,24 +249,51 @@ def locomo(path: str, audit: str, sets: int) -> list[str]:
         "its budget has a least.",
         *parts(dialogues, tokenizer),
     ]
-    some = dialogues[CHOSEN_ON : CHOSEN_ON + sets]
-    return lines + (compared(some, tokenizer) if some else [])
+    return lines + compared(dialogues)
 
 
-def compared(dialogues: Sequence[Dialogue], tokenizer: Any) -> list[str]:
-    """Return the sets of layers on LoCoMo, and how long that takes."""
-    lines: list[str] = []
-    began, used = time.monotonic(), time.process_time()
-    frame = lab.memory_bench(SETS, dialogues, budgets=LOCOMO_BUDGETS, tokenizer=tokenizer)
-    took, cpu = time.monotonic() - began, time.process_time() - used
+def asked(name: str, dialogue: Dialogue, budget: float) -> tuple[Any, float]:
+    """Return the records of the questions of one dialogue to one set, and the seconds of a processor that they took."""
+    tokenizer = nn.tokenizers.get("o200k_base")
+    began = time.process_time()
+    frame = lab.memory_bench({name: SETS[name]}, [dialogue], budgets=[budget], tokenizer=tokenizer, progress=False)
+    return frame.attrs["asked"], time.process_time() - began
+
+
+NINE: Final = (
+    "Now all sets on all ten dialogues. The options of `filling` were chosen on the first two of them. Each session has a log of "
+    "its own, so plain history and the window see no session but the last. Observations and episodes send the newest "
+    "of what they keep, whatever is asked."
+)
+
+
+def compared(dialogues: Sequence[Dialogue]) -> list[str]:
+    """Return the sets of layers on LoCoMo, and how long that takes on two processors."""
+    lines = ["", NINE]
+    jobs = [(name, place) for place in range(len(dialogues)) for name in SETS]
     for budget in LOCOMO_BUDGETS:
+        began = time.monotonic()
+        found = joblib.Parallel(n_jobs=2)(joblib.delayed(asked)(name, dialogues[at], budget) for name, at in jobs)
+        took = time.monotonic() - began
+        rows, used = [], 0.0
+        for name in SETS:
+            told = [(at, result) for (one, at), result in zip(jobs, found, strict=True) if one == name]
+            cpu = math.fsum([seconds for _, (_, seconds) in told])
+            records = [(at, record) for at, (some, _) in told for record in some]
+            marked = [
+                [(at, getattr(record, rung)) for at, record in records if not math.isnan(getattr(record, rung))]
+                for rung in ("verbatim", "value")
+            ]
+            tokens = sum(record.tokens for _, record in records) / len(records)
+            rows.append([name, *[share(one) for one in marked], f"{tokens:.0f}", f"{cpu / 60:.2f}"])
+            used += cpu
         lines += ["", f"### {len(SETS)} sets of layers, {budget:,} tokens of a whole request"]
-        lines += ladder(frame, budget, ("verbatim", "value"))
-    lines += [
-        "",
-        f"The bench of {len(SETS)} sets over {len(dialogues)} dialogues and {len(LOCOMO_BUDGETS)} budgets took {cpu / 60:.1f} "
-        f"minutes of one processor ({took / 60:.1f} by the clock, on a machine of two that did other work as well).",
-    ]
+        lines += table_of(["layers", "verbatim", "value", "tokens", "minutes of a processor"], rows)
+        lines += [
+            "",
+            f"{len(SETS)} sets over {len(dialogues)} dialogues: {used:.0f} seconds of a processor, {took:.0f} by the clock in "
+            "two processes, on a machine of two processors that did other work as well.",
+        ]
     return lines
 
 
@@ -303,7 +331,6 @@ def main() -> int:
     asking = argparse.ArgumentParser(description=__doc__)
     asking.add_argument("--locomo")
     asking.add_argument("--audit")
-    asking.add_argument("--sets", type=int, default=0, help="compare all sets on so many dialogues of LoCoMo")
     asking.add_argument("--write", action="store_true")
     given = asking.parse_args()
     text = [
@@ -324,7 +351,7 @@ def main() -> int:
         *dial(),
     ]
     if given.locomo:
-        text += locomo(given.locomo, given.audit, given.sets)
+        text += locomo(given.locomo, given.audit)
     publish("\n".join(text) + "\n", "memory_bench.md", write=given.write)
     return 0
 
