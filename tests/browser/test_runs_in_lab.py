@@ -53,6 +53,7 @@ def test_runs_are_searched_filtered_paged_sorted_selected_and_opened(notebook: O
     search.fill("order 7")
     expect(status).to_have_text("1 of 108 runs")
     search.fill("")
+    expect(status).to_have_text("108 runs")
     where = root.get_by_role("searchbox", name="Where")
     where.fill("outcom == false")
     where.press("Enter")
