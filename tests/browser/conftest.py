@@ -151,11 +151,13 @@ def quiet_page(browser: Browser) -> Iterator[Callable[..., Page]]:
 @pytest.fixture
 def shot() -> Callable[..., None]:
     """Save a picture of a page or an element that can be seen."""
+    from playwright.sync_api import expect
+
     folder = os.environ.get("NOETIC_NB_SHOTS")
 
     def save(target: Any, name: str, **options: Any) -> None:
-        if hasattr(target, "scroll_into_view_if_needed"):  # an element: there, and at rest
-            target.scroll_into_view_if_needed()
+        if hasattr(target, "bounding_box"):  # an element: waits again where the page puts a new one in its place
+            expect(target).to_be_visible()
         if folder:
             Path(folder).mkdir(parents=True, exist_ok=True)
             target.screenshot(path=Path(folder) / f"{name}.png", **options)
