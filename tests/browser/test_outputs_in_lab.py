@@ -191,3 +191,53 @@ def test_a_page_saves_the_files_of_a_view_and_of_a_panel(notebook: Open, cells_o
         started.value.save_as(tmp_path / name)
         assert started.value.suggested_filename == f"{name}.{kind.lower()}"
         opened.kernel.says(f"__import__('pathlib').Path({str(tmp_path / name)!r}).read_text() == {code}", "True")
+
+
+# Puts a stand-in for a part of the browser where the page finds its clipboard.
+CLIPBOARD = "value => Object.defineProperty(navigator, 'clipboard', {value: eval(value), configurable: true})"
+NO_PNG = "({write: async () => { throw new Error('no'); }, writeText: async text => { window.copied = text; }})"
+REFUSES = NO_PNG.replace("{ window.copied = text; }", "{ throw new Error('no'); }")
+READ = """async () => {
+    const [item] = await navigator.clipboard.read();
+    return [...new Uint8Array(await (await item.getType("image/png")).arrayBuffer())].slice(0, 8);
+}"""
+
+
+def test_a_page_copies_a_picture(notebook: Open, cells_of: Open) -> None:
+    opened = notebook(*cells_of("demo_run", ["shown = TokenAllocation(run)\nshown"]))
+    opened.run_all()
+    button = opened.view.get_by_role("button", name="Copy picture to the clipboard")
+    status = opened.view.get_by_role("group", name="Save as or copy").locator("[aria-live]")
+    opened.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    try:
+        button.press("Enter")
+        expect(status).to_have_text("Copied as PNG.")
+        assert bytes(opened.page.evaluate(READ)) == b"\x89PNG\r\n\x1a\n"
+        expect(button).to_be_focused()
+    finally:
+        opened.page.context.clear_permissions()
+
+
+def test_a_page_that_may_not_copy_a_picture_says_so(notebook: Open, cells_of: Open) -> None:
+    opened = notebook(*cells_of("demo_run", ["shown = TokenAllocation(run)\nshown"]))
+    opened.run_all()
+    button = opened.view.get_by_role("button", name="Copy picture to the clipboard")
+    alert = opened.view.get_by_role("alert")
+    status = opened.view.get_by_role("group", name="Save as or copy").locator("[aria-live]")
+    try:
+        for given, sentence in [
+            ("undefined", "only over https or on localhost"),
+            (REFUSES, "does not allow this page"),
+        ]:
+            opened.page.evaluate(CLIPBOARD, given)
+            button.click()
+            expect(alert).to_contain_text(re.compile(f"could not be copied: .*{sentence}.*Save it as PNG instead"))
+            expect(status).to_have_text("")
+
+        opened.page.evaluate(CLIPBOARD, NO_PNG)
+        button.click()
+        expect(status).to_contain_text("as the text of an SVG")
+        expect(alert).to_have_count(0)
+        assert repr(opened.page.evaluate("window.copied")) == opened.kernel.value("shown.to_svg()")
+    finally:
+        opened.page.evaluate("() => { delete navigator.clipboard; delete window.copied; }")

@@ -157,22 +157,34 @@ function storeOf(take) {
     store.fault = text;
     console.warn(error);
   };
-  /** Make buttons that save the files of a view, which the kernel makes. */
+  /** Make buttons that save the files of a view, which the kernel makes, and one that copies its picture. */
   const files = (model) => {
-    const line = make("p", { class: "nn-files", role: "group", "aria-label": "Save as" });
-    for (const kind of store.data.files) {
-      const button = line.appendChild(make("button", { type: "button", title: `Save as ${kind.toUpperCase()}` }, kind.toUpperCase()));
+    const line = make("p", { class: "nn-files", role: "group", "aria-label": "Save as or copy" });
+    const status = line.appendChild(make("span", { class: "nn-label", "aria-live": "polite" }));
+    const ask = (kind) => store.get(model, { what: "file", kind });
+    let own = "";
+    const add = (attributes, text, act, failed) => {
+      const button = line.appendChild(make("button", { type: "button", ...attributes }, text));
       button.addEventListener("click", async () => {
-        button.disabled = true;
+        if (button.ariaDisabled === "true") return;
+        button.ariaDisabled = "true"; // a button that is disabled loses the keyboard
+        if (store.fault === own) store.fault = "";
         try {
-          save(await store.get(model, { what: "file", kind }));
+          setText(status, (await act()) ?? "");
         } catch (error) {
-          store.fault = `This could not be saved: ${error.message ?? error}`;
-          store.changed();
+          setText(status, "");
+          store.fault = own = `${failed}: ${error.message ?? error}`;
         }
-        button.disabled = false;
+        store.changed();
+        button.ariaDisabled = "false";
       });
+    };
+    for (const kind of store.data.files) {
+      const name = kind.toUpperCase();
+      add({ title: `Save as ${name}` }, name, async () => save(await ask(kind)), "This could not be saved");
     }
+    const label = { "aria-label": "Copy picture to the clipboard" };
+    if (store.data.files.includes("png")) add(label, "Copy picture", () => copyPicture(ask), "The picture could not be copied");
     return line;
   };
   /** Show a view: draws now, on every change of the store, and on every change of the named traits. */
@@ -235,12 +247,38 @@ function storeOf(take) {
   return store;
 }
 
-/** Let the reader save a file: its name, its type, and its bytes as base64. */
-function save({ name, type, base64 }) {
-  const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
-  const link = make("a", { href: URL.createObjectURL(new Blob([bytes], { type })), download: name });
+/** Make a blob of a file that the kernel made: its type, and its bytes as base64. */
+function blobOf({ type, base64 }) {
+  return new Blob([Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0))], { type });
+}
+
+/** Let the reader save a file under its name. */
+function save(file) {
+  const link = make("a", { href: URL.createObjectURL(blobOf(file)), download: file.name });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+/** Put a picture on the clipboard, as the text of its SVG where a PNG is refused; returns the sentence to show. */
+async function copyPicture(ask) {
+  const { clipboard } = navigator;
+  const instead = "Save it as PNG instead.";
+  if (!clipboard) throw new Error(`a browser lets a page use the clipboard only over https or on localhost. ${instead}`);
+  const png = ask("png").then(blobOf);
+  try {
+    // Some browsers allow this only while the click is handled, before the kernel has made the picture.
+    await clipboard.write([new ClipboardItem({ "image/png": png })]);
+    return "Copied as PNG.";
+  } catch {
+    await png; // a fault of the kernel is no refusal
+  }
+  const svg = await blobOf(await ask("svg")).text();
+  try {
+    await clipboard.writeText(svg);
+  } catch {
+    throw new Error(`the browser does not allow this page to use the clipboard. ${instead}`);
+  }
+  return "Copied as the text of an SVG: this browser does not copy a PNG.";
 }
 
 /** Return a function that keeps one question under way: of those asked meanwhile only the newest is put. */
