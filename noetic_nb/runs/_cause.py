@@ -34,8 +34,8 @@ _HINT: Final = (
 )
 
 
-# Beyond these the ledger has them.
 _RULES: Final = 8
+"""Rules that are named; the ledger names all."""
 
 
 class ValueCause(NamedTuple):

@@ -129,7 +129,7 @@ def test_a_threshold_is_moved_by_keys_and_says_its_value(notebook: Open) -> None
     expect(loop).to_have_attribute("aria-valuetext", "5, as recorded")
     expect(root.locator(".nn-outcome")).to_be_hidden()
 
-    root.get_by_text("Thresholds", exact=True).click()
+    root.get_by_text("Thresholds", exact=True).press("Enter")
     least = root.locator(".nn-numbers").get_by_role("slider", name="quality decline: least fall")
     least.fill("60")  # the 60th of its numbers: 0.6
     expect(least).to_have_attribute("aria-valuenow", "0.6")
