@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import json
 import re
@@ -142,6 +143,7 @@ def test_every_view_of_a_run_is_pinned_and_linked_by_the_same_arguments(offered:
 
 @pytest.mark.parametrize("make", VIEWS)
 def test_fifty_runs_of_a_cell_leave_one_view_one_observer_and_its_comms(make: Any, in_cell: Any) -> None:
+    gc.collect()  # views of earlier tests that nothing holds would end in between
     run = demo_run()
     in_cell("cell-1", "request-0")
     kept = make(run)
