@@ -18,7 +18,7 @@ import noetic_nb as nn
 from noetic_nb import lab, plots
 from noetic_nb.regulator import Regulator, ToolLoop
 from noetic_nb.testing import FakeClock, SeededIds
-from noetic_nb.widgets import Ledger, RegulatorTrends, RuleEditor, TokenAllocation
+from noetic_nb.widgets import RegulatorTrends, TokenAllocation, Workbench
 
 
 def text_of(item) -> str:
@@ -133,7 +133,7 @@ def grader(reply) -> float:
 
 
 async def talk(*said, under=None):
-    """Open the desk, say these things, and return everything that happened."""
+    """Open the desk and say these things; return it, and everything that happened."""
     layers = [
         nn.static_content("Refunds take five days. Never guess a price.", tag="policy"),
         nn.working_memory(budget={"min": 50, "max": 300}),
@@ -159,7 +159,7 @@ async def talk(*said, under=None):
     for text in said:
         reply = await desk.execute(text)
         print("STOPPED:" if reply.stopped else "desk:", reply.text)
-    return run
+    return desk, run
 
 
 # %% [markdown]
@@ -171,7 +171,7 @@ Two questions. Expect five model calls: one for each of two tools, one for each 
 """
 
 # %%
-trip = await talk(
+_, trip = await talk(
     "Find me a flight from JFK to SEA on May 20.",
     "I am Mia and I like mornings. Will it be on time?",
 )
@@ -197,7 +197,7 @@ A passenger cancels, and the rules have no objection:
 
 # %%
 CANCEL = "Please cancel EHGLP3."
-before = await talk(CANCEL)
+_ = await talk(CANCEL)
 
 # %% [markdown]
 """
@@ -225,19 +225,17 @@ Then we say **exactly the same** again. Nothing else has changed: the model find
 """
 
 # %%
-after = await talk(CANCEL, "Yes, cancel EHGLP3.", under=careful)
+careful_desk, _ = await talk(CANCEL, "Yes, cancel EHGLP3.", under=careful)
 
 # %% [markdown]
 """
-The **ledger** has a line for everything that the rules were asked; this is the first turn of the second conversation. In the editor below it you can
-change the rule yourself: *Apply*, then run the last `talk` again. A rule that does not compile never replaces the last good one.
+The **workbench** has all of this desk in one cell. In the conversation, *1 denied: why?* shows which rule refused the call and where each of its
+arguments came from. The **ledger** has a line for everything that the rules were asked. Change the rule in the editor and *Apply*, then talk to
+the desk in the box below the conversation: the next call meets the new rule. A rule that does not compile never replaces the last good one.
 """
 
 # %%
-Ledger(after, turn=1)
-
-# %%
-RuleEditor(careful, run=after)
+Workbench(careful_desk, panels=["ledger", "rules"])
 
 # %% [markdown]
 """
@@ -249,7 +247,7 @@ passenger reads a suggestion in place of the answer.
 """
 
 # %%
-worse = await talk(
+_, worse = await talk(
     "Find me a flight from JFK to SEA.",
     "Which terminal is it?",
     "What does a second bag cost?",
@@ -269,14 +267,14 @@ plots.trends(worse)
 This one was recorded by others, with a real model and a simulated passenger, and it failed. We replay it through a regulator with one rule, *the same
 tool five times in a row*; no model is called.
 
-**Predict.** Would a stop have been right here?
+**Predict.** Would a stop have been right here? Read the conversation first: the passenger's words stand beside the signals of the regulator.
 """
 
 # %%
 recorded = lab.datasets.airline_run(80)
 loops = Regulator.for_user("passenger").with_predicates(ToolLoop())
 replayed = lab.replay_regulator(recorded, loops, stop=True)
-RegulatorTrends(replayed, until=4)
+Workbench(replayed, panels=["trends"], until=4)
 
 # %%
 calls = recorded.to_frame("tools").query("turn == 4")

@@ -14,6 +14,7 @@ import noetic_nb as nn
 from noetic_nb import plots
 from noetic_nb.lessons import check
 from noetic_nb.testing import FakeClock, SeededIds
+from noetic_nb.widgets import Workbench
 
 
 def text_of(item) -> str:
@@ -111,6 +112,16 @@ is sent for the conversation.
 
 # %%
 plots.allocation(forgetful_run, turn=8)
+
+# %% [markdown]
+"""
+The **workbench** has the conversation and each request in one cell. Choose a turn: a × marks an item of the log that its request does not
+have, with the least budget that would have kept it. You can talk to this clerk, an agent of its own: name the seat again, and ask.
+"""
+
+# %%
+*_, another = await talk([SEAT, *TRIPS])
+Workbench(another, panels=["transcript"])
 
 # %% [markdown]
 """**Predict.** Twice the room: 1 000 tokens. Is the seat remembered? And after ten times as many trips?"""
@@ -257,6 +268,6 @@ an aisle, too. It is a good moment to ask how much a test on a single known case
 * Words were compared, not meanings: ask "Where do I sit?" and this layer brings nothing back. An embedder of yours (`embed=`) may.
 * One fact and one question. Whether a memory helps real users is found out on recorded conversations: lesson 04 does that for stopping.
 
-**Next.** In a live notebook, `noetic_nb.widgets.TokenAllocation(run)` lets you click through the calls and drag budgets, and
-`harness.memory()` shows and edits the state of each layer. Go on with [02 · What a token costs](02_tokens.ipynb).
+**Next.** The workbench has more panels: *Tokens*, where you drag budgets, and *Memory*, which shows and edits the state of each layer. Go on
+with [02 · What a token costs](02_tokens.ipynb).
 """

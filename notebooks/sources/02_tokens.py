@@ -10,13 +10,12 @@ rules. Run the first code cell, then read. Before each cell, predict its output;
 """
 
 # %% tags=["setup"]
-from importlib.util import find_spec
-
 import noetic_nb as nn
 from noetic_nb import tokenizers
 from noetic_nb.lessons import check
 from noetic_nb.models.prompt_caching import cache_rules
 from noetic_nb.testing import FakeClock, SeededIds, SimulatedProvider
+from noetic_nb.widgets import Workbench
 
 # %% [markdown]
 """
@@ -235,17 +234,12 @@ for name, run in {"without": plain, "with": counted_run}.items():
 
 # %% [markdown]
 """
-Some 40 tokens more are sent, and some 900 fewer are cached: everything *behind* the change counts as new. `run.caching()` says for each
-part of each request how much of it was shared with the call before, and which part broke it.
+Some 40 tokens more are sent, and some 900 fewer are cached: everything *behind* the change counts as new. The **workbench** marks the part
+that broke the beginning, in each call that you choose; `run.caching()` has the same as a table.
 """
 
 # %%
-COLUMNS = ["part", "tokens", "shared", "broke"]
-if find_spec("pandas"):
-    table = counted_run.caching()
-    print(table[table.call == 7][COLUMNS].to_string(index=False))
-else:
-    print("Tables need pandas, which is not here.")
+Workbench(counted_run, panels=["allocation"], until=8)
 
 # %% [markdown]
 """
@@ -339,7 +333,6 @@ have is a matter of counting, not of taste.
 * Only input was counted. Output tokens cost four to eight times as much and are never cached.
 * The answers here do not depend on the order of the request. Those of a real model may: it notices the last text most.
 
-**Next.** In a live notebook, `noetic_nb.widgets.TokenAllocation(run)` shows the use of every token in each call, and
-`lab.what_if_cached(run, last=[...])` computes the cost of another order for a recorded run. Go on with [03 · Steering
-rules](03_steering.ipynb).
+**Next.** `lab.what_if_cached(run, last=[...])` computes the cost of another order for a recorded run. Go on with
+[03 · Steering rules](03_steering.ipynb).
 """

@@ -11,12 +11,13 @@ which `make lab` does. Run the first code cell, then read. Before each cell, pre
 
 # %% tags=["setup"]
 import noetic_nb as nn
-from noetic_nb import lab, plots
+from noetic_nb import lab
 from noetic_nb.events import ToolCalled
 from noetic_nb.lessons import check
 from noetic_nb.regulator import CallBudget, QualityDecline, Regulator
 from noetic_nb.regulator.events import Cost, QualityFeedback, TurnComplete, TurnStart
 from noetic_nb.testing import FakeClock, SeededIds
+from noetic_nb.widgets import Workbench
 
 # %% [markdown]
 """
@@ -112,7 +113,7 @@ config = nn.AgentConfig(
 desk = nn.AgentHarness(
     config, model=nn.ScriptedModel(tired), clock=FakeClock(step_ms=3), ids=SeededIds(1)
 )
-desk_run = nn.record(desk)
+nn.record(desk)
 for number in range(1, 6):
     reply = await desk.execute(f"Question {number}?")
     print(number, "STOPPED:" if reply.stopped else "answered:", reply.text)
@@ -120,11 +121,12 @@ for number in range(1, 6):
 # %% [markdown]
 """
 The third answer gets the third mark, and with it the break: the user reads a suggestion instead. Later turns are stopped before the model is even
-asked, until somebody says that a new task begins. Quality over the turns, and the break:
+asked, until somebody says that a new task begins. The **workbench** has the conversation beside the marks and the break. Drag the threshold, and it
+says which turns would have been stopped; or ask the desk a sixth question.
 """
 
 # %%
-plots.quality_and_cost(desk_run)
+Workbench(desk, panels=["trends"])
 
 # %% [markdown]
 """
@@ -307,7 +309,6 @@ check("4.3", saved_and_lost)
   [measured](../docs/studies/stopping_value.md).
 * Marks came from a function. A real grader is wrong now and then, and the regulator believes it.
 
-**Next.** `noetic_nb.widgets.RegulatorTrends(run)` lets you drag a threshold and see which turns would have been stopped.
-[Where to stop a run](../docs/experiments/thresholds.ipynb) tries several detectors at once. Go on with
+**Next.** [Where to stop a run](../docs/experiments/thresholds.ipynb) tries several detectors at once. Go on with
 [05 · Steps](05_steps.ipynb).
 """
