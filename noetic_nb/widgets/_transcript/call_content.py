@@ -83,83 +83,14 @@ def title_of(record: CallRecord) -> str:
 
 
 @dataclass(slots=True)
-class ShownCall:
-    """The rows of one call, compared with another where wanted, and its outcome."""
+class ShownRows:
+    """Rows of a request as a page lists them."""
 
-    record: CallRecord
-    request: RecordedRequest
     rows: Sequence[DiffRow]
-    budgets: dict[Any, LeastBudget | None]
-    """What was worked out of smallest budgets."""
     layers: Mapping[str, int]
     """Places of the layers in the run, which give them their colours."""
-    against: CallRecord | None = None
-    _lines: tuple[list[OutcomeLine], list[OutcomeLine]] | None = field(default=None, repr=False)
-
-    @property
-    def settings(self) -> str:
-        """The settings that were sent beside the items, in one line."""
-        return plain(settings_of(self.request), TEXT_LENGTH)
-
-    @property
-    def unknown(self) -> str:
-        """The unknown parts of the request, in one sentence."""
-        return unknown_of(self.request)
-
-    @property
-    def before(self) -> list[OutcomeLine]:
-        """The decisions before the request."""
-        return self._outcome[0]
-
-    @property
-    def outcome(self) -> list[OutcomeLine]:
-        """The outcome of the call."""
-        return self._outcome[1]
-
-    @property
-    def _outcome(self) -> tuple[list[OutcomeLine], list[OutcomeLine]]:
-        if self._lines is None:
-            log_item = self.request.log_item
-            self._lines = previous_decisions(self.record, log_item), outcome_lines(self.record, log_item)
-        return self._lines
-
-    @property
-    def headline(self) -> str:
-        """The sums of the request in one line."""
-        own = [found.row for found in self.rows if found.own]
-        items = [row for row in own if row.origin not in ("system", "tools", "framing")]
-        sent = sum(row.is_sent for row in items)
-        absent = sum(row.count for row in items) - sent
-        where = "sent" if self.request.view is not None else "before the call"
-        parts = [f"{sent:,} item{'' if sent == 1 else 's'} {where}"]
-        if absent:
-            parts.append(f"{absent:,} not sent")
-        view = self.record.view
-        if view is not None:
-            tokens = view.system + view.tools + view.framing + view.history + sum(layer.used for layer in view.layers)
-            of = "" if view.total == float("inf") else f" of {count(view.total)}"
-            parts.append(f"{count(tokens)}{of} tokens")
-        return f"{', '.join(parts)}, counted by {self._counter}"
-
-    @property
-    def _counter(self) -> str:
-        prepared = self.request.prepared
-        return counter_words(tokenizer_name(self.request.counter) if prepared is None else prepared.tokenizer)
-
-    @property
-    def difference(self) -> str:
-        """How the request differs from the other one, in one line; empty where it is not compared."""
-        if self.against is None:
-            return ""
-        numbers = {kind: sum(found.change == kind for found in self.rows) for kind in CHANGE_MARKS}
-        words = [f"{CHANGE_MARKS[kind]} {number:,} {kind}" for kind, number in numbers.items() if number]
-        return f"{', '.join(words) or 'No difference'} against {title_of(self.against)}"
-
-    def place_of(self, position: object) -> int:
-        """Return the place of the row of a log item, -1 where there is none."""
-        if isinstance(position, bool) or not isinstance(position, int):
-            return -1
-        return next((at for at, found in enumerate(self.rows) if found.own and found.row.position == position), -1)
+    against: CallRecord | None = field(default=None, kw_only=True)
+    """The call that they are compared with."""
 
     def entries(self, *, only_changes: bool = False, unfolded: Collection[int] = ()) -> list[Entry]:
         """Return the listed entries: rows, and folded runs of rows of one kind.
@@ -254,6 +185,96 @@ class ShownCall:
         reason = REASONS.get(row.reason, plain(row.reason))
         return f"{reason[:1].upper()}{reason[1:]}." if row.is_sent else f"Not sent: {reason}."
 
+    def text_of(self, key: object) -> str | None:
+        """Return all of a text by its key: of a row, or of its other version (``w3``); None for another key."""
+        if isinstance(key, int) and not isinstance(key, bool) and 0 <= key < len(self.rows):
+            row = self.rows[key].row
+            return plain(row.whole or row.text, FULL_LENGTH)
+        if isinstance(key, str) and (at := _number_in(key)) is not None and key[0] == "w" and at < len(self.rows):
+            other = self.rows[at].other
+            return None if other is None else plain(other.text, FULL_LENGTH)
+        return None
+
+
+def _number_in(key: str) -> int | None:
+    return int(key[1:]) if key[1:].isdigit() and key[1:].isascii() and len(key) < 9 else None
+
+
+@dataclass(slots=True)
+class ShownCall(ShownRows):
+    """The rows of one call, compared with another where wanted, and its outcome."""
+
+    record: CallRecord
+    request: RecordedRequest
+    budgets: dict[Any, LeastBudget | None]
+    """What was worked out of smallest budgets."""
+    _lines: tuple[list[OutcomeLine], list[OutcomeLine]] | None = field(default=None, repr=False)
+
+    @property
+    def settings(self) -> str:
+        """The settings that were sent beside the items, in one line."""
+        return plain(settings_of(self.request), TEXT_LENGTH)
+
+    @property
+    def unknown(self) -> str:
+        """The unknown parts of the request, in one sentence."""
+        return unknown_of(self.request)
+
+    @property
+    def before(self) -> list[OutcomeLine]:
+        """The decisions before the request."""
+        return self._outcome[0]
+
+    @property
+    def outcome(self) -> list[OutcomeLine]:
+        """The outcome of the call."""
+        return self._outcome[1]
+
+    @property
+    def _outcome(self) -> tuple[list[OutcomeLine], list[OutcomeLine]]:
+        if self._lines is None:
+            log_item = self.request.log_item
+            self._lines = previous_decisions(self.record, log_item), outcome_lines(self.record, log_item)
+        return self._lines
+
+    @property
+    def headline(self) -> str:
+        """The sums of the request in one line."""
+        own = [found.row for found in self.rows if found.own]
+        items = [row for row in own if row.origin not in ("system", "tools", "framing")]
+        sent = sum(row.is_sent for row in items)
+        absent = sum(row.count for row in items) - sent
+        where = "sent" if self.request.view is not None else "before the call"
+        parts = [f"{sent:,} item{'' if sent == 1 else 's'} {where}"]
+        if absent:
+            parts.append(f"{absent:,} not sent")
+        view = self.record.view
+        if view is not None:
+            tokens = view.system + view.tools + view.framing + view.history + sum(layer.used for layer in view.layers)
+            of = "" if view.total == float("inf") else f" of {count(view.total)}"
+            parts.append(f"{count(tokens)}{of} tokens")
+        return f"{', '.join(parts)}, counted by {self._counter}"
+
+    @property
+    def _counter(self) -> str:
+        prepared = self.request.prepared
+        return counter_words(tokenizer_name(self.request.counter) if prepared is None else prepared.tokenizer)
+
+    @property
+    def difference(self) -> str:
+        """How the request differs from the other one, in one line; empty where it is not compared."""
+        if self.against is None:
+            return ""
+        numbers = {kind: sum(found.change == kind for found in self.rows) for kind in CHANGE_MARKS}
+        words = [f"{CHANGE_MARKS[kind]} {number:,} {kind}" for kind, number in numbers.items() if number]
+        return f"{', '.join(words) or 'No difference'} against {title_of(self.against)}"
+
+    def place_of(self, position: object) -> int:
+        """Return the place of the row of a log item, -1 where there is none."""
+        if isinstance(position, bool) or not isinstance(position, int):
+            return -1
+        return next((at for at, found in enumerate(self.rows) if found.own and found.row.position == position), -1)
+
     def budget(self, at: int) -> LeastBudget | None:
         """Return the smallest budget that would have admitted a row; works it out once."""
         absent = self.rows[at].row.absent
@@ -294,18 +315,11 @@ class ShownCall:
         }
 
     def text_of(self, key: object) -> str | None:
-        """Return all of a text by its key: of a row, of its other version (``w3``), or of an outcome; None for another key."""
-        if isinstance(key, int) and not isinstance(key, bool) and 0 <= key < len(self.rows):
-            row = self.rows[key].row
-            return plain(row.whole or row.text, FULL_LENGTH)
-        if isinstance(key, str) and key[1:].isdigit() and key[1:].isascii() and len(key) < 9:
-            at = int(key[1:])
-            if key[0] == "w" and at < len(self.rows):
-                other = self.rows[at].other
-                return None if other is None else plain(other.text, FULL_LENGTH)
-            lines = {"b": self.before, "a": self.outcome}.get(key[0], [])
+        """Return all of a text by its key, also of a line before the call (``b0``) or after it (``a0``)."""
+        if isinstance(key, str) and (at := _number_in(key)) is not None and key[0] in "ba":
+            lines = self.before if key[0] == "b" else self.outcome
             return plain(lines[at].text, FULL_LENGTH) if at < len(lines) else None
-        return None
+        return ShownRows.text_of(self, key)
 
     @property
     def answer(self) -> str:

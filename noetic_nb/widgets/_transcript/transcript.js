@@ -293,54 +293,8 @@ export default () => {
     };
 
     function drawItem(row, data, call) {
-      const [change, swatch, origin, facts, tokens] = row.firstElementChild.children;
-      const [name, fill] = data.of;
-      const mark = data.change ? `${store.data.changes[data.change]} ${data.change}` : "";
-      const chosen = isChosen(call, data.key, data.item, null);
-      put(row, {
-        "data-sent": data.sent,
-        "data-change": data.change,
-        "data-key": data.key,
-        "data-item": data.item,
-        "aria-current": chosen ? "true" : null,
-      });
-      setText(change, mark);
-      change.hidden = mark === "";
-      swatch.style.setProperty("--nn-fill", fill);
-      setText(origin, name);
-      setText(facts, [data.role, data.tool].filter((fact) => fact && fact !== name).join(" · "));
-      setText(tokens, data.tokens && `${data.tokens} tokens`);
-      const why = partIn(row, "nn-t-why", data.why !== "");
-      if (why) setText(why, [data.why, local.remedies.get(data.key)].filter(Boolean).join(" "));
-      writeText(row, data.text, data.more, { key: data.key, whole: local.whole });
-      const was = partIn(row, "nn-t-was", data.was !== undefined, wasPart);
-      if (was) fillText(was.lastElementChild, data.was, data.wasMore, { key: `w${data.key}`, whole: local.whole });
-    }
-
-    function drawItems(call) {
-      // Folds and items are different elements, so they are kept apart by their kind.
-      const rows = call.rows;
-      while (items.childElementCount > rows.length) items.lastElementChild.remove();
-      rows.forEach((data, at) => {
-        const isFold = data.fold !== undefined;
-        let node = items.children[at];
-        if (!node || node.classList.contains("nn-t-fold") !== isFold) {
-          const made = isFold ? foldRow() : itemRow();
-          if (node) node.replaceWith(made);
-          else items.append(made);
-          node = made;
-        }
-        if (!isFold) return drawItem(node, data, call);
-        const [words, button] = node.children;
-        setText(words, data.text);
-        put(button, { "data-fold": data.fold });
-      });
-    }
-
-    function foldRow() {
-      const row = make("li", { class: "nn-t-fold", tabindex: -1 });
-      row.append(make("span"), make("button", { type: "button", class: "nn-t-more", tabindex: -1 }, "Show them"));
-      return row;
+      const isOne = isChosen(call, data.key, data.item, null);
+      fillItem(row, data, { isChosen: isOne, changes: store.data.changes, remedy: local.remedies.get(data.key), whole: local.whole });
     }
 
     function drawLines(list, lines, call) {
@@ -409,7 +363,7 @@ export default () => {
         const isBack = ["first", "back"].includes(button.dataset.to);
         button.disabled = isBack ? call.first === 0 : call.first + call.page >= call.total;
       }
-      drawItems(call);
+      drawEntries(items, call.rows, (row, data) => drawItem(row, data, call));
       setText(answer, call.answer);
       const early = drawLines(before, call.before, call);
       beforePart.hidden = before.hidden = early === 0;

@@ -214,9 +214,9 @@ class TranscriptReading(Reading):
         request, rows, budgets = self._read(at)
         other = self._other(at, against)
         if other is None:
-            return ShownCall(record, request, [DiffRow(row) for row in rows], budgets, self.layers)
+            return ShownCall([DiffRow(row) for row in rows], self.layers, record, request, budgets)
         found = request_diff(rows, self._read(other)[1])
-        return ShownCall(record, request, found, budgets, self.layers, self.book.shown(other))
+        return ShownCall(found, self.layers, record, request, budgets, against=self.book.shown(other))
 
     def _other(self, at: int, against: Any) -> int | None:
         if against == "previous":
@@ -408,7 +408,7 @@ class Transcript(RunView):
     # Not synced: while someone moves quickly, places that come back would make the picture jump.
     position = traitlets.Int(-1)
     compare_with = traitlets.Any(None, allow_none=True).tag(sync=True)
-    scripts = ("transcript/transcript_parts", "transcript/call_labels", "transcript/transcript")
+    scripts = ("base/item_rows", "transcript/transcript_parts", "transcript/call_labels", "transcript/transcript")
     _announces = True
 
     def __init__(
