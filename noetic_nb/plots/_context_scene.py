@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from noetic_nb.events import ContextCompacted
@@ -34,13 +35,20 @@ REASONS: Final = {
 ORDER: Final = {"system": 0, "tools": 1, "framing": 3, "user": 4, "assistant": 5, "tool results": 6, REST: 7}
 
 
+@dataclass(slots=True)
+class ContextScene(Scene):
+    """The context over time; `bands` are the names of its bands from the foot up."""
+
+    bands: Sequence[str] = ()
+
+
 def context_scene(
     parts: ContextParts,
     requests: Sequence[RecordedRequest],
     compactions: Sequence[tuple[int, ContextCompacted]] = (),
     layers: Mapping[str, int] | None = None,
     part: range | None = None,
-) -> Scene:
+) -> ContextScene:
     """Return requests in at most 400 columns; of several calls in one the largest is drawn, and what left is summed.
 
     `layers` are the places of layers among those of the run, which give them their colours; `part` are the places of the
@@ -48,7 +56,7 @@ def context_scene(
     """
     shown = range(len(requests)) if part is None else part
     if not shown:
-        return Scene(title=TITLE)
+        return ContextScene(title=TITLE)
     size = calls_a_column(shown)
     places = [shown[at : at + size] for at in range(0, len(shown), size)]
     calls = [parts.call(max((requests[at] for at in some), key=size_of), compactions) for some in places]
@@ -92,7 +100,7 @@ def _scene(
     places: Sequence[range],
     layers: Mapping[str, int],
     is_billed: bool,
-) -> Scene:
+) -> ContextScene:
     bands, rows = folded(calls)
     sent = [sum(row.values()) for row in rows]
     budgets = [call.budget for call in calls]
@@ -148,7 +156,7 @@ def _scene(
     legend += [("ceiling", "budget"), ("reserve", "reserve"), ("billed", "billed")]
     step = max(1, -(-len(rows) // TICKS))
     ticks = [(at + 0.5, str(places[at][0] + 1)) for at in range(0, len(rows), step)]
-    return Scene(
+    return ContextScene(
         panels,
         marks,
         0,
@@ -159,6 +167,7 @@ def _scene(
         stops,
         TITLE,
         [entry for entry in legend if entry[0] in used],
+        bands=bands,
     )
 
 

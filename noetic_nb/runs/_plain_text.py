@@ -21,6 +21,7 @@ REASONS: Final = {
     "trimmed": "trimmed to fit",
     "forced": "sent although over the budget",
     "hidden": "hidden by a layer",
+    "compacted": "replaced by a compaction",
 }
 """Why an item was not sent, for people."""
 

@@ -240,6 +240,10 @@ def test_a_run_of_others_has_the_picture_and_its_calls_are_chosen(notebook: Open
 
     expect(root.locator(".nn-sub")).to_contain_text("Call 2, turn ")
     wait_for(lambda: opened.kernel.value("shown.selection.call") == "1", "the kernel follows")
+    opened.page.keyboard.press("Enter")
+    expect(root.locator(".nn-part-items")).to_contain_text("Airline Agent Policy")
+    root.locator(".nn-part-items").get_by_role("button", name=re.compile("Show all")).click()
+    expect(root.locator(".nn-part-items")).to_contain_text("Show less")
     opened.kernel.run("shown.selection.select(call=3)")
     expect(root.locator(".nn-sub")).to_contain_text("Call 4, turn ")
     for theme in opened.themes():
@@ -258,14 +262,54 @@ def test_a_part_shows_its_items_and_an_item_is_chosen(notebook: Open, cells_of: 
     root.locator('.nn-mark[data-kind="history"]').first.click()
 
     items = root.locator(".nn-part-items")
-    expect(items.locator(".nn-change")).to_contain_text("History: 11 items")
+    expect(items.locator(".nn-change")).to_have_text("History: 8 items, 492 tokens, 3 not sent")
     expect(items).to_contain_text("over the budget")
     wait_for(lambda: opened.kernel.value("(shown.selection.call, shown.selection.thread_id)") == "(5, 'ann')", "chosen")
-    items.get_by_role("button", name=re.compile("Question 6")).click()
+    items.locator(".nn-t-item", has_text="Question 6").click()
     wait_for(lambda: opened.kernel.value("shown.selection.item") == "10", "the item is chosen")
+    expect(items.locator("[aria-current]")).to_contain_text("Question 6")
 
     opened.kernel.run("shown.selection.select(call=1)")
     expect(root.locator(".nn-sub")).to_contain_text("Turn 2, call 1")
+    expect(items.locator(".nn-change")).to_contain_text("History: 3 items")  # of the call that is shown
+
+
+def test_a_band_is_opened_by_a_click_and_by_keys(notebook: Open, cells_of: Open, shot: Open) -> None:
+    opened = notebook(*cells_of("planned_run", ["shown = TokenAllocation(run)\nshown"]))
+    opened.run_all()
+    root = opened.view
+    calls = root.get_by_role("slider", name="Model call")
+    head = root.locator(".nn-part-items .nn-change")
+    box = calls.bounding_box()
+    assert box is not None
+
+    opened.page.mouse.click(box["x"] + box["width"] * 2.5 / 6, box["y"] + 23 + 180)  # the foot of the third column
+    expect(head).to_have_text("system: 1 item, 18 tokens")
+    expect(root.locator(".nn-part-items")).to_contain_text("You sell flights.")
+    expect(root.locator(".nn-sub")).to_contain_text("Turn 3, call 1")
+    for theme in opened.themes():
+        for width in (1400, 420):
+            at_width(root, width)
+            shot(root, f"allocation-band-{theme}-{width}")
+            assert_readable(root)
+            assert_contained(root)
+
+    calls.focus()
+    opened.page.keyboard.press("ArrowUp")
+    expect(head).to_contain_text("notes: ")
+    expect(root.get_by_role("button", name="notes", exact=True)).to_have_attribute("aria-pressed", "true")
+    opened.page.keyboard.press("ArrowRight")
+    expect(root.locator(".nn-sub")).to_contain_text("Turn 4, call 1")
+    expect(head).to_contain_text("notes: ")
+    opened.page.keyboard.press("Escape")
+    expect(head).to_be_hidden()
+    opened.page.keyboard.press("Enter")
+    expect(head).to_contain_text("assistant: 3 items")  # the largest band
+    opened.page.keyboard.press("Enter")
+    expect(head).to_be_hidden()
+
+    root.get_by_role("button", name="user", exact=True).press("Enter")
+    expect(head).to_contain_text("user: 4 items")
 
 
 def test_a_slider_plans_the_call_again_and_reset_shows_it_as_it_was(notebook: Open, cells_of: Open) -> None:

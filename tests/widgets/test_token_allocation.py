@@ -12,7 +12,8 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ModelCalled, RequestPrepared, ViewAssembled, Where
+from noetic_nb.events import ContextCompacted, ItemsAppended, ModelCalled, RequestPrepared, ViewAssembled, Where
+from noetic_nb.items import input_message
 from noetic_nb.lab import datasets
 from noetic_nb.memory import MemoryLayer, allocate_budgets
 from noetic_nb.runs import Run
@@ -141,20 +142,63 @@ def test_a_page_that_asks_for_what_is_not_there_is_told(planned: Run) -> None:
         for request in (
             {"what": "call", "at": 6}, {"what": "items", "at": -1}, {"what": "settings"}, {"what": "picture", "first": 0},
             {"what": "what_if", "at": 0, "budgets": {"9": [0, 1]}}, {"what": "what_if", "at": 0, "budgets": {"0": [5]}},
-            {"what": "what_if", "at": 0, "total": -3}, {"what": "else"}, {},
+            {"what": "what_if", "at": 0, "total": -3}, {"what": "text", "at": 0, "key": 9}, {"what": "else"}, {},
         ):  # fmt: skip
             with pytest.raises(NoeticConfigError):
                 view.reading.answer(request)
 
 
-def test_the_items_of_a_call_are_listed_by_part_with_their_fate(planned: Run) -> None:
-    with TokenAllocation(planned) as view:
-        parts = {key: rows for key, _, rows in view.reading.answer({"what": "items", "at": 5})["parts"]}
+def asked_rows(reading: Any, at: int, parts: list[str | int]) -> Any:
+    return reading.answer({"what": "items", "at": at, "parts": parts})
 
-    assert [row[3] for row in parts[0]] == ["", "", "over the layer's allocation"]
-    assert [row[2] for row in parts["history"]] == list(range(11))
-    assert [row[3] for row in parts["history"]] == ["over the budget"] * 3 + [""] * 8
-    assert parts["system"][0][0].startswith("You sell flights.")
+
+def test_a_band_lists_the_items_that_its_tokens_are_of(planned: Run) -> None:
+    with TokenAllocation(planned) as view:
+        reading: Any = view.reading
+        bands = reading.picture(range(reading.total))["bands"]
+        for at, request in enumerate(reading.requests()):
+            tokens = list(reading.parts.call(request).parts.values())
+            heads = [asked_rows(reading, at, band)["head"] for band in bands]
+            assert [int(head.split(", ")[1].split()[0].replace(",", "")) for head in heads if head[0] != "0"] == tokens
+        notes = asked_rows(reading, 5, [0])
+        asked = asked_rows(reading, 5, ["user"])
+
+    assert bands == [["system"], [0], [1], ["framing"], ["user"], ["assistant"]]
+    assert [row["why"] for row in notes["rows"]] == ["", "", "Not sent: over the layer's allocation."]
+    assert [(row["item"], row["sent"]) for row in asked["rows"]] == [(at, at >= 4) for at in range(0, 12, 2)]
+    assert asked["rows"][5]["text"] == "Question 6: is there a later flight to Oslo that day?"
+
+
+def test_the_bands_of_a_call_of_others_list_its_conversation_without_what_was_compacted() -> None:
+    where = Where("t", "e", 1)
+    texts = [input_message(f"question {at}") for at in range(4)]
+    run = Run()
+    run.append(ItemsAppended(where, 0.0, 0, tuple(texts), "input"))
+    run.append(ContextCompacted(where, 2.0, "claude-code", items=(input_message("in short"),), replaced=((0, 3),)))
+    run.append(ModelCalled(where, 3.0, 1, "m", "agent", 1.0, "ok", (), 0, 3))
+    with TokenAllocation(run) as view:
+        user, rest = (asked_rows(view.reading, 0, [name]) for name in ("user", "rest"))
+
+    assert [(row["text"], row["sent"]) for row in user["rows"]] == [(f"question {at}", at == 3) for at in range(4)]
+    assert user["rows"][0]["why"] == "Not sent: replaced by a compaction."
+    assert [row["text"] for row in rest["rows"]] == ["in short"]
+
+
+def test_a_band_of_many_items_lists_the_last_and_gives_a_long_text_whole() -> None:
+    where = Where("t", "e", 1)
+    texts = [*[f"note {at}" for at in range(150)], "a long text\n" * 50]
+    run = Run()
+    run.append(ItemsAppended(where, 0.0, 0, tuple(map(input_message, texts)), "input"))
+    run.append(ModelCalled(where, 3.0, 1, "m", "agent", 1.0, "ok", (), 0, 3))
+    with TokenAllocation(run) as view:
+        found = asked_rows(view.reading, 0, ["user"])
+        last = found["rows"][-1]
+        whole = view.reading.answer({"what": "text", "at": 0, "parts": ["user"], "key": last["key"]})
+
+    assert (len(found["rows"]), found["rows"][0]["text"]) == (100, "note 51")
+    assert "151 items" in found["head"]
+    assert "the last 100 shown" in found["head"]
+    assert (last["more"], whole) == ("50 lines", texts[-1])
 
 
 def test_a_shared_selection_moves_the_view_to_a_call_or_to_a_turn(planned: Run) -> None:

@@ -84,11 +84,10 @@ class ContextParts:
             rest = view.history - sum(found.values())
             history = divided(found, view.history) if rest < 0 else {**found, REST: rest}
             return ContextCall(request, _some({**front, **history}), False)
-        sizes, gone, written = {"system": 0, "tools": self._tools(request)}, set[int](), 0
-        for seq, event in compactions:
-            if seq < request.seq and _context(event.where) == _context(request.where):
-                gone.update(*[range(*stretch) for stretch in event.replaced])
-                written += sum([self._size(item, request) for item in event.items])
+        sizes = {"system": 0, "tools": self._tools(request)}
+        before = compactions_before(request, compactions)
+        gone = replaced_in(before)
+        written = sum([self._size(item, request) for event in before for item in event.items])
         first, length = request.first, len(request.known or ())
         found = self._kinds(request, [at for at in range(first, first + length) if at not in gone])
         policy = self._meta.get("policy")
@@ -150,6 +149,21 @@ class ContextParts:
                 last[context] = request.seq
             found.append(left)
         return found
+
+
+def compactions_before(
+    request: RecordedRequest, compactions: Sequence[tuple[int, ContextCompacted]]
+) -> list[ContextCompacted]:
+    """Return the compactions that the context of a request of others went through."""
+    if request.view is not None:
+        return []
+    context = _context(request.where)
+    return [event for seq, event in compactions if seq < request.seq and _context(event.where) == context]
+
+
+def replaced_in(compactions: Iterable[ContextCompacted]) -> set[int]:
+    """Return the places of the log that compactions replaced."""
+    return {at for event in compactions for start, stop in event.replaced for at in range(start, stop)}
 
 
 def size_of(request: RecordedRequest) -> int:

@@ -17,6 +17,7 @@ function paint(rect, [kind, , fill], data) {
   put(rect, { "data-kind": kind });
 }
 
+const HISTORY = ["user", "assistant", "tool results", "rest"]; // the bands of that part of the bars
 const LATE_MS = 250;
 const BRUSHED = 40; // below a brush would choose among columns that are wide enough
 const many = (number, word) => `${number.toLocaleString("en-US")} ${word}${number === 1 ? "" : "s"}`;
@@ -144,7 +145,7 @@ export default () => {
     const hits = chart.appendChild(make("div", { class: "nn-hits", tabindex: 0, role: "slider", "aria-label": "Model call", "aria-valuemin": 1 }));
     const cursor = hits.appendChild(make("div", { class: "nn-cursor nn-chosen" }));
     const brush = brushIn(body, () => numbered(), (first, last) => showPart(first, last), "call");
-    const said = body.appendChild(readout(root, "Click a call to see its parts, and a part for its items."));
+    const said = body.appendChild(readout(root, "Click a band of a call to read it; Up and Down go through the bands, Enter opens one."));
     const controls = body.appendChild(make("div", { class: "nn-toolbar nn-bar-controls" }));
     const back = controls.appendChild(make("button", { type: "button", "aria-label": "Previous call" }, "◀"));
     const on = controls.appendChild(make("button", { type: "button", "aria-label": "Next call" }, "▶"));
@@ -153,6 +154,9 @@ export default () => {
     const follow = label.appendChild(make("input", { type: "checkbox" }));
     label.append("Follow latest");
     const sub = body.appendChild(make("p", { class: "nn-sub", "aria-live": "polite" }));
+    const items = body.appendChild(make("div", { class: "nn-part-items", hidden: "" }));
+    const itemsHead = items.appendChild(make("p", { class: "nn-change" }));
+    const itemsList = items.appendChild(make("ol", { class: "nn-t-items nn-tall", "aria-label": "Items of a part of the request" }));
     const detail = body.appendChild(make("div"));
     const grid = detail.appendChild(make("div", { class: "nn-rows" }));
     const sent = barIn(grid, "Sent", 34);
@@ -161,10 +165,6 @@ export default () => {
     const axis = grid.appendChild(make("svg", { class: "nn-axis", width: "100%", height: 22, "aria-hidden": "true" }));
     const caching = detail.appendChild(make("p", { class: "nn-caching" }));
     const legend = detail.appendChild(make("ul", { class: "nn-legend", "aria-label": "Tokens by part" }));
-    const items = detail.appendChild(make("div", { class: "nn-part-items", hidden: "" }));
-    const itemsHead = items.appendChild(make("p", { class: "nn-change" }));
-    const itemsList = items.appendChild(make("ul", { class: "nn-list nn-items nn-tall" }));
-    const itemsNote = items.appendChild(make("p", { class: "nn-note" }));
     const counted = detail.appendChild(make("p", { class: "nn-note nn-counted" }));
     const note = detail.appendChild(make("p", { class: "nn-note" }));
     const out = detail.appendChild(store.fold("out", make("details"), () => drawFolds()));
@@ -173,7 +173,8 @@ export default () => {
 
     let range = null; // the first and the last call of the part that is looked at; null is all
     let picture = null; // as it was fetched last
-    let picked = null; // the part whose items are shown
+    let picked = null; // the part whose items are shown: its keys and its name
+    let listed = null; // its items in the call that was shown last
     const count = () => store.data.plain || store.data.first + store.data.calls.length;
     const shown = () => {
       const wanted = model.get("position");
@@ -242,14 +243,50 @@ export default () => {
       const share = Math.max(0, Math.min(0.9999, (event.clientX - box.left) / box.width));
       return now().start + Math.floor(share * now().last) * now().size;
     };
-    const wordsAt = (at) => now().stops[Math.floor((at - now().start) / now().size)]?.[2] ?? "";
+    const wordsAt = (at) => (now().stops[Math.floor((at - now().start) / now().size)]?.[2] ?? "").replaceAll("\n", " · ");
     hits.addEventListener("pointermove", (event) => setText(said, wordsAt(callAt(event))));
-    hits.addEventListener("click", (event) => go(callAt(event)));
+    /** Return the bands of a call from the foot up: the place, the ends in tokens. */
+    const bandsAt = (at) => {
+      const { start, size, bands, series, drawn } = now();
+      const column = Math.floor((at - start) / size);
+      return bands.flatMap((_, band) => {
+        const points = drawn?.marks.get(series[band].name).find(([[left]]) => left === column)?.[0];
+        return points ? [[band, points[1], points[3]]] : [];
+      });
+    };
+    hits.addEventListener("click", (event) => {
+      const at = callAt(event);
+      const { box, scale } = scene.panels.get("context");
+      const tokens = scale.value(event.clientY - box.getBoundingClientRect().top);
+      const found = bandsAt(at).find(([, low, high]) => low <= tokens && tokens < high);
+      if (found) pick(bandPart(found[0]), at);
+      go(at);
+    });
+    const bandPart = (band) => [now().bands[band], now().legend.find(([name]) => name === `band-${band}`)[1]];
+    /** Open the next band of the shown call, or else its largest one. */
+    function pickBand(by) {
+      const found = bandsAt(shown());
+      const largest = found.reduce((one, other) => (other[2] - other[1] > one[2] - one[1] ? other : one), found[0]);
+      const at = found.findIndex(([band]) => isPicked(now().bands[band]));
+      const next = at < 0 ? largest : found[Math.max(0, Math.min(at + by, found.length - 1))];
+      if (next) pick(bandPart(next[0]));
+    }
     hits.addEventListener("keydown", (event) => {
+      const by = { ArrowUp: 1, ArrowDown: -1, Enter: 0, " ": 0 }[event.key];
       const to = { Home: 0, End: count() - 1 }[event.key] ?? shown() + STEPS.get(event.key);
-      if (Number.isNaN(to)) return;
+      if (event.key === "Escape" && picked) pick(null);
+      else if (by === 0 && picked) pick(null);
+      else if (by !== undefined) pickBand(by);
+      else if (!Number.isNaN(to)) go(to);
+      else return;
       event.preventDefault();
-      go(to);
+    });
+    keys.addEventListener("click", (event) => {
+      const at = [...keys.children].indexOf(event.target.closest("li[tabindex]"));
+      if (at >= 0) pick(bandPart(at));
+    });
+    keys.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" || event.key === " ") (event.preventDefault(), event.target.click());
     });
 
     let looks = ""; // of the series that the picture was made for
@@ -267,11 +304,21 @@ export default () => {
       one.drawn ??= sceneOf(one.series, one);
       scene.draw({ ...one.drawn, stops: [] }); // their words are in the line below
       legendIn(keys, one.series, one.legend);
+      drawBands(one);
       const column = Math.floor((at - one.start) / one.size);
       cursor.hidden = column < 0 || column >= one.last;
       cursor.style.left = `${(100 * column) / one.last}%`;
       cursor.style.width = `${100 / one.last}%`;
       brush(count() > BRUSHED ? (range ?? [0, count() - 1]) : null);
+    }
+    /** Mark the band whose items are shown, and let each be opened from the legend. */
+    function drawBands(one) {
+      one.bands.forEach((parts, band) => {
+        chart.querySelector(`.nn-lines .nn-band-${band}`)?.classList.toggle("nn-quiet", picked !== null && !isPicked(parts));
+        put(keys.children[band], { tabindex: keys.children[band].tabIndex === 0 ? 0 : -1, role: "button", "aria-pressed": String(isPicked(parts)) });
+      });
+      for (const rest of [...keys.children].slice(one.bands.length)) for (const name of ["tabindex", "role", "aria-pressed"]) rest.removeAttribute(name);
+      arrowKeys(keys, "li[role]");
     }
     let late = 0;
     let drawnChanges = null;
@@ -287,55 +334,68 @@ export default () => {
     }
 
     // Parts and their items
-    async function pick(key) {
-      picked = picked?.key === key && picked.at === shown() ? null : { key, at: shown(), rows: null };
+    const isPicked = (parts) => picked !== null && String(picked.parts) === String(parts);
+    /** Open the items of a part in the shown call, or close them. */
+    function pick(part, at = shown()) {
+      picked = part && !(isPicked(part[0]) && at === shown()) ? { parts: part[0], name: part[1], isNew: true, open: [], whole: new Map() } : null;
       store.changed();
-      if (!picked) return;
-      const mine = picked;
-      try {
-        const answer = await get({ what: "items", at: mine.at });
-        const found = answer.parts.find(([name]) => name === mine.key);
-        Object.assign(mine, { rows: found ? found[2] : [], total: found ? found[1] : 0, note: answer.note });
-      } catch (error) {
-        Object.assign(mine, { rows: [], total: 0, note: error.message });
-      }
-      if (picked !== mine) return;
-      store.changed();
-      const first = mine.rows.find((row) => row[2] !== null && !row[3]);
-      select(mine.at, first ? first[2] : null);
     }
-    for (const bar of [sent, planned]) {
-      const keyOf = (event) => event.target.closest("[data-part]")?.dataset.part;
+    const list = newest((request) => get(request).catch((error) => ({ head: error.message, rows: [] })), (answer, request) => {
+      listed = { ...answer, request };
+      store.changed();
+      if (!picked?.isNew) return;
+      picked.isNew = false;
+      const first = answer.rows.find(({ item, sent }) => item != null && sent);
+      select(request.at, first?.item ?? null);
+    });
+    const barPart = (key) => [key === "history" ? HISTORY : [key], partOf(key, store.data)[1]];
+    const keyOf = (event) => {
+      const key = event.target.closest("[data-part]")?.dataset.part;
+      return /^\d+$/.test(key) ? Number(key) : key;
+    };
+    for (const bar of [sent, planned, legend]) {
       const use = (event) => {
-        const key = keyOf(event);
-        if (key !== undefined) pick(/^\d+$/.test(key) ? Number(key) : key);
+        if (keyOf(event) !== undefined) pick(barPart(keyOf(event)));
       };
       bar.addEventListener("click", use);
+      if (bar === legend) continue; // of buttons
       bar.addEventListener("keydown", (event) => {
         if (event.key !== "Enter" && event.key !== " ") return;
         event.preventDefault();
         use(event);
       });
     }
-    legend.addEventListener("click", (event) => {
-      const entry = event.target.closest("[data-part]");
-      if (entry) pick(/^\d+$/.test(entry.dataset.part) ? Number(entry.dataset.part) : entry.dataset.part);
+    choosable(itemsList, ({ dataset }) => dataset.item !== undefined && select(shown(), Number(dataset.item)));
+    itemsList.addEventListener("click", async (event) => {
+      const button = event.target.closest("button");
+      if (!button) return;
+      const { open, whole } = picked;
+      const { fold, key } = button.dataset;
+      if (fold !== undefined) open.push(Number(fold));
+      else if (!whole.delete(Number(key))) {
+        const text = await get({ ...listed.request, what: "text", key: Number(key) }).catch((error) => error.message);
+        whole.set(Number(key), text);
+      }
+      store.changed();
     });
-    itemsList.addEventListener("click", choose);
 
-    function drawItems(data, at) {
-      items.hidden = !picked || picked.at !== at;
-      if (items.hidden) return;
-      const [, name] = partOf(picked.key, data);
-      const listed = picked.rows ?? [];
-      const more = (picked.total ?? 0) - listed.length;
-      setText(itemsHead, picked.rows === null ? `${name}: …` : `${name}: ${many(picked.total, "item")}${more > 0 ? `, the last ${listed.length} shown` : ""}`);
-      patch(itemsList, listed, itemEntry, (entry, row) => {
-        drawItem(entry, row);
-        const chosen = row[2] !== null && store.selection.item === row[2] && store.selection.call === callOf(at)?.place;
-        put(entry.firstElementChild, { "aria-pressed": row[2] === null ? null : String(chosen) });
-      });
-      setText(itemsNote, picked.note ?? "");
+    function drawItems(at) {
+      items.hidden = !picked;
+      if (!picked) return;
+      if (picked.at !== at) Object.assign(picked, { at, open: [], whole: new Map() });
+      const request = { what: "items", at, parts: picked.parts, open: picked.open };
+      const wanted = JSON.stringify(request);
+      if (wanted !== picked.asked) {
+        picked.asked = wanted;
+        list({ ...request, open: [...picked.open] });
+      }
+      if (listed === null || listed.request.at !== at || String(listed.request.parts) !== String(picked.parts)) return setText(itemsHead, `${picked.name}: …`);
+      setText(itemsHead, `${picked.name}: ${listed.head}`);
+      const { item, call } = store.selection;
+      drawEntries(itemsList, listed.rows, (row, data) => fillItem(row, data, {
+        isChosen: data.item != null && data.item === item && call === callOf(at)?.place, whole: picked.whole,
+      }));
+      arrowKeys(itemsList, ":scope > li");
     }
 
     /** Draw the bars: of the call as it was sent, or as it would be with other budgets. */
@@ -360,7 +420,7 @@ export default () => {
         paint(swatch.firstElementChild, part, store.data);
         setText(name, part[1]);
         setText(amount, row[1]);
-        put(button, { "data-part": row[0], "data-readout": `${part[1]}: ${row[1]}`, "aria-expanded": String(picked?.key === row[0] && picked.at === shown()) });
+        put(button, { "data-part": row[0], "data-readout": `${part[1]}: ${row[1]}`, "aria-expanded": String(isPicked(barPart(row[0])[0])) });
       });
     }
 
@@ -382,6 +442,7 @@ export default () => {
       setText(place, `${(at + 1).toLocaleString("en-US")} of ${count().toLocaleString("en-US")}`);
       const call = callOf(at);
       put(hits, { "aria-valuemax": count(), "aria-valuenow": at + 1, "aria-valuetext": call?.title ?? `Call ${at + 1}`, "data-readout": now() ? wordsAt(at) : null });
+      drawItems(at);
       if (call === undefined) return void fetchCall(at);
       if (call.fault !== undefined) return setText(sub, call.fault);
       if (call.plain) return setText(sub, call.plain.replaceAll("\n", " · "));
@@ -392,7 +453,6 @@ export default () => {
       if (drawn !== call || !root.classList.contains("nn-other")) drawPicture(null);
       drawn = call;
       whatIf.look();
-      drawItems(data, at);
       out.hidden = call.out.length === 0;
       setText(outHead, call.dropped);
       drawFolds();

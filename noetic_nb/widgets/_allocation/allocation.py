@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 import traitlets
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ModelCalled, RunEvent
-from noetic_nb.plots._context_scene import calls_a_column, compactions_of, context_scene
-from noetic_nb.plots._scene.scene import PAD_PX, Scene, series_data
+from noetic_nb.events import ContextCompacted, ModelCalled, RunEvent
+from noetic_nb.plots._context_scene import ContextScene, calls_a_column, compactions_of, context_scene
+from noetic_nb.plots._scene.scene import PAD_PX, series_data
 from noetic_nb.runs import Run
 from noetic_nb.runs._palette import ink_on, layer_colour
 from noetic_nb.runs._plain_text import sendable
-from noetic_nb.runs._requests.context_parts import ContextParts
+from noetic_nb.runs._requests.context_parts import REST, ContextParts, compactions_before
 from noetic_nb.runs._requests.model_calls import NO_PLANS, Calls
 from noetic_nb.runs._requests.prefix_reuse import CacheReader, PrefixReuse
 from noetic_nb.runs._requests.recorded_requests import RequestIndex
@@ -28,7 +28,8 @@ from noetic_nb.runtime._planning.turn_plan import TurnPlan
 from noetic_nb.widgets._allocation.allocation_picture import COLUMNS, EMPTY, NOTE, call_data, static_html, static_text
 from noetic_nb.widgets._allocation.call_bars import BROKE_PATH, LOOKS, NO_CACHING, CallCaching, caching_of, fixed_parts
 from noetic_nb.widgets._allocation.call_changes import settings_of, what_if_data
-from noetic_nb.widgets._allocation.call_items import items_of
+from noetic_nb.widgets._allocation.call_items import rows_data, rows_of
+from noetic_nb.widgets._transcript.call_content import ShownRows
 from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._host import is_hosted
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment
@@ -67,6 +68,8 @@ class AllocationReading(Reading):
         self.run = run
         self.parts = ContextParts(getattr(run, "meta", None))
         self._cache = CacheReader()
+        # Those that were asked for last: a page opens the texts of some of them.
+        self._rows: tuple[Any, ShownRows] | None = None
         # By the place among the drawn calls; None where the run does not have all of the request.
         self._reuse: list[PrefixReuse | None] = []
         self.shown = -1
@@ -216,11 +219,11 @@ class AllocationReading(Reading):
         return None
 
     def answer(self, request: dict[str, Any]) -> Any:
-        """Answer a page: a call, some calls over time, the items of a call, or the effect of other budgets on it."""
+        """Answer a page: a call, some calls over time, the items of a call or a text, or the effect of other budgets on it."""
         what = request.get("what")
         if what == "picture":
             return self.picture(range(self._whole(request, "first"), self._whole(request, "last") + 1))
-        if what in ("call", "items", "settings", "what_if"):
+        if what in ("call", "items", "text", "settings", "what_if"):
             at = self._whole(request, "at")
             recorded = self.requests()[at]
             if what == "call" and self.snapshot["plain"]:
@@ -229,11 +232,25 @@ class AllocationReading(Reading):
             if what == "call":
                 return self._drawn_call(at)
             if what == "items":
-                return items_of(recorded, self.calls)
+                unfolded = [key for key in request.get("open") or () if isinstance(key, int)]
+                return rows_data(self._shown_rows(at, request), unfolded)
+            if what == "text" and (text := self._shown_rows(at, request).text_of(request.get("key"))) is not None:
+                return text
             if what == "settings":
                 return settings_of(recorded, self.calls)
-            return what_if_data(recorded, self.calls, self.calls.all[at], request)
+            if what == "what_if":
+                return what_if_data(recorded, self.calls, self.calls.all[at], request)
         return super().answer(request)
+
+    def _shown_rows(self, at: int, request: dict[str, Any]) -> ShownRows:
+        """Return the rows of a request that belong to the parts that a page names."""
+        parts = [part for part in request.get("parts") or () if isinstance(part, str | int)]
+        if self._rows is None or self._rows[0] != (at, parts):
+            recorded = self.requests()[at]
+            before = compactions_before(recorded, self._compactions)
+            found = rows_of(recorded, getattr(self.run, "meta", {}), self.calls, parts, before)
+            self._rows = (at, parts), found
+        return self._rows[1]
 
     def _whole(self, request: dict[str, Any], name: str) -> int:
         number = request.get(name)
@@ -255,20 +272,26 @@ class AllocationReading(Reading):
         """How many requests are shown."""
         return len(self._drawn) or self.snapshot["plain"]
 
-    def scene(self, part: range | None = None) -> Scene:
+    @property
+    def _compactions(self) -> list[tuple[int, ContextCompacted]]:
+        return [] if self.run is None else compactions_of(self.run)
+
+    def scene(self, part: range | None = None) -> ContextScene:
         """Return the picture of the context over time, of all requests or of those at some places."""
-        compactions = [] if self.run is None else compactions_of(self.run)
-        return context_scene(self.parts, self.requests(), compactions, self.calls.numbers(), part)
+        return context_scene(self.parts, self.requests(), self._compactions, self.calls.numbers(), part)
 
     def picture(self, part: range) -> dict[str, Any]:
-        """Return the context over time as a page draws it, with the first call and the calls in a column."""
-        scene = self.scene(part)
+        """Return the context over time as a page draws it, with the first call, the calls in a column and the parts in a band."""
+        scene, numbers = self.scene(part), self.calls.numbers()
         looks = {"series": series_data(scene.series), "pad": PAD_PX}
-        return {"start": part.start, "size": calls_a_column(part), **looks, **scene.data()}
+        keys = [numbers[band[6:]] if band.startswith("layer:") else band for band in scene.bands]
+        folded = [number for number in numbers.values() if number not in keys]
+        bands = [[key, *(folded if key == REST else ())] for key in keys]
+        return {"start": part.start, "size": calls_a_column(part), "bands": bands, **looks, **scene.data()}
 
     def rows(self) -> list[tuple[int | None, str, int, bool]]:
         """Return call, part, tokens and whether they are estimated, of every request."""
-        compactions = [] if self.run is None else compactions_of(self.run)
+        compactions = self._compactions
         calls = [self.parts.call(request, compactions) for request in self.requests()]
         return [
             (call.request.place, part, tokens, call.estimated) for call in calls for part, tokens in call.parts.items()
@@ -325,7 +348,7 @@ class TokenAllocation(PictureView):
     table = "allocations"
     follow = traitlets.Bool(True).tag(sync=True)
     position = traitlets.Int(-1).tag(sync=True)
-    scripts = ("base/scene", "allocation/what_if", "allocation/allocation")
+    scripts = ("base/scene", "base/item_rows", "allocation/what_if", "allocation/allocation")
 
     def __init__(
         self,

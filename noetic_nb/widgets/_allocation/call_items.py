@@ -1,20 +1,25 @@
-"""The items of one request, by the part of the bar they belong to: their first words, tokens, and fate."""
+"""The items of one request by the part that they belong to, as the rows of a transcript; and the first words of an item."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
-from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import ContextCompacted
 from noetic_nb.items import Item, item_text
-from noetic_nb.runs._plain_text import REASONS, count, plain_line
+from noetic_nb.runs._plain_text import count, plain_line
+from noetic_nb.runs._requests.context_parts import HISTORY, REST, replaced_in
 from noetic_nb.runs._requests.model_calls import Calls
 from noetic_nb.runs._requests.sent_request import RecordedRequest
-from noetic_nb.runs._requests.tool_shares import tool_tokens
+from noetic_nb.widgets._transcript.call_content import ShownRows
+from noetic_nb.widgets._transcript.request_diff import DiffRow
+from noetic_nb.widgets._transcript.request_rows import RequestRow, request_rows
 
 # Enough to know an item again.
 WORDS_LENGTH: Final = 64
-# A list that nobody reads to its end; all are in the run, and the transcript shows them.
-ITEMS_SHOWN: Final = 200
+# A list that nobody reads to its end; the transcript has all.
+ROWS_SHOWN: Final = 100
 
 
 def words_of(item: Item | None) -> str:
@@ -36,52 +41,50 @@ def words_of(item: Item | None) -> str:
     return plain_line(f"{who}: {text}", WORDS_LENGTH)
 
 
-def part_of(origin: str, calls: Calls) -> str | int:
-    """Return the key of the part of the bar that an item belongs to."""
-    if origin.startswith("layer:"):
-        number = calls.number(origin.removeprefix("layer:"))
-        return "history" if number is None else number
-    return "system" if origin == "instructions" else "history"
+def part_of(row: RequestRow, calls: Calls, *, is_planned: bool) -> str | int:
+    """Return the key of the band of a row: a layer's number, or the name of the band."""
+    if row.origin == "layer":
+        number = calls.number(row.layer)
+        return REST if number is None else number  # a summary that stands for history
+    if row.origin in ("tools", "framing"):
+        return row.origin
+    if row.role in ("system", "developer", "instructions"):
+        return REST if is_planned and row.position is not None else "system"
+    if row.origin in ("projection", "appended") or row.role == "not recorded":
+        return REST
+    return {"user": "user", "result": "tool results"}.get(row.role, "assistant")
 
 
-def items_of(request: RecordedRequest, calls: Calls) -> dict[str, Any]:
-    """Return the items of a request as JSON data: part, words, tokens, place in the log, and why it is absent.
+def rows_of(
+    request: RecordedRequest,
+    meta: Mapping[str, Any],
+    calls: Calls,
+    parts: Collection[str | int],
+    compactions: Sequence[ContextCompacted] = (),
+) -> ShownRows:
+    """Return the rows of a request that belong to some parts, absent ones in their places.
 
-    Those of the history are in the order of the log; what a layer offered and was not sent stands at the end.
+    `compactions` are those before a request of others: the items that they replaced are absent from it.
     """
-    parts: dict[str | int, list[tuple[str | Item | None, int | None, int | None, str]]] = {}
-    if request.instructions:
-        assert request.view is not None
-        parts["system"] = [(request.instructions, request.view.system, None, "")]
-    if request.tools:
-        assert request.view is not None
-        sizes = tool_tokens(request.prepared, request.view.tools)
-        parts["tools"] = [
-            (f"{tool.name}: {tool.description}", tokens, None, "")
-            for tool, (_, tokens) in zip(request.tools, sizes, strict=True)
-        ]
-    for sent in request.items:
-        parts.setdefault(part_of(sent.origin, calls), []).append(
-            (sent.item, sent.tokens - sent.framing, sent.position, "")
-        )
-    note = ""
-    try:
-        for gone in request.absent:
-            if gone.reason != "forced":
-                place = gone.position if gone.origin == "history" else None
-                row = gone.item, gone.tokens, place, REASONS.get(gone.reason, gone.reason)
-                parts.setdefault(part_of(gone.origin, calls), []).append(row)
-    except NoeticConfigError as exc:
-        note = plain_line(exc, 300)
-    if "history" in parts:  # in the order of the log, what was left out in its place
-        parts["history"].sort(key=lambda row: -1 if row[2] is None else row[2])
-    # The newest of the history are what people look for; what is before them is counted.
-    return {
-        "parts": [[key, len(rows), [_row(*row) for row in rows[-ITEMS_SHOWN:]]] for key, rows in parts.items()],
-        "note": note,
-    }
+    is_planned, gone, found = request.view is not None, replaced_in(compactions), []
+    for row in request_rows(request, meta):
+        is_of = part_of(row, calls, is_planned=is_planned) in parts
+        # Older items of all kinds are one row.
+        if is_of or (row.count > 1 and not {*parts}.isdisjoint(HISTORY)):
+            found.append(replace(row, is_sent=False, reason="compacted") if row.position in gone else row)
+    if REST in parts:
+        texts = [item_text(item) for event in compactions for item in event.items]
+        found += [RequestRow("projection", "compaction", text, request.counter(text)) for text in texts]
+    return ShownRows([DiffRow(row) for row in found], calls.numbers())
 
 
-def _row(item: str | Item | None, tokens: int | None, position: int | None, why: str) -> list[Any]:
-    words = plain_line(item, WORDS_LENGTH) if isinstance(item, str) else words_of(item)
-    return [words, "" if tokens is None else count(tokens), position, why]
+def rows_data(shown: ShownRows, unfolded: Collection[int]) -> dict[str, Any]:
+    """Return rows for a page: of many the last ones, since the newest of a history are looked for."""
+    entries = shown.entries(unfolded=unfolded)
+    rows = [found.row for found in shown.rows]
+    sent = [row for row in rows if row.is_sent]
+    absent = sum([row.count for row in rows]) - len(sent)
+    size = f"{len(sent):,} item{'' if len(sent) == 1 else 's'}, {count(sum([row.tokens or 0 for row in sent]))} tokens"
+    more = f", {absent:,} not sent" if absent else ""
+    cut = f"; the last {ROWS_SHOWN} shown, the transcript has all" if len(entries) > ROWS_SHOWN else ""
+    return {"head": f"{size}{more}{cut}", "rows": [shown.entry_data(entry) for entry in entries[-ROWS_SHOWN:]]}
