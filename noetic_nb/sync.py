@@ -64,7 +64,7 @@ class _Background:
             if self._loop is None or self.thread is None or not self.thread.is_alive():
                 loop = asyncio.new_event_loop()
                 try:
-                    self.thread = threading.Thread(target=loop.run_forever, name="noetic_nb", daemon=True)
+                    self.thread = threading.Thread(target=self._run, args=(loop,), name="noetic_nb", daemon=True)
                     self.thread.start()
                 except RuntimeError as exc:  # the system has none left
                     loop.close()
@@ -73,6 +73,13 @@ class _Background:
                 self._loop = loop
             return self._loop
 
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        _here.inner = _background if self is _driven else _Background()
+        loop.run_forever()
+
+
+_here: Final = threading.local()
+# `inner` is the next thread for calls made in a background thread: while such a call waits, the loop of its own thread stands.
 
 _background: Final = _Background()
 # A loop of its own for what `drive` cannot finish by hand: the other one may be blocked by the very call that waits for it.
@@ -318,7 +325,7 @@ def _in_background(
 ) -> T:
     if not has_threads():
         return run_nested(coroutine, context)
-    loop = background.loop()
+    loop = getattr(_here, "inner", background).loop()
     done: concurrent.futures.Future[T] = concurrent.futures.Future()
     context = contextvars.copy_context() if context is None else context
 

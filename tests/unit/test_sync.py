@@ -50,6 +50,22 @@ async def test_background_work_stays_on_one_loop() -> None:
     assert run_sync(loop_id()) == run_sync(loop_id())
 
 
+def test_background_work_may_call_run_sync_itself() -> None:
+    async def deep(levels: int) -> int:
+        await asyncio.sleep(0)
+        return run_sync(deep(levels - 1)) + 1 if levels else 0
+
+    async def main() -> None:
+        found.append(run_sync(deep(3)))
+
+    found: list[int] = []
+    waiting = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)
+    waiting.start()
+    waiting.join(20)
+
+    assert found == [3]
+
+
 def test_any_awaitable_will_do() -> None:
     class Answer:
         def __await__(self):  # type: ignore[no-untyped-def]
