@@ -88,7 +88,7 @@ def grade(folder: str | Path, *, timeout_s: float = TIMEOUT_S, progress: Progres
         hint = "Put the .ipynb files right into the folder."
         raise NoeticConfigError("NO_SUBMISSIONS", "There is no notebook.", given=str(folder), hint=hint)
     asked = {path: asked_in(path) for path in paths}
-    exercises = sorted({each for found in asked.values() for each in found})
+    exercises = [each for each in EXERCISES if any(each in found for found in asked.values())]
     rows = []
     with Work("grade", "notebooks", progress, of=len(paths)) as work:
         for path in work.each(paths):

@@ -9,8 +9,10 @@ from collections import Counter
 from typing import Any, Final
 
 from noetic_nb._core.arguments import ArgumentError
+from noetic_nb.lessons._attack_exercises import ATTACKS
 from noetic_nb.lessons._exercise import Exercise, Verdict
 from noetic_nb.lessons._extending_exercises import EXTENDING
+from noetic_nb.lessons._measuring_exercises import MEASURING
 from noetic_nb.lessons._memory_exercises import MEMORY
 from noetic_nb.lessons._regulator_exercises import REGULATOR
 from noetic_nb.lessons._steering_exercises import STEERING
@@ -22,7 +24,8 @@ from noetic_nb.redact import redact_text
 from noetic_nb.sync import awaited, run_sync
 
 EXERCISES: Final[dict[str, Exercise]] = {
-    each.id: each for each in (*MEMORY, *TOKENS, *STEERING, *REGULATOR, *STEPS, *WHAT_IF, *WATCHING, *EXTENDING)
+    each.id: each
+    for each in (*MEMORY, *TOKENS, *STEERING, *REGULATOR, *STEPS, *WHAT_IF, *WATCHING, *EXTENDING, *MEASURING, *ATTACKS)
 }
 """Every exercise, by its id."""
 

@@ -400,5 +400,5 @@ check("8.3", Refusals)
 * Nothing of this was tried under load, on a phone, or by an attacker. [Architecture](../docs/architecture.md) says which tests a layer,
   a form and a view of the package are held to.
 
-**Next.** This was the last lesson. Take an agent of your own, and begin with [07 · Watched and guarded](07_watched.ipynb).
+**Next.** Take an agent of your own, or go on with [09 · How well does an agent remember?](09_measuring.ipynb).
 """

@@ -13,7 +13,7 @@ from typing import Any
 
 import noetic_nb as nn
 from noetic_nb.memory import RecallParams, StoreParams
-from tests.lessons import kept_extending, kept_watching
+from tests.lessons import kept_attacks, kept_extending, kept_measuring, kept_watching
 
 
 def book(**rule: Any) -> Callable[[nn.RuleBook], Any]:
@@ -629,5 +629,5 @@ WRONG: dict[str, dict[str, Any]] = {
     },
 }
 
-RIGHT |= kept_watching.RIGHT | kept_extending.RIGHT
-WRONG |= kept_watching.WRONG | kept_extending.WRONG
+RIGHT |= kept_watching.RIGHT | kept_extending.RIGHT | kept_measuring.RIGHT | kept_attacks.RIGHT
+WRONG |= kept_watching.WRONG | kept_extending.WRONG | kept_measuring.WRONG | kept_attacks.WRONG

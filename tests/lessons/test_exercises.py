@@ -12,7 +12,12 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb import lab
+from noetic_nb.lab._dialogues import Evidence
+from noetic_nb.lab._recall_quality.evidence_ladder import SentTexts
+from noetic_nb.lab._recall_quality.folded_text import folded
 from noetic_nb.lessons import EXERCISES
+from noetic_nb.lessons._attack_exercises import Record, pair_shares
+from noetic_nb.lessons._measuring_exercises import _evidence_cases, is_told
 from noetic_nb.lessons._memory_exercises import sent_positions
 from noetic_nb.lessons._token_exercises import cached_tokens, input_tokens
 from noetic_nb.lessons._verdicts import examined
@@ -48,7 +53,7 @@ def cells_with(tag: str) -> dict[str, str]:
 
 
 def answer_in(cell: str, name: str) -> Any:
-    names: dict[str, Any] = {"nn": nn}
+    names: dict[str, Any] = {"nn": nn, "re": re, "ToolCalled": nn.events.ToolCalled}
     exec(compile(cell, "cell", "exec"), names)
     return names[name]
 
@@ -82,6 +87,7 @@ def test_the_stub_of_the_lesson_fails_and_its_solution_passes(exercise: str) -> 
 def test_every_exercise_has_the_answers_that_are_kept_for_each() -> None:
     assert set(EXERCISES) == set(WRONG) == set(RIGHT) == set(cells_with("exercise")) == set(cells_with("solution"))
     assert all(set(answers) >= MUST_FAIL for answers in WRONG.values())
+    assert all(len(WRONG[exercise]) >= 10 for exercise in EXERCISES if exercise.startswith(("9.", "10.")))
     assert all(len(answers) >= 2 for answers in RIGHT.values())
     assert all(exercise.hints for exercise in EXERCISES.values())
 
@@ -160,3 +166,26 @@ def test_a_comparison_says_what_exercise_6_2_says() -> None:
     row = nn.compare(runs, others, metrics={"n": lambda run: values[id(run)]}).to_frame().iloc[0]
 
     assert (row.difference, row.n) == paired_difference(before, after)
+
+
+def test_the_bench_finds_the_evidence_that_exercise_9_1_finds() -> None:
+    """Where the bench differs, it is stricter: it takes nothing that is also said of somebody else."""
+    for sent, owner, others, value in _evidence_cases():
+        names = frozenset(f" {folded(name)} " for name in others)
+        part = Evidence(None, value, (owner,), ("locker", "code", "pays", "has"))
+        place = SentTexts(sent).place_of(part, names, frozenset())
+
+        assert (place >= 0) is is_told(sent, owner, others, value), sent
+
+
+def test_the_dojo_counts_pairs_as_exercise_10_1_does() -> None:
+    rules = nn.RuleBook()
+    rules.only_from_user("refund", "account", trust="get_order.account")
+    result = lab.dojo(rules, suites=lab.environments.ServiceDesk(), adaptive=True)
+    records: list[Record] = [
+        (meta["user_task"], meta["injection_task"], not meta["attack_is_static"], meta["attack_succeeded"])
+        for meta in [run.meta for run in result.runs]
+        if meta["attack"]
+    ]
+
+    assert pair_shares(records) == (result.count("static_success").rate, result.count("attack_success").rate)

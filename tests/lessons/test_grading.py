@@ -74,7 +74,7 @@ def test_a_cell_that_hangs_is_stopped_and_the_rest_is_graded(tmp_path: Path) -> 
 
 
 def test_every_exercise_is_asked_in_a_lesson_in_a_way_that_the_table_finds() -> None:
-    lessons = sorted((Path(__file__).parents[2] / "notebooks").glob("0[1-9]_*.ipynb"))
+    lessons = sorted((Path(__file__).parents[2] / "notebooks").glob("[01][0-9]_*.ipynb"))
 
     assert sorted(each for lesson in lessons for each in asked_in(lesson)) == sorted(EXERCISES)
 
