@@ -17,6 +17,7 @@ import noetic_nb as nn
 from noetic_nb.cli.main import main
 from noetic_nb.interop import _importing as importing
 from tests.cli.conftest import Command
+from tests.matrix import matrix
 from tests.redaction.shapes import SHAPES, made
 from tests.widgets.hostile_texts import HOSTILE_TEXTS
 
@@ -70,7 +71,7 @@ def test_an_interrupt_ends_with_its_code(
     assert "interrupted" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", list(HOSTILE_TEXTS))
+@matrix("name", list(HOSTILE_TEXTS), keep=12, start=3)
 def test_texts_of_sources_stay_texts(command: Command, folder: Path, name: str) -> None:
     text = HOSTILE_TEXTS[name]
     talk = {

@@ -20,6 +20,7 @@ from noetic_nb.lab._recall_quality.losses import Losses, fact_text
 from noetic_nb.lab._recall_quality.normal_forms import date_keys, number_keys
 from noetic_nb.runs._requests.recorded_requests import recorded_request
 from tests.lab.planted_facts import FITTED, HELD_OUT, Dialogue, with_fillers
+from tests.matrix import matrix
 from tests.widgets.hostile_texts import HOSTILE_TEXTS
 
 
@@ -242,7 +243,7 @@ def test_long_texts_of_one_kind_are_read_in_their_length(text: str) -> None:
     assert all(fact in known for fact in facts[:50])
 
 
-@pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS)
+@matrix("text", HOSTILE_TEXTS, keep=12, start=1)
 def test_hostile_texts_are_read_and_hide_nothing(text: str) -> None:
     run = talk([text, f"My order is A17-B. {text[:200]}", "Thanks.", "Sure."], [nn.history_window(2)])
 

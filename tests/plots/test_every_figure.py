@@ -32,6 +32,7 @@ from noetic_nb.regulator import CallBudget
 from noetic_nb.runs import Run
 from noetic_nb.runs._palette import ink_on
 from notebooks.build import is_static_form
+from tests.matrix import matrix
 from tests.plots.decided_runs import decided_run
 from tests.plots.test_table_figures import remembered, tried
 from tests.widgets.hostile_texts import HOSTILE_TEXTS
@@ -197,7 +198,7 @@ def test_names_are_one_line_and_lines_differ_where_colours_are_used_up() -> None
     assert len({series(place) for place in range(60)}) == 60
 
 
-@pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS)
+@matrix("text", HOSTILE_TEXTS, keep=12, start=4)
 def test_a_hostile_name_is_text(text: str) -> None:
     table = tried().assign(word=[text] * 2 + ["b"] * 2)
     table.attrs["space"] = ["cap", "word"]
@@ -234,9 +235,9 @@ def test_any_table_is_drawn_and_left_as_it_was(rows: list[tuple[int, float, str]
     pandas.testing.assert_frame_equal(frame, copy)
 
 
-@every_figure
-@pytest.mark.parametrize("is_own", [True, False])
-def test_vector_files_have_whole_fonts_and_no_type_3(name: str, is_own: bool) -> None:
+@matrix("case", [(name, is_own) for name in sorted(FIGURES) for is_own in (True, False)], keep=5)
+def test_vector_files_have_whole_fonts_and_no_type_3(case: tuple[str, bool]) -> None:
+    name, is_own = case
     axes = FIGURES[name]() if is_own else FIGURES[name](ax=fresh())
     whole: Any = axes.get_figure(root=True)
     before = dict(matplotlib.rcParams)

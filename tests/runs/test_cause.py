@@ -19,6 +19,7 @@ from noetic_nb.lab._recorded_calls import calls_of
 from noetic_nb.memory import MemoryHooks, MemoryLayer
 from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.testing import FakeClock, SeededIds
+from tests.matrix import matrix
 from tests.widgets.hostile_texts import HOSTILE_TEXTS
 
 COLUMNS = ["argument", "value", "kind", "name", "item", "turn", "via"]
@@ -288,7 +289,7 @@ def test_secrets_are_replaced_as_in_the_other_tables() -> None:
     assert list(frame["kind"][:2]) == ["user", "user"]
 
 
-@pytest.mark.parametrize("name", HOSTILE_TEXTS)
+@matrix("name", list(HOSTILE_TEXTS), keep=12, start=4)
 def test_hostile_values_keep_their_text_and_their_author(name: str) -> None:
     text = HOSTILE_TEXTS[name]
     run = call_of({"a": [text], text[:40]: {text[:40]: 1}}, said=text)

@@ -20,6 +20,7 @@ from noetic_nb.regulator.predicates.explanation import names_of
 from noetic_nb.runs import Run, load_run
 from noetic_nb.runs._regulation.recorded_decisions import DecisionTape, tape_of, with_thresholds
 from noetic_nb.runs._regulation.recorded_regulator import recorded_regulators
+from tests.matrix import matrix
 
 PRESETS = (
     RELEASE_SETTINGS,
@@ -128,8 +129,8 @@ def lived(steps: list[Any], settings: Settings) -> list[decisions.Decision]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_ten_thousand_moved_thresholds_decide_as_the_regulator_does(seed: int) -> None:
+@matrix("seed", range(40), keep=4)
+def test_moved_thresholds_decide_as_the_regulator_does(seed: int) -> None:
     dice = random.Random(seed)
     kinds = set()
     for _ in range(25):

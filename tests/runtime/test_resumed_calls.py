@@ -14,6 +14,8 @@ from tests.runtime.crash_points import cut_everywhere, pay
 from tests.runtime.factories import attempt, started
 from tests.runtime.test_resumed_turns import Once, whole
 
+pytestmark = pytest.mark.matrix  # `cut_everywhere` takes a sample of the writes
+
 
 def paying(id: str) -> Any:
     return step.tool(id, pay, {"amount": 1}, takes_input=False)

@@ -11,6 +11,8 @@ import noetic_nb as nn
 from noetic_nb.steps import fork, loop, spawn, step, until
 from tests.runtime.crash_points import TRACES, GroupedDisk, cut_everywhere, pay
 
+pytestmark = pytest.mark.matrix  # `cut_everywhere` takes a sample of the writes
+
 
 def text_of(item: Any) -> str:
     return "".join(part.get("text", "") for part in item["content"]) if item["type"] == "message" else item["output"]

@@ -23,6 +23,8 @@ from tests.runtime.test_resumed_children import (
     react,
 )
 
+pytestmark = pytest.mark.matrix  # `cut_everywhere` takes a sample of the writes
+
 
 class Opened:
     """Something that is no data."""

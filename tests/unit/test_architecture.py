@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from graphlib import CycleError, TopologicalSorter
 from importlib import import_module
 from pathlib import Path
@@ -75,7 +75,7 @@ def is_module(dotted: str) -> bool:
     return place.with_suffix(".py").exists() or (place / "__init__.py").exists()
 
 
-@lru_cache(maxsize=2)
+@cache
 def imports_of(source: str, package: str) -> frozenset[str]:
     """Return every dotted name a module imports, at any indentation, relative ones made absolute."""
     found: set[str] = set()

@@ -15,6 +15,7 @@ from noetic_nb.runs import Run
 from noetic_nb.widgets import Compare, Selection
 from noetic_nb.widgets._compare.compare_reading import row_data
 from noetic_nb.widgets.base._text_diff import parts_text
+from tests.matrix import matrix
 from tests.widgets.hostile_texts import HOSTILE_TEXTS, hostile_run
 from tests.widgets.scenes import demo_run, planned_run
 from tests.widgets.views import watching
@@ -190,7 +191,7 @@ def test_what_cannot_be_compared_is_refused_and_nothing_stays_open(arguments: An
     assert not any(watching(run) for run in (a, b) if isinstance(run, Run))
 
 
-@pytest.mark.parametrize("name", HOSTILE_TEXTS)
+@matrix("name", list(HOSTILE_TEXTS), keep=12, start=2)
 def test_answers_with_hostile_text_travel_as_json(name: str) -> None:
     with Compare(hostile_run(HOSTILE_TEXTS[name]), demo_run(), selection=Selection()) as view:
         for request in ({}, {"only": True}, {"kind": "reply"}):

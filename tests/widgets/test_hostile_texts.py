@@ -10,13 +10,12 @@ from functools import cache
 from html.parser import HTMLParser
 from typing import Any
 
-import pytest
-
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.items._origins import Origin
 from noetic_nb.steering import RuleBook
 from noetic_nb.widgets import Ledger, RuleEditor
 from noetic_nb.widgets._approval import Question, question_words
+from tests.matrix import matrix
 from tests.widgets.hostile_texts import HOSTILE_TEXTS, hostile_run
 from tests.widgets.scenes import demo_run
 from tests.widgets.views import VIEWS
@@ -143,13 +142,13 @@ def wire(data: Any) -> None:
     assert len(text) < 1_000_000
 
 
-@pytest.mark.parametrize("name", HOSTILE_TEXTS)
+@matrix("name", list(HOSTILE_TEXTS), keep=16)
 def test_hostile_text_stays_text_in_every_view(name: str) -> None:
     for view in opened(HOSTILE_TEXTS[name]):
         check(view)
 
 
-@pytest.mark.parametrize("name", HOSTILE_TEXTS)
+@matrix("name", list(HOSTILE_TEXTS), keep=12, start=3)
 def test_a_ledger_is_searched_and_read_with_hostile_text(name: str) -> None:
     text = HOSTILE_TEXTS[name]
     with Ledger(hostile_run(text)) as view:
@@ -167,7 +166,7 @@ def test_a_ledger_is_searched_and_read_with_hostile_text(name: str) -> None:
             wire(reading.answer({"what": "origins", "at": at}))
 
 
-@pytest.mark.parametrize("name", HOSTILE_TEXTS)
+@matrix("name", list(HOSTILE_TEXTS), keep=24)
 async def test_a_question_with_hostile_text_stays_text(name: str) -> None:
     text = HOSTILE_TEXTS[name]
     plain = Question(question_words("tame", {"a": "b"}, "May it?", ["r"], {"a": Origin("tool", "t")}))

@@ -20,6 +20,7 @@ from noetic_nb.widgets import MemoryView, Selection
 from noetic_nb.widgets._memory.state_texts import state_diff
 from noetic_nb.widgets.base._page_thread import PAGES
 from noetic_nb.widgets.base._text_diff import text_parts
+from tests.matrix import matrix
 from tests.widgets.hostile_texts import HOSTILE_TEXTS, hostile_run
 from tests.widgets.scenes import memory_harness, memory_run, memory_turns
 
@@ -246,7 +247,7 @@ def test_large_states_are_cut_and_it_is_said() -> None:
         assert [row["did"] for row in asked(view, what="writes")["rows"]] == ["a large state", "first recorded"]
 
 
-@pytest.mark.parametrize("name", HOSTILE_TEXTS)
+@matrix("name", list(HOSTILE_TEXTS), keep=12, start=7)
 def test_answers_with_hostile_text_travel_as_json(name: str) -> None:
     text = HOSTILE_TEXTS[name]
     run = hostile_run(text)

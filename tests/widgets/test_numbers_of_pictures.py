@@ -11,7 +11,16 @@ from noetic_nb.events import LayerStateChanged, Where
 from noetic_nb.lab import datasets, replay_regulator
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
-from noetic_nb.widgets import Compare, MemoryView, RegulatorTrends, RunTimeline
+from noetic_nb.widgets import (
+    Compare,
+    Ledger,
+    MemoryView,
+    RegulatorTrends,
+    RunTimeline,
+    TokenAllocation,
+    Transcript,
+)
+from tests.plots.decided_runs import decided_run
 from tests.widgets.scenes import demo_run, many_layers_run, memory_run, two_threads_run, watched_run
 from tests.widgets.timeline_scenes import branches_run, many_turns, out_of_time_run
 
@@ -31,7 +40,7 @@ def noted_run() -> Run:
 RUNS: list[Callable[[], Run]] = [
     demo_run, watched_run, two_threads_run, many_layers_run, memory_run, branches_run, out_of_time_run,
     noted_run, lambda: many_turns(40), lambda: datasets.airline_run(26), lambda: datasets.agentdojo("workspace")[0],
-    lambda: replay_regulator(datasets.airline_run(26), Regulator.for_user("ann")),
+    lambda: replay_regulator(datasets.airline_run(26), Regulator.for_user("ann")), lambda: decided_run(40),
 ]  # fmt: skip
 
 Fact = tuple[str, float, float]
@@ -89,7 +98,49 @@ def of_compare(run: Run) -> Iterator[Fact]:
             yield f"compare {side} {at}", mark.points[3], cost[side].loc[at + 1]
 
 
-@pytest.mark.parametrize("facts_of", [of_trends, of_timeline, of_memory, of_compare], ids=lambda each: each.__name__)
+def of_allocation(run: Run) -> Iterator[Fact]:
+    with TokenAllocation(run) as view:
+        table, scene = view.to_frame(), view.reading.scene()
+    if "used" not in table:
+        return  # an imported run, whose parts are estimates
+    calls = [part for _, part in table.groupby("seq", sort=False)]
+    names = dict(scene.legend)
+    for mark in scene.marks:
+        name, call = names.get(mark.series, ""), int(mark.points[0])
+        if not mark.series.startswith("band-") or name == "rest" or call >= len(calls):
+            continue
+        part = calls[call]
+        layers = part[part["layer_id"] == name]["used"]
+        known = layers.iloc[0] if len(layers) else part[name].iloc[0] if name in part else float("nan")
+        yield f"allocation {name} {call}", mark.points[3] - mark.points[1], known
+
+
+def of_ledger(run: Run) -> Iterator[Fact]:
+    with Ledger(run) as view:
+        table, facets, lines = view.to_frame(), dict(view.snapshot["facets"]), view.snapshot["lines"]
+    for line in lines:
+        yield f"ledger line {line['at']}", float(line["ms"]), table["duration_ms"].iloc[line["at"]]
+    for kind, column in (("action", "action"), ("tool", "tool_name")):
+        for value, count in facets.get(kind, ()):
+            yield f"ledger {value}", count, (table[column] == value).sum()
+    for rule, count in facets.get("rule", ()):
+        yield f"ledger {rule}", count, table["rule_ids"].map(lambda ids, rule=rule: rule in ids).sum()
+
+
+def of_transcript(run: Run) -> Iterator[Fact]:
+    with Transcript(run) as view:
+        table, asked = view.to_frame(), view.reading.asked_first()
+        pages = [view.reading.answer({**each, "only": False}) for each in asked]
+    for row in [row for page in pages for row in page["rows"] if row["tokens"] and row["key"] is not None]:
+        drawn = float(row["tokens"].replace(",", "").lstrip("~"))
+        yield f"transcript {row['key']}", drawn, table.loc[table["place"] == row["key"], "tokens"].iloc[0]
+
+
+@pytest.mark.parametrize(
+    "facts_of",
+    [of_trends, of_timeline, of_memory, of_compare, of_allocation, of_ledger, of_transcript],
+    ids=lambda each: each.__name__,
+)
 def test_numbers_of_pictures_are_those_of_tables(facts_of: Callable[[Run], Iterator[Fact]]) -> None:
     facts = [(place, drawn, known) for make in RUNS for place, drawn, known in facts_of(make()) if known == known]
     picked = random.Random(38).sample(facts, min(PICKED, len(facts)))

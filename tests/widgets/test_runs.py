@@ -16,6 +16,7 @@ from noetic_nb.interop._collection.index_file import RunIndex
 from noetic_nb.lab import datasets
 from noetic_nb.widgets import Runs
 from noetic_nb.widgets._runs.runs_reading import PAGE, line_of
+from tests.matrix import matrix
 from tests.widgets.hostile_texts import HOSTILE_TEXTS
 from tests.widgets.test_hostile_texts import check
 
@@ -184,7 +185,7 @@ def test_the_static_form_has_the_page_with_its_pictures() -> None:
         assert "There is no run" in view.to_text()
 
 
-@pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=list(HOSTILE_TEXTS))
+@matrix("text", HOSTILE_TEXTS, keep=12, start=6)
 def test_hostile_names_stay_text(text: str) -> None:
     run = nn.Run.from_messages([{"role": "user", "content": text}], meta={"task_id": text, "model": text})
     run.label("note", text or "none", by="ann")

@@ -13,6 +13,7 @@ from noetic_nb.events import ModelCalled, TurnCompleted, TurnStarted, Where
 from noetic_nb.runs import Run
 from noetic_nb.runs._timeline.span import SIGNS
 from noetic_nb.widgets import RunTimeline, Selection
+from tests.matrix import matrix
 from tests.widgets.hostile_texts import HOSTILE_TEXTS, hostile_run
 from tests.widgets.timeline_scenes import branches_run, many_turns, out_of_time_run, ten_thousand_spans, untimed_run
 
@@ -203,7 +204,7 @@ def test_a_growing_run_ends_up_as_the_whole_one() -> None:
             assert growing.reading.answer(request) == whole.reading.answer(request)
 
 
-@pytest.mark.parametrize("name", HOSTILE_TEXTS)
+@matrix("name", list(HOSTILE_TEXTS), keep=12, start=6)
 def test_answers_with_hostile_text_are_data(name: str) -> None:
     text = HOSTILE_TEXTS[name]
     with RunTimeline(hostile_run(text)) as view:

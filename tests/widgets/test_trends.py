@@ -514,6 +514,7 @@ def decided_turns(run: Run, regulator: Regulator) -> set[int]:
     return found
 
 
+@pytest.mark.matrix
 def test_every_cell_is_what_decide_says() -> None:
     draw, fired = random.Random(5), Counter[str]()
     for _ in range(RUNS):

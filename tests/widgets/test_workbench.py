@@ -24,6 +24,7 @@ from noetic_nb.widgets._workbench.panels import PANELS
 from noetic_nb.widgets._workbench.workbench_reading import NAMES_SENT
 from noetic_nb.widgets.base._host import page_traits
 from noetic_nb.widgets.base._page_thread import PAGES
+from tests.matrix import matrix
 from tests.widgets.hostile_texts import HOSTILE_TEXTS, hostile_run
 from tests.widgets.scenes import decisions, demo_run, turn
 from tests.widgets.test_hostile_texts import INVISIBLE, wire
@@ -368,7 +369,7 @@ def test_what_would_have_been_without_a_rule_is_tried_where_the_rules_are_known(
         assert "UNKNOWN_DECISION" in ask(bench, {"what": "cause", "decision": 0})["fault"]
 
 
-@pytest.mark.parametrize("name", HOSTILE_TEXTS)
+@matrix("name", list(HOSTILE_TEXTS), keep=12, start=5)
 def test_hostile_text_stays_text_in_what_a_workbench_says_itself(name: str) -> None:
     run = hostile_run(HOSTILE_TEXTS[name])
     with Workbench(run, panels=["ledger"]) as bench:
