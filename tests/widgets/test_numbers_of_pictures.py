@@ -118,8 +118,8 @@ def of_allocation(run: Run) -> Iterator[Fact]:
 def of_ledger(run: Run) -> Iterator[Fact]:
     with Ledger(run) as view:
         table, facets, lines = view.to_frame(), dict(view.snapshot["facets"]), view.snapshot["lines"]
-    for line in lines:
-        yield f"ledger line {line['at']}", float(line["ms"]), table["duration_ms"].iloc[line["at"]]
+    for line in [line for line in lines if "ms" in line and "at" in line]:
+        yield f"ledger line {line['at']}", float(line["ms"].replace(",", "")), table["duration_ms"].iloc[line["at"]]
     for kind, column in (("action", "action"), ("tool", "tool_name")):
         for value, count in facets.get(kind, ()):
             yield f"ledger {value}", count, (table[column] == value).sum()
