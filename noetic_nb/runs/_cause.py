@@ -70,6 +70,26 @@ class CauseReader:
         """Return the item that an origin names, a layer's as well; None where the run does not have it."""
         return self._items.get((event.where.thread_id, origin.item or ""))
 
+    def decided(self, at: int) -> int:
+        """Return where the decision about a call stands, by the place of the call; the same where none is recorded."""
+        with self._lock:
+            self._read()
+            return self._decided.get(at, at)
+
+    def call_of(self, thread_id: str, item: int) -> int | None:
+        """Return the place of the tool call that an item in the log of a thread asks for, None where it asks for none."""
+        events = self._run.events
+        for at in range(len(events) - 1, -1, -1):
+            event = events[at]
+            if not isinstance(event, ItemsAppended) or event.where.thread_id != thread_id or event.where.depth:
+                continue
+            if event.start <= item < event.start + len(event.items):
+                call_id = event.items[item - event.start].get("callId")
+                asks = event.items[item - event.start]["type"] == "function_call"
+                later = range(at, len(events)) if asks else ()
+                return next((to for to in later if _is_call(events[to], thread_id, call_id)), None)
+        return None
+
     def rows(self, event: SteeringDecided | ToolCalled, at: int, most: int | None = None) -> list[ValueCause]:
         """Return the values of a call, in order, by the place of its event in the run.
 
@@ -155,6 +175,10 @@ class CauseReader:
                         self._items.setdefault((thread, item["id"]), item)
         self._read_to, self._last = size, events[size - 1] if size else None
         self._decided = places_of_decisions(events[:size])
+
+
+def _is_call(event: RunEvent, thread_id: str, call_id: object) -> bool:
+    return isinstance(event, ToolCalled) and event.call_id == call_id and event.where.thread_id == thread_id
 
 
 def _has_no_rules(config: Any) -> bool:

@@ -141,3 +141,45 @@ def test_a_question_is_answered_with_no_and_a_reason_and_a_reply_is_graded_down(
     words.press("Escape")
     expect(words).to_be_hidden()
     expect(fix).to_have_attribute("aria-expanded", "false")
+
+
+DRAFTED = """
+import noetic_nb as nn
+from noetic_nb.lab import datasets
+from noetic_nb.widgets import *
+run, bank = datasets.airline_run(26), datasets.airline()[:6]
+"""
+
+
+def test_a_rule_is_drafted_by_keys_against_a_call_that_no_rule_denied(notebook: Open, shot: Open) -> None:
+    opened = notebook(DRAFTED, "bench = Workbench(run, bank=bank, panels=['transcript'])\nbench")
+    root = bench_of(opened)
+    keys, why = opened.page.keyboard, root.get_by_role("region", name="Why", exact=True)
+    rules = root.get_by_role("button", name="Rules", exact=True)
+    expect(rules).to_be_disabled()
+    transcript = panel(root, "transcript")
+    transcript.get_by_role("slider", name="Model call").focus()
+    keys.press("Home")
+    keys.press("ArrowRight")
+    call = transcript.locator("ol[aria-label='What came of the call'] > li", has_text="get_user_details").first
+    expect(call).to_be_visible()
+
+    call.focus()
+    keys.press("Enter")
+    expect(why).to_contain_text("Why call: get_user_details")
+    expect(why).to_contain_text("Whether a rule looked at this call is not recorded.")
+    shot(root, "workbench-call-why")
+    why.get_by_role("button", name="Draft a rule").focus()
+    keys.press("Enter")
+
+    editor = panel(root, "rules")
+    expect(editor.locator(".nn-fields :is(textarea, input):focus")).to_be_in_viewport()
+    expect(editor.locator(".nn-notice")).to_contain_text("not enabled yet")
+    # Before the first key its score on the bank is there.
+    expect(editor).to_contain_text("Good runs stopped", timeout=30_000)
+    says(opened, "[rule.enabled for rule in bench.rules.rulebook]", "[False]")
+    expect(rules).to_be_enabled()
+    shot(root, "workbench-call-drafted")
+    editor.get_by_role("checkbox").first.focus()
+    keys.press("Space")
+    says(opened, "[rule.enabled for rule in bench.rules.rulebook]", "[True]")

@@ -172,7 +172,7 @@ def test_workbench(found: tuple[str, str]) -> None:
         bench.send = lambda content, buffers=None: sent.append(content)
         for number, name in enumerate(("ledger", "transcript", "allocation", "trends", "timeline", "memory", "rules")):
             bench._message_received(bench, {"type": "get", "id": number, "request": {"do": "panel", "panel": name}}, [])
-        bench.panels = [name for name, *_ in bench.snapshot["titles"]]
+        bench.panels = [name for name, *_ in bench.snapshot["parts"]["titles"]]
         for event in planted(text, secret).events:
             run.append(event)
         decision = next(seq for seq, event in enumerate(run.events) if isinstance(event, SteeringDecided))

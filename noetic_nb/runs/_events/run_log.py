@@ -139,12 +139,14 @@ def numbered(run: object) -> tuple[list[RunEvent], Numbers | None]:
     return (list(run.events), None) if of_run is None else of_run()  # type: ignore[attr-defined]  # of whatever holds a run
 
 
-def place_of(run: object, seq: int, event: RunEvent) -> int | None:
-    """Return the index of an event in the run, by its sequence number; None where the run has let it go."""
+def place_of(run: object, seq: int, event: RunEvent | None = None) -> int | None:
+    """Return the index of an event in the run, by its sequence number; None where the run has let it go, or has another there."""
     events = run.events  # type: ignore[attr-defined]  # of whatever holds a run
     numbers: Numbering | None = getattr(run, "_numbers", None)
     place = seq if numbers is None else numbers.place_of(seq)
-    return place if place is not None and 0 <= place < len(events) and events[place] is event else None
+    if place is None or not 0 <= place < len(events):
+        return None
+    return place if event is None or events[place] is event else None
 
 
 def number_at(run: object, place: int) -> int:

@@ -371,7 +371,7 @@ export default () => {
       if (decision === null) return;
       const here = [...rows.children].some((row) => row.line?.go?.decision === decision);
       if (here) return;
-      asked = { start: 0, decision };
+      asked = { start: asked.start, decision };
       refetch();
     }
 

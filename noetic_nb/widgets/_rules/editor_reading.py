@@ -211,8 +211,7 @@ class EditorReading(Reading):
             case {"do": "try"}:
                 self.try_now()
             case {"do": "try_in_force"}:
-                if self.trial is not None and not self.is_edited:
-                    self.trial.try_in_force()
+                self.try_first()
             case {"do": "undo"}:
                 self.undo()
             case {"do": "switch", "rule_id": str(rule_id), "on": bool(on)}:
@@ -242,7 +241,9 @@ class EditorReading(Reading):
         self.notify("plain", "")
         if self.trial is not None:
             self.trial.cancel()
-            self._put("trial", self.trial.in_force)
+            # Of a rule that is not enabled the interesting part is what it would change.
+            is_on = rule is None or rule.enabled
+            self._put("trial", self.trial.in_force if is_on else dict(NOT_EDITED))
         self._show(rule, forced=True)
         self._put_versions()
 
@@ -336,6 +337,16 @@ class EditorReading(Reading):
         if self.trial is not None and rule is not None and self.draft is not None:
             self.trial.try_later(rule, self.draft, even_if_impure=True)
 
+    def try_first(self) -> None:
+        """Try what is shown before anything is typed: the rules in force, or a rule that is not enabled beside them."""
+        rule = self._rule()
+        if self.trial is None or self.is_edited:
+            return
+        if rule is None or rule.enabled or self.draft is None:
+            self.trial.try_in_force()
+        else:
+            self.trial.try_later(rule, self.draft)
+
     def undo(self) -> bool:
         """Take the last change of the book back; returns whether there was one."""
         change = self.rulebook.undo()
@@ -382,10 +393,17 @@ class EditorReading(Reading):
                 "DUPLICATE_RULE_ID", "There is a rule of that name.", given=rule_id, hint="Choose another name."
             )
         form = next((key for key, words in FORMS.items() if form == words), form)
-        rule = self.rulebook.put(new_rule(rule_id, form, tool=next(iter(self._offered["tools"]), "tool")))
-        self.choose(rule.id)
-        self.notify("plain", "Added, and not enabled yet.")
-        return rule
+        return self.begin_with(new_rule(rule_id, form, tool=next(iter(self._offered["tools"]), "tool")))
+
+    def begin_with(self, rule: SteeringRule) -> SteeringRule:
+        """Add a rule that is not enabled yet, under a free name, and choose it; one that says the same is chosen again."""
+        same = [each for each in self.rulebook if each.id.startswith(rule.id) and draft_of(each) == draft_of(rule)]
+        names = [rule.id, *[f"{rule.id}-{number}" for number in range(2, len(self.rulebook) + 2)]]
+        name = next(name for name in names if name not in self.rulebook)
+        found = same[0] if same else self.rulebook.put(rule.model_copy(update={"id": name, "enabled": False}))
+        self.choose(found.id)
+        self.notify("plain", "Added, and not enabled yet." if not found.enabled else "This rule is in force.")
+        return found
 
     def save(self, path: str, *, overwrite: bool = False) -> dict[str, Any]:
         """Write the book to a file; returns whether a file stands in the way."""

@@ -16,6 +16,7 @@ from weakref import WeakMethod
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab._statistics.labels import Outcome
 from noetic_nb.runs import Run
+from noetic_nb.runs._plain_text import plain
 from noetic_nb.runs._run_source import run_of
 from noetic_nb.steering import RuleBook, RuleChange, SteeringRule
 from noetic_nb.widgets._rules.editor_reading import EditorReading
@@ -103,6 +104,7 @@ class RuleEditor(RunView):
                 "NOT_A_RULE_BOOK", "An editor edits a RuleBook.", given=rulebook, hint="Pass the book that steers."
             )
         self.rulebook = rulebook
+        self._is_of_one = len(_runs(run)) == 1
         self.runs = tuple({id(each): each for each in (*_runs(run), *_runs(runs))}.values())
         moment = Moment(thread_id, turn, until)
         report = WeakMethod(self._trial_done)
@@ -215,6 +217,14 @@ class RuleEditor(RunView):
         with self._doing():
             return self.reading.add(rule_id, form)
 
+    def begin_with(self, rule: SteeringRule) -> SteeringRule:
+        """Add a rule as a draft that is not enabled yet, such as that of `lab.draft_rule`, and choose it.
+
+        Returns the rule in the book: under another name where its own is taken, and the old one where that says the same.
+        """
+        with self._doing():
+            return self.reading.begin_with(rule)
+
     def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> bool:
         """Write the rule book to a rule file; returns whether it was written, and `notice` says what.
 
@@ -272,6 +282,9 @@ class RuleEditor(RunView):
                 self._read_event(change)
 
     def _trial_done(self, data: dict[str, Any], error: NoeticConfigError | None) -> None:
+        if self._is_of_one:  # what is chosen in it is a place in that run, and in no other
+            for row in data["rows"]:
+                row["place"] = row["place"] if row["run"] == plain(self.runs[0].run_id) else None
         with self._doing():
             self.reading.trial_done(data, error)
 

@@ -44,7 +44,7 @@ function trialPart(parent, select) {
   const newRow = () => {
     const row = make("button", { type: "button", class: "nn-change" });
     for (const name of ["nn-verdict", "nn-where", "nn-what", "nn-why"]) row.append(make("span", { class: name }));
-    row.addEventListener("click", () => select(row.nnPlace));
+    row.addEventListener("click", () => row.nnPlace && select(row.nnPlace));
     return row;
   };
 
@@ -64,7 +64,7 @@ function trialPart(parent, select) {
     rows.hidden = data.rows.length === 0;
     patch(rows, data.rows, newRow, (row, change) => {
       row.nnPlace = change.place;
-      put(row, { "data-change": change.change });
+      put(row, { "data-change": change.change, "aria-disabled": change.place ? null : true });
       [change.verdict, change.where, change.what, change.why].forEach((text, at) => setText(row.children[at], text));
     });
     arrowKeys(rows, ".nn-change");

@@ -100,6 +100,7 @@ def _found(
     by_id = {run.run_id: run for run in runs}
     rows = [
         {
+            "run": plain(row.run_id),
             "where": f"{plain(row.run_id)}, turn {row.turn}",
             "what": _what(row),
             "verdict": _verdict(row),

@@ -50,7 +50,8 @@ def go_of(span: Span) -> dict[str, Any]:
         "turn": where.turn if where.turn >= 0 else None,
         "call": span.call,
         "item": span.item,
-        "decision": span.decision,
+        # A tool call that nobody decided about stands for itself.
+        "decision": span.seq if span.decision is None and span.kind == "tool" else span.decision,
     }
 
 

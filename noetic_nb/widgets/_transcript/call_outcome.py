@@ -41,7 +41,7 @@ class OutcomeLine:
     level: int = 0
     """1 for what belongs to the tool call or the compaction above."""
     seq: int | None = None
-    """The place of a decision among the events of the run."""
+    """The place of a decision or tool call among the events of the run."""
     is_quiet: bool = False
     """A check that found nothing."""
 
@@ -123,7 +123,8 @@ def _lines(outcomes: Iterable[tuple[int, Outcome]], asked: set[Any], log_item: L
         if isinstance(outcome, ToolCalled):
             by = "" if outcome.call_id in asked else " (called by code)"
             args = outcome.raw_args if outcome.args is None else outcome.args
-            yield OutcomeLine("call", "", f"{_name(outcome.name)}{by}", "" if args is None else compact_json(args))
+            text = "" if args is None else compact_json(args)
+            yield OutcomeLine("call", "", f"{_name(outcome.name)}{by}", text, seq=seq)
             yield from waiting
             waiting, level = [], 1
             yield _result(outcome)

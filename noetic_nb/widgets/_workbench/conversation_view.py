@@ -32,6 +32,8 @@ _HELD: Final = {
     ("guide", True): "guided",
     ("guide", False): "would have been guided",
 }
+_BEGINNING: Final = (SteeringDecided, RegulatorDecided, TurnCompleted)
+_STOPPED: Final = "stopped by the regulator"
 
 
 @dataclass(slots=True, eq=False)
@@ -45,8 +47,7 @@ class _Row:
     error: str = ""
     grade: float | None = None
     held: list[tuple[int, str]] = field(default_factory=list)
-    """The places of decisions that kept something from happening, or would have, and which of `_HELD` they are."""
-    stopped: bool = False
+    """The places of decisions that kept something from happening, or would have, and their words."""
 
 
 class Talk:
@@ -87,7 +88,7 @@ class Talk:
         begins = type(event) is TurnStarted
         row = self._by.get((where.thread_id, where.turn))
         # Runs of others do not always say that a turn began.
-        if begins or (row is None and where.turn > 0 and isinstance(event, (SteeringDecided, TurnCompleted))):
+        if begins or (row is None and where.turn > 0 and isinstance(event, _BEGINNING)):
             if not self._moment.shows(where):
                 return None
             row = self._by[where.thread_id, where.turn] = _Row(len(self._rows), where)
@@ -101,7 +102,7 @@ class Talk:
             case ErrorRaised():
                 row.error = event.error_kind
             case RegulatorDecided(stops=True):
-                row.stopped = True
+                row.held.append((seq, _STOPPED))
             case QualityGiven():
                 row.grade = event.quality
             case TurnCompleted():
@@ -126,9 +127,9 @@ class Talk:
         }
 
     def fields(self, at: int, *, decision: bool = False) -> dict[str, Any]:
-        """Return the fields of a `Selection` for a row, or for the first denial in it, else the first guide."""
+        """Return the fields of a `Selection` for a row, or for the first denial in it, else the first guide or stop."""
         row = self._rows[at]
-        places = [place for word in _HELD.values() for place, held in row.held if held == word]
+        places = [place for word in (*_HELD.values(), _STOPPED) for place, held in row.held if held == word]
         first = places[0] if decision and places else None
         return {"thread_id": row.where.thread_id or None, "turn": row.where.turn, "decision": first}
 
@@ -190,13 +191,12 @@ def _state(row: _Row) -> str:
 
 def _held(row: _Row) -> list[str]:
     numbers = Counter([word for _, word in row.held])
-    return [f"{numbers[word]} {word}" for word in _HELD.values() if word in numbers]
+    held = [f"{numbers[word]} {word}" for word in _HELD.values() if word in numbers]
+    return [*held, *([_STOPPED] if _STOPPED in numbers else [])]
 
 
 def _marks(row: _Row) -> list[str]:
     marks = []
-    if row.stopped:
-        marks.append("stopped by the regulator")
     if row.done is not None and row.done.outcome != "success":
         marks.append(plain(row.done.outcome))
     if row.grade is not None:

@@ -1,19 +1,22 @@
-"""The cause of a decision: its call, its rules, each argument with the item it came from, and the outcome without a rule."""
+"""The cause of a decision or a call: its rules, each argument with the item it came from, and the outcome without a rule."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import RunEvent, SteeringDecided
+from noetic_nb.events import RegulatorDecided, SteeringDecided, ToolCalled
 from noetic_nb.items import item_text
 from noetic_nb.items._origins import members
 from noetic_nb.lab._rule_backtest import Trials
+from noetic_nb.lab._rule_scores.rule_drafts import draft_rule
 from noetic_nb.runs._cause import CauseReader
-from noetic_nb.runs._events.run_log import call_at, place_of
+from noetic_nb.runs._events.run_log import call_at, number_at, place_of
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, plain_data, plain_line, sendable
+from noetic_nb.runs._regulation.decision_words import decision_detail, decision_label
 from noetic_nb.runs._run_source import RunLike
-from noetic_nb.steering import RuleBook
+from noetic_nb.steering import RuleBook, SteeringRule
 from noetic_nb.widgets._approval import origin_words
 from noetic_nb.widgets._rules.trial_table import trial_data
 
@@ -21,75 +24,112 @@ from noetic_nb.widgets._rules.trial_table import trial_data
 _WORDS: Final = 100
 # Arguments beyond these stand in the details of the ledger.
 _ARGUMENTS: Final = 12
+GONE: Final = "The run has let the call go that this is about."
+_EXPLAINED: Final = (SteeringDecided, ToolCalled, RegulatorDecided)
+_NOTHING: Final[Mapping[str, Any]] = {
+    "guidance": "", "request": None, "arguments": [], "rules": [], "note": "", "canDraft": False,
+}  # fmt: skip
 
 
 class Causes:
-    """Explains why a decision was made, and the outcome without one of its rules.
+    """Explains why a decision or a tool call was made, and the outcome without one of its rules.
 
     Parameters
     ----------
     run : Run
-        In which the decisions stand.
+        In which they stand.
     rules : RuleBook, optional
         Those in force, where they are at hand.
 
     Examples
     --------
-    >>> from noetic_nb.events import Where
+    >>> from noetic_nb.events import ToolCalled, Where
     >>> from noetic_nb.runs import Run
     >>> where, args = Where("t1", "e1", 1), {"n": 1}
     >>> denied = SteeringDecided(where, 0.0, "steering", "before_tool_call", "pay", args, "deny", "No.", ("few",), 0.1)
-    >>> causes = Causes(Run(events=[denied]))
-    >>> causes.take(denied, 0)
-    >>> causes.of(0)["head"]
-    'deny: pay'
+    >>> made = ToolCalled(where, 0.0, "look", "c1", args, "1", 0.1, "ok")
+    >>> causes = Causes(Run(events=[denied, made]))
+    >>> causes.of(0)["head"], causes.of(1)["head"]
+    ('deny: pay', 'call: look')
     """
 
     def __init__(self, run: RunLike, rules: RuleBook | None = None) -> None:
         self._run = run
-        self._rules = rules
-        self._decisions: dict[int, SteeringDecided] = {}
+        self.rules = rules
         self._reader = CauseReader(run)
         self._trials: tuple[Any, Trials] | None = None
 
-    def take(self, event: RunEvent, seq: int) -> None:
-        """Take note of a decision and its place; events that a run has let go keep their numbers."""
-        if isinstance(event, SteeringDecided):
-            self._decisions[seq] = event
+    def seq_of(self, fields: Mapping[str, Any]) -> int | None:
+        """Return the number of the decision or call that is chosen, None where it is neither.
+
+        `fields` are those of a `Selection`; an item in the log is a call where it asks for one.
+        """
+        seq, thread_id, item = fields["decision"], fields["thread_id"], fields["item"]
+        place = None
+        if seq is not None:
+            place = place_of(self._run, seq)
+            if place is None:
+                return seq if self._is_gone(seq) else None
+        elif item is not None and thread_id is not None:
+            place = self._reader.call_of(thread_id, item)
+        if place is None or not isinstance(self._run.events[place], _EXPLAINED):
+            return None
+        return number_at(self._run, self._reader.decided(place))
 
     def of(self, seq: int) -> dict[str, Any]:
-        """Return the data of a decision that a page shows.
+        """Return the data of a decision or call that a page shows.
 
         Raises
         ------
         NoeticConfigError
-            ``UNKNOWN_DECISION`` where the event of that number is no decision of steering.
+            ``UNKNOWN_DECISION`` where the event of that number is neither.
         """
-        event = self._decisions.get(seq)
-        if event is None:
-            raise _unknown(seq)
-        place = place_of(self._run, seq, event)
-        call = None if place is None else call_at(self._run, place)
+        if self._is_gone(seq):
+            return {**_NOTHING, "decision": seq, "head": "this", "note": GONE}
+        place, event = self._event(seq)
+        call = call_at(self._run, place)
         go = {"thread_id": sendable(event.where.thread_id), "turn": event.where.turn, "call": call, "decision": seq}
+        known = {**_NOTHING, "decision": seq, "request": None if call is None else {**go, "item": None}}
+        if isinstance(event, RegulatorDecided):
+            detail = decision_detail(event.decision, event.suggestion)
+            return {**known, "head": decision_label(event.decision), "guidance": detail}
+        known["arguments"] = self._arguments(event, place, go)
+        if isinstance(event, ToolCalled):
+            note = plain(self._reader.judged(place), TEXT_LENGTH)
+            return {**known, "head": f"call: {plain(event.name)}", "canDraft": True, "note": note}
         what = plain("the response" if event.tool_name is None else event.tool_name)
+        is_allow = event.action == "allow"
         return {
-            "decision": seq,
+            **known,
             "head": f"{plain(event.action)}{'' if event.enforced else ' (not enforced)'}: {what}",
-            "isAllow": event.action == "allow",
+            "canDraft": is_allow and event.tool_name is not None,
             "guidance": plain(event.guidance or "", TEXT_LENGTH),
-            "request": None if call is None else {**go, "item": None},
-            "arguments": [] if place is None else self._arguments(event, place, go),
             "rules": [[plain(rule_id), self._has(rule_id)] for rule_id in event.rule_ids],
-            "note": "The run has let the call go that this is about." if place is None else self._note(event, place),
+            "note": self._note(event, place),
         }
+
+    def draft(self, seq: int) -> SteeringRule:
+        """Return a rule against one call, as a first draft; raises `NoeticConfigError` as `lab.draft_rule`."""
+        return draft_rule(self._run, self._event(seq)[1])  # type: ignore[arg-type]  # what is read of a run
+
+    def _event(self, seq: int) -> tuple[int, Any]:
+        place = place_of(self._run, seq)
+        if place is None or not isinstance(self._run.events[place], _EXPLAINED):
+            raise _unknown(seq)
+        return place, self._run.events[place]
+
+    def _is_gone(self, seq: int) -> bool:
+        """Tell whether a run has let the event of a number go."""
+        events = self._run.events
+        return place_of(self._run, seq) is None and len(events) > 0 and 0 <= seq < number_at(self._run, len(events) - 1)
 
     def rule(self, seq: int, place: int) -> str:
         """Return the id of a rule by its place in a decision: a page cannot be sent every id.
 
         Raises `NoeticConfigError` ``UNKNOWN_DECISION``.
         """
-        event = self._decisions.get(seq)
-        if event is None or not 0 <= place < len(event.rule_ids):
+        event = self._event(seq)[1]
+        if not isinstance(event, SteeringDecided) or not 0 <= place < len(event.rule_ids):
             raise _unknown(seq)
         return event.rule_ids[place]
 
@@ -105,27 +145,27 @@ class Causes:
             raise NoeticConfigError(
                 "UNKNOWN_RULE", "That rule is not at hand.", given=rule_id, hint="Pass rules= to the workbench."
             )
-        assert self._rules is not None
+        assert self.rules is not None
         last = self._run.events[-1] if self._run.events else None
         if self._trials is None or self._trials[0] is not last:
             self._trials = last, Trials([self._run])  # type: ignore[list-item]  # what is read of a run
-        rules = self._rules.snapshot
-        off = self._rules[rule_id].model_copy(update={"enabled": False})
+        rules = self.rules.snapshot
+        off = self.rules[rule_id].model_copy(update={"enabled": False})
         found = trial_data([self._run], self._trials[1].diff(rules, off))  # type: ignore[list-item]
         return {**found, "title": f"Without {plain(rule_id)}: {found['title'].lower()}"}
 
     def _has(self, rule_id: str) -> bool:
-        return self._rules is not None and rule_id in self._rules
+        return self.rules is not None and rule_id in self.rules
 
     def _note(self, event: SteeringDecided, place: int) -> str:
         if event.action == "allow":
             return plain(self._reader.judged(place), TEXT_LENGTH)
         if event.rule_ids and not any(self._has(rule_id) for rule_id in event.rule_ids):
-            why = "no rule book is known here: pass rules=" if self._rules is None else "the rule book has it no more"
+            why = "no rule book is known here: pass rules=" if self.rules is None else "the rule book has it no more"
             return f"What would have been without the rule cannot be tried: {why}."
         return ""
 
-    def _arguments(self, event: SteeringDecided, place: int, go: dict[str, Any]) -> list[dict[str, Any]]:
+    def _arguments(self, event: SteeringDecided | ToolCalled, place: int, go: dict[str, Any]) -> list[dict[str, Any]]:
         return [
             {
                 "name": plain(cause.argument),
@@ -142,9 +182,9 @@ class Causes:
 def _unknown(seq: int) -> NoeticConfigError:
     return NoeticConfigError(
         "UNKNOWN_DECISION",
-        "That is no decision of this run.",
+        "That is no decision or tool call of this run.",
         given=seq,
-        hint='`run.to_frame("ledger")` has the seq of each.',
+        hint='`run.to_frame("ledger")` and `to_frame("tools")` have the seq of each.',
     )
 
 

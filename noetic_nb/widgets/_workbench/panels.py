@@ -7,7 +7,9 @@ from typing import Any, Final, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, SteeringDecided, ViewAssembled
+from noetic_nb.lab._statistics.labels import runs_in
 from noetic_nb.regulator import Regulator
+from noetic_nb.runs import Run
 from noetic_nb.runs._recording.recorder import record, recorded
 from noetic_nb.runs._regulation.recorded_regulator import checked_regulator
 from noetic_nb.runs._run_source import RunLike, run_of
@@ -36,6 +38,7 @@ class Subject(NamedTuple):
     harness: Any = None
     rules: RuleBook | None = None
     regulator: Regulator | None = None
+    bank: tuple[Run, ...] = ()
 
 
 class Panel(NamedTuple):
@@ -59,6 +62,11 @@ def _needs_rules(subject: Subject) -> str:
     return "" if subject.rules is not None else "No rule book is known here: pass rules=."
 
 
+def _labelled(bank: Sequence[Run]) -> list[Run] | None:
+    # Of a bank of attacks alone nobody knows which runs failed: it is for rules.
+    return [run for run in bank if run.meta.get("outcome") is not None] or None
+
+
 _DECIDED: Final[frozenset[type[Any]]] = frozenset({SteeringDecided})
 _CALLED: Final[frozenset[type[Any]]] = frozenset({ModelCalled})
 _PLANNED: Final[frozenset[type[Any]]] = frozenset({ViewAssembled})
@@ -74,7 +82,7 @@ PANELS: Final[Mapping[str, Panel]] = {
     "trends": Panel(
         "Quality and cost",
         RegulatorTrends,
-        lambda of, **more: RegulatorTrends(of.run, regulator=of.regulator, **more),
+        lambda of, **more: RegulatorTrends(of.run, regulator=of.regulator, bank=_labelled(of.bank), **more),
         (12, 440),
     ),
     "timeline": Panel(
@@ -90,7 +98,7 @@ PANELS: Final[Mapping[str, Panel]] = {
     "rules": Panel(
         "Rules",
         RuleEditor,
-        lambda of, **more: RuleEditor(of.rules, run=of.run, **more),
+        lambda of, **more: RuleEditor(of.rules, run=of.run, runs=of.bank, **more),
         (12, 520),
         is_open=False,
         lacks=_needs_rules,
@@ -122,13 +130,13 @@ def checked_names(names: Any) -> list[str]:
     return [name for name in PANELS if name in given]
 
 
-def subject_of(source: Any, rules: Any, regulator: Any) -> Subject:
+def subject_of(source: Any, rules: Any, regulator: Any, bank: Any = None) -> Subject:
     """Return the subject of a workbench; a harness is recorded, and steered by its own rules where none are given.
 
     Raises
     ------
     NoeticConfigError
-        ``NOT_A_RUN``; ``NOT_A_RULE_BOOK``; ``INVALID_REGULATOR``.
+        ``NOT_A_RUN``; ``NOT_A_RULE_BOOK``; ``INVALID_REGULATOR``; ``INVALID_RUN`` and ``NO_RUNS`` of the bank.
     """
     harness = source if isinstance(source, AgentHarness) else None
     run = run_of(source) if harness is None else recorded(harness) or record(harness)
@@ -141,7 +149,7 @@ def subject_of(source: Any, rules: Any, regulator: Any) -> Subject:
         rules = next((book for book in books if book is not None), None)
     if regulator is not None:
         checked_regulator(regulator)
-    return Subject(run, harness, rules, regulator)
+    return Subject(run, harness, rules, regulator, () if bank is None else tuple(runs_in(bank)))
 
 
 def names_to_open(subject: Subject, given: Sequence[str] | None) -> list[str]:

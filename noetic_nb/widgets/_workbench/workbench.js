@@ -129,11 +129,7 @@ export default () => {
       store.changed();
     };
 
-    for (const [name, title, lacks] of store.data.titles) {
-      const chip = button(bar, title, () => choose(name), { class: "nn-panel-chip", "data-opens": name });
-      chip.disabled = lacks !== "";
-      put(chip, { title: lacks || `Show or hide: ${title}` });
-    }
+    for (const [name, title] of store.data.parts.titles) button(bar, title, () => choose(name), { class: "nn-panel-chip", "data-opens": name });
 
     function gripOf(name, title) {
       const grip = make("button", { type: "button", class: "nn-resize", "aria-label": `Resize ${title}` });
@@ -194,7 +190,7 @@ export default () => {
     }
 
     function drawPanels(data) {
-      const now = data.titles.filter(([name]) => open().includes(name));
+      const now = data.parts.titles.filter(([name]) => open().includes(name));
       for (const [name, { box, end }] of boxes) {
         if (now.some(([other]) => other === name)) continue;
         end?.();
@@ -212,11 +208,17 @@ export default () => {
         box.style.height = `${height}px`;
         if (wanted === name && panels.has(name)) {
           wanted = null;
-          setTimeout(() => box.scrollIntoView({ block: "nearest" }), 100);
+          setTimeout(() => {
+            box.scrollIntoView({ block: "nearest" });
+            box.querySelector(".nn-fields :is(textarea, input)")?.focus({ preventScroll: true });
+          }, 100);
         }
         put(box.lastElementChild, { "aria-description": `${columns} of 12 columns, ${height} pixels` });
       });
-      for (const chip of bar.children) put(chip, { "aria-pressed": open().includes(chip.dataset.opens) });
+      data.parts.titles.forEach(([name, title, lacks], at) => {
+        bar.children[at].disabled = lacks !== "";
+        put(bar.children[at], { "aria-pressed": open().includes(name), title: lacks || `Show or hide: ${title}` });
+      });
     }
 
     /** Scroll the parts of a panel, never the page, until what is chosen in it is seen. */
@@ -263,7 +265,7 @@ export default () => {
       put(progress, { "data-busy": data.parts.busy ? true : null });
       drawQuestions(data.parts.questions);
       drawTalk(data.parts);
-      drawCause(store.selection);
+      drawCause(data.parts.cause);
       drawPanels(data);
       revealDecision();
       setText(trouble, problem);

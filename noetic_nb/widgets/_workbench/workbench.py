@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent
 from noetic_nb.redact import safe_logger
 from noetic_nb.regulator import Regulator
+from noetic_nb.runs import Run
 from noetic_nb.runs._events.run_log import numbered
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain
 from noetic_nb.runtime._context.reply import AgentReply
@@ -56,6 +57,8 @@ class Workbench(PanelHost):
         Those that steered; by default the harness's own.
     regulator : Regulator, optional
         As for `RegulatorTrends`.
+    bank : Run or iterable of Run, optional
+        Recorded runs on which rules and thresholds are tried as well, such as attacks and labelled runs.
     thread_id : str, optional
         Show only this thread at first, and talk in it; all are shown by default, and ``"default"`` is talked in. A page
         offers the threads of the run.
@@ -119,13 +122,14 @@ class Workbench(PanelHost):
         panels: Sequence[str] | None = None,
         rules: RuleBook | None = None,
         regulator: Regulator | None = None,
+        bank: Run | Iterable[Run] | None = None,
         thread_id: str | None = None,
         turn: int | None = None,
         until: int | None = None,
         selection: Selection | None = None,
     ) -> None:
         moment = Moment(thread_id, turn, until)
-        self._subject = subject_of(run, rules, regulator)
+        self._subject = subject_of(run, rules, regulator, bank)
         selection = selection_of(selection)
         self._first_open = names_to_open(self._subject, panels)
         self._arguments = {"turn": turn, "until": until, "selection": selection}
@@ -398,14 +402,41 @@ class Workbench(PanelHost):
             case {"do": "thread", "at": int(at)}:
                 self.thread_id = self.reading.threads.name(at)
                 return {"data": None}
-            case {"do": "edit", "decision": int(seq), "rule": int(place)}:
+            case {"do": "edit", "decision": int(seq), "rule": None | int() as place}:
                 try:
-                    self.rules.choose(self.reading.causes.rule(seq, place))
-                    self.panels = [*self.panels, "rules"]
+                    self.edit(seq, place)
                 except NoeticConfigError as exc:
                     return {"fault": plain(exc, TEXT_LENGTH)}
                 return {"data": None}
         return super()._answer(request)
+
+    def edit(self, seq: int, rule: int | None = None) -> None:
+        """Open a rule of a decision in the editor, or a draft of a rule against a call.
+
+        Parameters
+        ----------
+        seq : int
+            The ``seq`` of a decision or tool call of the run.
+        rule : int, optional
+            The place of a rule among those of the decision; without one a rule is drafted (`lab.draft_rule`) that is not
+            enabled yet. Where no rule book is known, it stands in a new one, ``bench.rules.rulebook``.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_DECISION``; ``UNKNOWN_CALL`` where no rule can be drafted; ``PANEL_NOT_AVAILABLE``.
+        """
+        assert self._subject is not None
+        if rule is not None:
+            self.rules.choose(self.reading.causes.rule(seq, rule))
+        else:
+            draft = self.reading.causes.draft(seq)
+            if self._subject.rules is None:
+                book = RuleBook()
+                self._subject = self._subject._replace(rules=book)
+                self._part_changed(**self.reading.take_rules(book))
+            self.rules.begin_with(draft)
+        self.panels = [*self.panels, "rules"]
 
     def to_html(self) -> str:
         """Return the conversation and the static forms of the open panels as HTML without scripts."""

@@ -228,7 +228,7 @@ function questionsPart(parent, { get, failed }) {
   };
 }
 
-/** What led to the chosen decision: its request, the item each argument came from, its rules, and what else would have been. */
+/** What led to the chosen decision or call: its request, the item each argument came from, its rules, and what else would have been. */
 function causePart(parent, { get, select, redraw, show }) {
   const box = parent.appendChild(make("section", { class: "nn-cause", "aria-label": "Why" }));
   let shown = null;
@@ -259,8 +259,10 @@ function causePart(parent, { get, select, redraw, show }) {
   };
 
   const edit = (rule) => {
-    show("rules");
-    get({ do: "edit", decision: shown, rule }).then(redraw, problem);
+    get({ do: "edit", decision: shown, rule }).then(() => {
+      show("rules");
+      redraw();
+    }, problem);
   };
 
   function fill() {
@@ -288,6 +290,7 @@ function causePart(parent, { get, select, redraw, show }) {
       button(line, "Edit it", () => edit(rule));
     }
     if (cause.note) box.append(make("p", { class: "nn-note" }, cause.note));
+    if (cause.canDraft) button(box, "Draft a rule", () => edit(null), { title: "A rule against this call, to be read and enabled" });
     if (trial) fillTrial();
     if (fault) box.append(make("p", { class: "nn-fault", role: "alert" }, fault));
   }
@@ -304,8 +307,7 @@ function causePart(parent, { get, select, redraw, show }) {
     if (trial.note) box.append(make("p", { class: "nn-note" }, trial.note));
   }
 
-  return function draw(selection) {
-    const decision = selection.decision ?? null;
+  return function draw(decision) {
     if (decision !== shown) {
       shown = decision;
       cause = trial = null;

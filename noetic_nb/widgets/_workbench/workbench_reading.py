@@ -22,6 +22,7 @@ from noetic_nb.events import (
 )
 from noetic_nb.markup import dollars, escape, heading
 from noetic_nb.runs._plain_text import plain
+from noetic_nb.steering import RuleBook
 from noetic_nb.widgets._workbench.chat import NO_HARNESS, Conversation
 from noetic_nb.widgets._workbench.conversation_view import Talk
 from noetic_nb.widgets._workbench.explain_decision import Causes
@@ -177,6 +178,10 @@ class ThreadNames:
         return older + [self.row(each) for each in range(first, len(self._names))]
 
 
+def _titles(subject: Subject) -> list[list[str]]:
+    return [[name, panel.title, panel.lacks(subject)] for name, panel in PANELS.items()]
+
+
 _READ: Final = frozenset(
     {
         ErrorRaised, ModelCalled, QualityGiven, RegulatorDecided, SteeringDecided, StepStarted, ToolCalled, ToolProgress,
@@ -228,7 +233,6 @@ class WorkbenchReading(Reading):
         self._name = plain(getattr(subject.run, "run_id", "") or "run")
         self.snapshot: dict[str, Any] = {
             "name": self._name,
-            "titles": [[name, panel.title, panel.lacks(subject)] for name, panel in PANELS.items()],
             "sizes": {name: list(panel.size) for name, panel in PANELS.items()},
             "selection": dict.fromkeys(FIELDS),
             "panels": {},
@@ -237,6 +241,8 @@ class WorkbenchReading(Reading):
                 "busy": False,
                 "canGrade": False,
                 "chosen": None,
+                "cause": None,
+                "titles": _titles(subject),
                 "chat": None,
                 "whyNoChat": NO_HARNESS,
                 "questions": [],
@@ -271,8 +277,6 @@ class WorkbenchReading(Reading):
         kind = type(event)
         if kind in Progress.reads:
             self.progress.take(event)
-        elif kind is SteeringDecided:
-            self.causes.take(event, place.seq)
         at = self.talk.take(event, place.seq) if kind in Talk.reads else None
         if not self.is_followed:
             return None
@@ -295,12 +299,18 @@ class WorkbenchReading(Reading):
         return news or None
 
     def selected(self, fields: dict[str, Any]) -> dict[str, Any] | None:
-        """Take a choice; returns the row of the conversation that it belongs to, where that is another."""
-        chosen = self.talk.chosen(fields)
-        if chosen == self.parts["chosen"]:
-            return None
-        self.parts["chosen"] = chosen
-        return {"chosen": chosen}
+        """Take a choice; returns the row of the conversation and the cause that it belongs to, where these are others."""
+        now = {"chosen": self.talk.chosen(fields), "cause": self.causes.seq_of(fields)}
+        news = {name: value for name, value in now.items() if value != self.parts[name]}
+        self.parts.update(news)
+        return news or None
+
+    def take_rules(self, rules: RuleBook) -> dict[str, Any]:
+        """Take a rule book where none was known; returns the parts that changed."""
+        self._subject = self._subject._replace(rules=rules)
+        self.causes.rules = rules
+        self.parts["titles"] = _titles(self._subject)
+        return {"titles": self.parts["titles"]}
 
     def take_thread(self, event: RunEvent) -> dict[str, Any] | None:
         """Read one event, of any thread; returns the parts that changed."""
@@ -332,6 +342,7 @@ class WorkbenchReading(Reading):
             talk=self.talk.newest(),
             turns=len(self.talk),
             chosen=self.talk.chosen(self.snapshot["selection"]),
+            cause=self.causes.seq_of(self.snapshot["selection"]),
             threads=self.threads.offered(self._moment.thread_id),
             threadCount=len(self.threads),
             thread=self.threads.place(self._moment.thread_id),

@@ -28,7 +28,7 @@ class Selection:
     item : int or None
         The place in the log of the thread, 0 for the first.
     decision : int or None
-        The ``seq`` of a decision in the run.
+        The ``seq`` of a decision in the run, or of a tool call.
 
     Examples
     --------
