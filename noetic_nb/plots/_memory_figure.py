@@ -10,7 +10,7 @@ from matplotlib.ticker import PercentFormatter
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab._sweeping.pareto_front import pareto as rows_not_beaten
 from noetic_nb.plots._figure_style import Theme, as_figure, axes_for, needs_columns, put_legend
-from noetic_nb.plots._sweep_figure import lines
+from noetic_nb.plots._study_figures import lines
 from noetic_nb.runs._plain_text import count
 
 COSTS: Final = {

@@ -1,14 +1,79 @@
-"""How the views put numbers, reasons and other people's text before a reader; text as `noetic_nb.markup` does it for all."""
+"""Numbers, reasons, compactions and other people's text for readers of views; text as `noetic_nb.markup` does it for all."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Final
 
+from noetic_nb.events import ContextCompacted
+from noetic_nb.items import Item, item_text
+from noetic_nb.items._json_text import compact_json
 from noetic_nb.markup import NAME_LENGTH, clip, plain, plain_data, plain_line
 from noetic_nb.redact import redact_head
 
 __all__ = ["NAME_LENGTH", "REASONS", "TEXT_LENGTH", "clip", "count", "plain", "plain_data", "plain_line", "sendable"]
+
+OPAQUE: Final = "An opaque block of the provider: only its models can read it."
+_LEFT_OUT: Final = "Nothing: the part was left out."
+
+
+def size_words(event: ContextCompacted) -> str:
+    """Return the tokens before and after; empty where nobody knows them.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import Where
+    >>> size_words(ContextCompacted(Where("t1", "e1", 1), 0.0, "codex", tokens_before=31900, tokens_after=2735))
+    '31,900 → 2,735 tokens'
+    """
+    before, after = event.tokens_before, event.tokens_after
+    if before is None and after is None:
+        return ""
+    return f"{'?' if before is None else count(before)} → {'?' if after is None else count(after)} tokens"
+
+
+def heading_words(event: ContextCompacted) -> str:
+    """Return the mechanism, its cause, and the size in one line.
+
+    Examples
+    --------
+    >>> from noetic_nb.events import Where
+    >>> heading_words(ContextCompacted(Where("t1", "e1", 1), 0.0, "codex", trigger="auto", tokens_before=900))
+    'Context compacted by codex (auto): 900 → ? tokens'
+    """
+    cause = f" ({plain(event.trigger, NAME_LENGTH)})" if event.trigger else ""
+    size = size_words(event)
+    return f"Context compacted by {plain(event.by, NAME_LENGTH)}{cause}{f': {size}' if size else ''}"
+
+
+def compaction_parts(event: ContextCompacted, log_item: Callable[[int], Item | None]) -> Iterator[tuple[str, str]]:
+    """Yield the removed items and their replacement, each as a heading and a text; `log_item` returns an item of the log."""
+    number = "" if event.items_removed is None else f"{event.items_removed:,} item{'s' * (event.items_removed != 1)}"
+    places = ", ".join([f"{first} to {stop - 1}" if stop - first > 1 else str(first) for first, stop in event.replaced])
+    if places:
+        went = [log_item(place) for first, stop in event.replaced for place in range(first, stop)]
+        yield (
+            f"What went: {number or 'items'} ({places} of the log)",
+            "\n".join([_words(item) for item in went if item]),
+        )
+    else:
+        yield f"What went: {number or 'a part of the context'}; which one is not recorded, the log keeps all", ""
+    texts = [_words(item) for item in event.items if not is_opaque(item)]
+    if event.opaque:
+        texts.append(OPAQUE)
+    yield "In its place", "\n".join(texts) or _LEFT_OUT
+
+
+def is_opaque(item: Item) -> bool:
+    """Tell whether only the provider can read an item that stands in place of a part of the context."""
+    return item.get("type") == "compaction" and bool(item.get("encrypted_content"))
+
+
+def _words(item: Item) -> str:
+    summary = "".join([str(part.get("text", "")) for part in item.get("summary") or ()])
+    return item_text(item) or summary or compact_json(item)
+
 
 # A guidance is read, but may not outgrow the message that carries it to the page.
 TEXT_LENGTH: Final = 600

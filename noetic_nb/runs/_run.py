@@ -8,12 +8,12 @@ its oldest turns, whole, and says which.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noetic_nb._core.cards import Card, with_card
-from noetic_nb._core.package_versions import version_of
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent, ToolCalled
@@ -31,6 +31,17 @@ from noetic_nb.runs._turns import turns_card
 
 if TYPE_CHECKING:
     from noetic_nb.items._messages import MessageFormat
+
+
+@cache  # for good: what has been imported stays as it is while the process lives
+def version_of(package: str) -> str:
+    """Return the version of an installed package; ``"source"`` of one that is used from a tree that was never installed."""
+    from importlib.metadata import PackageNotFoundError, version  # as slow to load as all the rest
+
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "source"
 
 
 @with_card(shown="as HTML")

@@ -70,8 +70,7 @@ from noetic_nb.models._client import Usage
 from noetic_nb.runs._decision_faults import ledger_line
 from noetic_nb.runs._regulation.decision_words import DecisionRedaction
 from noetic_nb.runs._requests.billing_differences import CallUsage, UsageIndex
-from noetic_nb.runs._requests.recorded_counter import item_counter
-from noetic_nb.runs._requests.tool_shares import tool_tokens
+from noetic_nb.runs._requests.recorded_counter import item_counter, tool_tokens
 from noetic_nb.runs._turns import TurnSummary
 from noetic_nb.tokens import tokenizer_name
 

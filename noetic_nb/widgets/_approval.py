@@ -13,17 +13,32 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple, Protocol
 
+import anywidget
 import ipywidgets
+import traitlets
 
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
 from noetic_nb.items._origins import Origin
 from noetic_nb.markup import escape, heading
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, plain_data
-from noetic_nb.widgets.base._assets import static_frame, style
+from noetic_nb.widgets.base._assets import script, static_frame, style
 from noetic_nb.widgets.base._cell_registry import enter_cell
 from noetic_nb.widgets.base._display import DisplayMixin
-from noetic_nb.widgets.base._notice import Notice
 from noetic_nb.widgets.base._page_thread import PAGES, take_from_any_shell
+
+
+class Notice(anywidget.AnyWidget):
+    """Text below an editor, never markup; empty text hides the notice, `mood` is whether it went well.
+
+    While it is live, the static form called `static_name` is hidden.
+    """
+
+    text = traitlets.Unicode("").tag(sync=True)
+    mood = traitlets.Enum(("good", "bad", "plain"), "plain").tag(sync=True)
+    static_name = traitlets.Unicode("").tag(sync=True)
+    _esm = script("base/notice")
+    _css = style("base/notice")
+
 
 REFUSED: Final = "A person said no."
 REPLACED: Final = "The question was withdrawn: its cell ran again."

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from noetic_nb import lab, plots
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab import datasets
-from noetic_nb.plots._economics_figure import SAVED
+from noetic_nb.plots._study_figures import SAVED
 from noetic_nb.regulator import CallBudget
 
 

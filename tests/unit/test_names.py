@@ -14,8 +14,8 @@ from noetic_nb._core.arguments import closest
 from noetic_nb._core.atomic_write import file_name, regular_file
 from noetic_nb._core.filesystem import checked_path
 from noetic_nb._core.names import function_name, nearest, skeleton
-from noetic_nb._core.package_versions import version_of
 from noetic_nb._core.record_type import RecordType
+from noetic_nb.runs._run import version_of
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from noetic_nb.interop._collection import index_file
 from noetic_nb.interop._collection.index_file import RunIndex
 from noetic_nb.lab import datasets
 from noetic_nb.widgets import Runs
-from noetic_nb.widgets._runs.runs_reading import PAGE, line_of
+from noetic_nb.widgets._runs.runs import PAGE, line_of
 from tests.matrix import matrix
 from tests.widgets.hostile_texts import HOSTILE_TEXTS
 from tests.widgets.test_hostile_texts import check

@@ -20,9 +20,8 @@ from noetic_nb.interop._formats.agent_logs import (
     text_of,
     user,
 )
-from noetic_nb.interop._formats.reads import EVERYTHING
 from noetic_nb.interop._formats.sources import Document, read_document, record, refused
-from noetic_nb.interop._formats.unread import Keys, keys
+from noetic_nb.interop._formats.unread import EVERYTHING, Keys, keys
 from noetic_nb.items._messages.message import Child, Compaction, Message, call, money, text_message, time_ms, usage_of
 from noetic_nb.items._messages.usage_fields import USAGE
 from noetic_nb.runs import Run

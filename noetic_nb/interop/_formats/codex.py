@@ -24,9 +24,8 @@ from noetic_nb.interop._formats.agent_logs import (
     text_of,
     user,
 )
-from noetic_nb.interop._formats.reads import EVERYTHING
 from noetic_nb.interop._formats.sources import Document, first_lines, first_record, lines_of, read_document
-from noetic_nb.interop._formats.unread import Keys, keys
+from noetic_nb.interop._formats.unread import EVERYTHING, Keys, keys
 from noetic_nb.items import Item
 from noetic_nb.items._messages.message import (
     Child,

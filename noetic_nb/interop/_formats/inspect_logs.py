@@ -2,18 +2,375 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.interop._formats.inspect_events import Story
-from noetic_nb.interop._formats.inspect_messages import params_of
+from noetic_nb.interop._formats.agent_logs import Talk, mapping, records, text_of
+from noetic_nb.interop._formats.inspect_messages import measure, messages_of, params_of, resolved
 from noetic_nb.interop._formats.sources import Document, refused
-from noetic_nb.items._messages.message import Child, shown, time_ms
+from noetic_nb.items._frozen import FrozenDict
+from noetic_nb.items._item import Item
+from noetic_nb.items._json_text import compact_json
+from noetic_nb.items._messages.message import (
+    Child,
+    Compaction,
+    Message,
+    count,
+    input_text,
+    output_text,
+    shown,
+    text_message,
+    time_ms,
+)
 from noetic_nb.runs import Run
 from noetic_nb.runs._conversation import conversation_events
 from noetic_nb.runs._run import run_of_settled
+
+_TOLD: Final = frozenset({"model", "tool", "compaction"})
+_SCORING: Final = "scorers"
+_BRANCH: Final = "branch"
+_DEEPEST: Final = 100
+
+
+class Story:
+    """The facts of a sample, from its messages and its events together."""
+
+    def __init__(self, sample: Mapping[str, Any], texts: Mapping[str, Any], unmapped: list[dict[str, Any]]) -> None:
+        self.messages: Sequence[Any] = sample["messages"]
+        self.texts, self.unmapped = texts, unmapped
+        self.params: dict[str, Any] = {}
+        self._waiting: list[str] = []
+        pool = mapping(sample.get("events_data")).get("messages")
+        self._pool: Sequence[Any] = pool if isinstance(pool, list) else ()
+        events = _flat(records(sample.get("events")))
+        self._places = self._matched(events)
+        self._spans = {str(event.get("id")): event for event in events if event.get("event") == "span_begin"}
+        self._starts = {str(event["agent_span_id"]) for event in events if text_of(event.get("agent_span_id"))}
+        self._starts |= {str(event.get("span_id")) for event in events if event.get("event") == _BRANCH}
+        # An agent that was handed the conversation wrote its messages there.
+        self._starts -= {self._owner(event) for event in events if self._place(event) is not None}
+        self._groups: dict[str, list[Mapping[str, Any]]] = {}
+        scoring = False
+        for event in events:
+            kind, owner = str(event.get("event")), self._owner(event)
+            scoring = scoring or (kind == "step" and event.get("type") == "scorer")  # logs before there were spans
+            if kind == _BRANCH and owner == event.get("span_id"):
+                self._groups[owner] = []  # until here it did again what was done before
+                outer = self._owner({"span_id": mapping(self._spans.get(owner)).get("parent_id")})
+                self._groups.setdefault(outer, []).append(event)
+            elif kind in _TOLD:
+                self._groups.setdefault(_SCORING if scoring else owner, []).append(event)
+
+    def talk(self) -> Talk:
+        """Return the conversation of the sample."""
+        entries: list[Talk] = []
+        is_agent = self._is_agent()
+        for place, message in enumerate(self.messages):
+            entries.append([*messages_of(message, self.texts, f"messages[{place}]", self.unmapped, self._waiting)])
+            if _is_summary(message):
+                entries[-1] = [_compacted({}, entries[-1])]
+            elif mapping(message).get("source") == "input":
+                for one in entries[-1]:
+                    if isinstance(one, Message):
+                        one.is_called = False  # given with the question
+            elif is_agent and mapping(message).get("role") == "user" and mapping(message).get("source") is None:
+                for one in entries[-1]:
+                    if isinstance(one, Message) and one.role == "user":
+                        one.role = "system"  # an agent's program wrote it, to go on or to hand over
+        for event in self._groups.get(_SCORING, ()):
+            if event.get("event") == "model":
+                value = {"model": event.get("model"), "usage": mapping(event.get("output")).get("usage")}
+                self.unmapped.append({"place": "events", "what": "a model call of a scorer", "value": shown(value)})
+        return self._with_events(entries)
+
+    def _is_agent(self) -> bool:
+        """Tell whether an agent of the package made the calls, and the log says which messages it was given."""
+        spans = {str(event.get("span_id")) for event in self._groups.get("", ()) if event.get("event") == "model"}
+        given = any(mapping(message).get("source") == "input" for message in self.messages)
+        return given and any(mapping(self._spans.get(span)).get("type") == "agent" for span in spans)
+
+    def _with_events(self, entries: list[Talk]) -> Talk:
+        """Return messages with the measurements of their events, and the facts that only events have."""
+        is_answer = [any(isinstance(one, Message) and one.role == "assistant" for one in each) for each in entries]
+        results = {str(mapping(message).get("tool_call_id")): place for place, message in enumerate(self.messages)}
+        at = next((place for place, found in enumerate(is_answer) if found), len(entries)) - 1
+        begin: Talk = []
+        after: list[Talk] = [[] for _ in entries]
+        closing: dict[int, list[Message]] = {}
+        beside: list[Message] = []
+        events = self._groups.get("", [])
+        for number, event in enumerate(events):
+            kind, there = str(event.get("event")), begin if at < 0 else after[at]
+            if kind == "model":
+                self.params |= params_of(event.get("config"))
+                place = self._place(event)
+                if place is None:
+                    beside.append(self._answer(event, is_kept=False))
+                    continue
+                there += beside
+                at, beside = place, []
+                entries[at], closing[at] = self._answered(entries[at], event)
+            elif kind == "tool":
+                place = results.get(str(event.get("id")))
+                if place is None:
+                    there += self._result(event)
+                    continue
+                at = max(at, place)
+                for message in entries[place]:
+                    if isinstance(message, Message):
+                        self._measure_result(message, event)
+            elif kind == "compaction":
+                answer = beside.pop() if beside and event.get("type") == "summary" else None
+                there += beside
+                beside = []
+                stop = next((place for place in range(at + 1, len(entries)) if is_answer[place]), len(entries))
+                place = next((place for place in range(at + 1, stop) if _is_summary(self.messages[place])), None)
+                if place is None:
+                    there.append(self._compaction(event, events[number + 1 :], answer))
+                else:
+                    at = place
+                    entries[at] = [_compacted(event, entries[at], answer)]
+            else:
+                there += self._branch(event)
+        talk = begin
+        for place, each in enumerate(entries):
+            talk += [*each, *after[place]]
+            for one in closing.get(place, []):
+                last = talk[-1]
+                one.t_ms = None if isinstance(last, Child) else last.t_ms
+                talk.append(one)
+        return [*talk, *beside]
+
+    def _answered(self, entry: Talk, event: Mapping[str, Any]) -> tuple[Talk, list[Message]]:
+        """Return a message with its measurements, and the text that stands for a call it omits.
+
+        The agent of Inspect that submits its answer with a tool keeps the answer in place of the call.
+        """
+        kept = next((one for one in entry if isinstance(one, Message) and one.role == "assistant"), None)
+        if kept is None:
+            return entry, []
+        given = _message(event)
+        calls = [call.get("id") for call in records(given.get("tool_calls"))]
+        own = {item.get("callId") for item in kept.items}
+        if all(call_id in own for call_id in calls):
+            measure(kept, event)
+            return entry, []
+        answer = self._answer(event)
+        said, whole = _text(answer.items), _text(kept.items)
+        # Other texts are those that a program made of the answer for the next agent.
+        rest = whole.removeprefix(said).strip() if whole.startswith(said) else ""
+        return [answer], [_said(rest)] if rest else []
+
+    def _answer(self, event: Mapping[str, Any], *, is_kept: bool = True) -> Message:
+        """Return the answer of a model call as its event has it."""
+        made = _message(event)
+        found = [
+            one
+            for one in (messages_of(made, self.texts, "events", self.unmapped, []) if made else ())
+            if isinstance(one, Message) and one.role == "assistant"
+        ]
+        message = found[0] if found else Message("assistant", ())
+        message.is_kept, message.error = is_kept, text_of(event.get("error"))
+        message.model = text_of(event.get("model"))
+        if isinstance(event.get("output"), Mapping):
+            measure(message, event)
+        return message
+
+    def _result(self, event: Mapping[str, Any]) -> Talk:
+        """Return the result of a tool as its event has it."""
+        given = event.get("result")
+        content = given if isinstance(given, str | list) else compact_json(given)
+        wire = {"role": "tool", "tool_call_id": event.get("id"), "content": content, "error": event.get("error")}
+        found = messages_of(wire, self.texts, "events", self.unmapped, [])
+        for message in found:
+            if isinstance(message, Message):
+                self._measure_result(message, event)
+        return [*found]
+
+    def _measure_result(self, message: Message, event: Mapping[str, Any]) -> None:
+        message.t_ms, began = time_ms(event.get("completed")), time_ms(event.get("timestamp"))
+        if message.t_ms is not None and began is not None and message.t_ms >= began:
+            message.duration_ms = message.t_ms - began
+        span_id = str(event.get("agent_span_id"))
+        events = self._groups.pop(span_id, None) if span_id in self._starts else None
+        if events and message.items:
+            name = mapping(self._spans.get(span_id)).get("name") or event.get("agent") or event.get("function")
+            talk = self._own_talk(events)
+            last, output = (talk[-1] if talk else None), _text(message.items)
+            if isinstance(last, Message) and last.role == "tool" and (said := _text(last.items)):
+                talk += [_said(said, last.t_ms)] if output.endswith(said) else []
+            message.children = {str(message.items[0].get("callId")): Child(str(name), talk)}
+
+    def _branch(self, event: Mapping[str, Any]) -> Talk:
+        """Return another way that the conversation took, as a child that forked from it."""
+        span_id = str(event.get("span_id"))
+        talk = self._own_talk(self._groups.pop(span_id, []))
+        name = text_of(mapping(self._spans.get(span_id)).get("name")) or _BRANCH
+        return [Child(name, talk, kind="fork")] if talk else []
+
+    def _own_talk(self, events: Sequence[Mapping[str, Any]]) -> Talk:
+        """Return the conversation of an agent of which there are only events."""
+        talk: Talk = []
+        seen: set[str] = set()
+        sent = [{str(message.get("id")) for message in self._input(event)} for event in events]
+        answer: Message | None = None
+        for number, event in enumerate(events):
+            kind = str(event.get("event"))
+            if kind == "model":
+                for message in self._input(event):
+                    if str(message.get("id")) not in seen:
+                        seen |= {str(message.get("id")), f"result {message.get('tool_call_id')}"}
+                        talk += self._earlier(message, talk)
+                made = _message(event)
+                seen.add(str(made.get("id")))
+                later = number + 1 < len(events) and events[number + 1].get("event") == "compaction"
+                if later and not any(str(made.get("id")) in ids for ids in sent[number + 1 :]):
+                    answer = self._answer(event)
+                else:
+                    talk.append(self._answer(event))
+            elif kind == "tool" and f"result {event.get('id')}" not in seen:
+                seen |= {str(event.get("message_id")), f"result {event.get('id')}"}
+                talk += self._result(event)
+            elif kind == "compaction":
+                talk.append(self._compaction(event, events[number + 1 :], answer))
+                answer = None
+            elif kind == _BRANCH:
+                talk += self._branch(event)
+        return talk
+
+    def _earlier(self, message: Mapping[str, Any], talk: Talk) -> Talk:
+        found = messages_of(message, self.texts, "events", self.unmapped, [])
+        if _is_summary(message):
+            items = tuple(item for one in found for item in one.items)
+            last = next((one for one in reversed(talk) if isinstance(one, Compaction)), None)
+            return [] if last is not None and last.items == items else [_compacted({}, [*found])]
+        for one in found:
+            if isinstance(one, Message) and one.role == "assistant":
+                one.is_called = False  # written before this agent began
+        return [*found]
+
+    def _compaction(
+        self, event: Mapping[str, Any], later: Sequence[Mapping[str, Any]], answer: Message | None
+    ) -> Compaction:
+        """Return a compaction; the request of the next call holds the text that replaced the context."""
+        call = next((each for each in later if each.get("event") == "model"), {})
+        sent = self._input(call)
+        summary = next((message for message in reversed(sent) if _is_summary(message)), None)
+        if summary is not None and event.get("type") == "summary":
+            return _compacted(event, [*messages_of(summary, self.texts, "events", self.unmapped, [])], answer)
+        made = _compacted(event, [], answer)
+        for part in (part for message in sent for part in records(message.get("content"))):
+            about = mapping(part.get("data")).get("compaction_metadata")
+            if part.get("type") == "data" and isinstance(about, Mapping):
+                told = text_of(about.get("content"))
+                made.items = () if told is None else (text_message("user", (input_text(told),)),)
+                made.opaque = told is None
+        return made
+
+    def _input(self, event: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+        given = records(event.get("input"))
+        refs = event.get("input_refs")
+        for ref in refs if not given and isinstance(refs, list) else ():
+            if isinstance(ref, list | tuple) and len(ref) == 2 and all(type(place) is int for place in ref):
+                given += records(self._pool[ref[0] : ref[1]])
+        return given
+
+    def _place(self, event: Mapping[str, Any]) -> int | None:
+        """Return which message of the sample a model call wrote."""
+        return self._places.get(id(event))
+
+    def _matched(self, events: Sequence[Mapping[str, Any]]) -> dict[int, int]:
+        """Return the messages that model calls wrote: by id, or by text in logs without ids."""
+        places: dict[str, int] = {}
+        alike: dict[str, list[int]] = {}
+        for place, message in enumerate(self.messages):
+            if isinstance(message, Mapping) and message.get("role") == "assistant":
+                if isinstance(message.get("id"), str):
+                    places[message["id"]] = place
+                alike.setdefault(self._words(message), []).append(place)
+        calls = [event for event in events if event.get("event") == "model" and _message(event)]
+        found = {id(event): places[name] for event in calls if (name := str(_message(event).get("id"))) in places}
+        taken = set(found.values())
+        for event in calls:
+            free = [place for place in alike.get(self._words(_message(event)), ()) if place not in taken]
+            if id(event) not in found and free:
+                found[id(event)] = free[0]
+                taken.add(free[0])
+        return found
+
+    def _words(self, message: Mapping[str, Any]) -> str:
+        calls = [call.get("id") for call in records(message.get("tool_calls"))]
+        try:
+            return compact_json([resolved(message.get("content"), self.texts), calls])
+        except (ValueError, TypeError, RecursionError):
+            return ""
+
+    def _owner(self, event: Mapping[str, Any]) -> str:
+        """Return the span of the agent that an event belongs to, nothing for the agent of the sample."""
+        span_id = str(event.get("span_id"))
+        for _ in range(_DEEPEST):
+            span = mapping(self._spans.get(span_id))
+            if span.get("type") in ("scorer", "scorers"):
+                return _SCORING
+            if span_id in self._starts:
+                return span_id
+            span_id = str(span.get("parent_id"))
+        return ""
+
+
+def _flat(events: Iterable[Mapping[str, Any]], inside: str = "", depth: int = 0) -> list[Mapping[str, Any]]:
+    """Return events with those that older logs keep inside of the event of a tool, as if they had spans."""
+    found: list[Mapping[str, Any]] = []
+    for event in events:
+        event = {**event, "span_id": inside} if inside else event
+        inner = records(event.get("events")) if event.get("event") in ("tool", "subtask") else []
+        if inner and depth < _DEEPEST:
+            span_id = f"{inside}/{event.get('id') or len(found)}" if event.get("event") == "tool" else inside
+            found.append({**event, "agent_span_id": span_id} if event.get("event") == "tool" else event)
+            found += _flat(inner, span_id, depth + 1)
+        else:
+            found.append(event)
+    return found
+
+
+def _message(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    choices = records(mapping(event.get("output")).get("choices"))
+    return mapping(choices[0].get("message")) if choices else {}
+
+
+def _is_summary(message: Any) -> bool:
+    return (
+        isinstance(message, Mapping) and message.get("role") == "user" and "summary" in mapping(message.get("metadata"))
+    )
+
+
+def _compacted(event: Mapping[str, Any], summary: Talk, answer: Message | None = None) -> Compaction:
+    about = mapping(event.get("metadata"))
+    trigger = text_of(about.get("trigger"))
+    return Compaction(
+        text_of(event.get("source")) or "inspect",
+        tuple(item for one in summary if not isinstance(one, Child) for item in one.items),
+        count(event.get("tokens_before")),
+        count(event.get("tokens_after")),
+        opaque="Native" in str(about.get("strategy_applied", about.get("strategy"))),
+        trigger="auto" if trigger == "threshold" else trigger,
+        answer=answer,
+        t_ms=time_ms(event.get("timestamp")),
+    )
+
+
+def _text(items: Sequence[Item]) -> str:
+    parts: list[FrozenDict] = [part for item in items for part in item.get("content") or ()]
+    return "".join([str(part.get("text", "")) for part in parts]) + "".join(
+        [str(item.get("output", "")) for item in items]
+    )
+
+
+def _said(text: str, t_ms: float | None = None) -> Message:
+    return Message("assistant", (text_message("assistant", (output_text(text),)),), t_ms=t_ms, is_called=False)
+
 
 FORMATS: Final = ("inspect",)
 # What is read of a sample; the rest of it is listed.

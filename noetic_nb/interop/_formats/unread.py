@@ -1,4 +1,4 @@
-"""Unread parts of a source: keys that no reader knows and that are not passed over for a reason."""
+"""The facts that a reader declares to read, and the unread parts of a source: keys that no reader knows."""
 
 from __future__ import annotations
 
@@ -7,6 +7,28 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from noetic_nb.items._messages.message import shown
+
+FACTS: Final = (
+    "turns", "model calls", "tool calls", "tokens", "cached", "written", "reasoning", "costs", "errors", "times", "labels",
+    "children", "compactions", "system prompt", "tool definitions", "any size",
+)  # fmt: skip
+"""Tokens are those in and out; cached ones, those written to a cache and those of reasoning have a column each."""
+EVERYTHING: Final = frozenset(FACTS)
+
+
+def reads_table(formats: Iterable[tuple[str, frozenset[str]]]) -> str:
+    """Return the facts of formats as a table in Markdown.
+
+    Examples
+    --------
+    >>> print(reads_table([("atif", EVERYTHING - {"times"})]).splitlines()[11])
+    | times | no |
+    """
+    known = list(formats)
+    lines = [f"| Read | {' | '.join([f'`{name}`' for name, _ in known])} |", f"|---|{'---|' * len(known)}"]
+    lines += [f"| {fact} | {' | '.join(['yes' if fact in read else 'no' for _, read in known])} |" for fact in FACTS]
+    return "\n".join(lines)
+
 
 NOTHING: Final[tuple[Any, ...]] = (None, "", [], {}, ())
 WRONG: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)

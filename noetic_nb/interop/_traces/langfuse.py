@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from noetic_nb.interop._formats.reads import EVERYTHING
 from noetic_nb.interop._formats.sources import Document
+from noetic_nb.interop._formats.unread import EVERYTHING
 from noetic_nb.interop._spans.span_messages import parsed
 from noetic_nb.interop._traces.payloads import first_of, mapping, number, plain, tokens
 from noetic_nb.interop._traces.trace_records import Record, Trace, begins, read_traces, text_of

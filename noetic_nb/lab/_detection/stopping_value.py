@@ -17,11 +17,10 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, ToolCalled, TurnCompleted
 from noetic_nb.lab._detection.calibration import Failure, none_scored
 from noetic_nb.lab._detection.detectors import Detecting, Detector, Reached, Unscored, detectors_of
-from noetic_nb.lab._detection.labelled_runs import check_samples, domain_of, labelled
 from noetic_nb.lab._detection.resampling import Booleans, Floats, percentiles, share, weights_of
 from noetic_nb.lab._replaying.replay_report import known_part
 from noetic_nb.lab._statistics.intervals import Cluster
-from noetic_nb.lab._statistics.labels import By, Outcome, clusters_of, groups_of
+from noetic_nb.lab._statistics.labels import By, Outcome, check_samples, clusters_of, domain_of, groups_of, labelled
 from noetic_nb.models import Usage
 from noetic_nb.models._pricing import Price, check_price, cost_of
 from noetic_nb.runs import Run

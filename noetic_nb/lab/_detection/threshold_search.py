@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from noetic_nb._core.long_work import Progress, Work
-from noetic_nb._core.package_versions import version_of
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ItemsAppended
 from noetic_nb.items import item_tokens
@@ -27,10 +26,10 @@ from noetic_nb.lab._detection.calibration import (
     none_scored,
 )
 from noetic_nb.lab._detection.detectors import Detecting, Detector, Unscored, detectors_of
-from noetic_nb.lab._detection.labelled_runs import check_samples, domain_of, labelled
 from noetic_nb.lab._detection.resampling import Booleans, Floats
-from noetic_nb.lab._statistics.labels import By, Outcome, clusters_of, groups_of
+from noetic_nb.lab._statistics.labels import By, Outcome, check_samples, clusters_of, domain_of, groups_of, labelled
 from noetic_nb.runs import Run
+from noetic_nb.runs._run import version_of
 
 if TYPE_CHECKING:
     from noetic_nb.lab._detection.fitting import Evidence

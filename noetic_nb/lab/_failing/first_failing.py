@@ -7,17 +7,16 @@ from typing import Any, Final, NamedTuple
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ErrorRaised
-from noetic_nb.lab._failing.contradictions import contradictions
-from noetic_nb.lab._failing.failed_calls import (
+from noetic_nb.lab._failing.failure_signs import (
     changes_of_wish,
+    contradictions,
     in_the_way,
     not_read,
     not_recovered,
     repeated,
     unanswered,
 )
-from noetic_nb.lab._failing.seen_steps import Evidence
-from noetic_nb.lab._failing.steps import Thread, threads_of
+from noetic_nb.lab._failing.steps import Evidence, Thread, threads_of
 from noetic_nb.lab._recorded_calls import RecordedCall, calls_of, schemas_of
 from noetic_nb.lab._rule_backtest import Trials
 from noetic_nb.memory._steering_decision import SteeringAction

@@ -7,11 +7,20 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from noetic_nb.events import ItemsAppended, ToolCalled
 from noetic_nb.items import item_text
 from noetic_nb.runs import Run
+
+
+class Evidence(NamedTuple):
+    """A step with a reason to look there, and the words that say it."""
+
+    step: Step
+    reason: str
+    text: str
+
 
 # A name begins with such a word where a tool only looks, or only thinks.
 _READS: Final = frozenset(

@@ -16,7 +16,6 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb._core.long_work import Progress, Work
-from noetic_nb._core.package_versions import version_of
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.lab._statistics.intervals import CONFIDENCE, NO_TASKS, Cluster, mean_interval, student
 from noetic_nb.lab._statistics.labels import By, clusters_of, runs_in
@@ -29,6 +28,7 @@ from noetic_nb.models._client import check_clients
 from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
 from noetic_nb.runs._regulation.recorded_regulator import checked_regulator
+from noetic_nb.runs._run import version_of
 
 if TYPE_CHECKING:
     import pandas

@@ -1,16 +1,42 @@
-"""The token counter of a run, where it can be made again from its name."""
+"""The token counter of a run, where it can be made again from its name, and the tokens of tools by it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import accumulate
 
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ModelCalled, RequestPrepared, RunEvent
+from noetic_nb.events import ModelCalled, OfferedTool, RequestPrepared, RunEvent
+from noetic_nb.steps._tools import spec_tokens
 from noetic_nb.tokenizers._encodings import ENCODINGS
 from noetic_nb.tokenizers._learning import counter_of
 from noetic_nb.tokenizers._named import best_tokenizer, get
 from noetic_nb.tokenizers._offline import OFFLINE
 from noetic_nb.tokens import Tokenizer, estimate_tokens
+
+
+def tool_tokens(prepared: RequestPrepared | None, total: int) -> tuple[tuple[str, int], ...]:
+    """Return the tools that a request offered with their tokens, which add up to `total`; empty where it is not known.
+
+    What is billed around all definitions together is divided in proportion.
+
+    Examples
+    --------
+    >>> tool_tokens(None, 120)
+    ()
+    """
+    if prepared is None or not prepared.tools:
+        return ()
+    counter = prepared_counter(prepared) or estimate_tokens
+    sums = [0, *accumulate([_definition_tokens(tool, counter) for tool in prepared.tools])]
+    ends = [round(total * each / sums[-1]) for each in sums]
+    return tuple([(tool.name, ends[at + 1] - ends[at]) for at, tool in enumerate(prepared.tools)])
+
+
+def _definition_tokens(tool: OfferedTool, counter: Tokenizer) -> int:
+    """Count one definition, without the framing that is billed once for all."""
+    count = getattr(counter, "count_tools", None)
+    return max(1, spec_tokens(tool, counter) if count is None else count((tool, tool)) - count((tool,)))
 
 
 def counter_named(name: str) -> Tokenizer | None:

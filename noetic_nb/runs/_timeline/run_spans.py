@@ -28,7 +28,7 @@ from noetic_nb.events import (
     WarningRaised,
     Where,
 )
-from noetic_nb.runs._compaction_words import size_words
+from noetic_nb.runs._plain_text import size_words
 from noetic_nb.runs._timeline.span import Span, severity_of
 from noetic_nb.runs._timeline.span_layout import PlacedSpans, Running
 

@@ -12,7 +12,7 @@ from noetic_nb.events import RunEvent
 from noetic_nb.markup import escape, heading
 from noetic_nb.plots._scene.scene import Scene, series_data
 from noetic_nb.plots._scene.svg import legend_html, to_html
-from noetic_nb.plots._timeline.timeline_scene import KIND_NAMES, SERIES, TITLE, headline, span_line, timeline_scene
+from noetic_nb.plots._timeline_scene import KIND_NAMES, SERIES, TITLE, headline, span_line, timeline_scene
 from noetic_nb.runs._palette import SPAN_COLOURS
 from noetic_nb.runs._plain_text import plain, plain_line
 from noetic_nb.runs._timeline.run_spans import Timeline

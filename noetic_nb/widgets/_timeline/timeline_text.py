@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import isnan
 from typing import Any, Final
 
-from noetic_nb.plots._timeline.timeline_scene import span_line
+from noetic_nb.plots._timeline_scene import span_line
 from noetic_nb.runs._palette import SPAN_COLOURS
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, plain_line, sendable
 from noetic_nb.runs._timeline.run_spans import Timeline

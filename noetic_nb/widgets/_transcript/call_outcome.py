@@ -16,8 +16,16 @@ from noetic_nb.events import (
 )
 from noetic_nb.items import Item, item_text
 from noetic_nb.items._json_text import compact_json
-from noetic_nb.runs._compaction_words import OPAQUE, compaction_parts, heading_words, is_opaque
-from noetic_nb.runs._plain_text import NAME_LENGTH, TEXT_LENGTH, count, plain
+from noetic_nb.runs._plain_text import (
+    NAME_LENGTH,
+    OPAQUE,
+    TEXT_LENGTH,
+    compaction_parts,
+    count,
+    heading_words,
+    is_opaque,
+    plain,
+)
 from noetic_nb.runs._regulation.decision_words import decision_detail, decision_label
 from noetic_nb.runs._requests.recorded_requests import CallRecord, Outcome
 

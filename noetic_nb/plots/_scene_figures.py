@@ -1,4 +1,4 @@
-"""The context over time: the tokens of each model call by part, with the budget and the bill."""
+"""Figures that draw the scene of a view: the context by call, and the timeline."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from matplotlib.axes import Axes
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.plots._context_scene import compactions_of, context_scene
 from noetic_nb.plots._figure_style import Theme, as_figure, axes_for, put_legend, put_title, say_empty
-from noetic_nb.plots._scene.axes import draw
+from noetic_nb.plots._scene.axes import draw, handle_of
+from noetic_nb.plots._timeline_scene import timeline_scene
+from noetic_nb.runs._plain_text import count
 from noetic_nb.runs._requests.context_parts import ContextParts
 from noetic_nb.runs._requests.model_calls import Calls
 from noetic_nb.runs._requests.recorded_requests import RequestIndex
 from noetic_nb.runs._run_source import run_of
+from noetic_nb.runs._timeline.run_spans import Timeline, has_clock
+from noetic_nb.runs._timeline.span_window import Windows
 
 # The height of a lane of items that left, as a share of the panel above it.
 LANE: Final = 0.1
@@ -89,4 +93,80 @@ def context(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, t
     put_title(axes, look, panel.caption)
     handles, names_ = axes.get_legend_handles_labels()
     put_legend(axes, look, handles, names_)
+    return axes
+
+
+# More rows are thinner than a line in a column of a paper.
+MOST_LANES: Final = 40
+LEAST_LANES: Final = 4
+# A bar of several spans is as wide as a thin line in a column of a paper, which is some 190 points wide.
+BINS: Final = 240
+HEIGHT: Final = 2.4
+HEIGHT_A_LANE: Final = 0.3
+
+
+@as_figure
+def timeline(run: Any, *, thread_id: str | None = None, ax: Axes | None = None, theme: Theme | None = None) -> Axes:
+    """Draw a timeline; parallel spans are side by side.
+
+    Parameters
+    ----------
+    run : Run or object with a ``run``
+        What to draw.
+    thread_id : str, optional
+        Only this thread; all of them by default.
+    ax : matplotlib Axes, optional
+        Where to draw; on a figure of their own by default.
+    theme : {"light", "dark"}, optional
+        By default inks follow the ground of the figure.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes. Long pauses are shortened, with a dotted line and their length; a run without clock times is drawn in the order
+        of its events. Of more than 40 rows the first ones are drawn, which the title says; `noetic_nb.widgets.RunTimeline` has
+        all.
+
+    Raises
+    ------
+    NoeticConfigError
+        ``NOT_A_RUN``, ``INVALID_AXES``, ``INVALID_THEME``, or ``UNKNOWN_THREAD`` where nothing ran in such a thread.
+
+    References
+    ----------
+    .. [1] docs/behaviour/views.md, "Timeline" (rows, nesting, pauses).
+
+    Examples
+    --------
+    >>> from noetic_nb.events import ToolCalled, Where
+    >>> from noetic_nb.runs import Run
+    >>> axes = timeline(Run(events=[ToolCalled(Where("t1", "e1", 1), 40.0, "pay", "c1", {}, "", 40.0, "error")]))
+    >>> [text.get_text() for text in axes.get_legend().get_texts()], [text.get_text() for text in axes.texts]
+    (['tool calls 1', '✕ failed 1'], ['thread t1', 'pay', '✕'])
+    """
+    recorded = run_of(run)
+    spans = Timeline(is_timed=has_clock(recorded))
+    for seq, event in enumerate(recorded.events):
+        if thread_id is None or event.where.thread_id == thread_id:
+            spans.take(event, seq)
+    if thread_id is not None and not spans.spans and len(recorded.events):
+        raise NoeticConfigError(
+            "UNKNOWN_THREAD", "Nothing ran in such a thread.", given=thread_id, hint="Look at `run.threads`."
+        )
+    window = Windows(spans).window(bins=BINS, lanes=MOST_LANES)
+    scene = timeline_scene(spans, window)
+    axes, look = axes_for(ax, theme, scene.axis, height=HEIGHT + HEIGHT_A_LANE * len(scene.panels[0].lanes))
+    if not spans.spans:
+        say_empty(axes, look, "Nothing has run yet")
+        return axes
+    draw(scene, scene.panels[0], axes, look)
+    # A few rows do not fill the picture.
+    axes.set_ylim(min(0, len(scene.panels[0].lanes) - LEAST_LANES), None)
+    axes.set_xticks([x for x, _ in scene.ticks], [words for _, words in scene.ticks], parse_math=False)
+    axes.spines["left"].set_visible(False)
+    rest = window.total - len(window.lanes)
+    if rest:
+        put_title(axes, look, f"{count(rest)} more rows")
+    handles = [handle_of(look, scene.series[name]) for name, _ in scene.legend]
+    put_legend(axes, look, handles, [words for _, words in scene.legend])
     return axes

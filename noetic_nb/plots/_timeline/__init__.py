@@ -1,1 +1,0 @@
-"""The scene of what ran when, which view and figure draw."""
