@@ -146,7 +146,6 @@ def regulation(
 
 
 def is_regulation(layer: MemoryLayer) -> bool:
-    """Tell whether `regulation` made a layer."""
     return isinstance(getattr(layer.hooks.recall, "__self__", None), _Regulation)
 
 

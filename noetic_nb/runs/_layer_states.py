@@ -100,7 +100,6 @@ class StateIndex:
         self._dropped: dict[str, frozenset[str]] = {}
 
     def track(self, layer_id: str, thread_id: str) -> Track:
-        """Return the track of a layer on a thread."""
         key = (layer_id, thread_id)
         found = self._by.get(key)
         if found is None:

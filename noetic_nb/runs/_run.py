@@ -365,7 +365,6 @@ def load_run(path: str | PathLike[str], *, max_bytes: int = MAX_BYTES, max_line_
 
 
 def run_of_file(read: RunFile) -> Run:
-    """Return the run of a file that was read."""
     run = Run(read.run_id, meta=read.meta, events=read.events)
     run.bundle = read.bundle
     return run

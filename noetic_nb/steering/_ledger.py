@@ -84,7 +84,6 @@ class Entry(dict[str, Any]):
         return dict, (dict(self),)
 
     def json_text(self) -> str:
-        """Return the entry as JSON text."""
         if self.text is None:
             self.text = encode(self)
         return self.text

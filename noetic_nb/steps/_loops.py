@@ -138,7 +138,6 @@ class MaxCost(_Predicate):
     usd: FiniteFloat = Field(ge=0)
 
     def start(self) -> Check:
-        """Return a check for one run of a loop."""
         return lambda s: Verdict(True, f"Reached max cost (${self.usd:g})") if s.cost >= self.usd else _GO_ON
 
 
@@ -149,7 +148,6 @@ class MaxDuration(_Predicate):
     ms: FiniteFloat = Field(ge=0)
 
     def start(self) -> Check:
-        """Return a check for one run of a loop."""
         return lambda s: Verdict(True, f"Reached max duration ({self.ms:g} ms)") if s.elapsed_ms >= self.ms else _GO_ON
 
 
@@ -159,7 +157,6 @@ class NoToolCalls(_Predicate):
     kind: Literal["noToolCalls"] = "noToolCalls"
 
     def start(self) -> Check:
-        """Return a check for one run of a loop."""
         return lambda s: _NO_TOOL_CALLS if s.step_count >= 1 and not s.asked_for_tools else _GO_ON
 
 
@@ -169,7 +166,6 @@ class Never(_Predicate):
     kind: Literal["never"] = "never"
 
     def start(self) -> Check:
-        """Return a check for one run of a loop."""
         return lambda s: _GO_ON
 
 
@@ -180,7 +176,6 @@ class OutputContains(_Predicate):
     marker: str
 
     def start(self) -> Check:
-        """Return a check for one run of a loop."""
         return lambda s: Verdict(True, f"Output contains {self.marker!r}") if self.marker in s.last_text else _GO_ON
 
 
@@ -191,7 +186,6 @@ class OutputEquals(_Predicate):
     sentinel: str
 
     def start(self) -> Check:
-        """Return a check for one run of a loop."""
         return lambda s: Verdict(True, f"Output equals {self.sentinel!r}") if s.last_text == self.sentinel else _GO_ON
 
 
@@ -210,7 +204,6 @@ class Converged(_Predicate):
         return self.embed is None
 
     def start(self) -> Check:
-        """Return a check for one run of a loop; it remembers the previous output."""
         last: list[str] = []
 
         def check(s: LoopSnapshot) -> Verdict:
@@ -240,7 +233,6 @@ class Verified(_Predicate):
         return False
 
     def start(self) -> Check:
-        """Return a check for one run of a loop."""
         return lambda s: _after(self.verify(s.last_output), _verified)
 
 
@@ -257,7 +249,6 @@ class Custom(_Predicate):
         return False
 
     def start(self) -> Check:
-        """Return a check for one run of a loop."""
         return lambda s: _after(self.check(s), _verdict)
 
 
@@ -276,7 +267,6 @@ class _Members(_Predicate):
         return replace(super()._card(), facts=[("", predicate) for predicate in self.predicates])
 
     def start(self) -> Check:
-        """Return a check for one run of a loop; the members keep their own state."""
         checks = [predicate.start() for predicate in self.predicates]
         settles = self.settles
 

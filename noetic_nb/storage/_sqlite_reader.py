@@ -99,7 +99,6 @@ class Reader:
         return None if row is None else _checked(key, row[0], row[1], self._path)
 
     def get_version(self, key: str) -> int | None:
-        """Return the version of a key, or None."""
         with self._lock:
             row = self._one(_SELECT_VERSION, (key,))
         return None if row is None else row[0]

@@ -64,7 +64,6 @@ class Factors(NamedTuple):
     known_error: float | None = None
 
     def of(self, kind: str) -> float:
-        """Return the factor of a kind."""
         return self.by_kind.get(kind, self.others)
 
     def total(self, tally: Tally) -> float:

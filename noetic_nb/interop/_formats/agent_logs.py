@@ -40,7 +40,6 @@ class Notes:
 
     @property
     def all(self) -> list[dict[str, Any]]:
-        """All notes."""
         return [*self._said, *self._unread.notes()]
 
     def add(self, place: str, value: object, what: str = "no place in a run") -> None:
@@ -103,12 +102,10 @@ def input_parts(content: Any, notes: Notes, place: str) -> tuple[FrozenDict, ...
 
 
 def user(content: Any, notes: Notes, place: str, **known: Any) -> Message:
-    """Make a message of the user."""
     return Message("user", (text_message("user", input_parts(content, notes, place)),), **known)
 
 
 def system(text: str, **known: Any) -> Message:
-    """Make a message of the system."""
     return Message("system", (text_message("system", (input_text(text),)),), **known)
 
 

@@ -51,7 +51,6 @@ def said(content: object, refuse: Callable[[str], NoReturn]) -> str:
 
 
 def user(text: str, **known: Any) -> Message:
-    """Make a message of the user."""
     return Message("user", (text_message("user", (input_text(text),)),), **known)
 
 
@@ -65,11 +64,9 @@ class _AsPublished(Redaction):
     """Keeps everything: the passwords in a benchmark's tasks are part of them, and were never anybody's."""
 
     def text(self, text: str) -> str:
-        """Return the text."""
         return text
 
     def data(self, value: Any) -> Any:
-        """Return the data."""
         return value
 
     def are_plain(self, texts: Iterable[str]) -> bool:

@@ -80,7 +80,6 @@ class Traceloop(Dialect):
         return found if bound is None else bound
 
     def tool_output(self, span: Span) -> Any:
-        """Return the result."""
         return span.attributes.get("traceloop.entity.output") if self.kind(span) == "tool" else None
 
     def tool_name(self, span: Span) -> str | None:
@@ -100,7 +99,6 @@ class Traceloop(Dialect):
         return counted(span, _USAGE)
 
     def finish(self, span: Span) -> str | None:
-        """Return why the first completion ended."""
         return span.text("gen_ai.completion.0.finish_reason", "llm.completions.0.finish_reason")
 
 
@@ -123,7 +121,6 @@ def first(method: str, span: Span) -> Any:
 
 
 def kind_of(span: Span) -> Kind:
-    """Return the kind of a span."""
     found: Kind | None = first("kind", span)
     return found or "other"
 

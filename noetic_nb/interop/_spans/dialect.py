@@ -50,7 +50,6 @@ class Dialect:
         return None
 
     def tool_name(self, span: Span) -> str | None:
-        """Return the name of the tool."""
         return None
 
     def call_id(self, span: Span) -> str | None:
@@ -58,7 +57,6 @@ class Dialect:
         return None
 
     def agent_name(self, span: Span) -> str | None:
-        """Return the name of the agent."""
         return None
 
     def model(self, span: Span) -> str | None:

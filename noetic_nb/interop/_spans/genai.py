@@ -70,12 +70,10 @@ class GenAI(Dialect):
         return None
 
     def system(self, span: Span) -> str | None:
-        """Return the instructions."""
         found = read_messages(self._detail(span, "gen_ai.system_instructions"), "system")
         return None if found is None else "\n\n".join([msg.text for msg in found if msg.text])
 
     def inputs(self, span: Span) -> History | None:
-        """Return the messages that were sent."""
         found = self._detail(span, "gen_ai.input.messages")
         if found is None:
             request = parsed(span.attributes.get("gcp.vertex.agent.llm_request"))
@@ -85,7 +83,6 @@ class GenAI(Dialect):
         return read_history(found, span.before)
 
     def outputs(self, span: Span) -> list[SpanMessage] | None:
-        """Return the answer."""
         found = self._detail(span, "gen_ai.output.messages")
         if found is None:
             response = parsed(span.attributes.get("gcp.vertex.agent.llm_response"))
@@ -97,7 +94,6 @@ class GenAI(Dialect):
         return read_messages(found, "assistant")
 
     def tool_input(self, span: Span) -> Any:
-        """Return the arguments."""
         found = span.given("gen_ai.tool.call.arguments", "tool_arguments", "gcp.vertex.agent.tool_call_args")
         if found is None:
             for msg in read_messages(self._detail(span, "gen_ai.input.messages")) or ():
@@ -106,7 +102,6 @@ class GenAI(Dialect):
         return found
 
     def tool_output(self, span: Span) -> Any:
-        """Return the result."""
         found = span.given("gen_ai.tool.call.result", "tool_response", "gcp.vertex.agent.tool_response")
         if found is None:
             for msg in read_messages(self._detail(span, "gen_ai.output.messages"), "tool") or ():
@@ -140,14 +135,12 @@ class GenAI(Dialect):
         return amount(span, *_COSTS)
 
     def params(self, span: Span) -> Mapping[str, Any] | None:
-        """Return the request's parameters."""
         about = span.attributes
         return {
             name: value for name, key in _PARAMS.items() if key in about and (value := about[key]) is not None
         } or None
 
     def finish(self, span: Span) -> str | None:
-        """Return the first finish reason."""
         found = span.attributes.get("gen_ai.response.finish_reasons")
         found = parsed(found)
         return str(found[0]) if isinstance(found, list | tuple) and found else None
@@ -191,7 +184,6 @@ class GenAIEvents(Dialect):
                     yield role, about
 
     def system(self, span: Span) -> str | None:
-        """Return the system messages."""
         return words_of(self._messages(span, ("system",)), "system") or None
 
     def _messages(self, span: Span, roles: tuple[str, ...]) -> list[SpanMessage] | None:
@@ -203,7 +195,6 @@ class GenAIEvents(Dialect):
         return found or None
 
     def inputs(self, span: Span) -> History | None:
-        """Return the messages that were sent."""
         found = self._messages(span, ("user", "assistant", "tool"))
         if found is None:
             prompt = next((about.get("gen_ai.prompt") for role, about in self._events(span) if role == "prompt"), None)
@@ -211,7 +202,6 @@ class GenAIEvents(Dialect):
         return _before_answer(found) if "all_messages_events" in span.attributes else History(found)
 
     def outputs(self, span: Span) -> list[SpanMessage] | None:
-        """Return the choice."""
         for role, about in self._events(span):
             if role == "choice" and about.get("index") in (None, 0, "0"):
                 message = parsed(about.get("message", about.get("content")))
@@ -226,11 +216,9 @@ class GenAIEvents(Dialect):
         return None
 
     def tool_input(self, span: Span) -> Any:
-        """Return the arguments of the tool."""
         return next((about.get("content") for role, about in self._events(span) if role == "tool"), None)
 
     def tool_output(self, span: Span) -> Any:
-        """Return the result of the tool."""
         for role, about in self._events(span):
             if role == "choice":
                 return result_of(parsed(about.get("message", about.get("content"))))

@@ -391,7 +391,6 @@ def runs_from_spans(spans_or_path: Any, *, logs: Iterable[Any] | str | PathLike[
 def run_readers(
     source: Any, *, logs: Iterable[Any] | str | PathLike[str] = (), max_bytes: int = MAX_BYTES
 ) -> Iterator[Callable[[], Run]]:
-    """Yield a reader for each run of a source."""
     yield from _runs(read_records(source, max_bytes=max_bytes), read_records(logs, max_bytes=max_bytes) if logs else ())
 
 

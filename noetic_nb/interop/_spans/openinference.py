@@ -123,7 +123,6 @@ class OpenInference(Dialect):
         return read_history([{"role": "user", "content": value}]) if isinstance(value, str) and value else None
 
     def outputs(self, span: Span) -> list[SpanMessage] | None:
-        """Return the answer."""
         found = messages(span, "llm.output_messages.", "assistant")
         if found is not None or self.kind(span) is None:
             return found
@@ -136,7 +135,6 @@ class OpenInference(Dialect):
         return None
 
     def tool_input(self, span: Span) -> Any:
-        """Return the arguments."""
         if self.kind(span) != "tool":
             return None
         value = parsed(span.attributes.get("input.value"))
@@ -146,7 +144,6 @@ class OpenInference(Dialect):
         return value if value is not None else span.attributes.get("tool_call.function.arguments")
 
     def tool_output(self, span: Span) -> Any:
-        """Return the result."""
         return span.attributes.get("output.value") if self.kind(span) == "tool" else None
 
     def tool_name(self, span: Span) -> str | None:
@@ -154,15 +151,12 @@ class OpenInference(Dialect):
         return span.text("tool.name", "tool_call.function.name") or (span.name if self.kind(span) == "tool" else None)
 
     def call_id(self, span: Span) -> str | None:
-        """Return the id of the call."""
         return span.text("tool_call.id", "tool.id")
 
     def agent_name(self, span: Span) -> str | None:
-        """Return the name of the agent."""
         return span.text("agent.name", "graph.node.id")
 
     def model(self, span: Span) -> str | None:
-        """Return the name of the model."""
         return span.text("llm.model_name", "embedding.model_name")
 
     def usage(self, span: Span) -> Mapping[str, int] | None:
@@ -170,16 +164,13 @@ class OpenInference(Dialect):
         return counted(span, _USAGE)
 
     def cost(self, span: Span) -> float | None:
-        """Return the cost of the call."""
         return amount(span, "llm.cost.total")
 
     def params(self, span: Span) -> Mapping[str, Any] | None:
-        """Return the parameters of the invocation."""
         found = parsed(span.attributes.get("llm.invocation_parameters"))
         if not isinstance(found, Mapping):
             return None
         return {key: found[key] for key in _PARAMS if found.get(key) is not None} or None
 
     def finish(self, span: Span) -> str | None:
-        """Return why the answer ended."""
         return span.text("llm.finish_reason")

@@ -94,12 +94,10 @@ class SpanMessage:
 
     @property
     def calls(self) -> list[Call]:
-        """The calls in it."""
         return [block for block in self.blocks if type(block) is Call]
 
     @property
     def results(self) -> list[Result]:
-        """The results in it."""
         return [block for block in self.blocks if type(block) is Result]
 
 

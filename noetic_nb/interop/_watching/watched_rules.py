@@ -189,7 +189,6 @@ class _Unenforced:
         self._run = run
 
     def append(self, event: RunEvent) -> int:
-        """Append an event."""
         return self._run.append(
             structs.replace(event, enforced=False) if isinstance(event, RegulatorDecided) else event
         )

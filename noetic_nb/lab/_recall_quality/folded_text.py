@@ -51,7 +51,6 @@ class FoldedTexts:
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """All their words."""
         return frozenset(self._streams.split())
 
     @cached_property

@@ -113,7 +113,6 @@ class Reader:
         self.outside: list[str] = []
 
     def condition(self, source: str) -> Truth:
-        """Return the truth of a condition."""
         try:
             return self._truth(parse(source))
         except UnknownSyntax:

@@ -224,6 +224,5 @@ class LayerStateStore:
             self.has_disabled = bool(self._disabled)
 
     def states(self, execution_id: str) -> dict[str, Any]:
-        """Return the states of an execution by layer id."""
         states = self._states.get(execution_id, {})
         return {layer_id: states[layer_id] for layer_id in sorted(states)}

@@ -207,7 +207,6 @@ class _Scale:
         return "model" if "model" in took else max(took, key=lambda kind: took[kind])
 
     def bars(self, row: Row) -> Any:
-        """Return the bars of a row."""
         spans, starts = row.spans, row.starts if self.by_time else row.orders
         at = max(0, bisect_left(starts, self.edges[0]) - 1)
         stop = bisect_right(starts, self.edges[-1])

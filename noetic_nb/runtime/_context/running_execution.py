@@ -183,12 +183,10 @@ class RunningExecution(Context):
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """The agent's `params`."""
         return self.engine.config.params
 
     @property
     def memory(self) -> TypedMemory:
-        """The functions and data that layers provide."""
         return self.open_memory(self.engine, self)
 
     @property
@@ -203,7 +201,6 @@ class RunningExecution(Context):
 
     @property
     def elapsed_ms(self) -> float:
-        """Milliseconds since the execution began."""
         return self.engine.clock.monotonic_ms() - self.started_ms
 
     def lock(self, layer_id: str) -> asyncio.Lock:
@@ -265,7 +262,6 @@ class RunningExecution(Context):
 
     @property
     def known_cost(self) -> float | None:
-        """US dollars spent, as far as prices are known."""
         return self.cost if self.priced or not self.model_calls else None
 
     def check_limits(self) -> None:
@@ -290,7 +286,6 @@ class RunningExecution(Context):
     # -- stopping -------------------------------------------------------------------------------------------------
 
     def abort(self, reason: str = ABORTED, *, error: BaseException | None = None) -> None:
-        """Stop the execution and everything below it."""
         tasks: set[asyncio.Task[Any]] = set()
         self._mark(reason, error, tasks)
         if not tasks:
@@ -359,10 +354,8 @@ class RunningExecution(Context):
             self.parent.children.discard(self)
 
     async def send(self, channel: Channel, value: Any, timeout_ms: float = WAIT_MS) -> None:
-        """Put a message into a channel of this execution tree."""
         await self.tree.channels.send(channel, value, timeout_ms, self.until_aborted)
 
     async def recv(self, channel: Channel, timeout_ms: float = WAIT_MS) -> Any:
-        """Take a message out of a channel of this execution tree, or wait for one."""
         self.check_abort()
         return await self.tree.channels.recv(channel, timeout_ms, self.until_aborted)

@@ -48,7 +48,6 @@ class Measured(dict[str, Any]):
         """Characters; None for what was not written as text."""
 
     def json_text(self) -> str:
-        """Return it as text."""
         data = dict(self)
         text = plain_text(data) if self.is_plain else json_text(self.key, data)
         self.size = len(text)

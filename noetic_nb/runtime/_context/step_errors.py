@@ -85,7 +85,6 @@ def note_saved(error: BaseException, problem: BaseException | None) -> None:
 def step_failed(
     step_id: str, what: str, cause: BaseException | None = None, *, hint: str = "", retries_exhausted: bool = False
 ) -> NoeticError:
-    """Return the error of a step that failed."""
     return NoeticError(
         "step_failed", what, hint=hint, step_id=step_id, cause=cause, retries_exhausted=retries_exhausted
     )

@@ -57,7 +57,6 @@ class LateText:
         self._items = items
 
     def json_text(self) -> str:
-        """Return it as text."""
         return plain_text(self._head.dump([dump_item(item) for item in self._items]))
 
 

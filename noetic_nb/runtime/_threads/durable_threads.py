@@ -388,7 +388,6 @@ class DurableThreads(Threads):
                 self._history.turn_read(thread_id, part.turn, part.first + len(part.items), part.states)
 
     async def saved(self) -> tuple[str, ...]:
-        """Return the threads that are saved."""
         return await self.store.names()
 
     def _forget(self, thread: Thread) -> None:

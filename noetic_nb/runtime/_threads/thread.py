@@ -155,7 +155,6 @@ class Thread:
 
     @property
     def status(self) -> ThreadStatus:
-        """The status of the thread."""
         waiting = sum(message.waits for message in self.waiting)
         is_aborting = self.aborted_early is not None if self.ctx is None else self.ctx.aborted
         state: Literal["generating", "aborting"] = "aborting" if is_aborting else "generating"

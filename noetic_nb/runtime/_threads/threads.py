@@ -246,7 +246,6 @@ class Threads:
         )
 
     def memory(self, thread_id: str) -> MemoryView:
-        """Return the memory of a thread."""
         from noetic_nb.runtime._threads.memory_view import MemoryView  # for those who look, and most programs never do
 
         if thread_id not in self.by_id:

@@ -45,7 +45,6 @@ def rule_data(rule: SteeringRule) -> dict[str, Any]:
 
 
 def rule_text(rule: SteeringRule) -> str:
-    """Return the text of a rule."""
     # A predicate without its text (typed at a prompt) is shown as data, by its name.
     if rule.source is not None:
         return rule.source
@@ -148,7 +147,6 @@ class RuleFile(_Strict):
 
     @staticmethod
     def data_of(rules: tuple[SteeringRule, ...]) -> dict[str, Any]:
-        """Return rules as the data of a file."""
         return {"version": 1, "rules": [rule_data(rule) for rule in rules]}
 
 

@@ -100,7 +100,6 @@ class AllocationReading(Reading):
 
     @property
     def has_any(self) -> bool:
-        """Whether there is something to show, or it is known why there is not."""
         return bool(self.calls.all) or self.snapshot["empty"] == NO_PLANS
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
@@ -149,7 +148,6 @@ class AllocationReading(Reading):
         return message if lost is None else {**message, "lost": lost}
 
     def begin(self) -> None:
-        """Draw the newest calls, and the context over time: from now on pages follow."""
         super().begin()
         calls, count = self.snapshot["calls"], len(self._drawn)
         known = self.snapshot["first"] + len(calls)
@@ -298,12 +296,10 @@ class AllocationReading(Reading):
         ]
 
     def to_html(self) -> str:
-        """Return the context over time and the shown call as HTML without scripts."""
         shown, order, caching = self.shown, self.calls.order, self.caching(self.shown)
         return static_html(self.calls.all, shown, order, self.snapshot["empty"], self.scene(), caching)
 
     def to_text(self) -> str:
-        """Return the shown call as plain text."""
         shown, order, caching = self.shown, self.calls.order, self.caching(self.shown)
         return static_text(self.calls.all, shown, order, self.snapshot["empty"], caching)
 

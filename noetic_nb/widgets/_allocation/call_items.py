@@ -11,7 +11,6 @@ from noetic_nb.items import Item, item_text
 from noetic_nb.runs._plain_text import count, plain_line
 from noetic_nb.runs._requests.context_parts import HISTORY, REST, replaced_in
 from noetic_nb.runs._requests.model_calls import Calls
-from noetic_nb.runs._requests.recorded_counter import tool_tokens
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.widgets._transcript.call_content import ShownRows
 from noetic_nb.widgets._transcript.request_diff import DiffRow

@@ -62,7 +62,6 @@ class PairedReading(Reading):
         """Take an event: lists do not grow."""
 
     def to_html(self) -> str:
-        """Return the table as HTML without scripts."""
         scene = self.scene()
         heads = "".join([f'<th scope="col">{escape(name)}</th>' for name in HEADS])
         body = "".join(
@@ -79,7 +78,6 @@ class PairedReading(Reading):
         )
 
     def to_text(self) -> str:
-        """Return the table as plain text."""
         rows = [f"  {row['cells'][0]}: {row['said']}" for row in self.rows]
         return "\n".join([f"Compare. {self.title}", *rows])
 

@@ -322,7 +322,6 @@ class CompareReading(Reading):
 
     @property
     def has_any(self) -> bool:
-        """Whether either run has a turn."""
         return any(side.turns for side in self.sides)
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
@@ -342,7 +341,6 @@ class CompareReading(Reading):
         return {"type": "grown", "news": self.snapshot["news"], "totals": self.snapshot["totals"]}
 
     def begin(self) -> None:
-        """Add up the totals of both runs: from now on pages follow."""
         super().begin()
         self.snapshot["totals"] = total_rows(*self.sides)
 
@@ -405,11 +403,9 @@ class CompareReading(Reading):
         return pairs_scene(numbers, self.names)
 
     def to_html(self) -> str:
-        """Return the sums and the first differences as HTML without scripts."""
         return ComparePicture(self).to_html()
 
     def to_text(self) -> str:
-        """Return the sums and the first differences as plain text."""
         return ComparePicture(self).to_text()
 
 

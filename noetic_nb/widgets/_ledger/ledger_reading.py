@@ -264,7 +264,6 @@ class LedgerReading(Reading):
 
     @property
     def has_any(self) -> bool:
-        """Whether there is something to show, or it is known why there is not."""
         return bool(self.index.entries)
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
@@ -426,11 +425,9 @@ class LedgerReading(Reading):
         return [plain(known.origin(value, event.args).text) for value in event.args.values()]
 
     def to_html(self) -> str:
-        """Return the table as HTML without scripts."""
         return LedgerPicture(self.index, self.note, self._snapshot["empty"]).to_html()
 
     def to_text(self) -> str:
-        """Return the table as plain text."""
         return LedgerPicture(self.index, self.note, self._snapshot["empty"]).to_text()
 
 

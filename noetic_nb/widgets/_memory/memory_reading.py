@@ -217,7 +217,6 @@ class MemoryReading(Reading):
 
     @property
     def has_any(self) -> bool:
-        """Whether there is something to show."""
         return bool(self.index.tracks)
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
@@ -250,7 +249,6 @@ class MemoryReading(Reading):
         }
 
     def begin(self) -> None:
-        """Make the rows of all layers: from now on pages follow."""
         super().begin()
         self.snapshot["layers"] = list(map(self._row, self.index.tracks))
         self.snapshot["first"] = self._first() if self.index.tracks else -1
@@ -284,7 +282,6 @@ class MemoryReading(Reading):
 
     @property
     def shown(self) -> Track | None:
-        """The track that is shown, None where there is none."""
         at = self.position if 0 <= self.position < len(self.index.tracks) else self.snapshot["first"]
         return self.index.tracks[at] if at >= 0 else None
 
@@ -359,7 +356,6 @@ class MemoryReading(Reading):
         return detail
 
     def selected(self, fields: dict[str, Any]) -> dict[str, Any] | None:
-        """Handle a selection; the page asks for the data that belongs to it."""
         return None
 
     def scene(self) -> Scene:
@@ -367,11 +363,9 @@ class MemoryReading(Reading):
         return MemoryPicture(self.index, self.shown, self.snapshot["empty"]).scene()
 
     def to_html(self) -> str:
-        """Return the layers, and the newest changes of the one that is shown, as HTML without scripts."""
         return MemoryPicture(self.index, self.shown, self.snapshot["empty"]).to_html()
 
     def to_text(self) -> str:
-        """Return the layers, and the newest changes of the one that is shown, as plain text."""
         return MemoryPicture(self.index, self.shown, self.snapshot["empty"]).to_text()
 
 

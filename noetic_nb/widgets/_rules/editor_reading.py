@@ -168,7 +168,6 @@ class EditorReading(Reading):
         return {"type": "hits", "axis": axis, "rows": new}
 
     def begin(self) -> None:
-        """Draw the hits and offer the recorded names: from now on pages follow."""
         super().begin()
         self._put_rules()
         self._put("offered", self._offers())
@@ -421,11 +420,9 @@ class EditorReading(Reading):
         self._put("notice", {"mood": mood, "text": text, **more})
 
     def to_html(self) -> str:
-        """Return the rules and their texts as HTML without scripts."""
         return rules_html(self.rulebook, rule_rows(self.rulebook, self.hits), self.hits)
 
     def to_text(self) -> str:
-        """Return the rules as plain text."""
         return rules_text(self.rulebook, rule_rows(self.rulebook, self.hits))
 
     def _rule(self) -> SteeringRule | None:

@@ -151,7 +151,6 @@ class RunsReading(Reading):
 
     @property
     def has_any(self) -> bool:
-        """Whether there is a run."""
         return bool(len(self.collection))
 
     @property
@@ -247,7 +246,6 @@ class RunsReading(Reading):
         return ", ".join(parts)
 
     def to_html(self) -> str:
-        """Return the page of the table that is shown as HTML without scripts."""
         head = heading("Runs")
         if not self.has_any:
             return f'{head}<p class="nn-empty">{escape(EMPTY)}</p>'
@@ -261,7 +259,6 @@ class RunsReading(Reading):
         )
 
     def to_text(self) -> str:
-        """Return the page of the table that is shown as plain text."""
         if not self.has_any:
             return f"Runs. {EMPTY}"
         lines = []

@@ -130,7 +130,6 @@ class TimelineReading(Reading):
 
     @property
     def has_any(self) -> bool:
-        """Whether there is something to show."""
         return bool(self.timeline.spans)
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
@@ -144,7 +143,6 @@ class TimelineReading(Reading):
         return {"type": "grown", "total": self.snapshot["total"]} if self.is_followed else None
 
     def begin(self) -> None:
-        """Make the first picture: a page asks for later changes."""
         super().begin()
         self.snapshot["window"] = self._wire(self.windows.window(bins=FIRST_BINS, lanes=LANES))
         found = self.timeline.place_of(self.snapshot["selection"]) if self.snapshot.get("selection") else None
@@ -260,11 +258,9 @@ class TimelineReading(Reading):
         return timeline_scene(self.timeline, self._whole(), by_time=self.by_time)
 
     def to_html(self) -> str:
-        """Return the whole run as HTML without scripts."""
         return static_html(self.timeline, self._whole(), self.snapshot["empty"], by_time=self.by_time)
 
     def to_text(self) -> str:
-        """Return the whole run as plain text."""
         return static_text(self.timeline, self.snapshot["empty"])
 
 

@@ -83,7 +83,6 @@ class TranscriptReading(Reading):
 
     @property
     def has_any(self) -> bool:
-        """Whether there is something to show, or it is known why there is not."""
         return bool(self.book.calls)
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
@@ -325,11 +324,9 @@ class TranscriptReading(Reading):
         return (*named, row.tokens, row.is_sent, row.reason or None, tokens, of, rule.text(row.whole or row.text))
 
     def to_html(self) -> str:
-        """Return the shown call as HTML without scripts."""
         return static_html(self.current(), self.snapshot["empty"])
 
     def to_text(self) -> str:
-        """Return the shown call as plain text."""
         return static_text(self.current(), self.snapshot["empty"])
 
 

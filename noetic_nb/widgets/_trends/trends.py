@@ -101,7 +101,6 @@ class TrendsReading(Reading):
 
     @property
     def has_any(self) -> bool:
-        """Whether there is something to show, or it is known why there is not."""
         return bool(self.charts)
 
     def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
@@ -151,7 +150,6 @@ class TrendsReading(Reading):
         return message
 
     def begin(self) -> None:
-        """Bring the snapshot up to date: from now on pages follow."""
         super().begin()
         self.signals.words.grows = True
         untold, self._untold = self._untold, {}
@@ -258,7 +256,6 @@ class TrendsReading(Reading):
         )
 
     def turns_shown(self) -> list[tuple[ThreadSignals, TurnSignals]]:
-        """Return every turn that is shown, thread by thread."""
         return [(chart.thread, turn) for chart in self.charts for turn in chart.turns]
 
     def _shown(self) -> ThreadChart | None:
@@ -269,7 +266,6 @@ class TrendsReading(Reading):
         return self.charts[at]
 
     def to_html(self) -> str:
-        """Return the shown thread as HTML without scripts."""
         shown = self._shown()
         others = [chart.thread.thread for chart in self.charts if chart is not shown]
         over = () if shown is None else self.conditions_of(shown)
@@ -281,7 +277,6 @@ class TrendsReading(Reading):
         return Scene(title="Regulator trends") if shown is None else shown.scene(self.conditions_of(shown))
 
     def to_text(self) -> str:
-        """Return the shown thread as plain text."""
         return "\n".join([static_text(self.snapshot["empty"], self._shown()), *self._on_bank()])
 
 
