@@ -321,7 +321,8 @@ async def test_the_recipe_for_an_endpoint_works_as_it_is_written(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{endpoint.server_port}/v1")
-    recipe = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[0]
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    recipe = next(block for block in blocks if "CachedEmbedder(" in block)
     names: dict[str, Any] = {}
     exec(recipe, names)
 
