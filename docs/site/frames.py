@@ -118,6 +118,8 @@ name, call_id: Of a tool call or its output.
 tokens: Its length in tokens.
 text: What it says.
 counter: What counted the tokens.
+sent_from, sent_until: The first and the last model call that sent it, by their places; missing where none did.
+fate: Why the last call that had it in its log did not send it: budget, window, summary, compaction or cleared; None where it did.
 """,
     ),
     "Spans": Table(

@@ -11,7 +11,8 @@ from noetic_nb.plots._scene.scene import LANE_PX, Mark, Panel, Scene, Series
 from noetic_nb.plots._trends.trends_scales import nice_top
 from noetic_nb.runs._palette import CATEGORY, layer_colour
 from noetic_nb.runs._plain_text import count, plain_line
-from noetic_nb.runs._requests.context_parts import LEFT, REST, ContextCall, ContextParts, size_of
+from noetic_nb.runs._requests.context_parts import REST, ContextCall, ContextParts, size_of
+from noetic_nb.runs._requests.item_lives import LEFT
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 
 TITLE: Final = "Token allocation"

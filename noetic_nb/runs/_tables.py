@@ -16,7 +16,10 @@ allocations    a layer in a sent view      layer_id, allocated, used, yielded, i
                                            system, tools, framing, history, history_budget, reserve, total (tokens),
                                            reported, unexplained, counter, known_error (as of the table tokens)
 items          an item of the log          position, origin, item_id, type, role, name, call_id, tokens, text,
-                                           counter (what counted the tokens)
+                                           counter (what counted the tokens), sent_from, sent_until (the first and the
+                                           last of the agent's model calls that sent it; missing where none did), fate
+                                           (why the last call that had it in its log did not send it: budget, window,
+                                           summary, compaction, cleared; None where it did)
 spans          a call of a layer's hook    layer_id, hook, duration_ms, status, allocated, used, yielded, item_count,
                                            error, depth
 tools          a settled tool call         tool_name, call_id, args (what the tool got), output, duration_ms, status,
@@ -70,7 +73,9 @@ from noetic_nb.models._client import Usage
 from noetic_nb.runs._decision_faults import ledger_line
 from noetic_nb.runs._regulation.decision_words import DecisionRedaction
 from noetic_nb.runs._requests.billing_differences import CallUsage, UsageIndex
+from noetic_nb.runs._requests.item_lives import context_of, item_lives
 from noetic_nb.runs._requests.recorded_counter import item_counter, tool_tokens
+from noetic_nb.runs._requests.recorded_requests import RequestIndex
 from noetic_nb.runs._turns import TurnSummary
 from noetic_nb.tokens import tokenizer_name
 
@@ -182,11 +187,27 @@ def _tokens(run: Recorded) -> Iterator[_Row]:
 def _items(run: Recorded) -> Iterator[_Row]:
     counter = item_counter(run.events)
     counted_by = tokenizer_name(counter)
+    index, compactions = RequestIndex(), list[tuple[int, ContextCompacted]]()
+    for seq, event in enumerate(run.events):
+        index.take(event)
+        if type(event) is ContextCompacted:
+            compactions.append((seq, event))
+    places = [request.place for request in index.requests]
+    lives = {(*life.context, life.position, id(life.item)): life for life in item_lives(index.requests, compactions)}
     for head, event in _events_of(run, ItemsAppended):
+        context = context_of(event.where)
         for place, item in enumerate(event.items):
             known = [item.get(key) for key in ("id", "type", "role", "name", "callId")]
             tokens = item_tokens(item, counter)
-            yield (*head, event.start + place, event.origin, *known, tokens, item_text(item), counted_by)
+            life = lives.get((*context, event.start + place, id(item)))
+            sent = (
+                (None, None) if life is None or not life.sent else (places[life.sent[0][0]], places[life.sent[-1][1]])
+            )
+            fate = None if life is None else life.fate
+            yield (
+                *(*head, event.start + place, event.origin, *known, tokens, item_text(item), counted_by),
+                *(*sent, fate),
+            )
 
 
 def _spans(run: Recorded) -> Iterator[_Row]:
@@ -278,7 +299,7 @@ TABLES: Final[dict[str, _Table]] = {
     ),
     "items": _Table(
         "position:int64 origin:object item_id:object type:object role:object name:object call_id:object tokens:int64 "
-        "text:object counter:object",
+        "text:object counter:object sent_from:Int64 sent_until:Int64 fate:object",
         _items,
     ),
     "spans": _Table(

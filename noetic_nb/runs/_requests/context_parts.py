@@ -14,14 +14,12 @@ from typing import Any, Final, NamedTuple
 from noetic_nb.events import ContextCompacted, ViewAssembled
 from noetic_nb.items import item_tokens
 from noetic_nb.runs._requests.billing_differences import planned_tokens
+from noetic_nb.runs._requests.item_lives import context_of, counted, reason_of, sent_changes
 from noetic_nb.runs._requests.sent_request import RecordedRequest, sent_positions
 
 HISTORY: Final = ("user", "assistant", "tool results")
 REST: Final = "rest"
-LEFT: Final = ("budget", "window", "summary", "compaction", "cleared")
-"""Why items left the context."""
 _SYSTEM: Final = ("system", "developer")
-_REASONS: Final = {"over_budget": "budget", "outside_window": "window"}
 
 
 class ContextCall(NamedTuple):
@@ -103,7 +101,7 @@ class ContextParts:
         for at in places:
             item = request.log_item(at)
             if item is not None:
-                kind = _kind_of(item, request.view is None)
+                kind = kind_of(item, request.view is None)
                 found[kind] = found.get(kind, 0) + self._size(item, request)
         return {kind: found[kind] for kind in ("system", *HISTORY, REST) if kind in found}
 
@@ -128,22 +126,22 @@ class ContextParts:
     ) -> list[dict[str, int]]:
         """Return how many items of the history left with each request, by reason."""
         for request in requests[len(self._left) :]:
-            view, context = request.view, _context(request.where)
+            view, context = request.view, context_of(request.where)
             before = self._before.get(context)
-            self._left.append({} if view is None or before is None else _gone(before, view))
+            self._left.append({} if view is None or before is None else counted(sent_changes(before, view)[0]))
             if view is not None:
                 self._before[context] = view
         found, last = [], dict[tuple[str, str], int]()
         by_context: dict[tuple[str, str], list[tuple[int, ContextCompacted]]] = {}
         for seq, event in compactions:
-            by_context.setdefault(_context(event.where), []).append((seq, event))
+            by_context.setdefault(context_of(event.where), []).append((seq, event))
         for request, left in zip(requests, self._left, strict=True):
-            context = _context(request.where)
+            context = context_of(request.where)
             if request.view is None and context in by_context:
                 left = {**left}
                 for seq, event in by_context[context]:
                     if last.get(context, -1) < seq < request.seq:
-                        reason = "cleared" if "clear" in event.by.lower() else "compaction"
+                        reason = reason_of(event)
                         number = event.items_removed or sum([stop - start for start, stop in event.replaced])
                         left[reason] = left.get(reason, 0) + (number or 1)
                 last[context] = request.seq
@@ -157,8 +155,8 @@ def compactions_before(
     """Return the compactions that the context of a request of others went through."""
     if request.view is not None:
         return []
-    context = _context(request.where)
-    return [event for seq, event in compactions if seq < request.seq and _context(event.where) == context]
+    context = context_of(request.where)
+    return [event for seq, event in compactions if seq < request.seq and context_of(event.where) == context]
 
 
 def replaced_in(compactions: Iterable[ContextCompacted]) -> set[int]:
@@ -177,33 +175,11 @@ def _some(parts: Mapping[str, int]) -> dict[str, int]:
     return {name: tokens for name, tokens in parts.items() if tokens > 0}
 
 
-def _kind_of(item: Any, is_imported: bool) -> str:
+def kind_of(item: Any, is_imported: bool) -> str:
+    """Return the band of an item of the history."""
     if item["type"] == "function_call_output":
         return "tool results"
     role = item.get("role")
     if role in _SYSTEM:
         return "system" if is_imported else REST
     return "user" if role == "user" else "assistant"
-
-
-def _context(where: Any) -> tuple[str, str]:
-    return where.thread_id, where.execution_id if where.depth else ""
-
-
-def _gone(before: ViewAssembled, view: ViewAssembled) -> dict[str, int]:
-    """Return how many items were sent before and are no more, by reason."""
-    if not (before.kept or before.fates or before.hidden or view.kept or view.fates or view.hidden):
-        places: Iterable[int] = range(before.window[0], min(view.window[0], before.window[1]))
-    else:
-        places = set(sent_positions(before)) - set(sent_positions(view))
-    fates = {fate.position: fate.reason for fate in view.fates if fate.origin == "history"}
-    found: dict[str, int] = {}
-    for at in places:
-        if any(start <= at < stop for start, stop, _ in view.hidden):
-            reason = "summary"
-        elif at in fates:
-            reason = _REASONS.get(fates[at], "budget")
-        else:
-            reason = "window" if at < view.floor else "budget"
-        found[reason] = found.get(reason, 0) + 1
-    return found

@@ -1,0 +1,176 @@
+"""The life of each item of a log: the call that first knew it, the calls that sent it, and why others did not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from noetic_nb.events import ContextCompacted, ViewAssembled
+from noetic_nb.items import Item
+from noetic_nb.runs._requests.sent_request import RecordedRequest, sent_positions
+
+LEFT: Final = ("budget", "window", "summary", "compaction", "cleared")
+"""Why items left the context."""
+_REASONS: Final = {"over_budget": "budget", "outside_window": "window"}
+Context = tuple[str, str]
+Compactions = Sequence[tuple[int, ContextCompacted]]
+
+
+def context_of(where: Any) -> Context:
+    """Return the name of a log: a thread, and the execution of a child."""
+    return where.thread_id, where.execution_id if where.depth else ""
+
+
+def reason_of(event: ContextCompacted) -> str:
+    """Return why items left with a compaction."""
+    return "cleared" if "clear" in event.by.lower() else "compaction"
+
+
+def sent_changes(before: ViewAssembled, view: ViewAssembled) -> tuple[dict[int, str], Iterable[int]]:
+    """Return the items that were sent before and are no more, with reasons, and those that were not and are."""
+    if not (before.kept or before.fates or before.hidden or view.kept or view.fates or view.hidden):
+        (old, old_end), (new, end) = before.window, view.window
+        gone: Iterable[int] = [*range(old, min(new, old_end)), *range(max(end, old), old_end)]
+        come: Iterable[int] = [*range(new, min(old, end)), *range(max(old_end, new), end)]
+    else:
+        was, now = set(sent_positions(before)), set(sent_positions(view))
+        gone, come = was - now, now - was
+    return missed(view, gone), come
+
+
+def missed(view: ViewAssembled, places: Iterable[int]) -> dict[int, str]:
+    """Return why a request does not have items, by their places."""
+    fates = {fate.position: fate.reason for fate in view.fates if fate.origin == "history"}
+    found = {}
+    for at in places:
+        if any(start <= at < stop for start, stop, _ in view.hidden):
+            found[at] = "summary"
+        elif at in fates:
+            found[at] = _REASONS.get(fates[at], "budget")
+        else:
+            found[at] = "window" if at < view.floor else "budget"
+    return found
+
+
+@dataclass(slots=True)
+class ItemLife:
+    """One item of a log; calls are places among all requests of the run."""
+
+    item: Item
+    context: Context
+    position: int
+    known: int
+    """The first call whose log had it."""
+    last: int
+    """The last call whose log had it."""
+    sent: list[tuple[int, int]] = field(default_factory=list)
+    """Stretches of calls of its log that sent it: the first and the last of each."""
+    dropped: list[tuple[int, str]] = field(default_factory=list)
+    """The calls from which on it was not sent, and why."""
+
+    @property
+    def fate(self) -> str | None:
+        """Why the last call that knew it did not send it; None where it did."""
+        return None if self.sent and self.sent[-1][1] == self.last else self.dropped[-1][1] if self.dropped else None
+
+
+@dataclass(slots=True)
+class _Log:
+    lives: list[ItemLife] = field(default_factory=list)
+    first: int = 0
+    view: ViewAssembled | None = None
+    at: int = -1
+    seq: int = -1
+    # Places of the items that the last call sent, and the call since when.
+    open: dict[int, int] = field(default_factory=dict)
+
+
+def item_lives(requests: Sequence[RecordedRequest], compactions: Compactions = ()) -> list[ItemLife]:
+    """Return the lives of all items that a call knew; requests that were never answered are no calls."""
+    logs: dict[Context, _Log] = {}
+    found: list[ItemLife] = []
+    by_context: dict[Context, list[tuple[int, ContextCompacted]]] = {}
+    for seq, event in compactions:
+        by_context.setdefault(context_of(event.where), []).append((seq, event))
+    for at, request in enumerate(requests):
+        if request.place is None:
+            continue
+        context = context_of(request.where)
+        log = logs.setdefault(context, _Log())
+        items = request.known or ()
+        found += _forget(log, request, len(items))
+        new = range(log.first + len(log.lives), request.first + len(items))
+        log.lives += [ItemLife(items[place - request.first], context, place, at, at) for place in new]
+        gone, come = _changes(log, request, new, by_context.get(context, ()))
+        for place, reason in gone.items():
+            _close(log, place)
+            if log.first <= place < log.first + len(log.lives):
+                log.lives[place - log.first].dropped.append((at, reason))
+        for place in come:
+            log.open.setdefault(place, at)
+        log.view, log.at, log.seq = request.view, at, request.seq
+    return [*found, *[life for log in logs.values() for life in _ended(log, 0)]]
+
+
+def _changes(
+    log: _Log, request: RecordedRequest, new: range, compactions: Compactions
+) -> tuple[Mapping[int, str], Iterable[int]]:
+    view = request.view
+    if view is None:  # of a run of others: all that was not replaced
+        recent = [event for seq, event in compactions if log.seq < seq < request.seq]
+        replaced = {
+            place: reason_of(event)
+            for event in recent
+            for start, stop in event.replaced
+            for place in range(start, stop)
+        }
+        return {at: why for at, why in replaced.items() if at in log.open or at in new}, set(new) - replaced.keys()
+    if log.view is None:  # the first, or one whose log went on another way
+        come = set(sent_positions(view))
+        gone = missed(view, log.open.keys() - come)
+    else:
+        gone, more = sent_changes(log.view, view)
+        come = set(more)
+    return {**gone, **missed(view, [place for place in new if place not in come])}, come
+
+
+def _forget(log: _Log, request: RecordedRequest, count: int) -> Iterator[ItemLife]:
+    """End the items that the log does not have any more: it began anew, or was taken back and went on another way."""
+    if not log.lives:
+        log.first = request.first
+        return
+    same = 0
+    if request.first == log.first:
+        low, high = 0, min(len(log.lives), count)
+        while low < high:  # logs share their beginnings
+            middle = (low + high) // 2
+            low, high = (
+                (middle + 1, high) if request.log_item(log.first + middle) is log.lives[middle].item else (low, middle)
+            )
+        same = low
+    if same < len(log.lives):
+        yield from _ended(log, same)
+        del log.lives[same:]
+        log.first, log.view = request.first, None
+
+
+def _ended(log: _Log, start: int) -> Iterator[ItemLife]:
+    for life in log.lives[start:]:
+        _close(log, life.position)
+        life.last = max(log.at, life.known)
+        yield life
+
+
+def _close(log: _Log, place: int) -> None:
+    since = log.open.pop(place, None)
+    at = place - log.first
+    if since is not None and 0 <= at < len(log.lives):
+        log.lives[at].sent.append((since, log.at))
+
+
+def counted(gone: Mapping[int, str]) -> dict[str, int]:
+    """Return how many items left, by reason."""
+    numbers = Counter(gone.values())
+    return {reason: numbers[reason] for reason in LEFT if numbers[reason]}
