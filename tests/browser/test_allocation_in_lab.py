@@ -343,3 +343,37 @@ def test_a_run_without_plans_says_why_there_are_no_sliders(notebook: Open, cells
     root.get_by_text("What if").click()
 
     expect(root.locator(".nn-what-if .nn-fault")).to_contain_text("NOT_RECORDED")
+
+
+def test_ribbons_of_a_band_are_pointed_at_and_chosen(notebook: Open, cells_of: Open, shot: Open) -> None:
+    opened = notebook(*cells_of("planned_run", ["run = scenes.planned_run(14)", "shown = TokenAllocation(run)\nshown"]))
+    opened.run_all()
+    root = opened.view
+    ribbons = root.locator(".nn-box")
+    expect(ribbons).to_have_count(0)
+
+    root.get_by_role("button", name="user", exact=True).press("Enter")
+    expect(ribbons).to_have_count(14)
+    expect(root).to_contain_text("items of user: sent, known (pale), and why they left")
+    ribbons.first.hover()
+    expect(root.locator(".nn-readout")).to_contain_text("item 0, user: Question 1")
+    expect(root.locator(".nn-readout")).to_contain_text(
+        "known from call 1 · sent with calls 1 to 4 · missing from call 5 "
+    )
+    for theme in opened.themes():
+        for width in (1400, 900, 420):
+            at_width(root, width)
+            shot(root, f"allocation-ribbons-{theme}-{width}")
+            assert_readable(root)
+            assert_contained(root)
+
+    ribbons.nth(2).click()
+    wait_for(lambda: opened.kernel.value("shown.selection.item") == "4", "the item is chosen")
+    expect(ribbons.nth(2)).to_have_attribute("aria-pressed", "true")
+    opened.page.keyboard.press("Escape")
+
+    # An item that is chosen elsewhere, as a lost fact, has its ribbon without a band.
+    root.get_by_role("button", name="user", exact=True).press("Enter")
+    expect(ribbons).to_have_count(1)
+    opened.kernel.run("shown.point(8)")
+    expect(root.locator(".nn-box[aria-pressed='true']")).to_have_attribute("aria-label", re.compile("^item 8, "))

@@ -75,8 +75,8 @@ def test_tools_are_split_by_tool_and_add_up(tokenizer: str) -> None:
     )
     with TokenAllocation(run) as view:
         assert f"lookup {tools.tokens.iloc[-2]:.0f}, refund {tools.tokens.iloc[-1]:.0f}" in view.to_text()
-        items = {key: rows for key, _, rows in view.reading.answer({"what": "items", "at": 1})["parts"]}
-    assert [row[1] for row in items["tools"]] == [f"{tokens:.0f}" for tokens in tools.tokens[-2:]]
+        items = view.reading.answer({"what": "items", "at": 1, "parts": ["tools"]})
+    assert [row["tokens"] for row in items["rows"]] == [f"{tokens:.0f}" for tokens in tools.tokens[-2:]]
 
 
 @pytest.mark.parametrize("tokenizer", COUNTERS)

@@ -19,7 +19,7 @@ from noetic_nb.memory import MemoryLayer, allocate_budgets
 from noetic_nb.runs import Run
 from noetic_nb.runs._requests.model_calls import NO_PLANS
 from noetic_nb.widgets import Selection, TokenAllocation
-from noetic_nb.widgets._allocation.allocation import AllocationReading
+from noetic_nb.widgets._allocation.allocation_reading import AllocationReading
 from noetic_nb.widgets.base._feed import Feed
 from noetic_nb.widgets.base._moment import EVERYTHING
 from tests.widgets.scenes import demo_run, planned_run, turn

@@ -43,10 +43,12 @@ def sent_changes(before: ViewAssembled, view: ViewAssembled) -> tuple[dict[int, 
 def missed(view: ViewAssembled, places: Iterable[int]) -> dict[int, str]:
     """Return why a request does not have items, by their places."""
     fates = {fate.position: fate.reason for fate in view.fates if fate.origin == "history"}
+    # A layer that leaves items out is a window, unless it writes something in their place.
+    by_layer = "summary" if any(stretch.written for stretch in view.projection or ()) else "window"
     found = {}
     for at in places:
-        if any(start <= at < stop for start, stop, _ in view.hidden):
-            found[at] = "summary"
+        if fates.get(at) == "hidden" or any(start <= at < stop for start, stop, _ in view.hidden):
+            found[at] = by_layer
         elif at in fates:
             found[at] = _REASONS.get(fates[at], "budget")
         else:

@@ -302,7 +302,14 @@ export default () => {
         scene = sceneIn(chart, { series: one.series, pad: one.pad, axis: "call" });
       }
       one.drawn ??= sceneOf(one.series, one);
-      scene.draw({ ...one.drawn, stops: [] }); // their words are in the line below
+      drawRibbons(one, at);
+      const below = ribbons?.panels ?? [];
+      const over = ribbons?.panels.length ? ribbons.marks : new Map();
+      const captions = { ...one.captions, ...ribbons?.captions };
+      scene.draw({ ...one.drawn, panels: [...one.panels, ...below], captions, over, stops: [] }); // their words are in the line below
+      const chosen = ({ bar }) => Number.parseInt(bar.key, 10) === store.selection.item;
+      for (const node of chart.querySelectorAll(".nn-box")) put(node, { "aria-pressed": String(chosen(node)) });
+      oneStop(chart, () => false, false);
       legendIn(keys, one.series, one.legend);
       drawBands(one);
       const column = Math.floor((at - one.start) / one.size);
@@ -311,6 +318,31 @@ export default () => {
       cursor.style.width = `${100 / one.last}%`;
       brush(count() > BRUSHED ? (range ?? [0, count() - 1]) : null);
     }
+    let ribbons = null; // of single items, as they were fetched last
+    let ribbonsAsked = "";
+    const fetchRibbons = newest((request) => get(request).catch(() => ({ panels: [], marks: [] })), (answer) => {
+      ribbons = sceneOf(now().series, answer);
+      store.changed();
+    });
+    /** Ask for the ribbons of the open band, or of the item that is chosen. */
+    function drawRibbons(one, at) {
+      const item = store.selection.item ?? null;
+      if (!picked && item === null) return void (ribbons = ribbonsAsked = null);
+      const last = Math.min(one.start + one.last * one.size, count()) - 1;
+      const request = { what: "ribbons", at, first: one.start, last, parts: picked?.parts ?? null, item };
+      const wanted = JSON.stringify([request, store.data.changes]);
+      if (wanted === ribbonsAsked) return;
+      ribbonsAsked = wanted;
+      fetchRibbons(request);
+    }
+    chart.addEventListener("click", (event) => {
+      const ribbon = event.target.closest(".nn-box");
+      if (ribbon) select(shown(), Number.parseInt(ribbon.bar.key, 10));
+    });
+    chart.addEventListener("keydown", (event) => {
+      if (event.target.closest(".nn-box") && (event.key === "Enter" || event.key === " ")) (event.preventDefault(), event.target.click());
+    });
+    barKeys(chart, () => {});
     /** Mark the band whose items are shown, and let each be opened from the legend. */
     function drawBands(one) {
       one.bands.forEach((parts, band) => {

@@ -7,301 +7,22 @@ yielded to history. Loaded and live runs look the same: both are runs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import traitlets
 
-from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import ContextCompacted, ModelCalled, RunEvent
-from noetic_nb.plots._context_scene import ContextScene, calls_a_column, compactions_of, context_scene
-from noetic_nb.plots._scene.scene import PAD_PX, series_data
+from noetic_nb.events import ModelCalled
 from noetic_nb.runs import Run
-from noetic_nb.runs._palette import ink_on, layer_colour
-from noetic_nb.runs._plain_text import sendable
-from noetic_nb.runs._requests.context_parts import REST, ContextParts, compactions_before
-from noetic_nb.runs._requests.model_calls import NO_PLANS, Calls
-from noetic_nb.runs._requests.prefix_reuse import CacheReader, PrefixReuse
-from noetic_nb.runs._requests.recorded_requests import RequestIndex
-from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runs._run_source import run_of
 from noetic_nb.runtime._planning.turn_plan import TurnPlan
-from noetic_nb.widgets._allocation.allocation_picture import COLUMNS, EMPTY, NOTE, call_data, static_html, static_text
-from noetic_nb.widgets._allocation.call_bars import BROKE_PATH, LOOKS, NO_CACHING, CallCaching, caching_of, fixed_parts
-from noetic_nb.widgets._allocation.call_changes import settings_of, what_if_data
-from noetic_nb.widgets._allocation.call_items import rows_data, rows_of
-from noetic_nb.widgets._transcript.call_content import ShownRows
-from noetic_nb.widgets.base._feed import Place, Reading
+from noetic_nb.widgets._allocation.allocation_reading import CALLS_HOSTED, CALLS_KEPT, AllocationReading
 from noetic_nb.widgets.base._host import is_hosted
-from noetic_nb.widgets.base._moment import EVERYTHING, Moment
+from noetic_nb.widgets.base._moment import Moment
 from noetic_nb.widgets.base._picture import PictureView
 from noetic_nb.widgets.base._selection import Selection
 
 if TYPE_CHECKING:
     import pandas
-
-# Older calls are fetched when they are looked at; a page without a kernel has these.
-CALLS_KEPT: Final = 100
-# For a page that has a kernel, as inside another view: those that someone steps back through first.
-CALLS_HOSTED: Final = 8
-
-
-class AllocationReading(Reading):
-    """The model calls of a run as the page needs them; those that `moment` shows.
-
-    Examples
-    --------
-    >>> AllocationReading().to_text()
-    'Token allocation. No model call yet. Each call appears here as soon as the agent sends one.'
-    """
-
-    counted = "view_assembled", "requests"
-    reads = RequestIndex.reads
-    nothing = "{part} has no model calls."
-
-    def __init__(self, moment: Moment = EVERYTHING, *, calls_kept: int = CALLS_KEPT, run: Any = None) -> None:
-        """`calls_kept` of the newest calls are drawn before someone looks at them; `run` says what its events alone do not."""
-        self.moment = moment
-        self._shows_all = moment == EVERYTHING
-        self._calls_kept = calls_kept
-        self.calls = Calls()
-        self.index = RequestIndex()
-        self.run = run
-        self.parts = ContextParts(getattr(run, "meta", None))
-        self._cache = CacheReader()
-        # Those that were asked for last: a page opens the texts of some of them.
-        self._rows: tuple[Any, ShownRows] | None = None
-        # By the place among the drawn calls; None where the run does not have all of the request.
-        self._reuse: list[PrefixReuse | None] = []
-        self.shown = -1
-        self._next = 0
-        # By the place among the drawn calls: that among all requests, and the other way round.
-        self._drawn: list[int] = []
-        self._at: dict[int, int] = {}
-        # By the place among the drawn calls: the number among the agent's model calls, None for one that was never sent.
-        self._numbers: list[int | None] = []
-        # By execution, the call that is under way.
-        self._open: dict[tuple[str, str], int] = {}
-        # By the number among the agent's model calls of the run.
-        self._by_call: dict[int, int] = {}
-        # Everything read so far, grown in place: the widget syncs this very dict.
-        self.snapshot: dict[str, Any] = {
-            "empty": EMPTY,
-            "note": NOTE,
-            "looks": LOOKS,
-            "fixed": fixed_parts(),
-            "columns": list(COLUMNS),
-            "broke": BROKE_PATH,
-            "layers": [],
-            "first": 0,
-            "calls": [],
-            "plain": 0,  # requests of a run without plans
-            "picture": None,
-        }
-
-    @property
-    def has_any(self) -> bool:
-        return bool(self.calls.all) or self.snapshot["empty"] == NO_PLANS
-
-    def take(self, event: RunEvent, place: Place) -> dict[str, Any] | None:
-        """Read one event; returns the message about a new call."""
-        found = self.index.take(event, seq=place.seq, call=place.call)
-        if isinstance(event, ModelCalled) and place.call is not None:
-            self._next = place.call + 1
-        reuse = self._cache.read(event, None if found is None else self.index.requests[found])
-        if not (self._shows_all or self.moment.shows(event.where)):
-            return None
-        if not self.calls.read(event):
-            if found in self._at and isinstance(event, ModelCalled):
-                self._by_call[place.call or 0] = self._at[found]
-                self._open.pop((event.where.thread_id, event.where.execution_id), None)
-                placed = self._placed(self._at[found], place.call)
-                return placed if self.calls.ended is None else self._billed(self.calls.ended, place.call)
-            if found is None or not self.calls.lacks_plans:
-                return None
-            self._by_call[place.call or 0] = self.snapshot["plain"]
-            self.snapshot["plain"] += 1
-            self.snapshot["empty"] = NO_PLANS
-            return {"type": "plain", "count": self.snapshot["plain"], "text": NO_PLANS} if self.is_followed else None
-        assert found is not None
-        at = len(self._drawn)
-        if self.snapshot["plain"]:  # a run of others that an agent of ours goes on with: its own calls are shown
-            self.snapshot["plain"] = 0
-            self._by_call.clear()
-            self.parts = ContextParts(getattr(self.run, "meta", None))
-        self._reuse.append(reuse)
-        self._at[found] = at
-        self._drawn.append(found)
-        key = event.where.thread_id, event.where.execution_id
-        # A request that was followed by another without an answer was never sent: it is no model call.
-        lost, self._open[key] = self._open.get(key), at
-        if lost is not None:
-            self._placed(lost, None)
-        # A page colours layers by their place, so it needs to know new ones before the call that names them.
-        # Where several requests are under way, `_placed` mends the number when one has ended.
-        self._numbers.append(self._next + self.index.under_way - 1)
-        if not self.is_followed:
-            return None  # of the older calls of a long run no picture is ever made
-        known = len(self.snapshot["layers"])
-        self._draw(at)
-        fresh, data = self.snapshot["layers"][known:], self.snapshot["calls"][-1]
-        message = {"type": "call", "at": at, "layersAt": known, "layers": fresh, "call": data}
-        return message if lost is None else {**message, "lost": lost}
-
-    def begin(self) -> None:
-        super().begin()
-        calls, count = self.snapshot["calls"], len(self._drawn)
-        known = self.snapshot["first"] + len(calls)
-        self.snapshot["picture"] = self.picture(range(self.total))
-        if not known:
-            self._draw(count - self._calls_kept)
-            return
-        # A page that is open asks for older ones.
-        if count - known > CALLS_HOSTED:
-            calls.clear()
-        self._draw(max(known, count - CALLS_HOSTED))
-
-    def _draw(self, first: int) -> None:
-        """Add the calls from a place on to the snapshot, and their layers; of all calls it keeps the newest."""
-        calls, count = self.snapshot["calls"], len(self._drawn)
-        self.snapshot["layers"] += self._layers(len(self.snapshot["layers"]))
-        calls += [self._drawn_call(at) for at in range(max(0, first), count)]
-        del calls[: -self._calls_kept]
-        self.snapshot["first"] = count - len(calls)
-
-    def _drawn_call(self, at: int) -> dict[str, Any]:
-        thread = sendable(self.request(at).where.thread_id)
-        picture = call_data(self.calls.all[at], self.calls.order, self.caching(at))
-        return {"thread": thread, "place": self._numbers[at], **picture}
-
-    def _placed(self, at: int, place: int | None) -> dict[str, Any] | None:
-        self._numbers[at] = place
-        kept = at - self.snapshot["first"]
-        if not 0 <= kept < len(self.snapshot["calls"]) or self.snapshot["calls"][kept]["place"] == place:
-            return None
-        self.snapshot["calls"][kept]["place"] = place
-        return {"type": "place", "at": at, "place": place}
-
-    def _billed(self, at: int, place: int | None) -> dict[str, Any] | None:
-        """Draw a call again, with the tokens it was billed for."""
-        self._numbers[at] = place
-        kept = at - self.snapshot["first"]
-        if not 0 <= kept < len(self.snapshot["calls"]):
-            return None
-        before = self.snapshot["calls"][kept]
-        self.snapshot["calls"][kept] = data = self._drawn_call(at)
-        changed = {name: value for name, value in data.items() if before[name] != value}
-        return {"type": "billed", "at": at, "call": changed}
-
-    def _layers(self, known: int) -> list[list[str]]:
-        """Return the layers after those that pages know: name, colour, and text colour."""
-        fills = {name: layer_colour(number) for name, number in list(self.calls.order.items())[known:]}
-        return [[name, fill, ink_on(fill)] for name, fill in fills.items()]
-
-    def request(self, at: int) -> RecordedRequest:
-        """Return the request of a drawn call."""
-        return self.index.requests[self._drawn[at]]
-
-    def caching(self, at: int) -> CallCaching:
-        """Return how caching affects a drawn call; nothing where none is drawn."""
-        return caching_of(self._reuse[at], self.calls) if self._reuse else NO_CACHING
-
-    def at_of(self, fields: dict[str, Any]) -> int | None:
-        """Return which drawn call someone chose; the first of the turn where only a turn was, None where there is none."""
-        call, turn, thread = fields["call"], fields["turn"], fields["thread_id"]
-        if call is not None or turn is None:
-            return self._by_call.get(call)
-        for at, request in enumerate(self.requests()):
-            where = request.where
-            if where.turn == turn and thread in (None, where.thread_id):
-                return at
-        return None
-
-    def answer(self, request: dict[str, Any]) -> Any:
-        """Answer a page: a call, some calls over time, the items of a call or a text, or the effect of other budgets on it."""
-        what = request.get("what")
-        if what == "picture":
-            return self.picture(range(self._whole(request, "first"), self._whole(request, "last") + 1))
-        if what in ("call", "items", "text", "settings", "what_if"):
-            at = self._whole(request, "at")
-            recorded = self.requests()[at]
-            if what == "call" and self.snapshot["plain"]:
-                ((*_, words),) = self.scene(range(at, at + 1)).stops
-                return {"thread": sendable(recorded.where.thread_id), "place": recorded.place, "plain": words}
-            if what == "call":
-                return self._drawn_call(at)
-            if what == "items":
-                unfolded = [key for key in request.get("open") or () if isinstance(key, int)]
-                return rows_data(self._shown_rows(at, request), unfolded)
-            if what == "text" and (text := self._shown_rows(at, request).text_of(request.get("key"))) is not None:
-                return text
-            if what == "settings":
-                return settings_of(recorded, self.calls)
-            if what == "what_if":
-                return what_if_data(recorded, self.calls, self.calls.all[at], request)
-        return super().answer(request)
-
-    def _shown_rows(self, at: int, request: dict[str, Any]) -> ShownRows:
-        """Return the rows of a request that belong to the parts that a page names."""
-        parts = [part for part in request.get("parts") or () if isinstance(part, str | int)]
-        if self._rows is None or self._rows[0] != (at, parts):
-            recorded = self.requests()[at]
-            before = compactions_before(recorded, self._compactions)
-            found = rows_of(recorded, getattr(self.run, "meta", {}), self.calls, parts, before)
-            self._rows = (at, parts), found
-        return self._rows[1]
-
-    def _whole(self, request: dict[str, Any], name: str) -> int:
-        number = request.get(name)
-        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < self.total:
-            raise NoeticConfigError(
-                "UNKNOWN_CALL", "The view shows no such call.", given=number, hint=f"It shows {self.total}."
-            )
-        return number
-
-    def requests(self) -> list[RecordedRequest]:
-        """Return the requests that are shown, those of runs of others too."""
-        found = self.index.requests
-        if self._drawn:
-            return [found[at] for at in self._drawn]
-        return found if self._shows_all else [each for each in found if self.moment.shows(each.where)]
-
-    @property
-    def total(self) -> int:
-        """How many requests are shown."""
-        return len(self._drawn) or self.snapshot["plain"]
-
-    @property
-    def _compactions(self) -> list[tuple[int, ContextCompacted]]:
-        return [] if self.run is None else compactions_of(self.run)
-
-    def scene(self, part: range | None = None) -> ContextScene:
-        """Return the picture of the context over time, of all requests or of those at some places."""
-        return context_scene(self.parts, self.requests(), self._compactions, self.calls.numbers(), part)
-
-    def picture(self, part: range) -> dict[str, Any]:
-        """Return the context over time as a page draws it, with the first call, the calls in a column and the parts in a band."""
-        scene, numbers = self.scene(part), self.calls.numbers()
-        looks = {"series": series_data(scene.series), "pad": PAD_PX}
-        keys = [numbers[band[6:]] if band.startswith("layer:") else band for band in scene.bands]
-        folded = [number for number in numbers.values() if number not in keys]
-        bands = [[key, *(folded if key == REST else ())] for key in keys]
-        return {"start": part.start, "size": calls_a_column(part), "bands": bands, **looks, **scene.data()}
-
-    def rows(self) -> list[tuple[int | None, str, int, bool]]:
-        """Return call, part, tokens and whether they are estimated, of every request."""
-        compactions = self._compactions
-        calls = [self.parts.call(request, compactions) for request in self.requests()]
-        return [
-            (call.request.place, part, tokens, call.estimated) for call in calls for part, tokens in call.parts.items()
-        ]
-
-    def to_html(self) -> str:
-        shown, order, caching = self.shown, self.calls.order, self.caching(self.shown)
-        return static_html(self.calls.all, shown, order, self.snapshot["empty"], self.scene(), caching)
-
-    def to_text(self) -> str:
-        shown, order, caching = self.shown, self.calls.order, self.caching(self.shown)
-        return static_text(self.calls.all, shown, order, self.snapshot["empty"], caching)
 
 
 class TokenAllocation(PictureView):
@@ -441,6 +162,49 @@ class TokenAllocation(PictureView):
         with self.up_to_date():
             found = self._allocation.index.find(call, thread_id=thread_id)
             return found.replan(budgets=budgets, total=total, reserve=reserve)
+
+    def point(self, item: Any, *, thread_id: str | None = None) -> pandas.DataFrame:
+        """Point at an item of the log: its ribbon is drawn, and the selection is the item and the first call that missed it.
+
+        Parameters
+        ----------
+        item : int or Loss
+            The place of the item in the log, or a fact of `noetic_nb.lab.lost`, which stood in it.
+        thread_id : str, optional
+            The thread of the item; by default that of the shown call.
+
+        Returns
+        -------
+        pandas.DataFrame
+            ``call``, ``turn``, ``sent`` and ``reason`` of each call that knew the item: ``budget``, ``window``, ``summary``,
+            ``compaction``, ``cleared``, or None where it was sent.
+
+        Raises
+        ------
+        NoeticConfigError
+            ``UNKNOWN_ITEM``.
+
+        Examples
+        --------
+        >>> import asyncio
+        >>> import noetic_nb as nn
+        >>> config = nn.AgentConfig(name="desk", step=nn.react(model="scripted"), memory=[nn.history_window(2)])
+        >>> harness = nn.AgentHarness(config, model=nn.ScriptedModel(["Noted.", "Sure.", "Which one?"]))
+        >>> run = nn.record(harness)
+        >>> for text in ("My order is A17-B.", "Thank you.", "What was my order again?"):
+        ...     _ = asyncio.run(harness.execute(text, thread_id="t"))
+        >>> with TokenAllocation(run) as view:
+        ...     view.point(nn.lab.lost(run, -1)[0])[["call", "sent", "reason"]].to_numpy().tolist()
+        [[0, True, None], [1, False, 'window'], [2, False, 'window']]
+        """
+        import pandas
+
+        with self.up_to_date():
+            found = self._allocation.states(getattr(item, "position", item), thread_id)
+        chosen = next((row for row in found if not row[3]), found[-1])
+        self.selection.select(thread_id=chosen[0], turn=chosen[2], call=chosen[1], item=getattr(item, "position", item))
+        columns = {"call": "Int64", "turn": "int64", "sent": "bool", "reason": "object"}
+        return pandas.DataFrame([row[1:] for row in found], columns=list(columns), dtype=object).astype(columns)
 
     def what_if_cached(self, **changes: Any) -> pandas.DataFrame:
         """Return the effect of caching on the calls of this view, with the prompt arranged in another way.

@@ -212,11 +212,17 @@ def static_html(
     shown: int,
     order: dict[str, int],
     empty: str,
-    scene: Scene,
+    scenes: tuple[Scene, Scene],
     caching: CallCaching = NO_CACHING,
 ) -> str:
-    """Return the context over time, and below it one call, as HTML without scripts; `empty` where there is none."""
+    """Return the context over time, and below it one call, as HTML without scripts; `empty` where there is none.
+
+    `scenes` are the bands, and the ribbons of the items of the log.
+    """
+    scene, ribbons = scenes
     picture = f"{legend_html(scene)}{to_html(scene)}" if scene.panels else ""
+    if ribbons.panels:
+        picture += f"<details><summary>Items of the log</summary>{to_html(ribbons)}</details>"
     head = f"{heading('Token allocation')}{picture}"
     if not calls:
         return f'{head}<p class="nn-empty">{empty}</p>'
