@@ -197,7 +197,7 @@ class ViewAssembled(Event, frozen=True, tag="view_assembled"):
 
 
 class ModelCalled(Event, frozen=True, tag="model_called", repr_omit_defaults=True):
-    """One call of a model ended, well or not. `items` is its answer: the tape of a replay.
+    """One model call ended, well or not. `items` is its answer: the tape of a replay.
 
     `duration_ms`, `cost` (US dollars), `cached_tokens`, `cache_write_tokens` and `reasoning_tokens` are None where nobody
     knows them. The counts are parts of each other as in `models.Usage`.

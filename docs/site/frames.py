@@ -552,7 +552,7 @@ precision: The share of failed runs among those that are stopped.
         """
 policy: detector, or cap on steps.
 domain: all, and each.
-threshold: The score from which a run is stopped, or the most calls of a model it may make.
+threshold: The score from which a run is stopped, or the most model calls it may make.
 good, failed: How many runs.
 tokens_saved, tokens_saved_low, tokens_saved_high: Tokens that failed runs would not have spent, with the 95 % interval.
 cost_saved, cost_saved_low, cost_saved_high: The same in US dollars.

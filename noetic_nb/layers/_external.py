@@ -38,7 +38,7 @@ class ExternalStore(Protocol):
     """A memory outside of this library; its methods are sync or async.
 
     It may also have ``update(id, text)`` and ``delete(id)``, which the model is offered then, and ``spent``, a list of the
-    `Usage` of each call of a model that it makes, which `noetic_nb.lab.memory_bench` counts.
+    `Usage` of each model call that it makes, which `noetic_nb.lab.memory_bench` counts.
     """
 
     def add(self, messages: Sequence[Mapping[str, str]], *, session: str, when: datetime) -> Any:

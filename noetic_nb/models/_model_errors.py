@@ -21,7 +21,7 @@ from noetic_nb.redact import redact_text
 FailureReason: TypeAlias = Literal[
     "connection", "disconnect", "timeout", "idle", "status", "empty", "garbage", "truncated", "script"
 ]
-"""Why a call of a model failed: the fact `reason` of an ``llm_failed`` error."""
+"""Why a model call failed: the fact `reason` of an ``llm_failed`` error."""
 
 
 def failed(

@@ -255,7 +255,7 @@ class _Writer:
         if not self.is_open and not self.where.depth:
             is_text = message.usage is None and not any(item["type"] == _CALL for item in items)
             if self.turn == 0 and is_text and message.error is None:
-                self.append(items, "seed")  # a fixed greeting, and no call of a model
+                self.append(items, "seed")  # a fixed greeting, and no model call
                 return
             self.begin_turn("", 0)
         if not message.is_kept:

@@ -110,7 +110,7 @@ class CallParams:
         )
 
     def count(self, event: ModelCalled) -> None:
-        """Count a call of a model, before its response is judged: live, its own cost is counted as well."""
+        """Count a model call, before its response is judged: live, its own cost is counted as well."""
         known = self._execution(event.where)
         known.usage = known.usage + Usage(*event.counts)
         if event.cost is not None:

@@ -15,7 +15,7 @@ from noetic_nb.tokenizers._framing import Framing, counted_text, framing_of, kin
 from noetic_nb.tokens import KNOWN_ERRORS, Tokenizer, estimate_tokens, known_error, tokenizer_name
 
 MAX_CALLS: Final = 512
-"""The newest calls of a model that are kept."""
+"""The newest model calls that are kept."""
 _FORM: Final = "noetic_nb token calibration 1"
 
 
@@ -200,7 +200,7 @@ class TokenCalibration:
         return tally
 
     def calls(self, model: str) -> int:
-        """Return how many calls of a model were learned from."""
+        """Return the number of model calls that were learned from."""
         return self._seen.get(model, 0)
 
     def learn(self) -> None:

@@ -258,7 +258,7 @@ def test_another_limit_that_is_exceeded_stops_at_every_threshold() -> None:
     [
         (CostCap(tokens_out=None, usd=1.0), Story().start().think(cost=None).reply().run(), "price"),
         (CostCap(), Story().start().think(0).reply().run(), "usage"),
-        (CostCap(), Story().start().call().reply().run(), "no call of a model"),
+        (CostCap(), Story().start().call().reply().run(), "no model call"),
         (LowConfidence(), Story().start().think().reply().run(), "no log-probabilities"),
         (ToolLoop(), Story(dropped=[{"thread_id": "t", "first": 0, "last": 3}]).start().call().run(), "dropped"),
         (lambda run: float("nan"), looping(), "NaN"),

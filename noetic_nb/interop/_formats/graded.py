@@ -139,7 +139,7 @@ def graded_run(
     for message in messages:
         if message.role == "user":
             break
-        # What the agent writes before anybody asks is a fixed text, and no call of a model.
+        # What the agent writes before anybody asks is a fixed text, and no model call.
         if message.role != "assistant" or any(item["type"] == "function_call" for item in message.items):
             refuse(f"the conversation begins with the role {message.role!r}, not with the user")
         message.usage = None

@@ -372,7 +372,7 @@ def _check_known(predicate: Predicate, run: Run) -> None:
     if not isinstance(predicate, CostCap):
         return
     if not calls:
-        raise Unscored("no call of a model was recorded")
+        raise Unscored("no model call was recorded")
     caps = {name for name in ("tokens_out", "tokens_in", "usd", "wallclock_ms") if getattr(predicate, name) is not None}
     if (caps & {"tokens_out", "tokens_in"} or not caps) and not all(
         call.input_tokens or call.output_tokens for call in calls

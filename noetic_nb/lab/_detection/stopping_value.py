@@ -120,7 +120,7 @@ _Price: TypeAlias = Price | str | None
 
 @dataclass(frozen=True, slots=True)
 class _Spent:
-    """The spending of one run, call by call of a model."""
+    """The spending of one run, call by model call."""
 
     seqs: tuple[int, ...]
     """Places of its calls."""
@@ -166,7 +166,7 @@ def _spent(run: Run, price: _Price) -> _Spent:
         for _, call in places
     ]
     after = {
-        # A run without any call of a model was recorded by something that does not see them.
+        # A run without any model call was recorded by something that does not see them.
         "tokens": _sums_to_the_end(tokens) if places else (nan,),
         "cost": _sums_to_the_end([_cost(call, price) for _, call in places]) if places else (nan,),
     }
@@ -219,9 +219,9 @@ def economics(
     Parameters
     ----------
     detector : function of a run, predicate or Regulator
-        What gives a score, see `calibrate`. A function is asked about the run so far, at each call of a model or a tool.
+        The source of a score, see `calibrate`. A function is asked about the run so far, at each model call and tool call.
     runs : Run or iterable of Run
-        What was recorded. Runs without a label are left out and counted.
+        Recorded runs. Those without a label are left out and counted.
     price : tuple of float, callable or str, optional
         US dollars per million (input, output) tokens, a function of the model's name and the usage, or a model whose price is
         in the list of the extra ``prices``. By default what was recorded.
@@ -236,7 +236,7 @@ def economics(
     -------
     pandas.DataFrame
         One row for each ``policy`` (``"detector"``, ``"cap on steps"``), ``domain`` (``"all"`` and each) and ``threshold``:
-        the score from which a run is stopped, or the most calls of a model that it may make. With their ``_low`` and
+        the score from which a run is stopped, or the most model calls that it may make. With their ``_low`` and
         ``_high``: ``tokens_saved``, ``cost_saved`` (US dollars) and ``time_saved_s`` of failed runs, and the shares of runs
         ``good_lost`` and ``failed_stopped``; ``good`` and ``failed`` are the numbers of runs. What a failed run of a domain
         does not know is missing in all of its rows. Where runs are replays that are known to some point only,

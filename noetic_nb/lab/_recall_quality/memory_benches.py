@@ -119,7 +119,7 @@ def memory_bench(
         ``cost_fresh`` and ``cost_cached`` are US dollars of input of a dialogue with all of its requests, without and with a
         cache of prefixes; ``ms``, the mean time in which a request was recalled and planned, missing without a clock.
         ``own_calls``, ``own_tokens``, ``own_cost`` and ``own_ms`` are what stores of `external_memory` spent of their own in a
-        dialogue: calls of a model, their tokens and price, and the time in which a store was asked.
+        dialogue: model calls, their tokens and price, and the time in which a store was asked.
         ``attrs["units"]`` has the units, ``attrs["by_kind"]`` the recall of each kind of question, by set, budget and rung,
         ``attrs["outdated"]`` how much of what no longer holds was sent as well, where questions name it, ``attrs["asked"]`` a
         record of each question, ``attrs["problems"]`` what hooks reported: set, layer, hook, what, how often.

@@ -13,7 +13,7 @@ from noetic_nb.clock import Clock
 
 @dataclass(slots=True)
 class Spent:
-    """The calls of a model that stores made, their tokens, and the time in which stores were asked."""
+    """The model calls that stores made, their tokens, and the time in which stores were asked."""
 
     timer: Clock | None = None
     calls: int = 0
@@ -36,7 +36,7 @@ def counting(spent: Spent) -> Iterator[None]:
 
 @contextmanager
 def spending(store: Any) -> Iterator[None]:
-    """Count the calls of a model that a store adds to ``spent`` inside of the block, where there is a listener."""
+    """Count the model calls that a store adds to ``spent`` inside of the block, where there is a listener."""
     spent = _LISTENING.get()
     if spent is None:
         yield

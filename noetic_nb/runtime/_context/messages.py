@@ -156,7 +156,7 @@ def log_items(
     start = len(ctx.item_log)
     logged = ctx.item_log.extend(items, own_call_ids=True)
     if origin in ("step", "model"):
-        # Messages and calls of a model are known by what they are; an output in its response is no tool's.
+        # Messages and model calls are known by what they are; an output in its response is no tool's.
         is_step = origin == "step"
         made = [at for at, item in enumerate(logged, start) if is_step or item["type"] == "function_call_output"]
         if made:
