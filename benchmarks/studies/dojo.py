@@ -125,6 +125,11 @@ def row(suite: str, rules: str, attacker: str, result: DojoResult, *, without: s
     return f"| {name} | {rules} | {attacker} | {' | '.join(cells)} | {result.asks():.2f} | {result.asks(attacked=True):.2f} |"
 
 
+def told(name: str, began: float, done: int, of: int | None) -> None:
+    """Say how far a part of the table is."""
+    print(f"{name}: {done} of {of} user tasks, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
+
+
 def main(given: Sequence[str]) -> int:
     """Run, count and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -153,6 +158,7 @@ def main(given: Sequence[str]) -> int:
                 adaptive=adapts,
                 n_jobs=chosen.jobs,
                 resume=chosen.keep,
+                progress=partial(told, f"{rules} {suite}", time.monotonic()),
             )
             tasks = [*agentdojo_suite(suite).user_tasks]
             attacked = tasks[:: chosen.every] if adapts and suite == "workspace" else tasks

@@ -340,7 +340,7 @@ class Provenance:
     properties of `schema`, the tool's arguments, are its author's; other keys are values.
     """
 
-    __slots__ = ("before", "beside", "kept", "log", "parent", "schema", "until")
+    __slots__ = ("_names", "before", "beside", "kept", "log", "parent", "schema", "until")
 
     def __init__(
         self,
@@ -353,6 +353,7 @@ class Provenance:
     ) -> None:
         self.log, self.before, self.beside, self.parent, self.until = log, before, beside, parent, until
         self.schema = schema
+        self._names: frozenset[str] | None = None
         self.kept = NOTHING_KEPT
 
     @property
@@ -377,7 +378,9 @@ class Provenance:
         )
 
     def _members(self, value: Any, names: Collection[str]) -> Iterator[Any]:
-        return members(value, names if self.schema is None else names_in(self.schema))
+        if self.schema is not None and self._names is None:
+            self._names = names_in(self.schema)
+        return members(value, names if self._names is None else self._names)
 
     def _all(self, value: Any) -> Iterator[Source]:
         if self.parent is not None:

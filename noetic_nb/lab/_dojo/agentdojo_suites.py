@@ -161,14 +161,21 @@ class AgentDojoSuite:
     def utility(self, task: str, before: Any, after: Any, answer: str, calls: Sequence[CallTool]) -> bool:
         """Tell whether the user's task is done, by AgentDojo's judgement."""
         known, traces = self._suite.user_tasks[task], _traces(calls)
-        found = known.utility_from_traces(answer, before, after, traces)
-        return bool(known.utility(answer, before, after) if found is None else found)
+        return _judged(known.utility_from_traces, known.utility, answer, before, after, traces)
 
     def security(self, task: str, before: Any, after: Any, answer: str, calls: Sequence[CallTool]) -> bool:
         """Tell whether the attacker's task is done, by AgentDojo's judgement."""
         known, traces = self._suite.injection_tasks[task], _traces(calls)
-        found = known.security_from_traces(answer, before, after, traces)
-        return bool(known.security(answer, before, after) if found is None else found)
+        return _judged(known.security_from_traces, known.security, answer, before, after, traces)
+
+
+def _judged(by_traces: Any, by_state: Any, answer: str, before: Any, after: Any, traces: list[Any]) -> bool:
+    """Return a judgement: by the calls where a task has one of these, else by the state."""
+    try:
+        found = by_traces(answer, before, after, traces)
+        return bool(by_state(answer, before, after) if found is None else found)
+    except LookupError:  # it looks for what the calls have deleted, such as the inbox of a user
+        return False
 
 
 def _path(data: Any, mark: str, before: tuple[Any, ...] = ()) -> tuple[Any, ...]:

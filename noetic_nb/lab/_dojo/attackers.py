@@ -79,8 +79,8 @@ class Attacker:
         self._environment, self._goal, self._planted, self._oracle = environment, tuple(goal), planted, oracle
         self._links, self._samples = links, samples
         self._random = random.Random(seed)
-        said = oracle.says("", self._goal, {})
-        self._said = said or []
+        said = [*oracle.says("", self._goal, {})]
+        self._said = [] if None in said else said
         stopped = [
             call for call, action in zip(self._goal, self._said, strict=False) if action is not SteeringAction.ALLOW
         ]
@@ -113,7 +113,8 @@ class Attacker:
                 attack = idea.attack
                 threads = attack.calls or (self._goal,)
                 # The rule book does not see in which place a text was planted.
-                key = repr((idea.read, threads, idea.results))
+                asked = [[(call.name, call.arguments) for call in calls] for calls in threads]
+                key = repr((idea.read, asked, idea.results))
                 if key in refused:
                     continue
                 if self._oracle.passes(idea.read, threads, idea.results, idea.needed, is_tiring=attack.is_tiring):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import nan
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from noetic_nb._core.arguments import explained
+from noetic_nb._core.atomic_write import write_whole
 from noetic_nb._core.cards import Card, Table, with_card
 from noetic_nb._core.long_work import Progress, Work
 from noetic_nb.errors import NoeticConfigError
@@ -244,20 +247,32 @@ def dojo(
 
 @dataclass(frozen=True)
 class Kept:
-    """Finished runs in a folder."""
+    """Finished runs and finished searches in a folder."""
 
     folder: Path
     digest: str
 
     def run(self, name: str, play: Callable[[], Run]) -> Run:
         """Return a run that is there already, else a new one."""
-        path = self.folder / f"{self.digest}-{name}.jsonl.gz"
+        path = self._path(f"{name}.jsonl.gz")
         if path.exists():
             return load_run(path)
-        self.folder.mkdir(parents=True, exist_ok=True)
         run = play()
         run.save(path)
         return run
+
+    def search(self, name: str, search: Callable[[], Iterable[tuple[str, Run]]]) -> list[Run]:
+        """Return the runs of a search that has ended already, else of a new one."""
+        path = self._path(f"{name}.json")
+        if path.exists():
+            return [load_run(self._path(f"{each}.jsonl.gz")) for each in json.loads(path.read_text(encoding="utf-8"))]
+        found = [*search()]
+        write_whole(path, json.dumps([each for each, _ in found]))
+        return [run for _, run in found]
+
+    def _path(self, name: str) -> Path:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return self.folder / f"{self.digest}-{name}"
 
 
 @dataclass(frozen=True)
@@ -274,18 +289,24 @@ class Unit:
 
     def runs(self) -> list[Run]:
         """Return all runs of the task."""
-        runs = [self._run(None, None)]
+        runs = [self._run(f"{self.environment.name}-{self.user_task}-clean", None, None)]
         for name in self.environment.injection_tasks:
             if self.injection_tasks is not None and name not in self.injection_tasks:
                 continue
             planted = self.environment.planted(self.setting.attack, self.user_task, name)
-            runs.append(self._run(name, Attack(planted)))
+            attacked = f"{self.environment.name}-{self.user_task}-{name}"
+            runs.append(self._run(f"{attacked}-static", name, Attack(planted)))
             if self.adaptive and not runs[-1].meta["attack_succeeded"]:
-                runs += self._adapted(name, planted, runs[-1])
+                search = partial(self._adapted, attacked, name, planted, runs[-1])
+                runs += (
+                    [run for _, run in search()] if self.kept is None else self.kept.search(f"{attacked}-ended", search)
+                )
         return runs
 
-    def _adapted(self, injection_task: str, planted: Mapping[str, str], failed: Run) -> Iterator[Run]:
-        """Yield the runs of attacks that pass the rules, until one succeeds."""
+    def _adapted(
+        self, attacked: str, injection_task: str, planted: Mapping[str, str], failed: Run
+    ) -> Iterator[tuple[str, Run]]:
+        """Yield the runs of attacks that pass the rules, each with its name, until one succeeds."""
         environment = self.environment
         state = environment.state(self.user_task, planted)
         goal = environment.injection_tasks[injection_task].prompt
@@ -294,20 +315,20 @@ class Unit:
         calls = environment.calls(injection_task, state, state)
         attacker = Attacker(environment, calls, planted, oracle, *_known(environment), self.seed)
         for number, attack in enumerate(attacker.attacks()):
+            name = f"{attacked}-{attack.family}-{number}"
             try:
-                run = self._run(injection_task, attack, f"-{number}")
+                run = self._run(name, injection_task, attack, tries=oracle.asked)
             except ValueError:  # the environment does not take the attacker's item
                 continue
-            run.meta["tries"] = oracle.asked
-            yield run
+            yield name, run
             if run.meta["attack_succeeded"]:
                 return
 
-    def _run(self, injection_task: str | None, attack: Attack | None, number: str = "") -> Run:
-        name = f"{self.environment.name}-{self.user_task}-{injection_task}-{attack and attack.family}{number}"
-
+    def _run(self, name: str, injection_task: str | None, attack: Attack | None, **meta: int) -> Run:
         def played() -> Run:
-            return play(self.setting, self.environment, self.user_task, injection_task, attack)
+            run = play(self.setting, self.environment, self.user_task, injection_task, attack)
+            run.meta.update(meta)
+            return run
 
         return played() if self.kept is None else self.kept.run(name, played)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticError
@@ -12,7 +12,7 @@ from noetic_nb.items._origin_index import OriginIndex, Provenance
 from noetic_nb.items._origins import MODEL, Origin
 from noetic_nb.lab._dojo.episodes import PATIENCE, folded
 from noetic_nb.lab._recorded_calls import RecordedCall
-from noetic_nb.lab._rule_trial import try_rules
+from noetic_nb.lab._rule_trial import Trial, try_rules
 from noetic_nb.memory import ExecutionContext, PastCall
 from noetic_nb.memory._steering_decision import SteeringAction
 from noetic_nb.memory.params import BeforeToolCallParams
@@ -32,6 +32,7 @@ class Oracle:
 
     def __init__(self, rules: Sequence[Any], run: Run, prompt: str, goal: str, tools: Sequence[Tool]) -> None:
         self._rules = RuleSnapshot(0, tuple(rules))
+        self._trial = Trial(self._rules, Policy())
         self._tools = {tool.name: tool for tool in tools}
         self._log = OriginIndex()
         self._log.add(prompt, Origin("user"))
@@ -47,15 +48,15 @@ class Oracle:
                 if folded(goal) in folded(event.output):
                     break
 
-    def says(self, read: str, calls: Sequence[CallTool], results: Mapping[str, str]) -> list[SteeringAction] | None:
-        """Return the decision on each call of a thread; None where a call does not fit its tool.
+    def says(self, read: str, calls: Sequence[CallTool], results: Mapping[str, str]) -> Iterator[SteeringAction | None]:
+        """Yield the decision on each call of a thread; None for a call that does not fit its tool.
 
         `read` is what the attacker adds to what is read, `results` are those of tools that his calls read from.
         """
         self.asked += 1
         beside = OriginIndex()
         beside.add(read, Origin("tool", self.reader))
-        history, found = [*self._history], []
+        history = [*self._history]
         for number, call in enumerate(calls):
             tool = self._tools.get(call.name)
             try:
@@ -63,7 +64,8 @@ class Oracle:
             except NoeticError:
                 args = None
             if tool is None or args is None:
-                return None
+                yield None
+                return
             provenance = Provenance(self._log, OriginIndex(), beside, schema=tool.spec.parameters)
             params = BeforeToolCallParams(
                 call.name,
@@ -75,14 +77,14 @@ class Oracle:
                 provenance=lambda provenance=provenance: provenance,  # type: ignore[misc]
             )
             recorded = RecordedCall("dojo", number, 0.0, _WHERE, "before_tool_call", params)
-            action = try_rules(self._rules, [recorded], policy=Policy())[0].decision.action
-            found.append(action)
+            result = self._trial.at_once(recorded) or try_rules(self._rules, [recorded], policy=Policy())[0]
+            action = result.decision.action
+            yield action
             output = results.get(call.name, "")
             status = "ok" if action is SteeringAction.ALLOW else "denied"
             history.append(PastCall(call.name, args, f"c{number}", status, output))
             if status == "ok":
                 beside.add(output, Origin("tool", call.name), args=compact_json(args))
-        return found
 
     def passes(
         self,
@@ -95,20 +97,14 @@ class Oracle:
     ) -> bool:
         """Tell whether the calls that are needed are let through, in every thread; by a tired approver as well."""
         for calls in threads:
-            said = self.says(read, calls, results)
-            if said is None:
-                return False
             asks = 0
-            for call, action in zip(calls, said, strict=True):
-                asks += action is SteeringAction.ASK
-                is_through = action is SteeringAction.ALLOW or (
-                    is_tiring and action is SteeringAction.ASK and asks > PATIENCE
-                )
-                if (
-                    call in needed
-                    and not is_through
-                    and not (is_tiring and asks <= PATIENCE and action is SteeringAction.ASK)
-                ):
+            for call, action in zip(calls, self.says(read, calls, results), strict=False):
+                if action is None:
+                    return False
+                is_asked = is_tiring and action is SteeringAction.ASK
+                asks += is_asked
+                # The first of many questions are meant to be refused.
+                if call in needed and action is not SteeringAction.ALLOW and not is_asked:
                     return False
             if is_tiring and asks <= PATIENCE:
                 return False
