@@ -174,7 +174,7 @@ def _judged(by_traces: Any, by_state: Any, answer: str, before: Any, after: Any,
     try:
         found = by_traces(answer, before, after, traces)
         return bool(by_state(answer, before, after) if found is None else found)
-    except LookupError:  # it looks for what the calls have deleted, such as the inbox of a user
+    except (LookupError, TypeError, AttributeError):  # it looks for what the calls have deleted, or replaced
         return False
 
 
