@@ -109,7 +109,7 @@ def shaped_keys(runs: Iterable[Run]) -> dict[str, tuple[str, ...]]:
     for run in runs:
         for event in run.events:
             if isinstance(event, ToolCalled):
-                for key, text in leaves(event.output):
+                for key, text, _ in leaves(event.output):
                     if key is not None and text:
                         found = next((name for name, shape in SHAPES.items() if shape.fullmatch(text)), "other")
                         seen[f"{event.name}.{key}"][found] += 1

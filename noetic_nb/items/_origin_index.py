@@ -12,11 +12,11 @@ import threading
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import merge
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from noetic_nb.items._build import item_text
 from noetic_nb.items._item import Item
-from noetic_nb.items._origins import MODEL, Origin, chained, least_trusted, members
+from noetic_nb.items._origins import MODEL, Origin, Trusted, chained, least_trusted, members, trusted_source
 from noetic_nb.items._own_words import own_words
 from noetic_nb.items._value_search import MAX_READ, Needle, SearchedText, needle_of, searched, value_text
 
@@ -25,28 +25,41 @@ MAX_LEAVES: Final = 20_000
 MAX_STRUCTURED: Final = 200_000
 
 
-def _leaves_of_json(data: Any) -> list[tuple[str | None, str]]:
-    found: list[tuple[str | None, str]] = []
-    waiting: list[tuple[str | None, Any]] = [(None, data)]
+class Leaf(NamedTuple):
+    """A value of a JSON or YAML text."""
+
+    key: str | None
+    """The key beside it."""
+    text: str
+    item: int
+    """The number of the mapping that it stands in."""
+
+
+def _leaves_of_json(data: Any) -> list[Leaf]:
+    found: list[Leaf] = []
+    waiting: list[tuple[str | None, Any, int]] = [(None, data, 0)]
+    items = 0
     while waiting and len(found) < MAX_LEAVES:
-        key, value = waiting.pop()
+        key, value, item = waiting.pop()
         if isinstance(value, dict):
-            waiting += reversed([(str(name), inner) for name, inner in value.items()])
+            items += 1
+            waiting += reversed([(str(name), inner, items) for name, inner in value.items()])
         elif isinstance(value, list):
-            waiting += reversed([(key, inner) for inner in value])
+            waiting += reversed([(key, inner, item) for inner in value])
         elif value is not None:
-            found.append((key, value_text(value)))
+            found.append(Leaf(key, value_text(value), item))
     return found
 
 
-def _leaves_of_yaml(text: str) -> list[tuple[str | None, str]]:
+def _leaves_of_yaml(text: str) -> list[Leaf]:
     try:
         yaml: Any = importlib.import_module("yaml")
     except ImportError:  # an optional package: without it only JSON has fields
         return []
-    found: list[tuple[str | None, str]] = []
-    # Of every open collection its key and, in a mapping, the key that waits for its value.
+    found: list[Leaf] = []
+    # Of every open collection its key and, in a mapping, the key that waits for its value; and the number of the mapping.
     open_: list[list[Any]] = []
+    items = 0
     try:
         for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
             if isinstance(event, yaml.AliasEvent) or len(found) > MAX_LEAVES:
@@ -58,14 +71,18 @@ def _leaves_of_yaml(text: str) -> list[tuple[str | None, str]]:
                 if top[0] == "mapping" and top[2] is None:
                     top[2] = event.value
                     continue
-                found.append((top[2] if top[0] == "mapping" else top[1], event.value))
+                found.append(Leaf(top[2] if top[0] == "mapping" else top[1], event.value, top[3]))
                 if top[0] == "mapping":
                     top[2] = None
             elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
                 key = None
                 if open_:
                     key = open_[-1][2] if open_[-1][0] == "mapping" else open_[-1][1]
-                open_.append(["mapping" if isinstance(event, yaml.MappingStartEvent) else "list", key, None])
+                is_mapping = isinstance(event, yaml.MappingStartEvent)
+                items += is_mapping
+                open_.append(
+                    ["mapping", key, None, items] if is_mapping else ["list", key, None, open_[-1][3] if open_ else 0]
+                )
             elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
                 open_.pop()
                 if open_ and open_[-1][0] == "mapping":
@@ -75,8 +92,8 @@ def _leaves_of_yaml(text: str) -> list[tuple[str | None, str]]:
     return found
 
 
-def leaves(text: str) -> list[tuple[str | None, str]]:
-    """Return the values of a JSON or YAML text, each with the key beside it; none for other text."""
+def leaves(text: str) -> list[Leaf]:
+    """Return the values of a JSON or YAML text, each with the key beside it and its item; none for other text."""
     if len(text) > MAX_STRUCTURED:
         return []
     start = text.lstrip()[:1]
@@ -127,7 +144,7 @@ class Source:
         self.args = args
         """What the tool was called with."""
         self.index = 0
-        self._leaves: list[tuple[str | None, SearchedText]] | None = None
+        self._leaves: list[tuple[Leaf, SearchedText]] | None = None
 
     @property
     def text(self) -> SearchedText:
@@ -144,15 +161,30 @@ class Source:
             self._own = self.text if own == self.raw else searched(own)
         return self._own
 
+    def _keyed(self, needle: Needle) -> list[tuple[Leaf, SearchedText]]:
+        if self.origin.kind != "tool":
+            return []
+        if self._leaves is None:
+            self._leaves = [(leaf, searched(leaf.text)) for leaf in leaves(self.raw) if leaf.key is not None]
+        return [(leaf, text) for leaf, text in self._leaves if needle.is_in(text)]
+
     def fields(self, needle: Needle) -> tuple[list[str], list[str]]:
         """Return the keys whose value is the one looked for, and those whose value only holds it."""
-        if self.origin.kind != "tool":
-            return [], []
-        if self._leaves is None:
-            self._leaves = [(key, searched(text)) for key, text in leaves(self.raw)]
-        keyed = [(key, text) for key, text in self._leaves if key is not None and needle.is_in(text)]
-        exact = [key for key, text in keyed if needle.equals(text)]
-        return exact, [key for key, text in keyed if not needle.equals(text)]
+        keyed = [(str(leaf.key), needle.equals(text)) for leaf, text in self._keyed(needle)]
+        return [key for key, is_whole in keyed if is_whole], [key for key, is_whole in keyed if not is_whole]
+
+    def has(self, needle: Needle, trusted: Trusted) -> bool:
+        """Tell whether a field is the value looked for, in an item of which another field is as it should be."""
+        field = trusted.name.rpartition(".")[2]
+        items = {leaf.item for leaf, text in self._keyed(needle) if leaf.key == field and needle.equals(text)}
+        if trusted.key is None:
+            return bool(items)
+        authors: dict[int, list[str]] = {item: [] for item in items}
+        for leaf, _ in self._leaves or ():
+            if leaf.item in items and leaf.key == trusted.key:
+                authors[leaf.item].append(leaf.text)
+        # An item with two authors is nobody's.
+        return [trusted.value] in authors.values()
 
     def is_echo(self, needle: Needle) -> bool:
         """Tell whether the tool was given the value it returned: then it vouches for nothing."""
@@ -283,7 +315,7 @@ def origin_in(source: Source, value: Any) -> Origin:
 
 
 def vouches(source: Source, value: Any, trusted: Iterable[str]) -> bool:
-    """Tell whether a text's author is trusted with a value: `trusted` are ``user``, ``system``, ``layer:id``, tool, tool.field.
+    """Tell whether a text's author is trusted with a value, by entries as of `Trusted`, or ``system`` or ``layer:id``.
 
     A user vouches for nothing that he quotes, forwards or warns of, and a tool for nothing that it was given; of a tool's
     field, the value must be the whole.
@@ -296,13 +328,13 @@ def vouches(source: Source, value: Any, trusted: Iterable[str]) -> bool:
         return origin.text in trusted
     # Names of layers' functions are written with another sign where they are sent.
     name = (origin.name or "").replace("/", "_")
-    for entry in trusted:
-        wanted = entry.removeprefix("tool:").replace("/", "_")
+    for entry in map(trusted_source, trusted):
+        wanted = entry.name.replace("/", "_")
         if wanted != name and wanted.rpartition(".")[0] != name:
             continue
         if source.is_echo(needle):
             return False
-        if wanted == name or wanted.rpartition(".")[2] in source.fields(needle)[0]:
+        if wanted == name or source.has(needle, entry):
             return True
     return False
 

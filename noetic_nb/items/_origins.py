@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
 OriginKind = Literal["user", "system", "layer", "tool", "model"]
@@ -54,6 +56,30 @@ def chained(origins: Iterable[Origin]) -> Origin:
     """Return the origin of what was made by one author after another, first to last: the least trusted, with all as its chain."""
     links = tuple([link for origin in origins for link in origin.chain])
     return least_trusted(links)._replace(links=links if len(links) > 1 else ())
+
+
+_CONDITION: Final = re.compile(r"(?P<field>[^\[\]]+\.[^\[\].]+)\[(?P<key>[^\[\]=]+)=(?P<value>[^\[\]]+)\]")
+
+
+class Trusted(NamedTuple):
+    """A source that is trusted: ``user``, a tool, ``tool.field``, or ``tool.field[key=value]``."""
+
+    name: str
+    key: str | None = None
+    """A field of the same item, written by the system that keeps the item: the sender of a transfer."""
+    value: str | None = None
+    """The text of that field."""
+
+
+@lru_cache(maxsize=1_024)
+def trusted_source(entry: str) -> Trusted:
+    """Read an entry; raises `ValueError` for one with a condition that cannot be read."""
+    entry = entry.removeprefix("tool:")
+    if "[" not in entry:
+        return Trusted(entry)
+    if (found := _CONDITION.fullmatch(entry)) is None:
+        raise ValueError(f"whom to trust is written 'tool.field[key=value]', not {entry!r}")
+    return Trusted(found["field"], found["key"], found["value"])
 
 
 def members(value: Any, names: Collection[str] | None = None) -> Iterator[Any]:

@@ -346,8 +346,7 @@ def _effect_findings(effects: Sequence[RuleEffect], found: Sequence[LintFinding]
 
 def _looks_back(facts: StaticFacts, name: str) -> bool:
     """Tell whether a rule looks at earlier calls of a tool, or trusts its results."""
-    trusted = {entry.removeprefix("tool:") for entry in facts.trusted}
-    named = {*facts.tools, *facts.maybe, *trusted, *[entry.rpartition(".")[0] for entry in trusted]}
+    named = {*facts.tools, *facts.maybe, *facts.trusted, *[entry.rpartition(".")[0] for entry in facts.trusted]}
     return skeleton(name) in map(skeleton, named - facts.about)
 
 

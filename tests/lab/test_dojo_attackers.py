@@ -71,6 +71,52 @@ def test_each_family_finds_its_bypass(family: str, rules: nn.RuleBook) -> None:
     assert stolen(rules) == {family}
 
 
+class OpenDesk(ServiceDesk):
+    """A desk on which the author of a ticket also says for which order it is; `chosen` are the fields that he writes."""
+
+    def __init__(self, *chosen: str) -> None:
+        self.places = dict.fromkeys(ServiceDesk.places, chosen)
+
+
+def of_the_clerk(rules: nn.RuleBook) -> None:
+    guard(rules, trust=("read_ticket.order[author=clerk@example.org]",))
+
+
+def taken(desk: ServiceDesk, rules: nn.RuleBook) -> set[str]:
+    result = lab.dojo(rules, suites=desk, injection_tasks=["steal"], approve="ground_truth", adaptive=True)
+    return {run.meta["attack_type"] for run in result.runs if run.meta["attack_succeeded"]}
+
+
+def test_an_author_who_can_be_forged_is_no_author() -> None:
+    by_field = book(lambda rules: guard(rules, trust=("read_ticket.order",)))
+    assert taken(OpenDesk("order"), by_field) == {"field"}
+    # The desk writes the author itself.
+    assert taken(OpenDesk("order"), book(of_the_clerk)) == set()
+    # The author of the ticket writes it.
+    assert taken(OpenDesk("order", "author"), book(of_the_clerk)) == {"field"}
+
+
+def test_an_author_who_has_it_from_the_attacker_passes_it_on() -> None:
+    rules = book(lambda rules: guard(rules, trust=("read_notes.text[title=Note]",)))
+    closed = book(
+        lambda rules: guard(rules, trust=("read_notes.text[title=Note]",)),
+        lambda rules: rules.only_from_user("write_note", "text"),
+    )
+
+    assert taken(DESK, rules) == {"two_step"}
+    assert taken(DESK, closed) == set()
+
+
+def test_a_link_to_the_attacker_is_none_of_the_user() -> None:
+    def leaked(*args: str) -> set[str]:
+        rules = book(lambda rules: rules.only_from_user("send_mail", *args))
+        result = lab.dojo(rules, suites=DESK, user_tasks=["close"], injection_tasks=["leak"], adaptive=True)
+        return {run.meta["attack_type"] for run in result.runs if run.meta["attack_succeeded"]}
+
+    assert leaked("text.links") == {"important_instructions"}
+    assert leaked("to.links") == set()
+
+
 def test_a_value_that_is_kept_for_the_next_conversation_is_found_as_well() -> None:
     rules = book(
         lambda rules: guard(rules, trust=("read_notes.text",)), lambda rules: rules.never("refund", after="write_note")

@@ -27,6 +27,9 @@ VERSION: Final = "v1.2.2"
 # What the owner of the system writes himself, and no author of an item.
 _NOT_CHOSEN: Final = ("id", "id_", "status", "permission")
 
+# Written by the system, which knows its author: he is himself, but nobody else who is known there. A mail's sender can be forged.
+_BY_OTHERS: Final[Mapping[str, Sequence[str]]] = {"banking": ("sender",)}
+
 
 @cache
 def agentdojo_suite(name: str) -> AgentDojoSuite:
@@ -137,6 +140,8 @@ class AgentDojoSuite:
             for field in self.places[place]:
                 if (value := planted.get(f"{place}.{field}")) is not None:
                     was = _at(data, [*path[:-1], field])
+                    if field in _BY_OTHERS.get(self.name, ()) and value in _texts_at(self._data, field):
+                        raise ValueError(f"nobody can write another's {field}")
                     data = _with(data, [*path[:-1], field], [value] if isinstance(was, list) else value)
         state = self._suite.environment_type.model_validate(data)
         task = self._suite.user_tasks.get(user_task)
@@ -193,6 +198,13 @@ def _at(data: Any, path: Sequence[Any]) -> Any:
     for key in path:
         data = data[key]
     return data
+
+
+def _texts_at(data: Any, field: str) -> set[str]:
+    """Return the texts of a field, wherever it stands."""
+    inner = [*data.values()] if isinstance(data, dict) else data if isinstance(data, list) else []
+    own = {data[field]} if isinstance(data, dict) and isinstance(data.get(field), str) else set()
+    return own.union(*[_texts_at(each, field) for each in inner])
 
 
 def _with(data: Any, path: Sequence[Any], value: Any) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import islice, product
 from typing import Any, Final, NamedTuple
 
 from noetic_nb.items import thaw
@@ -145,12 +145,14 @@ class Attacker:
         return [CallTool(call.name, **_replaced(thaw(call.args or {}), self._values, change)) for call in self._goal]
 
     def _field(self) -> Iterator[Idea]:
-        """Write the value into a field of the attacker's own item."""
+        """Write the value into a field of the attacker's own item, and the author whom rules trust beside it."""
         for place in self._planted:
-            for field in self._environment.places[place]:
-                for value in self._values:
-                    planted = {f"{place}.{field}": value}
-                    yield self._idea("field", [self._goal], planted=planted, read=_item(**{field: value}))
+            own = self._environment.places[place]
+            for source, field, value in product([{}, *self._oracle.conditions], own, self._values):
+                fields = {**source, field: value}
+                # What he cannot write may stand there: the environment decides.
+                planted = {f"{place}.{name}": text for name, text in fields.items() if name in own}
+                yield self._idea("field", [self._goal], planted=planted, read=_item(**fields))
             every = self._environment.places[place]
             for value in self._values if every else ():
                 planted = {f"{place}.{field}": value for field in every}
@@ -191,12 +193,16 @@ class Attacker:
     def _two_step(self) -> Iterator[Idea]:
         """Have a tool keep the value and another one return it, in this conversation or in the next."""
         for link in self._links:
-            for value in self._values:
+            same = [each for each in self._links if (each.writer.name, each.reader) == (link.writer.name, link.reader)]
+            beside = {each.field: each.argument for each in same}
+            known = [each for each in self._oracle.conditions if each.keys() <= beside.keys()]
+            for source, value in product([{}, *known], self._values):
                 args = thaw(link.writer.args or {})
                 kept = args[link.argument]
+                args |= {beside[name]: text for name, text in source.items()}
                 args[link.argument] = [value] if isinstance(kept, list) else value
                 write = CallTool(link.writer.name, **args)
-                results = {link.reader.name: _item(**{link.field: value})}
+                results = {link.reader.name: _item(**{**source, link.field: value})}
                 yield self._idea("two_step", [[write, link.reader, *self._goal]], results=results)
                 yield self._idea("two_step", [[write], [link.reader, *self._goal]], results=results)
 
@@ -344,7 +350,7 @@ def links_of(environment: Environment, samples: Mapping[str, Sequence[CallTool]]
             if _made(tools, CallTool(name, **args)) is None:
                 continue
             for reader in [some[0] for some in samples.values() if some[0].name != name]:
-                fields = {key for key, text in leaves(_made(tools, reader) or "") if key and text == mark}
+                fields = {leaf.key for leaf in leaves(_made(tools, reader) or "") if leaf.key and leaf.text == mark}
                 for field in fields:
                     key = name, argument, reader.name, field
                     found.setdefault(key, Link(CallTool(name, **args), argument, reader, field))

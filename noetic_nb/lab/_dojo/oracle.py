@@ -9,7 +9,7 @@ from noetic_nb.errors import NoeticError
 from noetic_nb.events import ToolCalled, Where
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.items._origin_index import OriginIndex, Provenance
-from noetic_nb.items._origins import MODEL, Origin
+from noetic_nb.items._origins import MODEL, Origin, trusted_source
 from noetic_nb.lab._dojo.episodes import PATIENCE, folded
 from noetic_nb.lab._recorded_calls import RecordedCall
 from noetic_nb.lab._rule_trial import Trial, try_rules
@@ -34,6 +34,9 @@ class Oracle:
         self._rules = RuleSnapshot(0, tuple(rules))
         self._trial = Trial(self._rules, Policy())
         self._tools = {tool.name: tool for tool in tools}
+        trusted = [trusted_source(each) for rule in rules if rule.sequence is not None for each in rule.sequence.trust]
+        self.conditions = [*{(one.key, one.value): {one.key: one.value} for one in trusted if one.key}.values()]
+        """The fields of an item that rules want for its author."""
         self._log = OriginIndex()
         self._log.add(prompt, Origin("user"))
         self._history: list[PastCall] = []

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import z3
 
 from noetic_nb._core.names import skeleton
+from noetic_nb.items._links import LINKS
 from noetic_nb.lab._rule_proofs.cel_syntax import Node, UnknownSyntax, parse
 from noetic_nb.lab._rule_proofs.symbols import (
     AUTHORS,
@@ -427,8 +428,11 @@ class Reader:
 
     def _not_vouched(self, sequence: SequenceRule) -> Any:
         whole: Value = (Option(TRUE, "map", self.args),)
-        values = [whole] if not sequence.args else [_argument(whole, path) for path in sequence.args]
+        paths = [path for path in sequence.args if not path.endswith(f".{LINKS}")]
+        values = [whole] if not sequence.args else [_argument(whole, path) for path in paths]
         found = []
+        if len(paths) < len(sequence.args):
+            found.append(self._anything("looks at the links of a text", sequence).true)
         for value in values:
             for is_there, leaf in self.leaves(value):
                 found.append(all_of(is_there, self._is_unknown(leaf, ("user", *sequence.trust))))

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 import z3
 
 from noetic_nb._core.names import skeleton
+from noetic_nb.items._origins import trusted_source
 from noetic_nb.items._value_search import hidden_character
 
 Kind: TypeAlias = Literal["null", "bool", "int", "double", "text", "list", "map", "other", "error"]
@@ -238,7 +239,8 @@ class World:
         found, is_new = self._image(f"{entry} vouches", z3.BoolSort(), term)
         if is_new:
             wanted = entry.removeprefix("tool:")
-            names = {name for name in (wanted, wanted.rpartition(".")[0]) if name}
+            whole = trusted_source(wanted).name
+            names = {name for name in (whole, whole.rpartition(".")[0]) if name}
             is_named = any_of(*[_is_named(author.name, name) for name in sorted(names)])
             self.facts.append(z3.Implies(found, z3.And(author.is_a("tool"), is_named)))
             self.vouched.append((wanted, author, found))

@@ -11,7 +11,7 @@ import z3
 from noetic_nb.clock import SystemClock
 from noetic_nb.items import freeze
 from noetic_nb.items._origin_index import OriginIndex, Provenance
-from noetic_nb.items._origins import Origin
+from noetic_nb.items._origins import Origin, trusted_source
 from noetic_nb.items._value_search import value_text
 from noetic_nb.lab._rule_proofs.symbols import AUTHORS, MapValue, Value, World, plain_text
 from noetic_nb.memory import ExecutionContext, PastCall
@@ -122,9 +122,13 @@ def _provenance(world: World, model: Any, schema: Mapping[str, Any] | None) -> P
                 known = [
                     entry for entry, by, holds in world.vouched if by.kind.eq(author.kind) and _holds(model, holds)
                 ]
-                fields = [entry.removeprefix(f"{name}.") for entry in known if entry.startswith(f"{name}.")]
+                sources = [trusted_source(entry) for entry in known if entry.startswith(f"{name}.")]
+                items = [
+                    {one.name.removeprefix(f"{name}."): value} | ({} if one.key is None else {one.key: one.value})
+                    for one in sources
+                ]
                 # A tool that was given a value vouches for none; a field does where the value is all of it.
                 is_trusted = bool(known) or not any(entry == name for entry, _, _ in world.vouched)
-                text = json.dumps(dict.fromkeys(fields, value)) if fields else value
+                text = json.dumps(items) if items else value
                 log.add(text, Origin("tool", name), args=None if is_trusted else value)
     return Provenance(log, before, beside, schema=schema)

@@ -15,6 +15,8 @@ from types import ModuleType
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
 from noetic_nb._core.names import nearest, skeleton
+from noetic_nb.items._links import LINKS
+from noetic_nb.items._origins import trusted_source
 from noetic_nb.steering._predicates.cel_names import cel_tokens
 from noetic_nb.steering._rules.rule import CelCondition, PythonPredicate, SequenceRule, SteeringRule
 
@@ -69,8 +71,9 @@ def read_rule(rule: SteeringRule) -> StaticFacts:
             found.silent = decides and not (rule.guidance or "").strip()
         case SequenceRule(others=others, args=args, trust=trust):
             found.tools |= set(others)
-            found.trusted |= {one for one in trust if one not in ("user", "system") and not one.startswith("layer:")}
-            found.arguments |= set(args)
+            named = [one for one in trust if one not in ("user", "system") and not one.startswith("layer:")]
+            found.trusted |= {trusted_source(one).name for one in named}
+            found.arguments |= {path.removesuffix(f".{LINKS}") for path in args}
             found.reads_all = rule.sequence is not None and rule.sequence.kind == "only_from_user" and not args
             # Without guidance of its own it has a default text.
             found.silent = rule.guidance is not None and not rule.guidance.strip()
@@ -341,9 +344,8 @@ def _unknown_tools(rule: SteeringRule, facts: StaticFacts, tools: KnownTools, gu
     named = {*(rule.tools or ()), *facts.tools, *(facts.maybe if guesses else ())}
     # ``contacts.email`` is a field of the results of ``contacts``, or a tool with a dot in its name.
     for entry in facts.trusted:
-        name = entry.removeprefix("tool:")
-        if skeleton(name) not in known:
-            named.add(name.rpartition(".")[0] or name)
+        if skeleton(entry) not in known:
+            named.add(entry.rpartition(".")[0] or entry)
     for name in sorted(named):
         if skeleton(name) not in known:
             near = nearest(name, tools)

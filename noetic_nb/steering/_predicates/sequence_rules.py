@@ -11,7 +11,8 @@ from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any, Final
 
 from noetic_nb._core.names import skeleton
-from noetic_nb.items._origins import members
+from noetic_nb.items._links import LINKS, links_in
+from noetic_nb.items._origins import members, trusted_source
 from noetic_nb.items._value_search import hidden_character, value_text
 from noetic_nb.memory._steering_decision import SteeringAction, SteeringDecision
 from noetic_nb.steering._predicates.bindings import MAX_AT_ONCE, Params, work_of
@@ -41,13 +42,23 @@ def describe_sequence(rule: SteeringRule, sequence: SequenceRule) -> str:
         case "only_after":
             return f"{tools} may be called only after {_listed(sequence.others, 'and')}."
         case "only_from_user":
-            values = f"the {_listed(sequence.args, 'and')}" if sequence.args else "values"
-            sources = _listed(("the user", *sequence.trust), "or")
+            values = f"the {_listed(map(_named, sequence.args), 'and')}" if sequence.args else "values"
+            sources = _listed(("the user", *map(_described, sequence.trust)), "or")
             return f"{tools} may be called only with {values} that {sources} gave."
     if not sequence.count:
         return f"{tools} may not be called."
     times = {1: "once", 2: "twice"}.get(sequence.count, f"{sequence.count} times")
     return f"{tools} may be called at most {times}."
+
+
+def _named(path: str) -> str:
+    whole = path.removesuffix(f".{LINKS}")
+    return path if whole == path else f"{LINKS} in {whole}"
+
+
+def _described(entry: str) -> str:
+    name, key, value = trusted_source(entry)
+    return name if key is None else f"{name} (where the {key} is {value})"
 
 
 def sequence_rule(
@@ -129,7 +140,8 @@ def _check_origins(rule: SteeringRule, sequence: SequenceRule, params: Any) -> S
             fault = said if origin.kind == "user" else f"comes from {origin}"
             if hidden is not None:
                 fault = f"holds a character that nobody sees (U+{ord(hidden):04X})"
-            text = f"{describe_sequence(rule, sequence)} The {name} of this call {fault}. Ask the user, or go on without it."
+            fault = f"The {_named(name)} of this call {fault}."
+            text = f"{describe_sequence(rule, sequence)} {fault} Ask the user, or go on without it."
         return SteeringDecision(SteeringAction(rule.action or "deny"), text, (rule.id,))
     return None
 
@@ -141,5 +153,7 @@ def _argument(args: Any, path: str) -> Any:
             return args[path]
         name, _, rest = path.partition(".")
         return _argument(args.get(name), rest) if rest else None
+    if isinstance(args, str):
+        return links_in(args) if path == LINKS else None
     # A path that ends in a list must not mean that nothing is looked at.
     return [_argument(member, path) for member in args] if isinstance(args, list | tuple) else None

@@ -17,6 +17,7 @@ from noetic_nb._core.cards import Card, with_card
 from noetic_nb._core.names import nearest
 from noetic_nb._core.record_type import RecordType
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.items._origins import trusted_source
 
 Point: TypeAlias = Literal["before_tool_call", "after_model_call"]
 """The two enforcement points."""
@@ -76,15 +77,18 @@ class SequenceRule(_Frozen):
     count: int | None = Field(default=None, ge=0, strict=True)
     """For ``at_most``: how many calls are allowed."""
     args: tuple[ToolName, ...] = ()
-    """For ``only_from_user``: the arguments, such as ``recipient`` or ``invite.email``; empty for all."""
+    """For ``only_from_user``: the arguments, such as ``recipient``, ``invite.email`` or ``body.links``; empty for all."""
     trust: tuple[ToolName, ...] = ()
-    """For ``only_from_user``: who may have written them besides: a tool, ``tool.field``, ``system``, ``layer:id``."""
+    """For ``only_from_user``: who may have written them besides: a tool, ``tool.field``, ``tool.field[key=value]``, ``system``,
+    ``layer:id``."""
 
     @model_validator(mode="after")
     def _others_or_count(self) -> SequenceRule:
         if self.kind == "only_from_user":
             if self.count is not None or self.others:
                 raise ValueError("`only_from_user` has arguments and whom to trust, no others and no count")
+            for entry in self.trust:
+                trusted_source(entry)
             return self
         if self.args or self.trust:
             raise ValueError("`args` and `trust` belong to `only_from_user`")
