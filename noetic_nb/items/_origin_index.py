@@ -177,7 +177,7 @@ class Source:
         """Tell whether a field is the value looked for, in an item of which another field is as it should be."""
         field = trusted.name.rpartition(".")[2]
         items = {leaf.item for leaf, text in self._keyed(needle) if leaf.key == field and needle.equals(text)}
-        if trusted.key is None:
+        if not trusted.key:
             return bool(items)
         authors: dict[int, list[str]] = {item: [] for item in items}
         for leaf, _ in self._leaves or ():

@@ -65,9 +65,9 @@ class Trusted(NamedTuple):
     """A source that is trusted: ``user``, a tool, ``tool.field``, or ``tool.field[key=value]``."""
 
     name: str
-    key: str | None = None
-    """A field of the same item, written by the system that keeps the item: the sender of a transfer."""
-    value: str | None = None
+    key: str = ""
+    """A field of the same item, written by the system that keeps the item, as the sender of a transfer is; empty for none."""
+    value: str = ""
     """The text of that field."""
 
 

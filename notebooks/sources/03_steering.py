@@ -5,7 +5,7 @@
 **By the end you can** put a rule between an agent and a tool, read in the ledger why a call was refused, find a way around a rule, and
 give the catch and the cost of a rule in numbers.
 
-**40 minutes.** No key and no network: the model is a function of its request. Run the first code cell, then read. Before each cell,
+**50 minutes.** No key and no network: the model is a function of its request. Run the first code cell, then read. Before each cell,
 predict its output; then run it.
 """
 
@@ -410,14 +410,100 @@ for name, result in {"never pay": blunt, "whom the user named": found}.items():
 """
 Not paying at all catches hardly more and costs more. A rule is only as good as the pair of numbers.
 
+## 6 · Attackers who read the rules
+
+Recorded attacks do not change when a rule is written; attackers do. `lab.dojo` runs them against the rules, in a closed environment. This one is
+a service desk: three tasks of a clerk, and an attacker who writes into the ticket that the clerk reads. He wants 500 dollars on his account. The
+agent obeys all that it reads. `static_success` counts the attack as it was written; `attack_success` counts an attacker who has the rule book and
+the list of tools, and looks for calls that the rules let pass.
+
+**Predict.** Refunds go only to accounts that the user named or that stand in the order. The desk has nine tools. Which of the three figures are
+zero?
+"""
+
+# %%
+desk = lab.environments.ServiceDesk()
+
+
+def attacked(rules):
+    """Print how often the clerk's task is done, and the attacker's."""
+    result = lab.dojo(rules, suites=desk, injection_tasks=["steal"], adaptive=True)
+    for name in ("utility", "static_success", "attack_success"):
+        print(f"{name:>15}: {result.count(name)}")
+    return result
+
+
+refunds = nn.RuleBook()
+refunds.only_from_user("refund", "account", trust="get_order.account")
+around = attacked(refunds)
+
+# %% [markdown]
+"""
+Against the attack that does not change, the rule is perfect and costs nothing. Against the one that does, it is worth nothing. Each run of an
+attack is kept, so that you can see the way around:
+"""
+
+# %%
+way = next(run for run in around.runs if run.meta["attack_succeeded"])
+print("family:", way.meta["attack_type"])
+calls(way)
+
+# %% [markdown]
+"""
+The refund is denied nowhere: the attacker never asks for one. `pay_out` does the same, and no rule is about it.
+
+**Predict.** Now both tools are guarded. All seven families of attacks are tried again: other fields, values in two parts, other spellings, notes
+that are written first and read later, other tools, another order, and questions until somebody says yes. What are the figures?
+"""
+
+# %%
+both = nn.RuleBook()
+both.only_from_user(["refund", "pay_out"], "account", trust="get_order.account")
+closed = attacked(both)
+
+# %% [markdown]
+"""
+Utility stays, and nobody was asked anything. It holds because an attacker can write a ticket, and not an order. Fields that he can fill in
+himself are the next way around, and the subject of the last exercise.
+
+### Exercise 3.4 · Whom you paid before
+
+The agent of exercise 3.3 also has `list_payments`: records with `sender`, `recipient` and `note`. Users say "pay my rent again", so recipients of
+earlier payments must be payable. But anybody can send the user a cent and write his own account and a note into that record; only the sender is
+written by the bank. Of the user's own payments it is `me`. Complete `paid_before(rules)`: payable are accounts that the user wrote, and
+recipients of payments that he sent himself. `trust=` also takes `"tool.field[key=value]"`: the field, in those records of which another field has
+this value.
+"""
+
+
+# %% tags=["exercise"]
+def paid_before(rules):
+    pass
+
+
+# %% tags=["solution"]
+def paid_before(rules):
+    rules.only_from_user(
+        "send_money", "recipient", trust="list_payments.recipient[sender=me]"
+    )
+
+
+# %% tags=["check"]
+check("3.4", paid_before)
+
+# %% [markdown]
+"""
+The same at a whole bank, AgentDojo's, with 16 tasks and 144 attacks: rules that trust recipients of *all* payments let 128 attacks through once
+the attacker has read them, those that trust the user's own payments none. Both do 15 of the 16 tasks and ask nothing; asking about the rest, an
+eighth of a question a task, does all 16. [The study](../docs/studies/dojo.md) has the other suites.
+
 ## What this does not show
 
 * The rules were written after looking at these runs. On attacks that nobody has seen yet they will do worse;
   [suggestions](../docs/experiments/suggestions.ipynb) shows how to find that out with runs that were put aside.
 * The events after the first refusal are unknown: a real model might have tried another way, or given up.
-* An attacker who reads the rules does better. Run closed, with an agent that obeys all it reads, rules fitted on these attacks stop 144 of 144 and keep
-  15 of 16 user's tasks; 128 of the 144 get past them once the attacker has read them. `lab.dojo` measures both
-  ([study](../docs/studies/dojo.md)).
+* Attackers who adapt try seven families of attacks. An eighth may find a way; no figure here is a proof
+  ([proofs](../docs/behaviour/proofs.md) are another matter).
 * A rule guards the tools it names. An agent that can run a shell has many ways to send money.
 * Our model obeys every instruction. Real ones obey some, and which ones changes with each release.
 

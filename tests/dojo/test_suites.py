@@ -6,6 +6,7 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb import lab
+from noetic_nb.lab._dojo.agentdojo_suites import agentdojo_suite
 
 pytest.importorskip("agentdojo")
 
@@ -26,6 +27,16 @@ def test_every_attack_of_the_other_suites_has_a_script(suite: str, user_task: st
 
     assert result.count("utility").n == 1
     assert result.count("attack_success").rate == 1
+
+
+def test_a_bank_writes_the_sender_of_a_payment_itself() -> None:
+    bank = agentdojo_suite("banking")
+    place = "injection_incoming_transaction"
+
+    mine = bank.state("user_task_3", {f"{place}.sender": "US133000000121212121212"})
+    assert "US133000000121212121212" in {each.sender for each in mine.bank_account.transactions}
+    with pytest.raises(ValueError, match="another's sender"):
+        bank.state("user_task_3", {f"{place}.sender": "me"})
 
 
 def test_rules_stop_what_they_are_about() -> None:

@@ -12,6 +12,7 @@ import pytest
 import noetic_nb as nn
 from noetic_nb import lab
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.lab._dojo.agentdojo_suites import _judged
 from noetic_nb.lab._dojo.episodes import Gullible, folded
 from noetic_nb.lab.environments import Environment, ServiceDesk
 from noetic_nb.models import CallTool
@@ -88,6 +89,37 @@ def test_finished_runs_are_found_again_with_the_same_rules_only(
     assert again.to_frame().equals(first.to_frame())
     with pytest.raises(AssertionError, match="played again"):
         lab.dojo(refunds("ask"), suites=DESK, resume=tmp_path)
+
+
+def test_a_search_that_has_ended_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {"suites": DESK, "injection_tasks": ["steal"], "adaptive": True, "resume": tmp_path}
+    rules = nn.RuleBook()
+    rules.only_from_user("refund", "account", trust="read_ticket.author")
+    first = lab.dojo(rules, **asked)
+
+    def refused(*_: Any) -> Any:
+        raise AssertionError("searched again")
+
+    monkeypatch.setattr("noetic_nb.lab._dojo.dojo.Attacker", refused)
+    again = lab.dojo(rules, **asked)
+
+    assert [run.meta for run in again.runs] == [run.meta for run in first.runs]
+    assert first.count("attack_success").n > 0
+    # One that was interrupted is.
+    next(tmp_path.glob("*-ended.json")).unlink()
+    with pytest.raises(AssertionError, match="searched again"):
+        lab.dojo(rules, **asked)
+
+
+@pytest.mark.parametrize("error", [KeyError("Alice"), TypeError("unhashable"), AttributeError("sender")])
+def test_a_task_is_not_done_where_the_judgement_finds_nothing_to_judge(error: Exception) -> None:
+    def fails(*_: Any) -> bool:
+        raise error
+
+    assert _judged(lambda *_: None, fails, "", None, None, []) is False
+    assert _judged(lambda *_: None, lambda *_: True, "", None, None, []) is True
+    with pytest.raises(ZeroDivisionError):
+        _judged(lambda *_: 1 / 0 > 1, fails, "", None, None, [])
 
 
 def test_several_processes_find_the_same() -> None:

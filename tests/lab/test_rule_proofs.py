@@ -375,3 +375,20 @@ def test_arguments_without_types_may_be_anything_and_are_still_decided() -> None
     assert prove(rules, "tool.args.amount <= 5", tools=tools).status == "proved"
     # A text is not more than a number: the rule fails, and denies.
     assert prove(rules, "tool.args.amount != 'much'", tools=tools).status == "proved"
+
+
+def test_a_field_of_one_author_is_shown_in_an_item_of_his() -> None:
+    rules = sentence(("read.account[sender=me]",), "recipient")
+
+    found = prove(rules, FROM_USER, tools=[send_money, read])
+
+    assert found.status == "counterexample"
+
+
+def test_links_in_a_text_are_outside() -> None:
+    rules = sentence((), "recipient.links")
+
+    found = prove(rules, FROM_USER, tools=[send_money, read])
+
+    assert found.status == "undecided"
+    assert "has links of a text" in str(found.because)

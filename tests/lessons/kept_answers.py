@@ -397,6 +397,14 @@ RIGHT: dict[str, dict[str, Any]] = {
             )
         ),
     },
+    "3.4": {
+        "a sequence rule": lambda rules: rules.only_from_user(
+            "send_money", "recipient", trust="list_payments.recipient[sender=me]"
+        ),
+        "a second name for the tool": lambda rules: rules.only_from_user(
+            "send_money", "recipient", trust=["tool:list_payments.recipient[sender=me]", "user"]
+        ),
+    },
     "4.1": {
         "three marks": worse,
         "by max": lambda marks: len(marks) > 2 and max(0, marks[-3] - marks[-1]) >= 0.15 and sum(marks[-3:]) < 1.5,
@@ -520,6 +528,21 @@ WRONG: dict[str, dict[str, Any]] = {
         "a list of good accounts": python(
             lambda call: call.tool_args["recipient"] not in ("AT611904300234573201", "DE89370400440532013000")
         ),
+    },
+    "3.4": {
+        "off by one": lambda rules: rules.only_from_user(
+            "send_money", "recipient", trust="list_payments.sender[recipient=me]"
+        ),
+        "inverted": python(lambda call: call.origin(call.tool_args["recipient"]).kind == "user"),
+        "hard-coded": book(when='tool.args.recipient == "XX99000000000000000007"'),
+        "right value by the wrong rule": lambda rules: rules.only_from_user(
+            "send_money", "recipient", trust="list_payments.recipient"
+        ),
+        "nobody but the user": lambda rules: rules.only_from_user("send_money", "recipient"),
+        "the contacts as well": lambda rules: rules.only_from_user(
+            "send_money", "recipient", trust=["list_payments.recipient[sender=me]", "list_contacts.account"]
+        ),
+        "the whole list": lambda rules: rules.only_from_user("send_money", "recipient", trust="list_payments"),
     },
     "4.1": {
         "off by one": lambda marks: worse(marks, drop=0.1500001),

@@ -1,4 +1,4 @@
-"""What rules are worth in closed environments: utility, utility under attack, attack success, and approvals asked."""
+"""What rules are worth in closed environments: utility, utility under attack, attack success, and questions asked."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class DojoResult:
         return counted([bool(run.meta[name]) for run in kept.values()], clusters_of([*kept.values()]))
 
     def asks(self, suite: str | None = None, *, attacked: bool = False) -> float:
-        """Return how many approvals a task asks for; of all suites or of one, without attacks or with them."""
+        """Return how many questions a task asks; of all suites or of one, without attacks or with them."""
         found = [
             run.meta["asks"]
             for run in self.runs
@@ -101,7 +101,7 @@ class DojoResult:
         -------
         pandas.DataFrame
             ``suite``; ``utility, utility_under_attack, attack_success, static_success`` as shares, each with ``_low``, ``_high``
-            and ``_n``, the tasks or pairs of tasks; ``asks`` and ``asks_under_attack``, approvals for each task.
+            and ``_n``, the tasks or pairs of tasks; ``asks`` and ``asks_under_attack``, questions a task.
         """
         import pandas
 
@@ -122,7 +122,7 @@ class DojoResult:
         lines = [f"Dojo of {len(self.runs)} runs"]
         for suite in self._suites():
             lines += [f"{suite}: {words} {self.count(figure, suite)}" for figure, words in self._shown().items()]
-            lines.append(f"{suite}: approvals asked {self.asks(suite):.2f} a task")
+            lines.append(f"{suite}: {self.asks(suite):.2f} questions a task")
         return "\n  ".join(lines)
 
     def _shown(self) -> dict[str, str]:
@@ -135,7 +135,7 @@ class DojoResult:
         rows = [(suite, *map(str, some), f"{self.asks(suite):.2f}") for suite, some in counts.items()]
         few = any(count.clusters is not None and count.clusters < FEW for some in counts.values() for count in some)
         notes = [f"intervals of fewer than {FEW} tasks are rough"] if few else []
-        table = Table(("suite", *shown.values(), "approvals asked, a task"), rows, empty="no run")
+        table = Table(("suite", *shown.values(), "questions a task"), rows, empty="no run")
         return Card("Dojo", facts=[("runs", len(self.runs))], table=table, notes=notes)
 
 

@@ -432,7 +432,7 @@ class Reader:
         values = [whole] if not sequence.args else [_argument(whole, path) for path in paths]
         found = []
         if len(paths) < len(sequence.args):
-            found.append(self._anything("looks at the links of a text", sequence).true)
+            found.append(self._anything("links of a text", sequence).true)
         for value in values:
             for is_there, leaf in self.leaves(value):
                 found.append(all_of(is_there, self._is_unknown(leaf, ("user", *sequence.trust))))

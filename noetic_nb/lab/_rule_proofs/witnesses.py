@@ -124,7 +124,7 @@ def _provenance(world: World, model: Any, schema: Mapping[str, Any] | None) -> P
                 ]
                 sources = [trusted_source(entry) for entry in known if entry.startswith(f"{name}.")]
                 items = [
-                    {one.name.removeprefix(f"{name}."): value} | ({} if one.key is None else {one.key: one.value})
+                    {one.name.removeprefix(f"{name}."): value} | ({one.key: one.value} if one.key else {})
                     for one in sources
                 ]
                 # A tool that was given a value vouches for none; a field does where the value is all of it.

@@ -58,7 +58,7 @@ def _named(path: str) -> str:
 
 def _described(entry: str) -> str:
     name, key, value = trusted_source(entry)
-    return name if key is None else f"{name} (where the {key} is {value})"
+    return f"{name} (where the {key} is {value})" if key else name
 
 
 def sequence_rule(

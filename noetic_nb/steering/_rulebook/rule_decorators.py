@@ -329,10 +329,12 @@ class RuleMethods(ABC):
         tool : str or iterable of str
             What is kept from being called with other values.
         *args : str
-            The arguments that it is about, ``"recipient"`` or ``"invite.email"``; all of them where none is named.
+            The arguments that it is about, ``"recipient"`` or ``"invite.email"``; all of them where none is named. Of a text,
+            ``"body.links"`` are the addresses of the web and of mail in it.
         trust : str or iterable of str
-            Who may have written them besides the user: a tool, or better ``tool.field``, a key of its JSON or YAML results;
-            ``system`` for the instructions, ``layer:id`` for what a layer recalls. What a tool was given itself does not count.
+            Who may have written them besides the user: a tool, or better ``tool.field``, a key of its JSON or YAML results, or
+            ``tool.field[key=value]``, that of items of which another key says so; ``system`` for the instructions, ``layer:id``
+            for what a layer recalls. What a tool was given itself does not count.
         **more
             ``id``, ``action`` (``"deny"``, ``"guide"`` or ``"ask"``) and ``guidance``.
 
