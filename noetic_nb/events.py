@@ -92,6 +92,8 @@ class ItemsAppended(Event, frozen=True, tag="items_appended"):
     start: Whole
     items: tuple[Item, ...]
     origin: Word[Literal["user", "model", "tool", "guidance", "layer", "seed", "step"]]
+    layer_id: str | None = None
+    """Of items whose origin is a layer."""
 
 
 class BudgetsAllocated(Event, frozen=True, tag="budgets_allocated"):

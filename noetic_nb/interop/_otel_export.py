@@ -37,8 +37,10 @@ from noetic_nb.events import (
 )
 from noetic_nb.interop._spans.span_messages import parsed
 from noetic_nb.items import Item, item_text, thaw
+from noetic_nb.items._origins import MODEL, with_origin
 from noetic_nb.redact import Redaction
 from noetic_nb.runs._events.event_json import dump_event
+from noetic_nb.runs._events.run_log import named_items
 
 __all__ = ["OTelExporter"]
 
@@ -49,7 +51,7 @@ _MOST_OPEN: Final = 1_024
 _OPERATIONS: Final = {"recall": "search_memory", "store": "update_memory"}
 # What a trace may know of a run without its texts: sizes, times, names and how things ended.
 _WITHOUT_TEXTS: Final[Mapping[type[Any], Mapping[str, Any]]] = {
-    TurnStarted: {"query": ""},
+    TurnStarted: {"query": "", "memory": ()},
     TurnCompleted: {"text": "", "stopped": None},
     StepStarted: {},
     StepEnded: {},
@@ -165,7 +167,7 @@ class OTelExporter:
                 about = {"action": event.action, "rules": list(event.rule_ids), "tool": event.tool_name or ""}
                 self._note(event.where, f"steering.{event.hook}", event.t_ms, about)
             case ItemsAppended() if self._content:
-                _of(self._messages, event.where.execution_id).extend(written(event.items))
+                self._items_appended(event)
             case ViewAssembled() if self._content:
                 self._end_recalls(event.where.execution_id, event)
             case LayerStateChanged():
@@ -249,6 +251,14 @@ class OTelExporter:
         self._put_json(span, "noetic.started", self._wire(event))
         self._open[event.where.execution_id] = [span]
 
+    def _items_appended(self, event: ItemsAppended) -> None:
+        sent = _of(self._messages, event.where.execution_id)
+        sent.extend(written(_authored(event)))
+        stack = self._open.get(event.where.execution_id)
+        # A layer has changed the question before anybody answered it: what the turn was asked is not all the user's.
+        if event.origin == "layer" and stack and not any(message["role"] == "assistant" for message in sent):
+            self._put_json(stack[0], "gen_ai.input.messages", sent)
+
     def _turn_completed(self, event: TurnCompleted) -> None:
         stack = self._closed(event)
         if stack:
@@ -303,8 +313,9 @@ class OTelExporter:
             span, {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": event.step_id or "child", **about}
         )
         if self._content:
-            self._messages[event.where.execution_id] = written(event.items)
-            self._put_json(span, "gen_ai.input.messages", written(event.items))
+            given = written(_of_parent(event.items))
+            self._messages[event.where.execution_id] = given
+            self._put_json(span, "gen_ai.input.messages", given)
         self._put_json(span, "noetic.started", self._wire(event))
         self._open[event.where.execution_id] = [span]
 
@@ -420,8 +431,18 @@ def _spent(event: TurnCompleted | ChildEnded | ModelCalled) -> dict[str, Any]:
     return {name: value for name, value in spent.items() if value is not None}
 
 
+def _authored(event: ItemsAppended) -> Iterable[Item]:
+    """Return logged items that name their author where their role does not."""
+    return _of_parent(event.items) if event.where.depth and event.origin == "user" else named_items(event)
+
+
+def _of_parent(items: Iterable[Item]) -> list[Item]:
+    """Return the messages given to a child, which code or a model wrote and no user."""
+    return [with_origin(item, MODEL) if item.get("role") == "user" else item for item in items]
+
+
 def written(items: Iterable[Item]) -> list[dict[str, Any]]:
-    """Return items as the conventions of OpenTelemetry write messages: a role, and parts with a type."""
+    """Return items as the conventions of OpenTelemetry write messages: a role, parts with a type, and an author's name."""
     made: list[dict[str, Any]] = []
     for item in items:
         kind = item["type"]
@@ -448,7 +469,8 @@ def written(items: Iterable[Item]) -> list[dict[str, Any]]:
         if made and made[-1]["role"] == role and role in ("assistant", "tool"):
             made[-1]["parts"] += parts
         else:
-            made.append({"role": role, "parts": parts})
+            name = {"name": item["origin"]} if kind == "message" and "origin" in item else {}
+            made.append({"role": role, "parts": parts, **name})
     return made
 
 

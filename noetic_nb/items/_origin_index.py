@@ -16,7 +16,16 @@ from typing import Any, Final, NamedTuple
 
 from noetic_nb.items._build import item_text
 from noetic_nb.items._item import Item
-from noetic_nb.items._origins import MODEL, Origin, Trusted, chained, least_trusted, members, trusted_source
+from noetic_nb.items._origins import (
+    MODEL,
+    Origin,
+    Trusted,
+    chained,
+    least_trusted,
+    members,
+    origin_named,
+    trusted_source,
+)
 from noetic_nb.items._own_words import own_words
 from noetic_nb.items._value_search import MAX_READ, Needle, SearchedText, needle_of, searched, value_text
 
@@ -191,6 +200,12 @@ class Source:
         return self.args is not None and needle.is_echoed(searched(self.args))
 
 
+def _claimed(item: Item, origin: Origin) -> Origin:
+    """Return the origin of an item that may name one itself: it may be trusted less than its role says, and never more."""
+    named = item.get("origin")
+    return origin if named is None else least_trusted([origin, origin_named(named)])
+
+
 class OriginIndex:
     """Texts in the order in which they were sent, and where each of their values stands."""
 
@@ -248,7 +263,7 @@ class OriginIndex:
             text = output if isinstance(output, str) else item_text(item)
             # A layer may shorten what a tool returned; a model's response holds nothing that a tool returned.
             made_by = origin if origin is not None and origin.kind == "model" else Origin("tool", name)
-            self.add(text, made_by._replace(item=item.get("id")), at=position, args=args)
+            self.add(text, _claimed(item, made_by)._replace(item=item.get("id")), at=position, args=args)
             return
         if origin is None:
             role = item.get("role") if kind == "message" else "assistant"
@@ -257,7 +272,7 @@ class OriginIndex:
                 origin = MODEL
             else:
                 origin = Origin("user") if role == "user" else Origin("system")
-        self.add(item_text(item), origin._replace(item=item.get("id")), at=position)
+        self.add(item_text(item), _claimed(item, origin)._replace(item=item.get("id")), at=position)
 
     def read_log(self, items: Sequence[Item], origins: Mapping[int, Origin], *, is_child: bool = False) -> None:
         """Add the items that it does not have yet; `origins` by position, where their roles do not say them."""

@@ -7,10 +7,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, Literal, NamedTuple
 
+from noetic_nb.items._item import Item
+
 OriginKind = Literal["user", "system", "layer", "tool", "model"]
 
 # The most trusted first. A layer's text was chosen by the author of the agent, a tool's by whoever can reach the tool.
 _RANK: Final = {"user": 0, "system": 1, "layer": 2, "tool": 3, "model": 4}
+
+
+ORIGIN_KINDS: Final = frozenset(_RANK)
 
 
 class Origin(NamedTuple):
@@ -80,6 +85,31 @@ def trusted_source(entry: str) -> Trusted:
     if (found := _CONDITION.fullmatch(entry)) is None:
         raise ValueError(f"whom to trust is written 'tool.field[key=value]', not {entry!r}")
     return Trusted(found["field"], found["key"], found["value"])
+
+
+def origin_named(text: object) -> Origin:
+    """Return the origin that an item names, such as ``layer:notes``; the model's, trusted least, for all that is no origin."""
+    kind, _, name = text.partition(":") if isinstance(text, str) else ("", "", "")
+    return Origin(kind, name or None) if kind in _RANK else MODEL  # type: ignore[arg-type]
+
+
+def with_origin(item: Item, origin: Origin) -> Item:
+    """Return an item that names its author, for where neither its role nor the log beside it will say so."""
+    return Item({**item, "origin": origin.text})
+
+
+class Participants:
+    """Tells the user of a conversation from others who write in his role, such as agents: he is the first of them."""
+
+    __slots__ = ("_first",)
+
+    def __init__(self) -> None:
+        self._first: tuple[str | None] | None = None
+
+    def is_user(self, name: str | None) -> bool:
+        """Tell whether a message in the role of the user is his own, by the name on it; one without a name is."""
+        self._first = self._first or (name,)
+        return name is None or name == self._first[0]
 
 
 def members(value: Any, names: Collection[str] | None = None) -> Iterator[Any]:

@@ -29,6 +29,7 @@ from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.items._item_checks import problem_of
 from noetic_nb.items._messages import Message
 from noetic_nb.items._messages.message import Child, Compaction
+from noetic_nb.items._origins import MODEL, Participants, with_origin
 from noetic_nb.redact import Redaction
 from noetic_nb.runs._context_tokens import ChosenCounter, ContextTokens
 from noetic_nb.runs._conversation_texts import clean_meta, items_of, read_object, reads_as_error, safe_items, said
@@ -167,6 +168,7 @@ class _Writer:
         self.judged: Where | None = None
         self.is_answered = self.is_priced = False
         self.children = 0
+        self.participants = Participants()
 
     def write(
         self, given: Iterable[Message | Compaction | Child], items: Sequence[Item], first_ms: float | None
@@ -221,6 +223,8 @@ class _Writer:
         start = self.length
         made = []
         for item in items:
+            if item.get("role") == "user" and not self.participants.is_user(item.get("name")):
+                item = with_origin(item, MODEL)
             if item.get("id") is None:
                 item = Item({"id": f"{self.prefix}/i{self.length}", **item})
             made.append(item)

@@ -19,7 +19,9 @@ from noetic_nb.redact._secret_names import secret_word
 
 _OURS: Final = frozenset({"message", "function_call", "function_call_output"})
 # Their names are no secret words, so that their texts can be looked at one by one.
-_PLAIN_KEYS: Final = frozenset({"id", "type", "status", "role", "name", "callId", "arguments", "output", "content"})
+_PLAIN_KEYS: Final = frozenset(
+    {"id", "type", "status", "role", "name", "callId", "arguments", "output", "content", "origin"}
+)
 _TEXT_KEYS: Final = {
     ("status", "type", "role", "content"): ("content",),
     ("status", "type", "callId", "name", "arguments"): ("callId", "name", "arguments"),

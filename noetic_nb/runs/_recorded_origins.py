@@ -23,13 +23,13 @@ from noetic_nb.events import (
 from noetic_nb.items import Item, freeze, item_text, thaw
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.items._origin_index import KEPT_KINDS, NOTHING_KEPT, KeptTexts, OriginIndex, Provenance
-from noetic_nb.items._origins import MODEL, Origin
+from noetic_nb.items._origins import Origin
 from noetic_nb.memory import ExecutionContext, PastCall
 from noetic_nb.memory._steering_decision import ALLOW
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
 from noetic_nb.memory.scope import ScopeIds, resolve_scope_key
 from noetic_nb.models._client import ModelResponse, Usage
-from noetic_nb.runs._events.run_log import Numbering, place_of
+from noetic_nb.runs._events.run_log import Numbering, origin_of_items, place_of
 from noetic_nb.runs._run_source import RunLike
 
 # What rules read of a layer's state is empty: the recorded ledger is that of the rules in force then.
@@ -220,9 +220,8 @@ class RecordedOrigins:
                             beside.add(source.raw, source.origin, at=seq, args=source.args)
             case RequestPrepared():
                 self._schemas |= {tool.name: tool.parameters for tool in event.tools}
-            case ItemsAppended(where, origin=origin):
-                made_by = {"model": MODEL, "step": MODEL, "layer": Origin("layer")}.get(origin)
-                _texts_of(known, where).add(event.items, seq, made_by)
+            case ItemsAppended(where):
+                _texts_of(known, where).add(event.items, seq, origin_of_items(event))
             case ViewAssembled(where):
                 for layer_id, item in event.layer_items:
                     # A summary is the model's own wording.

@@ -27,6 +27,7 @@ from noetic_nb.events import (
     TurnStarted,
 )
 from noetic_nb.items import Item, thaw
+from noetic_nb.runs._events.run_log import named_items
 
 VERSION: Final = "ATIF-v1.8"
 _IMAGES: Final = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
@@ -152,7 +153,8 @@ class _Writer:
         copied = True if origin in ("seed",) and source != "system" else None
         if source == "agent" and origin not in ("seed",):
             return
-        self._add(level, t_ms, source, _content(item), is_copied_context=copied)
+        named = {"origin": item["origin"]} if "origin" in item else None
+        self._add(level, t_ms, source, _content(item), is_copied_context=copied, extra=named)
 
     def _items(self, level: _Trajectory, event: ItemsAppended) -> None:
         if event.origin in ("model", "tool"):  # told by the call
@@ -161,7 +163,7 @@ class _Writer:
                     step = self._add(level, event.t_ms, "agent", "", tool_calls=[_call(item)], llm_call_count=0)
                     level.open[str(item["callId"])] = step
             return
-        for item in event.items:
+        for item in named_items(event):
             self._message(level, item, event.t_ms, event.origin)
 
     def _called(self, level: _Trajectory, event: ModelCalled) -> None:

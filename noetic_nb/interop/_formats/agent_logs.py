@@ -21,6 +21,7 @@ from noetic_nb.items._messages.message import (
     text_message,
     thought,
 )
+from noetic_nb.items._origins import MODEL, Origin, with_origin
 from noetic_nb.redact import Redaction
 from noetic_nb.runs import Run
 from noetic_nb.runs._conversation import conversation_events
@@ -107,6 +108,16 @@ def user(content: Any, notes: Notes, place: str, **known: Any) -> Message:
 
 def system(text: str, **known: Any) -> Message:
     return Message("system", (text_message("system", (input_text(text),)),), **known)
+
+
+def feedback(text: str, **known: Any) -> Message:
+    """Make a message of the environment in which an agent works: its text is no better than a tool's."""
+    return Message("system", (with_origin(text_message("system", (input_text(text),)), Origin("tool")),), **known)
+
+
+def by_program(parts: tuple[FrozenDict, ...], **known: Any) -> Message:
+    """Make a message in the role of the user that a program wrote, perhaps with what a tool had returned."""
+    return Message("system", (with_origin(text_message("user", parts), MODEL),), **known)
 
 
 def answer(text: str, calls: Sequence[Item], *, thoughts: str | None = None, **known: Any) -> Message:

@@ -12,18 +12,20 @@ from noetic_nb.interop._formats.agent_logs import (
     Talk,
     agent_run,
     answer,
+    feedback,
     input_parts,
     mapping,
     records,
     result,
-    system,
     text_of,
     user,
 )
 from noetic_nb.interop._formats.sources import Document, read_document, record, refused
 from noetic_nb.interop._formats.unread import EVERYTHING, Keys, keys
+from noetic_nb.items import Item
 from noetic_nb.items._messages.message import Child, Compaction, Message, call, money, text_message, time_ms, usage_of
 from noetic_nb.items._messages.usage_fields import USAGE
+from noetic_nb.items._origins import origin_named, with_origin
 from noetic_nb.runs import Run
 
 FORMATS: Final = ("atif",)
@@ -146,7 +148,9 @@ class _Reader:
             elif step.get("source") == "agent":
                 talk += self._answer(step, model, place)
             elif step.get("source") == "user" and not step.get("is_copied_context"):
-                talk.append(user(step.get("message"), self.notes, f"{place}.message", t_ms=_at(step)))
+                message = user(step.get("message"), self.notes, f"{place}.message", t_ms=_at(step))
+                message.items = tuple([_authored(item, about) for item in message.items])
+                talk.append(message)
             else:
                 talk += self._seeded(step, place)
         return talk
@@ -155,9 +159,9 @@ class _Reader:
         """Yield a step that is no act of this conversation: of the system, or copied from an earlier one."""
         role = "user" if step.get("source") == "user" else "system"
         parts = input_parts(step.get("message"), self.notes, f"{place}.message")
-        yield Message("system", (text_message(role, parts),), t_ms=_at(step))
+        yield Message("system", (_authored(text_message(role, parts), mapping(step.get("extra"))),), t_ms=_at(step))
         for text in self._observed(step, set()):
-            yield system(text, t_ms=_at(step))
+            yield feedback(text, t_ms=_at(step))
 
     def _compaction(self, step: Mapping[str, Any], about: Mapping[str, Any], place: str, talk: Talk) -> Compaction:
         parts = input_parts(step.get("message"), self.notes, f"{place}.message")
@@ -245,7 +249,7 @@ class _Reader:
             yield result(call_id, text, error=error, children=children, **facts)
         for text in self._observed(step, calls):
             if not (len(calls) == len(said) == 1):
-                yield system(text, t_ms=_at(step))
+                yield feedback(text, t_ms=_at(step))
 
     def _observed(self, step: Mapping[str, Any], calls: set[str]) -> Iterator[str]:
         """Yield the texts of results that answer no call: feedback of the environment."""
@@ -279,6 +283,11 @@ class _Reader:
             return None
         file = self.document.path.parent / path
         return read_document(file).data if file.is_file() else None
+
+
+def _authored(item: Item, about: Mapping[str, Any]) -> Item:
+    """Return an item with the origin that `Run.to_atif` wrote beside it."""
+    return with_origin(item, origin_named(about["origin"])) if "origin" in about else item
 
 
 def _at(step: Mapping[str, Any]) -> float | None:

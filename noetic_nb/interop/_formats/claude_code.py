@@ -13,6 +13,7 @@ from noetic_nb.interop._formats.agent_logs import (
     Talk,
     agent_run,
     answer,
+    by_program,
     input_parts,
     mapping,
     records,
@@ -243,7 +244,7 @@ class _Reader:
         said = given if isinstance(given, str) else "".join([str(part.get("text", "")) for part in rest])
         if line.get("isMeta") or said.lstrip().startswith(_NOT_SAID):
             parts = input_parts(given, self.notes, place)
-            yield Message("system", (text_message("user", parts),), t_ms=t_ms)
+            yield by_program(parts, t_ms=t_ms)
         else:
             yield user(given, self.notes, place, t_ms=t_ms)
 

@@ -16,6 +16,7 @@ from noetic_nb.interop._formats.agent_logs import (
     Talk,
     agent_run,
     answer,
+    by_program,
     input_parts,
     mapping,
     records,
@@ -245,7 +246,7 @@ class _Reader:
         is_user = "user" in origins if origins else not text.lstrip().startswith(_NOT_SAID)
         if is_user and not text.lstrip().startswith(_NOT_SAID):
             return user(content, self.notes, place, t_ms=t_ms)
-        return Message("system", (text_message("user", input_parts(content, self.notes, place)),), t_ms=t_ms)
+        return by_program(input_parts(content, self.notes, place), t_ms=t_ms)
 
     def _flush(self, *, empty: bool = False) -> None:
         """Write the answer that was read, if there is one, or where a call is known that answered nothing."""

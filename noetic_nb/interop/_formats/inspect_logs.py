@@ -24,6 +24,7 @@ from noetic_nb.items._messages.message import (
     text_message,
     time_ms,
 )
+from noetic_nb.items._origins import MODEL, with_origin
 from noetic_nb.runs import Run
 from noetic_nb.runs._conversation import conversation_events
 from noetic_nb.runs._run import run_of_settled
@@ -79,6 +80,7 @@ class Story:
                 for one in entries[-1]:
                     if isinstance(one, Message) and one.role == "user":
                         one.role = "system"  # an agent's program wrote it, to go on or to hand over
+                        one.items = tuple([with_origin(item, MODEL) for item in one.items])
         for event in self._groups.get(_SCORING, ()):
             if event.get("event") == "model":
                 value = {"model": event.get("model"), "usage": mapping(event.get("output")).get("usage")}

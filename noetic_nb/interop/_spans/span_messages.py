@@ -10,6 +10,7 @@ from typing import Any, Final
 from noetic_nb.interop._spans.span_record import MAPPINGS
 from noetic_nb.items._json_text import compact_json, parsed_json
 from noetic_nb.items._messages.message import Role
+from noetic_nb.items._origins import MODEL, ORIGIN_KINDS, Origin, origin_named
 
 ROLES: Final[Mapping[str, Role]] = {
     "system": "system",
@@ -85,6 +86,18 @@ class SpanMessage:
     role: Role
     blocks: list[Text | Call | Result | Other] = field(default_factory=list)
     finish: str | None = None
+    name: str | None = None
+    """Of the participant; on spans of ours the author, such as ``layer:notes``."""
+    is_known: bool = True
+    """Whether it has a role that is known: of another one nobody knows whose words these are."""
+
+    @property
+    def origin(self) -> Origin | None:
+        """Its author, where its role does not say it."""
+        if not self.is_known:
+            return MODEL
+        is_author = self.name is not None and self.name.partition(":")[0] in ORIGIN_KINDS
+        return origin_named(self.name) if is_author else None
 
     @property
     def text(self) -> str:
@@ -151,12 +164,12 @@ def _is_message(value: Any) -> bool:
     return isinstance(value, MAPPINGS) and ("role" in value or "lc" in value or isinstance(value.get("data"), Mapping))
 
 
-def _made(role: str, blocks: list[Any], finish: Any = None) -> SpanMessage:
+def _made(role: str, blocks: list[Any], finish: Any = None, **about: Any) -> SpanMessage:
     known = ROLES.get(role, "user")
     # Results may come in a message of the user, as some APIs have it.
     if known == "tool" and Result not in map(type, blocks):
         blocks = [Result(None, None, "".join([block.text for block in blocks if type(block) is Text]))]
-    return SpanMessage(known, blocks, finish if isinstance(finish, str) and finish else None)
+    return SpanMessage(known, blocks, finish if isinstance(finish, str) and finish else None, **about)
 
 
 # A message with no other keys is wrapped in nothing, and has nothing beside its content.
@@ -188,14 +201,15 @@ def _message(value: Mapping[str, Any], role: str) -> SpanMessage:
         blocks += [_block(part) for part in content]
     elif isinstance(content, MAPPINGS):
         blocks.append(_block(content))
+    about = {"name": _text(value.get("name")), "is_known": "role" not in value or known == given}
     if is_of_today:
-        return _made(known, blocks, value.get("finish_reason"))
+        return _made(known, blocks, value.get("finish_reason"), **about)
     for call in value.get("tool_calls") or ():
         blocks.append(_call(call) or Other(call))
     legacy = value.get("function_call")
     if isinstance(legacy, Mapping) and legacy.get("name"):
         blocks.append(_call(legacy) or Other(legacy))
-    return _made(known, blocks, value.get("finish_reason"))
+    return _made(known, blocks, value.get("finish_reason"), **about)
 
 
 def _unwrapped(value: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -341,4 +355,5 @@ def arguments_of(value: Any) -> Mapping[str, Any] | None:
 
 def words_of(messages: Iterable[SpanMessage] | None, role: str) -> str:
     """Return the words that one party wrote."""
-    return "\n\n".join([msg.text for msg in messages or () if msg.role == role and msg.text])
+    # What somebody else wrote in the name of a party is none of its words.
+    return "\n\n".join([msg.text for msg in messages or () if msg.role == role and msg.text and msg.origin is None])

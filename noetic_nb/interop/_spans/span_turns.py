@@ -16,6 +16,7 @@ from noetic_nb.items import Item
 from noetic_nb.items._frozen import FrozenDict
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.items._messages.message import call, call_output, input_text, output_text, text_message
+from noetic_nb.items._origins import MODEL, Participants, with_origin
 from noetic_nb.redact import Redaction
 from noetic_nb.runs._context_tokens import ChosenCounter, ContextTokens
 
@@ -73,6 +74,7 @@ class TurnWriter:
         self.policy: str | None = None
         self.models: dict[str, None] = {}
         self.params: Mapping[str, Any] | None = None
+        self.participants = Participants()
         self.turn: _Turn | None = None
         self.turns = self.calls = self.children = self.plans = 0
         self.held: list[tuple[Any, Execution]] = []
@@ -189,7 +191,11 @@ class TurnWriter:
         for each in others:
             self.skip(span, "a part of a message cannot be read", each.value, **where)
         if parts:
-            items.append(text_message(msg.role, tuple(parts)))
+            origin = msg.origin
+            if origin is None and msg.role == "user" and not self.participants.is_user(msg.name):
+                origin = MODEL
+            item = text_message(msg.role, tuple(parts))
+            items.append(item if origin is None or msg.role == "assistant" else with_origin(item, origin))
         items += later
         return items
 

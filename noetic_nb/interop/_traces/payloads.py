@@ -178,9 +178,12 @@ def _message(value: Mapping[str, Any], role: str) -> dict[str, Any]:
     said = _kind(value, "role")
     known = said if said in ROLES else kind if kind in ROLES else role
     beside = mapping(value.get("additional_kwargs"))
-    if beside.get("lc_source") == "summarization":  # in the name of the user
+    is_summary = beside.get("lc_source") == "summarization"  # in the name of the user
+    if is_summary:
         known = "system"
     made = {name: each for name in _KEPT if (each := value.get(name) or beside.get(name)) is not None}
+    if is_summary or (said and said not in ROLES):  # these are not the words of the party in whose role they stand
+        made["name"] = "model"
     if isinstance(invalid := value.get("invalid_tool_calls"), list) and invalid:
         made["tool_calls"] = [*(made.get("tool_calls") or ()), *invalid]
     if "content" not in made and "parts" not in made:

@@ -10,6 +10,7 @@ from noetic_nb.errors import ItemValidationError, NoeticConfigError
 from noetic_nb.items._item import Item
 from noetic_nb.items._messages import anthropic, langchain, openai_chat, openai_responses, pydantic_ai
 from noetic_nb.items._messages.message import Compaction, Message, Reading, input_text, text_message
+from noetic_nb.items._messages.named_origins import heard, told
 
 MessageFormat: TypeAlias = Literal["openai", "openai-responses", "anthropic", "langchain", "pydantic-ai"]
 """Formats of messages."""
@@ -112,6 +113,9 @@ def decode_into(message: Any, format: MessageFormat, reading: Reading, waiting: 
         # A source of others may hold anything anywhere; a field of the wrong type is no reason to lose the rest.
         del reading.messages[known:]
         reading.skip("", f"it cannot be read ({type(error).__name__}: {str(error)[:200]})", message)
+    for one in reading.messages[known:]:
+        if isinstance(one, Message):
+            one.items = tuple(map(heard, one.items))
 
 
 def plain_message(message: Any) -> Any:
@@ -163,7 +167,7 @@ def encode_messages(items: Sequence[Item], format: str, *, failed: Collection[st
     encode = _ENCODERS.get(format)
     if encode is None:
         raise unknown_format(format, _ENCODERS)
-    return encode(items, failed)
+    return encode([*map(told, items)], failed)
 
 
 def unknown_format(given: object, known: Iterable[str]) -> NoeticConfigError:

@@ -25,6 +25,7 @@ from noetic_nb.items._messages.message import (
     time_ms,
     usage_of,
 )
+from noetic_nb.items._origins import MODEL, with_origin
 
 _TYPES: Final = {
     "human": "user",
@@ -155,7 +156,10 @@ def decode(value: Any, reading: Reading) -> None:
         own: Any = "user" if role == "user" else "system"
         name = {"name": fields["name"]} if isinstance(fields.get("name"), str) else {}
         parts = [part for item in items if item["type"] == "message" for part in item["content"]]
-        reading.messages.append(Message(own, (text_message(own, tuple(parts), **name),)))
+        item = text_message(own, tuple(parts), **name)
+        # Its middleware puts the model's summary into the place of what was said, in the name of the user.
+        is_summary = extras.get("lc_source") == "summarization"
+        reading.messages.append(Message(own, (with_origin(item, MODEL) if is_summary else item,)))
         return
     calls = []
     for number, entry in enumerate([*_list(fields, "tool_calls"), *_list(fields, "invalid_tool_calls")]):

@@ -25,6 +25,7 @@ from noetic_nb.items._messages.message import (
     time_ms,
     usage_of,
 )
+from noetic_nb.items._origins import MODEL, with_origin
 
 _KNOWN: Final = frozenset(
     [
@@ -103,7 +104,7 @@ def _request(value: Mapping[str, Any], reading: Reading, t_ms: float | None) -> 
             item = _output(part, errors)
             reading.messages.append(Message("tool", (item,), errors=errors, statuses_known=True, **known))
         elif kind in ("retry-prompt", "retry-feedback"):  # the answer itself did not fit: the model is asked again
-            item = text_message("user", (input_text(_text(part.get("content"))),))
+            item = with_origin(text_message("user", (input_text(_text(part.get("content"))),)), MODEL)
             reading.messages.append(Message("user", (item,), **known))
         else:
             reading.skip(f"parts[{number}]", f"a part of kind {kind!r} cannot be read", part)

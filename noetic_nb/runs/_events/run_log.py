@@ -19,6 +19,7 @@ from noetic_nb._core.cards import Card, Table, card_line, card_of, with_card
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import ItemsAppended, ModelCalled, RunEvent
 from noetic_nb.items import Item
+from noetic_nb.items._origins import MODEL, Origin, with_origin
 from noetic_nb.redact import safe_logger
 from noetic_nb.runs._events.event_json import EVENT_TYPES, PLAIN_TYPES, settled
 from noetic_nb.runs._turns import TurnBook, TurnSummary
@@ -93,6 +94,21 @@ class Events(Sequence[RunEvent]):
         )
         table = Table(("seq", "kind", "thread", "turn", "what"), rows, len(self), "no events yet")
         return Card("Events", facts=[("", f"{len(self):,} event{'' if len(self) == 1 else 's'}")], table=table)
+
+
+def origin_of_items(event: ItemsAppended) -> Origin | None:
+    """Return the origin of logged items where their roles do not say it, else None."""
+    return {"model": MODEL, "step": MODEL, "layer": Origin("layer", event.layer_id)}.get(event.origin)
+
+
+def named_items(event: ItemsAppended) -> tuple[Item, ...]:
+    """Return logged items that name their origin where it is not that of their role, for logs that know only the items."""
+    origin = origin_of_items(event)
+    if origin is None:
+        return event.items
+    # Calls, answers and thoughts are a model's in any log.
+    owned = ("function_call_output",) if event.origin == "model" else ("message", "function_call_output")
+    return tuple([with_origin(item, origin) if item["type"] in owned else item for item in event.items])
 
 
 def _said(event: RunEvent) -> str:
@@ -361,7 +377,7 @@ class GrowingEvents:
         Returns
         -------
         list of Item
-            A new list.
+            A new list. What a layer or a step wrote in the name of another one says so in ``origin``.
 
         Raises
         ------
@@ -392,7 +408,7 @@ class GrowingEvents:
                     'meta["dropped"].',
                     thread_id=thread_id,
                 )
-            items[event.start :] = event.items
+            items[event.start :] = named_items(event)
         return items
 
     # Who is told

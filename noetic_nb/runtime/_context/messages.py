@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from noetic_nb.errors import ItemValidationError, NoeticError
@@ -105,7 +105,7 @@ async def append_input(
         return log_items(engine, ctx, items, origin, announce), ()
     result = await engine.stack.append(hook_ctx or engine.hook_context(ctx), items, log=ctx.item_log)
     # What a tool returned is the tool's, however a layer shortened it.
-    layers = {place for place in result.made_by if result.items[place]["type"] == "message"}
+    layers = {place: by for place, by in result.made_by.items() if result.items[place]["type"] == "message"}
     start = len(ctx.item_log)
     logged = log_items(engine, ctx, result.items, origin, announce, layers)
     if result.made_by:
@@ -147,11 +147,11 @@ def log_items(
     items: Iterable[Mapping[str, Any]],
     origin: ItemOrigin,
     announce: Announce | None = None,
-    layers: Container[int] = (),
+    layers: Mapping[int, str] = {},
 ) -> tuple[Item, ...]:
     """Log items as they are, but for ids of calls that the log has already.
 
-    `announce` is called when they are logged, before any event about them; those at `layers` are a layer's.
+    `announce` is called when they are logged, before any event about them; `layers` made those at some places.
     """
     start = len(ctx.item_log)
     logged = ctx.item_log.extend(items, own_call_ids=True)
@@ -171,7 +171,7 @@ def log_items(
             return logged
         for place, item in enumerate(logged):
             made_by: ItemOrigin = "layer" if place in layers else origin
-            engine.sink.emit(ItemsAppended(ctx.where, now, start + place, (item,), made_by))
+            engine.sink.emit(ItemsAppended(ctx.where, now, start + place, (item,), made_by, layers.get(place)))
     return logged
 
 

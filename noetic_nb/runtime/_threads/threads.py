@@ -11,6 +11,7 @@ from noetic_nb._core.arguments import closest
 from noetic_nb.errors import ItemValidationError, NoeticConfigError, NoeticError
 from noetic_nb.events import ItemsAppended, LayerStateChanged
 from noetic_nb.items import Item, ItemLog
+from noetic_nb.items._origins import with_origin
 from noetic_nb.memory import resolve_scope_key
 from noetic_nb.redact import safe_logger
 from noetic_nb.runtime._config.limits import Limits
@@ -443,6 +444,9 @@ def _conversation(given: Any, thread_id: str) -> Iterable[Any]:
     """Return the items that are given, be it as a run of one thread, or of several with one of this name."""
     if isinstance(given, str | Mapping):
         raise ItemValidationError("A conversation is a list of items.", given=given, hint="Pass [item, ...].")
+    if isinstance(given, ItemLog):
+        marked = given.marked()
+        return [with_origin(item, marked[at]) if at in marked else item for at, item in enumerate(given)]
     if not (hasattr(given, "threads") and callable(getattr(given, "log", None))):
         return cast(Iterable[Any], given)
     if thread_id not in given.threads and len(given.threads) != 1:
