@@ -78,6 +78,8 @@ class MemoryTexts(Record, frozen=True, gc=False):
     scope: Word[Literal["thread", "resource", "global"]]
     layer_ids: tuple[str, ...]
     texts: tuple[tuple[Word[Literal["user", "tool", "model"]], str | None, str, str | None], ...] = ()
+    foreign: tuple[str, ...] = ()
+    """Of the layers, those to whose memory others can write."""
 
 
 class Where(Record, frozen=True, gc=False):

@@ -206,6 +206,13 @@ def _claimed(item: Item, origin: Origin) -> Origin:
     return origin if named is None else least_trusted([origin, origin_named(named)])
 
 
+def _told(parts: Any) -> list[tuple[str, Any]]:
+    """Return the texts of parts, with what each says of its author, where any does."""
+    if not isinstance(parts, tuple) or not any("origin" in part for part in parts):
+        return []
+    return [(part.get("text") or "", part.get("origin")) for part in parts]
+
+
 class OriginIndex:
     """Texts in the order in which they were sent, and where each of their values stands."""
 
@@ -273,6 +280,14 @@ class OriginIndex:
             else:
                 origin = Origin("user") if role == "user" else Origin("system")
         self.add(item_text(item), _claimed(item, origin)._replace(item=item.get("id")), at=position)
+
+    def add_offered(self, layer_id: str, item: Item, at: int) -> None:
+        """Add what a layer offers; parts of it may name who told it, who is one more author of theirs."""
+        layer = Origin("layer", layer_id, item.get("id"))
+        parts = item.get("content") if item["type"] == "message" else None
+        for text, named in _told(parts) or [(item_text(item), item.get("origin"))]:
+            links = () if named is None else (origin_named(named), layer)
+            self.add(text, layer._replace(links=links), at=at)
 
     def read_log(self, items: Sequence[Item], origins: Mapping[int, Origin], *, is_child: bool = False) -> None:
         """Add the items that it does not have yet; `origins` by position, where their roles do not say them."""
@@ -362,7 +377,13 @@ class KeptTexts:
     def __init__(self) -> None:
         self.index = OriginIndex()
         self.forgot: Origin | None = None
-        """The tool whose results were among them and are not known any more."""
+        """Who may have written what none of them holds: a tool whose results are not known any more, or anybody."""
+
+    def of_others(self) -> KeptTexts:
+        """Return the same texts for a memory to which others can write: what none of them holds is nobody's."""
+        found = KeptTexts()
+        found.index, found.forgot = self.index, MODEL
+        return found
 
     def add(self, text: str, origin: Origin, args: str | None = None, at: int = 0) -> None:
         """Add a text after all others; an empty one of a tool stands for results that are gone."""
@@ -456,7 +477,7 @@ class Provenance:
         """
         kept = self._kept(origin.name) if origin.kind == "layer" else None
         if kept is None:
-            return origin
+            return chained([origin])
         source, result = self._first(kept.index, value), kept.index.result
         if source is not None:
             author: Origin | None = origin_in(source, value)
@@ -464,11 +485,13 @@ class Provenance:
             author = kept.forgot or self._result()
         else:
             author = result.origin
-        return origin if author is None else chained([author, origin])
+        return chained([origin] if author is None else [author, origin])
 
     def _vouches(self, source: Source, value: Any, trusted: Iterable[str]) -> bool:
         if not vouches(source, value, trusted):
             return False
+        if least_trusted(source.origin.chain).kind not in ("user", "system", "layer", source.origin.kind):
+            return False  # the memory itself says that somebody else told it
         kept = self._kept(source.origin.name) if source.origin.kind == "layer" else None
         if kept is None:
             return True

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from noetic_nb._core.arguments import explained
 from noetic_nb.errors import NoeticError
-from noetic_nb.items import Item, item_text
+from noetic_nb.items import Item, freeze, input_message, item_text
 from noetic_nb.layers._helpers.collaborators import check_function, check_whole
 from noetic_nb.layers._helpers.considered import consider, fitting_lines, plain_hits, tagged
 from noetic_nb.layers._helpers.schemas import Arguments, StoredState, init_hook, model_function, option_error
@@ -153,13 +153,17 @@ def external_memory(
             raise NoeticError("tool_failed", "`search` of a store returns a list.", given=answer)
         return [_memory(one) for one in answer][:limit]
 
-    async def recall(p: RecallParams) -> str | None:
+    async def recall(p: RecallParams) -> dict[str, Any] | None:
         if not p.query.strip():
             return None
-        lines = [one.line for one in await found(p.ctx, p.query)]
+        memories = await found(p.ctx, p.query)
+        lines = [one.line for one in memories]
         consider(id, TAG, lambda: plain_hits(lines))
         shown = fitting_lines(TAG, lines, p.budget, p.ctx.tokenize)
-        return tagged(TAG, "\n".join(shown)) if shown else None
+        if not shown:
+            return None
+        block = input_message(tagged(TAG, "\n".join(shown)), "developer", ids=p.ctx.ids)
+        return {"items": [_with_authors(block, [one.origin for one in memories[: len(shown)]], shown)]}
 
     async def on_complete(p: CompleteParams) -> dict[str, Any] | None:
         pending = list((p.state or _EMPTY)["pending"])
@@ -199,6 +203,7 @@ def external_memory(
         id=id,
         slot=slot,
         placement="suffix",  # it changes with every question
+        foreign=True,
         scope=scope,
         budget=DEFAULT_BUDGET if budget is None else budget,
         timeouts=TIMEOUTS_MS,
@@ -237,6 +242,19 @@ def _memory(given: Any) -> _Memory:
     kind = getattr(origin, "kind", None)
     named = origin if kind is None else " ".join([kind, getattr(origin, "name", None) or ""]).strip()
     return _Memory(part("text"), str(named or ""), str(part("id") or ""))
+
+
+def _with_authors(block: Item, origins: Sequence[str], lines: Sequence[str]) -> Item:
+    """Return a block in which each line that names its author is a part of its own, with the author."""
+    if not any(origins):
+        return block
+    texts = [(f"<{TAG}>", ""), *zip(lines, origins, strict=True), (f"</{TAG}>", "")]
+    parts = []
+    for place, (text, origin) in enumerate(texts):
+        kind, _, name = origin.replace(":", " ", 1).partition(" ")
+        about = {"origin": f"{kind}:{name}" if name else kind} if origin else {}
+        parts.append({"type": "input_text", "text": f"\n{text}" if place else text, **about})
+    return Item({**block, "content": freeze(parts)})
 
 
 def _messages(log: Sequence[Item]) -> list[dict[str, str]]:

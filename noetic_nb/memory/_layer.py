@@ -288,6 +288,9 @@ class MemoryLayer(Generic[Handle]):
     placement : {"prefix", "suffix"}, optional
         Where its items stand with ``ProjectionPolicy(order="cache")``: before the history (None does, too), or before the latest
         user message, as suits what changes from call to call.
+    foreign : bool
+        Whether others than the agent can write to what it recalls, as to a store outside: values that nobody is known to have
+        told it are trusted as little as the model's own.
     reviews_responses : callable, optional
         Whether `after_model_call` may reject a response as things stand: a stream is held only for a layer that may. None
         for always.
@@ -321,6 +324,7 @@ class MemoryLayer(Generic[Handle]):
     on_steering_error: Literal["deny", "allow", "raise"] | None = None
     name: str | None = None
     placement: Literal["prefix", "suffix"] | None = None
+    foreign: bool = False
     reviews_responses: Callable[[], bool] | None = field(default=None, repr=False, compare=False)
     original_id: str | None = field(default=None, repr=False)
     """The id in the parent, of a layer that a child inherits beside one of its own with that id."""

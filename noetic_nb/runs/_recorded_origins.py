@@ -20,7 +20,7 @@ from noetic_nb.events import (
     ViewAssembled,
     Where,
 )
-from noetic_nb.items import Item, freeze, item_text, thaw
+from noetic_nb.items import Item, freeze, thaw
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.items._origin_index import KEPT_KINDS, NOTHING_KEPT, KeptTexts, OriginIndex, Provenance
 from noetic_nb.items._origins import Origin
@@ -162,7 +162,7 @@ class _Texts:
             return
         news = self.log.all()[self._told :]
         self._told += len(news)
-        for kept in {id(one): one for one in self.kept.values()}.values():
+        for kept in {id(one.index): one for one in self.kept.values()}.values():
             for source in news:
                 if source.origin.kind in KEPT_KINDS:
                     kept.add(source.raw, source.origin, source.args, source.at)
@@ -226,14 +226,13 @@ class RecordedOrigins:
                 for layer_id, item in event.layer_items:
                     # A summary is the model's own wording.
                     if layer_id != "summary":
-                        origin_of = Origin("layer", layer_id, item.get("id"))
-                        _texts_of(known, where).beside(where.execution_id).add(item_text(item), origin_of, at=seq)
+                        _texts_of(known, where).beside(where.execution_id).add_offered(layer_id, item, seq)
             case ToolCalled(where):
                 texts = _texts_of(known, where)
                 if event.call_id not in texts.calls and event.output and event.status in _RETURNED:
                     args = compact_json(thaw(event.args or {}))
                     texts.beside(where.execution_id).add(event.output, Origin("tool", event.name), at=seq, args=args)
-                    for kept in {id(one): one for one in texts.kept.values()}.values():
+                    for kept in {id(one.index): one for one in texts.kept.values()}.values():
                         kept.add(event.output, Origin("tool", event.name), args, seq)
 
     def _remember(self, texts: _Texts, event: TurnStarted, seq: int) -> None:
@@ -247,7 +246,7 @@ class RecordedOrigins:
             kept = self._kept.setdefault((memory.scope, key), KeptTexts())
             for kind, name, text, args in memory.texts:
                 kept.add(text, Origin(kind, name), args, seq)
-            found |= dict.fromkeys(memory.layer_ids, kept)
+            found |= dict.fromkeys(memory.layer_ids, kept) | dict.fromkeys(memory.foreign, kept.of_others())
         texts.kept = found
         texts.tell()
 

@@ -56,7 +56,8 @@ _TAKES_IN: Final = ("store", "on_complete", "on_return", "on_item_append", "on_t
 def _remembers(layer: MemoryLayer) -> bool:
     """Tell whether a layer shows later executions something that it made of the texts of this one."""
     takes_in = bool(layer.provides) or any(getattr(layer.hooks, hook) is not None for hook in _TAKES_IN)
-    return takes_in and layer.hooks.recall is not None and layer.scope != "execution" and not layer.is_guard
+    is_kept = layer.foreign or (takes_in and layer.scope != "execution")
+    return is_kept and layer.hooks.recall is not None and not layer.is_guard
 
 
 class Engine:

@@ -83,7 +83,8 @@ class Keeper:
             place = _place(layer, engine.hook_context(ctx))
             is_known = place in self._scopes and not has_rules
             known = self._scopes.setdefault(place, _Scope())
-            found[layer.id] = known.texts if is_known or await self._load(engine, ctx, layer, place) else _unknown()
+            texts = known.texts if is_known or await self._load(engine, ctx, layer, place) else _unknown()
+            found[layer.id] = texts.of_others() if layer.foreign else texts
         ctx.kept = KeptBy(found, self._start(ctx) if first is None else first)
 
     def _start(self, ctx: RunningExecution) -> int:
@@ -161,7 +162,13 @@ class Keeper:
         found: dict[_Place, list[str]] = {}
         for layer in engine.remembering:
             found.setdefault(_place(layer, engine.hook_context(ctx)), []).append(layer.id)
-        return tuple([MemoryTexts(place[0], tuple(ids), self._untold(place)) for place, ids in found.items()])
+        foreign = {layer.id for layer in engine.remembering if layer.foreign}
+        return tuple(
+            [
+                MemoryTexts(place[0], tuple(ids), self._untold(place), tuple([id for id in ids if id in foreign]))
+                for place, ids in found.items()
+            ]
+        )
 
     def _untold(self, place: _Place) -> tuple[Any, ...]:
         known = self._scopes.setdefault(place, _Scope())
@@ -197,8 +204,9 @@ class Keeper:
 
 
 def _place(layer: MemoryLayer, ids: HasIds) -> _Place:
-    assert layer.scope != "execution"
-    return layer.scope, resolve_scope_key(layer.scope, ids)
+    # What is outside outlives an execution, whatever the layer itself keeps.
+    scope: _Shared = "thread" if layer.scope == "execution" else layer.scope
+    return scope, resolve_scope_key(scope, ids)
 
 
 def _unknown() -> KeptTexts:

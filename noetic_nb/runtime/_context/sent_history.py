@@ -78,8 +78,10 @@ class SentTexts:
         for at, offered in self._news(2, self.layer_items):
             for layer_id, item in offered:
                 # A summary is the model's own wording; what it quotes stands in the log it was made from.
-                origin = MODEL if layer_id == SUMMARY_ORIGIN else Origin("layer", layer_id)
-                beside.add(item_text(item), origin._replace(item=item.get("id")), at=at)
+                if layer_id == SUMMARY_ORIGIN:
+                    beside.add(item_text(item), MODEL._replace(item=item.get("id")), at=at)
+                else:
+                    beside.add_offered(layer_id, item, at)
         add_calls(beside, calls, log, 0)
         for child in self._news(4, self.ended):
             _add_child(beside, child[0], child)
@@ -139,6 +141,6 @@ def _add_child(index: OriginIndex, at: int, child: EndedChild) -> None:
         for _, offered in sent.layer_items:
             for layer_id, item in offered:
                 if layer_id != SUMMARY_ORIGIN:
-                    index.add(item_text(item), Origin("layer", layer_id, item.get("id")), at=at)
+                    index.add_offered(layer_id, item, at)
         for below in sent.ended:
             _add_child(index, at, below)
