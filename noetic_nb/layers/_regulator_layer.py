@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
@@ -163,9 +164,20 @@ def factory_of(layer: MemoryLayer) -> RegulatorFactory | None:
     return None if isinstance(given, Regulator) else given
 
 
+@dataclass(frozen=True, slots=True)
+class _ForEach:
+    """A factory whose regulators have the settings of a template; what its user taught it goes to no other user."""
+
+    template: Regulator
+
+    def __call__(self, resource_id: str) -> Regulator:
+        own = resource_id == self.template.user_id()
+        return self.template.fork(person=None if own else Person(resource_id))
+
+
 def for_each(template: Regulator) -> RegulatorFactory:
     """Return a factory that makes a template everybody's: for replays, which ask how its settings would have done."""
-    return lambda resource_id: template.fork(user_id=resource_id)
+    return _ForEach(template)
 
 
 def _no_regulator(happened: str, given: Any) -> NoeticConfigError:
@@ -189,18 +201,39 @@ class _Execution:
 
 
 @dataclass(slots=True)
-class _Regulation:
-    """The hooks, and the live regulators: one per thread, people shared between the threads of a resource."""
+class _Home:
+    """The live regulators of one storage: one per thread, people shared between the threads of a resource."""
 
-    given: Regulator | RegulatorFactory
-    grader: Grader | None
-    layer_id: str
+    storage: object
+    """Held where it cannot say that it is gone, so that no other one gets its identity."""
     templates: dict[str, Regulator] = field(default_factory=dict)
     tasks: dict[tuple[str, str], Regulator] = field(default_factory=dict)
     people: dict[str, Person] = field(default_factory=dict)
     latched: dict[str, Stop] = field(default_factory=dict)
     executions: dict[str, _Execution] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Regulation:
+    """The hooks, and what lives between them: a list of layers may be shared by agents whose threads have the same names."""
+
+    given: Regulator | RegulatorFactory
+    grader: Grader | None
+    layer_id: str
+    homes: dict[int, _Home] = field(default_factory=dict)
     known_thresholds: tuple[Settings, FrozenDict] | None = None
+
+    def home(self, ctx: ExecutionContext) -> _Home:
+        """Return what lives with the storage of an execution."""
+        key = id(ctx.home)
+        found = self.homes.get(key)
+        if found is None:
+            found = self.homes[key] = _Home(None)
+            try:
+                weakref.finalize(ctx.home, self.homes.pop, key, None)
+            except TypeError:  # it cannot be watched
+                found.storage = ctx.home
+        return found
 
     def thresholds(self, regulator: Regulator) -> FrozenDict:
         """Return the numbers in force, one object for as long as nothing changes: there is an event per decision."""
@@ -214,11 +247,15 @@ class _Regulation:
             self.check_owner(ctx, self.given.user_id(), "This regulator")
             return self.given
         key = resolve_scope_key("resource", ctx)
-        found = self.templates.get(key)
+        found = self.home(ctx).templates.get(key)
         if found is None:
-            found = _made(self.given, key)
-            self.check_owner(ctx, found.user_id(), "The regulator that the function made")
-            self.templates[key] = found
+            if ctx.resource_id is None and isinstance(self.given, _ForEach):
+                found = self.given.template.fork()
+            else:
+                found = _made(self.given, key)
+        # Each time: a thread without a resource may have had the name of this one.
+        self.check_owner(ctx, found.user_id(), "The regulator that the function made")
+        self.home(ctx).templates[key] = found
         return found
 
     def check_owner(self, ctx: ExecutionContext, user_id: str, subject: str) -> None:
@@ -237,23 +274,23 @@ class _Regulation:
         """Return the regulator of a thread, forked from the template where there is none yet."""
         # By thread: what is counted belongs to a task, and a task is a thread, of one person.
         key = resolve_scope_key("resource", ctx)
-        found = self.tasks.get((ctx.thread_id, key))
+        found = self.home(ctx).tasks.get((ctx.thread_id, key))
         if found is None:
-            known = self.people.get(key)
+            known = self.home(ctx).people.get(key)
             if known is not None:  # of a thread without a resource whose name is this one's
                 self.check_owner(ctx, known.user_id, "What is known here")
             found = self.template(ctx).fork(person=known)
             # The first thread of a person makes the record that all later ones share.
-            self.people.setdefault(key, found.person)
-            self.tasks[ctx.thread_id, key] = found
+            self.home(ctx).people.setdefault(key, found.person)
+            self.home(ctx).tasks[ctx.thread_id, key] = found
         return found
 
     async def load_person(self, ctx: ExecutionContext, stored: Any) -> None:
         """Load the knowledge about a person, once per process."""
         key = resolve_scope_key("resource", ctx)
-        if key in self.people or stored is None:
+        if key in self.home(ctx).people or stored is None:
             return
-        self.people[key] = self.read_person(ctx, stored)
+        self.home(ctx).people[key] = self.read_person(ctx, stored)
 
     def read_person(self, ctx: ExecutionContext, stored: Any) -> Person:
         """Return the person of a stored state; an error where it is another user's."""
@@ -263,18 +300,18 @@ class _Regulation:
 
     async def init(self, p: InitParams) -> Mapping[str, Any]:
         await self.load_person(p.ctx, await p.storage.get("state"))
-        self.executions[p.ctx.thread_id] = _Execution(p.ctx.execution_id)
+        self.home(p.ctx).executions[p.ctx.thread_id] = _Execution(p.ctx.execution_id)
         return {"state": _snapshot(self.task(p.ctx))}
 
     def recall(self, p: RecallParams) -> Mapping[str, Any] | None:
-        run = self.executions.setdefault(p.ctx.thread_id, _Execution(p.ctx.execution_id))
+        run = self.home(p.ctx).executions.setdefault(p.ctx.thread_id, _Execution(p.ctx.execution_id))
         regulator = self.task(p.ctx)
         stop = None
         # Later recalls of a turn, be they of a child, follow its rounds of tools: they begin no turn.
         if not run.started:
             run.started, run.query = True, p.query
             self.feed(p.ctx, regulator, events.TurnStart(accepted_text(p.query)))
-            stop = self.decide(p.ctx, regulator, "turn_start", held=self.latched.get(p.ctx.thread_id))
+            stop = self.decide(p.ctx, regulator, "turn_start", held=self.home(p.ctx).latched.get(p.ctx.thread_id))
         # Corrections are of the person, to whom a child does not speak.
         prelude = regulator.corrections_prelude() if run.id == p.ctx.execution_id else None
         if prelude is None:
@@ -317,7 +354,7 @@ class _Regulation:
         self.feed(p.ctx, self.task(p.ctx), result)
 
     async def store(self, p: StoreParams) -> Mapping[str, Any] | None:
-        run = self.executions.setdefault(p.ctx.thread_id, _Execution(p.ctx.execution_id))
+        run = self.home(p.ctx).executions.setdefault(p.ctx.thread_id, _Execution(p.ctx.execution_id))
         # Not final: there will be another model call, or the parent of this child goes on.
         if run.id != p.ctx.execution_id or any(item["type"] == "function_call" for item in p.new_items):
             return None
@@ -345,7 +382,7 @@ class _Regulation:
         regulator = self.task(p.ctx)
         if p.kind == "reset_task":
             regulator.reset_task()
-            self.latched.pop(p.ctx.thread_id, None)
+            self.home(p.ctx).latched.pop(p.ctx.thread_id, None)
             return
         if p.kind == "quality":
             self.feed(p.ctx, regulator, events.QualityFeedback(p.value))
@@ -358,7 +395,7 @@ class _Regulation:
     def on_edit(self, ctx: ExecutionContext, state: Any) -> Callable[[], None]:
         """Replace the knowledge of a person's regulators, in every thread, by an edited state."""
         edited = None if state is None else self.read_person(ctx, state)
-        known = self.people.get(resolve_scope_key("resource", ctx))
+        known = self.home(ctx).people.get(resolve_scope_key("resource", ctx))
 
         def take_over() -> None:
             if known is not None:  # else the first turn will load what was written
@@ -376,9 +413,9 @@ class _Regulation:
         return {"state": _snapshot(self.task(p.ctx))}
 
     def dispose(self, p: DisposeParams) -> None:
-        run = self.executions.get(p.ctx.thread_id)
+        run = self.home(p.ctx).executions.get(p.ctx.thread_id)
         if run is not None and run.id == p.ctx.execution_id:
-            del self.executions[p.ctx.thread_id]
+            del self.home(p.ctx).executions[p.ctx.thread_id]
 
     def feed(self, ctx: ExecutionContext, regulator: Regulator, event: events.Event, *, record: bool = True) -> None:
         """Feed one event; tokens are not recorded one by one, the model call has them."""
@@ -404,7 +441,7 @@ class _Regulation:
         stop = held
         if stop is None and isinstance(decision, decisions.CircuitBreak):
             stop = Stop(decisions.to_dict(decision), decision.suggestion)
-            self.latched[ctx.thread_id] = stop
+            self.home(ctx).latched[ctx.thread_id] = stop
         if ctx.sink is not None:
             ctx.sink.emit(
                 RegulatorDecided(

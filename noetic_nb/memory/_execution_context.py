@@ -187,6 +187,9 @@ class ExecutionContext:
         The agent's files: ``fs.cat_file("a.md")``, ``fs.ls("")``; None where the harness was given none.
     shell : Shell, optional
         Runs commands: ``await shell.run("ls")``; None where the harness was given none.
+    home : object
+        The storage of the harness: what a layer keeps in the process it keeps for each apart, as other agents have threads of
+        the same names.
     past_calls : callable
         The tool calls of the whole execution tree so far, as `PastCall`.
     known_tools : callable
@@ -217,6 +220,7 @@ class ExecutionContext:
     sink: EventSink | None = None
     fs: Any = None  # of a library without types
     shell: Shell | None = None
+    home: object = field(default=None, repr=False)
     past_calls: Callable[[], Sequence[Any]] = tuple  # of PastCall, which knows this class
     known_tools: Callable[[bool], Mapping[str, Mapping[str, Any] | None] | None] = field(default=_known_tools)
 

@@ -10,7 +10,7 @@ import pytest
 
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.events import RegulatorDecided
+from noetic_nb.events import RegulatorDecided, RegulatorSaw, ViewAssembled
 from noetic_nb.lab import replay
 from noetic_nb.steps import spawn
 from noetic_nb.storage import ScopedStorage
@@ -257,3 +257,108 @@ def test_an_agent_with_a_factory_in_json() -> None:
 
     assert data["memory"][0]["options"] == {"regulator": {"$ref": "fn:own"}}
     assert nn.dump_config(nn.load_config(json.dumps(data), registry), registry) == data
+
+
+@pytest.mark.parametrize("given", ["a template", "a factory"])
+def test_a_replay_with_a_user_s_regulator_tells_nobody_else_what_that_user_taught(given: str) -> None:
+    harness = desk(nn.Regulator.for_user)
+    run = nn.record(harness)
+
+    async def main() -> None:
+        for user in ("alice", "bob"):
+            await harness.execute(ASKED, thread_id=user, resource_id=user)
+        await harness.execute(ASKED, thread_id="nobody")
+
+    asyncio.run(main())
+    model = nn.ScriptedModel(lambda request: "Done.")
+    changes: Any = {"regulator": taught()} if given == "a template" else {"layers": [nn.regulation(taught())]}
+
+    again = replay(run, model=model, mode="closed", **changes)
+
+    told = {event.where.thread_id for event in again.select(ViewAssembled) if SAID in str(event.layer_items)}
+    assert told == {"alice", "nobody"}
+
+
+async def test_agents_that_share_a_list_of_layers_share_no_thread() -> None:
+    """Agents with storages of their own have threads of the same names, of different people."""
+    memory = [nn.regulation(lambda resource_id: nn.Regulator.for_user(resource_id).with_token_cap(9))]
+    config = nn.AgentConfig(name="desk", step=nn.react(model="m"), memory=memory)
+
+    def shared() -> nn.AgentHarness:
+        model = nn.ScriptedModel(lambda request: "Done.")
+        harness = nn.AgentHarness(config, model=model, clock=FakeClock(step_ms=1), ids=SeededIds())
+        MODELS[harness] = model
+        return harness
+
+    first, second = shared(), shared()
+    for _ in range(3):
+        await first.execute(ASKED)
+        await first.correct("default", SAID)
+    stopped = await first.execute(ASKED)
+    await second.execute(ASKED)
+
+    assert stopped.stopped is not None
+    assert not was_told(second)
+    known = [str(await harness.memory("default").state("regulation")) for harness in (first, second)]
+    assert [SAID in state for state in known] == [True, False]
+    await first.reset_task("default")
+    await first.execute(ASKED)
+    assert was_told(first)
+
+
+async def test_agents_over_one_storage_share_what_a_user_taught() -> None:
+    storage, memory = nn.InMemoryStorage(), [nn.regulation(nn.Regulator.for_user)]
+    harnesses = []
+    for name in ("desk", "shop"):
+        config = nn.AgentConfig(name=name, step=nn.react(model="m"), memory=memory)
+        model = nn.ScriptedModel(lambda request: "Done.")
+        harness = nn.AgentHarness(config, model=model, clock=FakeClock(step_ms=1), ids=SeededIds(), storage=storage)
+        MODELS[harness] = model
+        harnesses.append(harness)
+    await teach(harnesses[0], "t1", "alice")
+
+    await harnesses[1].execute(ASKED, thread_id="t2", resource_id="alice")
+
+    assert was_told(harnesses[1])
+
+
+async def test_a_rule_of_steps_may_not_hand_a_thread_to_another_users_child_that_shares_the_list() -> None:
+    """The child's own list is that of alice, whoever the parent works for."""
+    memory = [nn.regulation(taught(), id="hers")]
+    child = spawn("child", nn.react(model="m"), memory=memory)
+    config = nn.AgentConfig(name="desk", step=child, memory=[])
+    model = nn.ScriptedModel(lambda request: "Done.")
+    harness = nn.AgentHarness(config, model=model, clock=FakeClock(step_ms=1), ids=SeededIds())
+
+    with pytest.raises(NoeticConfigError, match="REGULATOR_OF_ANOTHER"):
+        await harness.execute(ASKED, thread_id="b", resource_id="bob")
+    assert not model.requests
+
+
+def test_a_watched_agent_hears_nothing_of_what_a_user_taught() -> None:
+    """Its decisions would quote it."""
+    regulator = taught()
+    before = regulator.export_json()
+    processor = nn.watch(regulator=regulator)
+    harness = desk(nn.Regulator.for_user)
+    run = nn.record(harness)
+    asyncio.run(harness.execute(ASKED, resource_id="bob"))
+    processor._add([event for event in run.events if not isinstance(event, RegulatorDecided | RegulatorSaw)])
+
+    assert regulator.export_json() == before
+    assert processor.run.select(RegulatorDecided)
+    assert SAID not in str(processor.run.events[:])
+
+
+def test_a_replay_refuses_to_tell_a_user_what_a_thread_of_his_name_was_told() -> None:
+    harness = desk(nn.Regulator.for_user)
+    run = nn.record(harness)
+
+    async def main() -> None:
+        await harness.execute(ASKED, thread_id="bob")
+        await harness.execute(ASKED, thread_id="t", resource_id="bob")
+
+    asyncio.run(main())
+
+    with pytest.raises(NoeticConfigError, match="REGULATOR_OF_ANOTHER"):
+        replay(run, regulator=taught(), mode="closed", model=nn.ScriptedModel(lambda request: "Done."))

@@ -43,7 +43,8 @@ def watch(*, run: Run | None = None, rules: Any = None, regulator: Any = None) -
     rules : RuleBook or iterable of rules, optional
         Judged on every call after it was made; a rule book as it is at that moment. Nothing is prevented.
     regulator : Regulator, optional
-        Observes every conversation, after the fact as well; it is forked for each.
+        Observes every conversation, after the fact as well; it is forked for each. What its user taught it counts where no other
+        user is known.
 
     Returns
     -------

@@ -254,8 +254,9 @@ class RegulatorFeed:
         known = self.threads.get(where.thread_id)
         if known is None:
             owner = where.thread_id if resource_id is None else resource_id
-            # Threads of one resource learn together, as live; none of them teaches the template.
-            person = self.persons.setdefault(owner, self.regulator.person.copy())
+            # Threads of one resource learn together, as live; none teaches the template, nor hears what another user taught it.
+            own = resource_id in (None, self.regulator.user_id())
+            person = self.persons.setdefault(owner, self.regulator.person.copy() if own else Person(owner))
             known = self.threads[where.thread_id] = _Thread(self.regulator, person, self.into, self.layer_id)
         return known
 

@@ -316,6 +316,7 @@ class Engine:
             "sink": self.sink,
             "fs": self.fs,
             "shell": self.shell,
+            "home": self.stack.storage,
             "past_calls": ctx.tree.calls.so_far,
             "known_tools": self.setups.known,
             "step_number": ctx.step_count,

@@ -282,6 +282,7 @@ class MemoryView:
             ids=self._engine.ids,
             fs=self._engine.fs,
             shell=self._engine.shell,
+            home=trial,
             diagnostic=lambda layer_id, hook, error: problems.append(error),
         )
         try:
@@ -363,7 +364,8 @@ class MemoryView:
                 "THREAD_EXISTS", "A fork needs a name of its own.", given=name, hint="Choose another."
             )
         # Of no resource, so that its states of that scope are its own, not those of the thread it came from.
-        fork = ExecutionContext(execution_id=f"rewind:{name}", thread_id=name, turn=turn)
+        home = self._engine.stack.storage
+        fork = ExecutionContext(execution_id=f"rewind:{name}", thread_id=name, turn=turn, home=home)
         for layer in self._engine.stack.layers:
             if layer.scope in ("thread", "resource"):
                 await self._carry(layer, fork, states.get(layer.id), is_empty=turn == 0)
