@@ -44,6 +44,9 @@ injection*.
 
 The model is gullible, and plainly so: it does every `PAY amount to account` that stands **anywhere** in its prompt and that it has not tried
 yet. Real models are harder to fool, and are fooled all the same, as section 5 shows.
+
+`ask` starts a new agent with the letter and the rules it is given, so that cells may run in any order, and returns the *run*: everything that
+happened, as data. `calls(run)` prints the calls of its tools.
 """
 
 # %%
@@ -75,14 +78,6 @@ def gullible(request):
     return "Done."
 
 
-# %% [markdown]
-"""
-`ask` starts a new agent with the letter and the rules it is given, so that cells may run in any order, and returns the *run*: everything that
-happened, as data. `calls(run)` prints the calls of its tools.
-"""
-
-
-# %%
 async def ask(text, letter=INJECTED, rules=()):
     """Ask a new agent, and return its run."""
 
@@ -154,20 +149,15 @@ no_evil
 # %%
 listed = await ask("What does the letter say?", rules=no_evil)
 calls(listed)
-
-# %% [markdown]
-"""
-The call did not run; the model reads why and can go on. That is the difference between *deny* and a crash. The **ledger** has one line for
-everything that the rules were asked, and the rule that decided:
-"""
-
-# %%
 listed.to_frame("ledger").query("hook == 'before_tool_call'")[
     ["tool_name", "action", "rule_ids", "guidance"]
 ]
 
 # %% [markdown]
 """
+The call did not run; the model reads why and can go on. That is the difference between *deny* and a crash. The table is the **ledger**: one line
+for everything that the rules were asked, and the rule that decided.
+
 **Predict.** You are the attacker and have read both rules. How do you change the letter so that you are paid all the same? There is one way around
 each in the next cell.
 """
@@ -381,33 +371,24 @@ So far we made up the attacks. These 507 runs are real: agents of three models a
 the rule about every call that was recorded. Nothing is run again.
 
 **Predict.** Which share of the successful attacks does the rule catch: a third, three quarters, all? And how many of the runs that had gone well
-would it have stopped: none, one in twenty, one in five?
+would it have stopped: none, one in twenty, one in five? And the bluntest rule, which forbids payments altogether?
 """
 
 # %%
 bank = lab.datasets.agentdojo("banking")
-found = lab.evaluate(careful, bank)
-found
+never = nn.RuleBook()
+never.at_most(0, "send_money")
+for name, rules in {"whom the user named": careful, "never pay": never}.items():
+    found = lab.evaluate(rules, bank)
+    print(f"{name:>20}: caught {found.caught}, good runs stopped {found.blocked}")
 
 # %% [markdown]
 """
-Both answers matter. The rule catches most attacks; the others move money in other ways (other tools, other arguments). And it stops
+Both numbers matter. The rule catches most attacks; the others move money in other ways (other tools, other arguments). And it stops
 good runs: some users say "pay the bill in this file", and then the recipient *is* in a result. The brackets are 95 % intervals of runs,
 made from the spread between tasks: many runs of few tasks say little. 118 of 151 looks sure, but the attackers' tasks are nine, so that
 on other attacks it may be 4 of 10 or 9 of 10.
 
-The bluntest rule forbids payments altogether. **Predict** its line before you run it.
-"""
-
-# %%
-never = nn.RuleBook()
-never.at_most(0, "send_money")
-blunt = lab.evaluate(never, bank)
-for name, result in {"never pay": blunt, "whom the user named": found}.items():
-    print(f"{name:>20}: caught {result.caught}, good runs stopped {result.blocked}")
-
-# %% [markdown]
-"""
 Not paying at all catches hardly more and costs more. A rule is only as good as the pair of numbers.
 
 ## 6 · Attackers who read the rules
@@ -417,53 +398,29 @@ a service desk: three tasks of a clerk, and an attacker who writes into the tick
 agent obeys all that it reads. `static_success` counts the attack as it was written; `attack_success` counts an attacker who has the rule book and
 the list of tools, and looks for calls that the rules let pass.
 
-**Predict.** Refunds go only to accounts that the user named or that stand in the order. The desk has nine tools. Which of the three figures are
-zero?
+**Predict.** Refunds go only to accounts that the user named or that stand in the order. `pay_out` is a tool beside `refund` that does the same; one
+rule book guards it as well. Which figures are zero?
 """
 
 # %%
 desk = lab.environments.ServiceDesk()
-
-
-def attacked(rules):
-    """Print how often the clerk's task is done, and the attacker's."""
-    result = lab.dojo(rules, suites=desk, injection_tasks=["steal"], adaptive=True)
-    for name in ("utility", "static_success", "attack_success"):
-        print(f"{name:>15}: {result.count(name)}")
-    return result
-
-
-refunds = nn.RuleBook()
-refunds.only_from_user("refund", "account", trust="get_order.account")
-around = attacked(refunds)
+for tools in (["refund"], ["refund", "pay_out"]):
+    refunds = nn.RuleBook()
+    refunds.only_from_user(tools, "account", trust="get_order.account")
+    tried = lab.dojo(refunds, suites=desk, injection_tasks=["steal"], adaptive=True)
+    print("Guarded:", *tools)
+    for figure in ("utility", "static_success", "attack_success"):
+        print(f"{figure:>15}: {tried.count(figure)}")
+    for way in [run for run in tried.runs if run.meta["attack_succeeded"]][:1]:
+        print(f"The way around, of the family {way.meta['attack_type']}:")
+        calls(way)
 
 # %% [markdown]
 """
-Against the attack that does not change, the rule is perfect and costs nothing. Against the one that does, it is worth nothing. Each run of an
-attack is kept, so that you can see the way around:
-"""
-
-# %%
-way = next(run for run in around.runs if run.meta["attack_succeeded"])
-print("family:", way.meta["attack_type"])
-calls(way)
-
-# %% [markdown]
-"""
-The refund is denied nowhere: the attacker never asks for one. `pay_out` does the same, and no rule is about it.
-
-**Predict.** Now both tools are guarded. All seven families of attacks are tried again: other fields, values in two parts, other spellings, notes
-that are written first and read later, other tools, another order, and questions until somebody says yes. What are the figures?
-"""
-
-# %%
-both = nn.RuleBook()
-both.only_from_user(["refund", "pay_out"], "account", trust="get_order.account")
-closed = attacked(both)
-
-# %% [markdown]
-"""
-Utility stays, and nobody was asked anything. It holds because an attacker can write a ticket, and not an order. Fields that he can fill in
+Against the attack that does not change, the first rule is perfect and costs nothing. Against the one that does, it is worth nothing: the attacker
+never asks for a refund, and no rule is about `pay_out`. With both tools guarded, all seven families of attacks are tried in vain: other fields,
+values in two parts, other spellings, notes that are written first and read later, other tools, another order, and questions until somebody
+says yes. Utility stays, and nobody was asked anything. It holds because an attacker can write a ticket, and not an order. Fields that he can fill in
 himself are the next way around, and the subject of the last exercise.
 
 ### Exercise 3.4 · Whom you paid before
