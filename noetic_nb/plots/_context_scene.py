@@ -58,9 +58,8 @@ def context_scene(
     shown = range(len(requests)) if part is None else part
     if not shown:
         return ContextScene(title=TITLE)
-    size = calls_a_column(shown)
-    places = [shown[at : at + size] for at in range(0, len(shown), size)]
-    calls = [parts.call(max((requests[at] for at in some), key=size_of), compactions) for some in places]
+    places = columns_of(shown)
+    calls = [parts.call(requests[largest(requests, some)], compactions) for some in places]
     every = parts.left(requests, compactions)
     left = [_sum([every[at] for at in some]) for some in places]
     return _scene(calls, left, places, {} if layers is None else layers, parts.is_billed)
@@ -69,6 +68,17 @@ def context_scene(
 def calls_a_column(shown: range) -> int:
     """Return how many calls share a column."""
     return max(1, -(-len(shown) // COLUMNS))
+
+
+def columns_of(shown: range) -> list[range]:
+    """Return the calls of each column."""
+    size = calls_a_column(shown)
+    return [shown[at : at + size] for at in range(0, len(shown), size)]
+
+
+def largest(requests: Sequence[RecordedRequest], places: range) -> int:
+    """Return the place of the request that a column draws."""
+    return max(places, key=lambda at: size_of(requests[at]))
 
 
 def _sum(each: Sequence[Mapping[str, int]]) -> dict[str, int]:
@@ -118,6 +128,8 @@ def _scene(
     }
     series["reserve"] = Series("box", "context", opacity=0.16)
     series["ceiling"] = Series("step", "context", width=1.5)
+    series["more"] = Series("box", "context", PAINT[REST])  # what other budgets would send and no band has
+    series["was"] = Series("step", "context", width=1.25, dash="4 3")
     series["billed"] = Series("step", "context", "#8B2E5D", "#E3A0C0", width=2)
     reasons = [reason for reason in LEFT if any(reason in one for one in left)]
     series |= {f"left-{reason}": Series("box", "left", REASONS[reason]) for reason in LEFT}

@@ -377,3 +377,56 @@ def test_ribbons_of_a_band_are_pointed_at_and_chosen(notebook: Open, cells_of: O
     expect(ribbons).to_have_count(1)
     opened.kernel.run("shown.point(8)")
     expect(root.locator(".nn-box[aria-pressed='true']")).to_have_attribute("aria-label", re.compile("^item 8, "))
+
+
+def test_the_budget_and_a_layer_are_dragged_and_what_was_recorded_stays(
+    notebook: Open, cells_of: Open, shot: Open
+) -> None:
+    opened = notebook(*cells_of("planned_run", ["run = scenes.planned_run(14)", "shown = TokenAllocation(run)\nshown"]))
+    opened.run_all()
+    root = opened.view
+    outcome, would = root.locator(".nn-outcome"), root.locator(".nn-lines .nn-was")
+    band = root.locator(".nn-lines .nn-band-5")  # the topmost, of the assistant
+    budget = root.get_by_role("slider", name="Budget")
+    expect(budget).to_have_attribute("aria-valuetext", "900 tokens, as recorded")
+    expect(outcome).to_be_hidden()
+    recorded = band.get_attribute("d")
+
+    grip = budget.bounding_box()
+    assert grip is not None
+    opened.page.mouse.move(grip["x"] + 9, grip["y"] + 9)
+    opened.page.mouse.down()
+    opened.page.mouse.move(grip["x"] + 9, grip["y"] + 50, steps=5)
+    opened.page.mouse.up()
+    expect(outcome).to_contain_text("would be left out in 1")
+    expect(outcome).to_contain_text("Known up to call ")
+    expect(would).to_have_count(1)
+    assert band.get_attribute("d") != recorded
+
+    opened.page.keyboard.press("Escape")
+    expect(outcome).to_be_hidden()
+    expect(band).to_have_attribute("d", recorded or "")
+    for _ in range(3):
+        opened.page.keyboard.press("PageUp")
+    expect(outcome).to_contain_text("would come back in 10 calls")
+    expect(outcome).to_contain_text("Known up to call 5 (turn 5)")
+    total = int((budget.get_attribute("aria-valuenow") or "").partition(".")[0])
+    was, would_be = (opened.kernel.value(f"shown.what_if(-1, total={each}).total_tokens") for each in (900, total))
+    ends = "el => [...el.getAttribute('d').matchAll(/M13,([\\d.]+)/g)].map(([, y]) => 184 - Number(y))"
+    ghost, top = would.evaluate(ends)[0], max(band.evaluate(ends))  # above the foot, in pixels
+    assert top / ghost == pytest.approx(int(would_be) / int(was), abs=0.01)
+    for theme in opened.themes():
+        for width in (1400, 420):
+            at_width(root, width)
+            shot(root, f"allocation-dragged-{theme}-{width}")
+            assert_readable(root)
+            assert_contained(root)
+    root.get_by_role("button", name="As recorded").click()
+    expect(outcome).to_be_hidden()
+
+    root.get_by_role("button", name="notes", exact=True).press("Enter")
+    notes = root.get_by_role("slider", name="notes, most")
+    expect(notes).to_have_attribute("aria-valuetext", "60 tokens, as recorded")
+    notes.press("End")
+    expect(outcome).to_contain_text("would come back in 14 calls")
+    expect(outcome).to_contain_text("Known up to call 1 (turn 1)")

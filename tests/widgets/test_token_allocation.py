@@ -137,6 +137,47 @@ def test_a_page_learns_what_would_be_left_out_and_what_would_come_back(planned: 
     assert json.loads(json.dumps([settings, more, less], allow_nan=False)) == [settings, more, less]
 
 
+def test_a_dragged_budget_draws_every_call_as_it_would_be_planned(planned: Run) -> None:
+    rng, changed, views = random.Random(3), 0, planned.select(ViewAssembled)
+    with TokenAllocation(planned) as view:
+        reading: Any = view.reading
+        picture = reading.picture(range(6))
+        assert picture["handles"]["total"]["values"][picture["handles"]["total"]["at"]] == 900
+        names = ["system", "layer:notes", "layer:policy", "framing", "user", "assistant"]
+        for _ in range(60):
+            total = rng.choice([None, 900, rng.randrange(100, 2_000)])
+            most = {name: rng.choice([None, 5, 60, 300]) for name in ("0", "1") if rng.random() < 0.5}
+            asked = {"first": 0, "last": 5, "total": total, "budgets": {key: [0, high] for key, high in most.items()}}
+            budgets = {
+                ("notes", "policy")[int(key)]: (0, math.inf if high is None else high) for key, high in most.items()
+            }
+            plans = [view.what_if(at, budgets, total) for at in range(6)]
+            again = [plan.as_event(was.where, was.t_ms, was.step) for plan, was in zip(plans, views, strict=True)]
+
+            found, known = (reading.answer({"what": what, **asked}) for what in ("drag", "known_until"))
+
+            parts = [
+                reading.parts.planned(request, each) for request, each in zip(reading.requests(), again, strict=True)
+            ]
+            assert found["rows"] == [[*[each.get(name, 0) for name in names], 0] for each in parts]
+            differ = [at for at, plan in enumerate(plans) if [*plan.items] != [*view.what_if(at).items]]
+            assert known["at"] == (differ[0] if differ else None)
+            assert ("known to the end" in known["text"]) == (not differ)
+            changed += bool(differ)
+    assert 10 < changed < 60
+
+
+def test_a_call_that_cannot_be_planned_again_has_no_handles_and_stays_as_it_was() -> None:
+    with TokenAllocation(demo_run()) as view:
+        reading: Any = view.reading
+        asked = {"first": 0, "last": reading.total - 1, "total": 50}
+        assert reading.picture(range(reading.total))["handles"] == {}
+        assert reading.answer({"what": "drag", **asked}) == {
+            "rows": [None] * reading.total,
+            "text": "The same items would be sent.",
+        }
+
+
 def test_a_page_that_asks_for_what_is_not_there_is_told(planned: Run) -> None:
     with TokenAllocation(planned) as view:
         for request in (

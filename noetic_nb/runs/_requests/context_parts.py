@@ -76,12 +76,7 @@ class ContextParts:
         """Return the context of a request; `compactions` are those of the run, with their places among its events."""
         view, called = request.view, request.called
         if view is not None:
-            layers = {f"layer:{layer.layer_id}": layer.used for layer in view.layers}
-            front = {"system": view.system, "tools": view.tools, **layers, "framing": view.framing}
-            found = self._kinds(request, sent_positions(view))
-            rest = view.history - sum(found.values())
-            history = divided(found, view.history) if rest < 0 else {**found, REST: rest}
-            return ContextCall(request, _some({**front, **history}), False)
+            return ContextCall(request, self.planned(request, view), False)
         sizes = {"system": 0, "tools": self._tools(request)}
         before = compactions_before(request, compactions)
         gone = replaced_in(before)
@@ -95,6 +90,15 @@ class ContextParts:
         sizes[REST] = sizes.get(REST, 0) + written
         sent = 0 if called is None else called.input_tokens
         return ContextCall(request, _some(divided(sizes, sent) if sent > 0 else sizes), True)
+
+    def planned(self, request: RecordedRequest, view: ViewAssembled) -> dict[str, int]:
+        """Return the parts of a request as it was planned, or as it would be with another plan."""
+        layers = {f"layer:{layer.layer_id}": layer.used for layer in view.layers}
+        front = {"system": view.system, "tools": view.tools, **layers, "framing": view.framing}
+        found = self._kinds(request, sent_positions(view))
+        rest = view.history - sum(found.values())
+        history = divided(found, view.history) if rest < 0 else {**found, REST: rest}
+        return _some({**front, **history})
 
     def _kinds(self, request: RecordedRequest, places: Iterable[int]) -> dict[str, int]:
         found: dict[str, int] = {}

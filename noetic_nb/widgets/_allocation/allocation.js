@@ -1,118 +1,7 @@
 // The context over time to move through, one call as bars on a token axis, and sliders that plan it again.
-/** Return kind, label, fill and ink of a part: its key is its kind, or n for a layer and -1 - n for what the layer yielded. */
-function partOf(key, data) {
-  if (typeof key === "string") return [key, ...data.fixed[key]];
-  return key < 0 ? ["yielded", ...data.layers[-1 - key]] : ["layer", ...data.layers[key]];
-}
-
-/** Return the part that a segment is of: what a layer yielded is the layer's. */
-const ownerOf = (key) => (key < 0 ? -1 - key : key);
-
-function paint(rect, [kind, , fill], data) {
-  const look = data.looks[kind];
-  for (const name of ["fill-opacity", "stroke", "stroke-opacity", "stroke-dasharray"]) {
-    if (!(name in look)) rect.removeAttribute(name);
-  }
-  for (const [name, value] of Object.entries(look)) put(rect, { [name]: value.replace("$", fill) });
-  put(rect, { "data-kind": kind });
-}
-
 const HISTORY = ["user", "assistant", "tool results", "rest"]; // the bands of that part of the bars
 const LATE_MS = 250;
 const BRUSHED = 40; // below a brush would choose among columns that are wide enough
-const many = (number, word) => `${number.toLocaleString("en-US")} ${word}${number === 1 ? "" : "s"}`;
-
-// The bars of a call
-
-function segment(height) {
-  const box = make("svg", { height });
-  box.append(make("rect", { class: "nn-mark", width: "100%", height }));
-  if (height >= 20) box.append(make("text", { x: 6, y: height / 2 + 4.5, "font-size": 12 }), make("path", { class: "nn-broke", visibility: "hidden" }));
-  return box;
-}
-
-function drawBar(svg, segments, data, label, limit, broke = null) {
-  const height = Number(svg.getAttribute("height"));
-  let left = 0;
-  put(svg, { "aria-label": label });
-  patch(svg.firstElementChild, segments, () => segment(height), (box, [key, tokens, width]) => {
-    const part = partOf(key, data);
-    const [kind, name, , ink] = part;
-    put(box, { x: `${left.toFixed(3)}%`, width: `${width}%` });
-    left += width;
-    const [rect, text, wedge] = box.children;
-    const breaks = broke !== null && key === broke;
-    const words = `${name}${kind === "yielded" ? " (yielded)" : ""}: ${tokens} tokens${breaks ? "; broke the prefix here" : ""}`;
-    put(rect, { "data-readout": words, "aria-label": words, "data-part": ownerOf(key), tabindex: -1, role: "button" });
-    paint(rect, part, data);
-    if (!text) return;
-    put(wedge, { d: data.broke, visibility: breaks ? null : "hidden" });
-    put(text, { x: breaks ? 14 : 6 });
-    text.dataset.name = kind === "yielded" ? "" : name;
-    text.dataset.value = kind === "yielded" ? "" : `${name} ${tokens}`;
-    put(text, { fill: ink });
-  });
-  put(svg.lastElementChild, { x: `${limit ?? 0}%`, width: 3, height, visibility: limit === null ? "hidden" : null });
-}
-
-/** Write the value beside the name where both fit their segment, the name alone where that fits, and nothing else. */
-function fitLabels(svg) {
-  const boxes = [...svg.firstElementChild.children].filter((box) => box.children[1]);
-  const room = boxes.map((box) => box.children[0].getBoundingClientRect().width - 10);
-  for (const name of ["value", "name"]) {
-    boxes.forEach((box) => box.children[1].dataset.done || setText(box.children[1], box.children[1].dataset[name] ?? ""));
-    const fits = boxes.map((box, at) => box.children[1].getComputedTextLength() < room[at]);
-    boxes.forEach((box, at) => { if (fits[at]) box.children[1].dataset.done = name; });
-  }
-  for (const box of boxes) {
-    put(box.children[1], { visibility: box.children[1].dataset.done ? null : "hidden" });
-    delete box.children[1].dataset.done;
-  }
-}
-
-function drawAxis(svg, ticks) {
-  patch(svg, ticks, () => {
-    const group = make("g");
-    group.append(make("line", { y1: 0, y2: 5, stroke: "currentColor" }), make("text", { y: 18, "font-size": 11, fill: "currentColor" }));
-    return group;
-  }, (group, [place, number], at) => {
-    put(group.children[0], { x1: `${place}%`, x2: `${place}%` });
-    const anchor = place < 4 ? "start" : place > 96 ? "end" : "middle";
-    put(group.children[1], { x: `${place}%`, "text-anchor": anchor, class: ticks.length > 4 && at % 2 ? "nn-roomy" : null });
-    setText(group.children[1], number);
-  });
-}
-
-function barIn(grid, name, height) {
-  const label = grid.appendChild(make("span", { class: "nn-row-name" }, name));
-  const svg = grid.appendChild(make("svg", { class: "nn-bar", role: "group", width: "100%", height }));
-  svg.append(make("g"), make("rect", { class: "nn-limit" }));
-  return Object.assign(svg, { row: [label, svg] });
-}
-
-function legendEntry() {
-  const entry = make("li");
-  const button = entry.appendChild(make("button", { type: "button", class: "nn-part" }));
-  button.append(swatchOf({ x: 0.5, y: 0.5, width: 11, height: 11 }), make("span", { class: "nn-name" }), make("span", { class: "nn-number" }));
-  return entry;
-}
-
-/** An item: its first words, its tokens, and why it is absent; one of the log can be chosen. */
-function itemEntry() {
-  const entry = make("li");
-  const button = entry.appendChild(make("button", { type: "button", class: "nn-item" }));
-  button.append(make("span", { class: "nn-words" }), make("span", { class: "nn-why" }), make("span", { class: "nn-number" }));
-  return entry;
-}
-
-function drawItem(entry, [words, tokens, position, why]) {
-  const button = entry.firstElementChild;
-  setText(button.children[0], words);
-  setText(button.children[1], why);
-  setText(button.children[2], tokens);
-  button.disabled = position === null;
-  put(button, { "data-item": position, class: why ? "nn-item nn-absent" : "nn-item" });
-}
 
 export default () => {
   const store = storeOf((data, message) => {
@@ -143,9 +32,15 @@ export default () => {
     const keys = body.appendChild(make("ul", { class: "nn-keys" }));
     const chart = body.appendChild(make("div", { class: "nn-grid" }));
     const hits = chart.appendChild(make("div", { class: "nn-hits", tabindex: 0, role: "slider", "aria-label": "Model call", "aria-valuemin": 1 }));
+    const horizon = hits.appendChild(make("div", { class: "nn-horizon", hidden: "" }));
     const cursor = hits.appendChild(make("div", { class: "nn-cursor nn-chosen" }));
     const brush = brushIn(body, () => numbered(), (first, last) => showPart(first, last), "call");
     const said = body.appendChild(readout(root, "Click a band of a call to read it; Up and Down go through the bands, Enter opens one."));
+    const drag = dragIn(body, {
+      get: (request) => get(request), now: () => now(), span: () => spanOf(now()), panel: () => scene.panels.get("context"), horizon,
+      layer: () => (picked?.parts.length === 1 && typeof picked.parts[0] === "number" ? picked.parts[0] : null),
+      leave: () => hits.focus({ preventScroll: true }), changed: store.changed,
+    });
     const controls = body.appendChild(make("div", { class: "nn-toolbar nn-bar-controls" }));
     const back = controls.appendChild(make("button", { type: "button", "aria-label": "Previous call" }, "◀"));
     const on = controls.appendChild(make("button", { type: "button", "aria-label": "Next call" }, "▶"));
@@ -228,6 +123,7 @@ export default () => {
       return { turns: numbers };
     };
     const now = () => picture ?? store.data.picture;
+    const spanOf = (one) => [one.start, Math.min(one.start + one.last * one.size, count()) - 1];
     const fetchPicture = newest(get, (answer) => {
       picture = answer;
       store.changed();
@@ -304,12 +200,13 @@ export default () => {
       one.drawn ??= sceneOf(one.series, one);
       drawRibbons(one, at);
       const below = ribbons?.panels ?? [];
-      const over = ribbons?.panels.length ? ribbons.marks : new Map();
+      const over = new Map([...drag.marks(), ...(below.length ? [...ribbons.marks].filter(([, marks]) => marks.length) : [])]);
       const captions = { ...one.captions, ...ribbons?.captions };
-      scene.draw({ ...one.drawn, panels: [...one.panels, ...below], captions, over, stops: [] }); // their words are in the line below
+      scene.draw({ ...one.drawn, panels: [...drag.panels(), ...below], captions, over, stops: [] }); // their words are in the line below
       const chosen = ({ bar }) => Number.parseInt(bar.key, 10) === store.selection.item;
       for (const node of chart.querySelectorAll(".nn-box")) put(node, { "aria-pressed": String(chosen(node)) });
       oneStop(chart, () => false, false);
+      drag.draw();
       legendIn(keys, one.series, one.legend);
       drawBands(one);
       const column = Math.floor((at - one.start) / one.size);
@@ -328,8 +225,8 @@ export default () => {
     function drawRibbons(one, at) {
       const item = store.selection.item ?? null;
       if (!picked && item === null) return void (ribbons = ribbonsAsked = null);
-      const last = Math.min(one.start + one.last * one.size, count()) - 1;
-      const request = { what: "ribbons", at, first: one.start, last, parts: picked?.parts ?? null, item };
+      const [first, last] = spanOf(one);
+      const request = { what: "ribbons", at, first, last, parts: picked?.parts ?? null, item };
       const wanted = JSON.stringify([request, store.data.changes]);
       if (wanted === ribbonsAsked) return;
       ribbonsAsked = wanted;

@@ -65,7 +65,10 @@ class TokenAllocation(PictureView):
     table = "allocations"
     follow = traitlets.Bool(True).tag(sync=True)
     position = traitlets.Int(-1).tag(sync=True)
-    scripts = ("base/scene", "base/item_rows", "allocation/what_if", "allocation/allocation")
+    scripts = (
+        *("base/scene", "base/item_rows", "allocation/call_bars", "allocation/what_if", "allocation/budget_drag"),
+        "allocation/allocation",
+    )
 
     def __init__(
         self,

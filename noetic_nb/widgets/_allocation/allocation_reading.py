@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ContextCompacted, ModelCalled, RunEvent
-from noetic_nb.plots._context_scene import ContextScene, calls_a_column, compactions_of, context_scene
+from noetic_nb.plots._context_scene import (
+    ContextScene,
+    calls_a_column,
+    columns_of,
+    compactions_of,
+    context_scene,
+    largest,
+)
 from noetic_nb.plots._item_ribbons import RIBBONS, SERIES, ribbon_scene
 from noetic_nb.plots._scene.scene import PAD_PX, Scene, series_data
 from noetic_nb.runs._palette import ink_on, layer_colour
@@ -20,7 +27,7 @@ from noetic_nb.runs._requests.recorded_requests import RequestIndex
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.widgets._allocation.allocation_picture import COLUMNS, EMPTY, NOTE, call_data, static_html, static_text
 from noetic_nb.widgets._allocation.call_bars import BROKE_PATH, LOOKS, NO_CACHING, CallCaching, caching_of, fixed_parts
-from noetic_nb.widgets._allocation.call_changes import settings_of, what_if_data
+from noetic_nb.widgets._allocation.call_changes import Dragged, handles_of, settings_of, what_if_data
 from noetic_nb.widgets._allocation.call_items import rows_data, rows_of
 from noetic_nb.widgets._transcript.call_content import ShownRows
 from noetic_nb.widgets.base._feed import Place, Reading
@@ -60,6 +67,7 @@ class AllocationReading(Reading):
         self._cache = CacheReader()
         # Those that were asked for last: a page opens the texts of some of them.
         self._rows: tuple[Any, ShownRows] | None = None
+        self._bands: Sequence[str] = ()  # of the picture that a page has
         self._lives: tuple[Any, list[ItemLife]] | None = None
         # By the place among the drawn calls; None where the run does not have all of the request.
         self._reuse: list[PrefixReuse | None] = []
@@ -212,8 +220,10 @@ class AllocationReading(Reading):
         what = request.get("what")
         if what == "picture":
             return self.picture(range(self._whole(request, "first"), self._whole(request, "last") + 1))
-        if what == "ribbons":
+        if what in ("ribbons", "drag", "known_until"):
             part = range(self._whole(request, "first"), self._whole(request, "last") + 1)
+            if what != "ribbons":
+                return self._dragged(part, request)
             return self.ribbons(self._whole(request, "at"), part, request.get("parts"), request.get("item")).data()
         if what in ("call", "items", "text", "settings", "what_if"):
             at = self._whole(request, "at")
@@ -233,6 +243,23 @@ class AllocationReading(Reading):
             if what == "what_if":
                 return what_if_data(recorded, self.calls, self.calls.all[at], request)
         return super().answer(request)
+
+    def _dragged(self, part: range, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the bands of the drawn calls under other budgets, or up to which call the run is known with them."""
+        requests, drag = self.requests(), Dragged(self.calls, request)
+        if request["what"] == "drag":
+            drawn = [requests[largest(requests, places)] for places in columns_of(part)]
+            if request.get("prepare"):
+                return {"known": sum([each.can_replan for each in drawn])}
+            return drag.rows(drawn, self.parts, self._bands)
+        at, is_late = drag.known_until(requests)
+        if at is None:
+            return {"at": None, "text": "Every call would be sent the same items: known to the end."}
+        first = f"call {at + 1} (turn {requests[at].where.turn})"
+        if is_late:
+            return {"at": at, "text": f"Known at least up to {first}, so far the calls were looked at."}
+        said = f"Known up to {first}: there the agent is sent something else, and later calls are those of the old way."
+        return {"at": at, "text": said}
 
     def _shown_rows(self, at: int, request: dict[str, Any]) -> ShownRows:
         """Return the rows of a request that belong to the parts that a page names."""
@@ -323,11 +350,21 @@ class AllocationReading(Reading):
     def picture(self, part: range) -> dict[str, Any]:
         """Return the context over time as a page draws it, with the first call, the calls in a column and the parts in a band."""
         scene, numbers = self.scene(part), self.calls.numbers()
+        self._bands = scene.bands
+        last = self.requests()[part[-1]] if part else None
+        handles = {} if last is None else handles_of(last, self.calls)
         looks = {"series": series_data({**scene.series, **SERIES}), "pad": PAD_PX}
         keys = [numbers[band[6:]] if band.startswith("layer:") else band for band in scene.bands]
         folded = [number for number in numbers.values() if number not in keys]
         bands = [[key, *(folded if key == REST else ())] for key in keys]
-        return {"start": part.start, "size": calls_a_column(part), "bands": bands, **looks, **scene.data()}
+        return {
+            "start": part.start,
+            "size": calls_a_column(part),
+            "bands": bands,
+            "handles": handles,
+            **looks,
+            **scene.data(),
+        }
 
     def rows(self) -> list[tuple[int | None, str, int, bool]]:
         """Return call, part, tokens and whether they are estimated, of every request."""

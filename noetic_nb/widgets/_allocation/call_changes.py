@@ -1,4 +1,4 @@
-"""A call under other budgets: where its sliders stand, and what they change."""
+"""Calls under other budgets: where sliders and handles stand, and what they change."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from noetic_nb.errors import NoeticConfigError
+from noetic_nb.events import ViewAssembled
+from noetic_nb.plots._trends.trends_scales import steps_of
 from noetic_nb.runs._plain_text import count, plain
+from noetic_nb.runs._requests.context_parts import ContextParts
+from noetic_nb.runs._requests.item_lives import sent_changes
 from noetic_nb.runs._requests.model_calls import Calls, CallShare
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runtime._planning.plan_inputs import ItemChange, plan_difference
 from noetic_nb.widgets._allocation.allocation_picture import call_data
 from noetic_nb.widgets._allocation.call_items import words_of
 
+# Of a very long run the first call that differs is looked for among so many that have to be planned again.
+MOST_LOOKED: Final = 2_000
 # As many as are read at a glance while a slider moves; all are counted.
 CHANGES_SHOWN: Final = 12
 
@@ -94,3 +100,117 @@ def _changes(what: str, changes: Sequence[ItemChange]) -> dict[str, Any]:
         ],
         "more": max(0, len(changes) - CHANGES_SHOWN),
     }
+
+
+def handles_of(request: RecordedRequest, calls: Calls) -> dict[str, Any]:
+    """Return what can be dragged in the picture, by ``total`` and the numbers of layers; nothing where nothing is planned again.
+
+    Each has its least tokens, the stops of its most tokens, and which of them was recorded; the last is no limit where `endless`.
+    """
+    view, prepared = request.view, request.prepared
+    if view is None or prepared is None or request.missing:
+        return {}
+    found: dict[str, Any] = {}
+    if math.isfinite(view.total):
+        found["total"] = _handle("Budget", 1, view.total, 2 * view.total)
+    used = {layer.layer_id: layer.used for layer in view.layers}
+    for layer_id, low, high in prepared.limits:
+        most = max(2 * used.get(layer_id, 0), 2 * low, 100.0, *([2 * high] if math.isfinite(high) else []))
+        found[str(calls.number(layer_id))] = _handle(f"{plain(layer_id)}, most", low, high, most)
+    return found
+
+
+def _handle(label: str, least: float, now: float, most: float) -> dict[str, Any]:
+    is_endless = not math.isfinite(now)
+    most = _step(max(most, 100.0))
+    recorded = most if is_endless else now
+    values = steps_of(min(least, recorded), most, recorded, is_whole=float(recorded).is_integer())
+    at = len(values) - 1 if is_endless else values.index(recorded)
+    return {"label": label, "low": least, "values": values, "at": at, "endless": is_endless}
+
+
+class Dragged:
+    """Calls of a run under other budgets: `asked` has ``total`` and ``budgets``, pairs of tokens by the numbers of layers."""
+
+    def __init__(self, calls: Calls, asked: dict[str, Any]) -> None:
+        budgets, total = asked.get("budgets"), asked.get("total")
+        self._total: float | None = total
+        self._by_id: dict[str, tuple[float, float]] = {}
+        for layer_id, number in calls.numbers().items():
+            pair = budgets.get(str(number)) if isinstance(budgets, dict) else None
+            if isinstance(pair, list) and len(pair) == 2:
+                self._by_id[layer_id] = pair[0], math.inf if pair[1] is None else pair[1]
+
+    def view(self, request: RecordedRequest) -> ViewAssembled | None:
+        """Return the request as it would be sent, the very view where nothing can change; None where that is not known."""
+        view = request.view
+        if view is None or request.missing:
+            return None
+        if self._is_roomy(view):
+            return view
+        if not request.can_replan:
+            return None
+        given = {name: self._by_id[name] for name, _, _ in request.inputs.limits if name in self._by_id}
+        plan = request.replan(budgets=given, total=self._total)
+        return plan.as_event(view.where, view.t_ms, view.step, view.projection, view.appended, view.duration_ms)
+
+    def _is_roomy(self, view: ViewAssembled) -> bool:
+        """Tell whether all was sent, and there is no less room for it now."""
+        is_whole = not (view.fates or view.unsent or view.hidden or view.window[0])
+        is_less = self._total is not None and self._total < view.total
+        held = [layer for layer in view.layers if layer.used > self._by_id.get(layer.layer_id, (0, math.inf))[1]]
+        return is_whole and not is_less and not held
+
+    def rows(self, requests: Sequence[RecordedRequest], parts: ContextParts, bands: Sequence[str]) -> dict[str, Any]:
+        """Return the tokens of each call by band, behind them the others; None where it is not known, and a sentence."""
+        rows: list[list[int] | None] = []
+        changes: list[tuple[int, int]] = []
+        for request in requests:
+            view, was = self.view(request), request.view
+            if view is None or was is None:
+                rows.append(None)
+                continue
+            row = parts.planned(request, view)
+            rows.append([*[row.pop(band, 0) for band in bands], sum(row.values())])
+            changes.append(_changes_of(was, view))
+        return {"rows": rows, "text": _said(changes)}
+
+    def known_until(self, requests: Sequence[RecordedRequest]) -> tuple[int | None, bool]:
+        """Return the first call that would be sent something else, and whether it is only the last that was looked at."""
+        looked = 0
+        for at, request in enumerate(requests):
+            view = self.view(request)
+            if view is not None and view is not request.view:
+                assert request.view is not None
+                if _sent(view) != _sent(request.view):
+                    return at, False
+                looked += 1
+                if looked >= MOST_LOOKED:
+                    return at, True
+        return None, False
+
+
+def _changes_of(was: ViewAssembled, view: ViewAssembled) -> tuple[int, int]:
+    """Return how many items only the second request has, and how many only the first."""
+    if was is view:
+        return 0, 0
+    gone, come = sent_changes(was, view)
+    before = {layer.layer_id: layer.items for layer in was.layers}
+    layers = [layer.items - before.get(layer.layer_id, 0) for layer in view.layers]
+    more, fewer = [each for each in layers if each > 0], [-each for each in layers if each < 0]
+    return len([*come]) + sum(more), len(gone) + sum(fewer)
+
+
+def _sent(view: ViewAssembled) -> tuple[Any, ...]:
+    left = tuple([(fate.position, fate.reason == "forced") for fate in view.fates if fate.origin == "history"])
+    return view.window, view.kept, view.hidden, view.layer_items, left
+
+
+def _said(changes: Sequence[tuple[int, int]]) -> str:
+    said = []
+    for each, word in zip(zip(*changes, strict=True), ("come back", "be left out"), strict=False):
+        calls = [number for number in each if number]
+        if calls:
+            items = f"{count(sum(calls))} item{'' if sum(calls) == 1 else 's'}"
+            said.append(f"{items} would {word} in {len(calls)} call{'' if len(calls) == 1 else 's'}")
+    return f"{', '.join(said)}." if said else "The same items would be sent."
