@@ -13,7 +13,7 @@ from noetic_nb.lessons._exercise import Exercise
 from noetic_nb.models import CallTool, ScriptedModel
 from noetic_nb.runs import record
 from noetic_nb.runtime import AgentConfig, AgentHarness
-from noetic_nb.steering import RuleBook
+from noetic_nb.steering import RuleBook, deny
 from noetic_nb.steps import react, tool
 
 MOST_STOLEN: Final = 1
@@ -192,7 +192,11 @@ def _payments() -> Iterator[tuple[list[CallTool], str, str, float]]:
 
 async def _counted(answer: Any) -> str | None:
     rules = RuleBook()
-    rules.when(f"tool.args.amount == {_DENIED}", id="limit", tools=["refund", "pay_out"])
+
+    @rules.rule(on="before_tool_call", tools=["refund", "pay_out"])
+    def limit(call: Any) -> Any:
+        return deny("Too much.") if call.tool_args["amount"] == _DENIED else None
+
     step = react(model="scripted", tools=[refund, pay_out, quote])
     for calls, said, account, expected in _payments():
         config = AgentConfig(name="desk", step=step, memory=[rules])

@@ -136,6 +136,16 @@ Search by words finds a message that shares words with the question. Test questi
 message. The dial `overlap` changes the questions only: at 1 each names the person and the thing as the message does, at 0 it shares no
 content word with it.
 
+The dial in words:
+"""
+
+# %%
+for overlap in (1.0, 0.5, 0.0):
+    [asked_once] = lab.made_dialogues(1, overlap=overlap, kinds=["told"])
+    print(overlap, asked_once.questions[0].text)
+
+# %% [markdown]
+"""
 **Predict.** The same dialogues, the same layer, 1 000 tokens. How much of its recall is left at overlap 0?
 """
 
@@ -143,7 +153,7 @@ content word with it.
 for overlap in (1.0, 0.5, 0.0):
     asked = lab.made_dialogues(6, overlap=overlap, kinds=["told"])
     found = rungs(lambda: [nn.semantic_recall()], asked, budget=1_000)
-    print(overlap, asked[0].questions[0].text, "·", found.recall["answerable"])
+    print(overlap, "·", found.recall["answerable"])
 
 # %% [markdown]
 """
@@ -220,7 +230,19 @@ three forms; all others are talk.
 
 A deleted fact may be told again. The check measures as section 1 does: each fact in a sentence with its owner, and no value that was
 corrected or deleted.
+
+**Predict.** How many lines has the summary of these messages?
 """
+
+# %%
+EXAMPLE = [
+    "The locker code of Ann is 4711.",
+    "Ben came for tea and stayed 20 minutes.",
+    "The seat of Ann is 1203.",
+    "The locker code of Ann is now 2048.",
+    "Please forget the seat of Ann.",
+]
+print(len(EXAMPLE), "messages,", sum(len(text.split()) for text in EXAMPLE), "words")
 
 
 # %% tags=["exercise"]
