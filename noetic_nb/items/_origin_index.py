@@ -25,7 +25,7 @@ from noetic_nb.items._origins import (
     trusted_source,
 )
 from noetic_nb.items._own_words import own_words
-from noetic_nb.items._text_leaves import Leaf, leaves
+from noetic_nb.items._text_fields import Leaf, leaves
 from noetic_nb.items._value_search import MAX_READ, Needle, SearchedText, needle_of, searched
 
 MAX_KEPT: Final = 4_096

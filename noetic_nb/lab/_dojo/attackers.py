@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from noetic_nb.items import thaw
 from noetic_nb.items._origins import members
-from noetic_nb.items._text_leaves import leaves
+from noetic_nb.items._text_fields import leaves
 from noetic_nb.lab._dojo.episodes import PATIENCE, Attack
 from noetic_nb.lab._dojo.oracle import Oracle
 from noetic_nb.lab.environments import Environment
