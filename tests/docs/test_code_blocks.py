@@ -40,20 +40,13 @@ IN_FRAMEWORKS: Final = {
 }
 """Pages that need other packages: run by `make frameworks`."""
 
-NEEDS: Final = {"docs/behaviour/proofs.md": "z3"}
-"""Pages that need a package of an extra."""
+NEEDS: Final = {"docs/behaviour/proofs.md": "z3", "docs/recipes/static_vectors.md": "wordllama"}
+"""Pages that need one more package: run where it is installed."""
 
 KEY: Final = "import os\nos.environ['OPENAI_API_KEY'] = 'sk-of-nobody'"
 BEFORE: Final = {
     "README.md": KEY,
-    # A model of 16 MB: a stand-in with its face.
-    "docs/behaviour/layers.md": f"""{KEY}
-import sys, types
-wordllama = sys.modules["wordllama"] = types.ModuleType("wordllama")
-wordllama.__file__ = "wordllama.py"
-class WordLlama:
-    load = staticmethod(lambda cache_dir, disable_download: types.SimpleNamespace(embed=lambda texts: [[1.0]] * len(texts)))
-wordllama.WordLlama = WordLlama""",
+    "docs/behaviour/layers.md": KEY,
 }
 AFTER: Final = {
     "README.md": "assert type(model).__name__ == 'CassetteModel' and harness is not None",
