@@ -23,7 +23,7 @@ from noetic_nb.lab import (
     replay_regulator,
     suggest,
 )
-from noetic_nb.lab._detection.resampling import weights_of
+from noetic_nb.lab._detection.fitting import weights_of
 from noetic_nb.lab._statistics.labels import groups_of
 from noetic_nb.regulator import CallBudget, Regulator
 from noetic_nb.runs import Run

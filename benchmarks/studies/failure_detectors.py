@@ -27,8 +27,16 @@ from noetic_nb.items._json_text import compact_json
 from noetic_nb.lab import calibrate
 from noetic_nb.lab._detection.calibration import CHANCE
 from noetic_nb.lab._detection.detectors import Unscored, detectors_of
-from noetic_nb.lab._detection.fitting import Fitting, Scored, folds_of
-from noetic_nb.lab._detection.resampling import area, areas, corrected_ends, percentiles, weights_of
+from noetic_nb.lab._detection.fitting import (
+    Fitting,
+    Scored,
+    area,
+    areas,
+    corrected_ends,
+    folds_of,
+    percentiles,
+    weights_of,
+)
 from noetic_nb.lab._detection.threshold_search import COUNTS, FOLDS, WORDS, WordModel
 from noetic_nb.lab._statistics.labels import clusters_of
 from noetic_nb.regulator import CallBudget, CostCap, Regulator, RepeatedFailure, ScopeDrift, ToolLoop

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from noetic_nb.lab import datasets
-from noetic_nb.lab._detection.resampling import percentiles
+from noetic_nb.lab._detection.fitting import percentiles
 from noetic_nb.runs import Run
 
 HERE: Final = Path(__file__).with_name("data")

@@ -26,8 +26,7 @@ from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.models._client import ModelClient
 from noetic_nb.redact import redact, redact_text
 from noetic_nb.runs import Run
-from noetic_nb.steering._evaluation.evaluate import OnError, OnUnparseable, Policy
-from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
+from noetic_nb.steering._evaluation.evaluate import OnError, OnUnparseable, Policy, RuleSnapshot
 
 if TYPE_CHECKING:
     import pandas

@@ -18,7 +18,7 @@ from noetic_nb.lab._rule_trial import TrialResult, as_snapshot, check_order, try
 from noetic_nb.memory._steering_decision import SteeringAction
 from noetic_nb.runs import Run
 from noetic_nb.steering import SequenceRule, SteeringRule
-from noetic_nb.steering._evaluation.evaluate import Policy
+from noetic_nb.steering._evaluation.evaluate import Policy, RuleSnapshot
 from noetic_nb.steering._evaluation.rule_reading import (
     KnownTools,
     StaticFacts,
@@ -26,7 +26,6 @@ from noetic_nb.steering._evaluation.rule_reading import (
     read_rule,
     unknown_targets,
 )
-from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering._rules.rule import CelCondition
 
 if TYPE_CHECKING:

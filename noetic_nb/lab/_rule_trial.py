@@ -16,9 +16,8 @@ from noetic_nb.memory._execution_context import HookModelRequest
 from noetic_nb.models._client import ModelClient, ModelRequest
 from noetic_nb.runs import Run
 from noetic_nb.steering import RuleBook, SteeringDecision, SteeringRule, allow, deny
-from noetic_nb.steering._evaluation.evaluate import Evaluation, Policy, evaluate
+from noetic_nb.steering._evaluation.evaluate import Evaluation, Policy, RuleSnapshot, evaluate
 from noetic_nb.steering._evaluation.rule_reading import unknown_targets
-from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering._layer import TIMEOUTS_MS
 from noetic_nb.steering._predicates.judge import call_judge
 from noetic_nb.steering._rules.rule import LLMEval, as_rule

@@ -7,7 +7,7 @@ from math import isfinite
 from typing import Any, Final, NamedTuple
 
 from noetic_nb.plots._scene.scene import LANE_PX, Mark, Panel, Scene, Series
-from noetic_nb.plots._trends.trends_scales import FORMATS, nice_top
+from noetic_nb.plots._trends.trends_marks import FORMATS, nice_top
 from noetic_nb.runs._palette import MEAN_COLOUR, OTHER_LOOK, QUALITY_COLOUR
 from noetic_nb.runs._plain_text import clip, plain_line
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from noetic_nb.events import ContextCompacted
 from noetic_nb.plots._scene.scene import LANE_PX, Mark, Panel, Scene, Series
-from noetic_nb.plots._trends.trends_scales import nice_top
+from noetic_nb.plots._trends.trends_marks import nice_top
 from noetic_nb.runs._palette import CATEGORY, layer_colour
 from noetic_nb.runs._plain_text import count, plain_line
 from noetic_nb.runs._requests.context_parts import REST, ContextCall, ContextParts, size_of

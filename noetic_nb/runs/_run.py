@@ -7,11 +7,11 @@ its oldest turns, whole, and says which.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from noetic_nb._core.cards import Card, with_card
 from noetic_nb.clock import SYSTEM_CLOCK, Clock
@@ -21,7 +21,6 @@ from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items._frozen import plain_data
 from noetic_nb.runs._asked import AskedEvents
 from noetic_nb.runs._events.event_json import SCHEMA_VERSION, settled
-from noetic_nb.runs._known_until import KnownUntil, known_until_of
 from noetic_nb.runs._labelled import label_beside
 from noetic_nb.runs._labels import LabelStore
 from noetic_nb.runs._load import MAX_BYTES, MAX_LINE_BYTES, RunFile, note_unfinished, read_run
@@ -31,6 +30,44 @@ from noetic_nb.runs._turns import turns_card
 
 if TYPE_CHECKING:
     from noetic_nb.items._messages import MessageFormat
+
+_MOST = 3
+
+
+class KnownUntil(NamedTuple):
+    """The first point of a thread that is not known any more."""
+
+    turn: int
+    """Number of the turn in its thread."""
+    seq: int
+    """Place in the replayed run of the first event that would have been another; all before it in the thread is known."""
+
+
+def known_until_of(meta: Mapping[str, Any]) -> dict[str, KnownUntil]:
+    """Return the notes of a replay in the meta data of its run."""
+    match meta.get("replay"):
+        case {"known_until": Mapping() as found}:
+            return {thread_id: KnownUntil(point["turn"], point["seq"]) for thread_id, point in found.items()}
+    return {}
+
+
+def known_events(events: Sequence[RunEvent], points: Mapping[str, KnownUntil]) -> Sequence[RunEvent]:
+    """Return the events in front of the points of their threads."""
+    if not points:
+        return events
+    first = {thread_id: point.seq for thread_id, point in points.items()}
+    begin, end = min(first.values()), len(events)
+    later = [event for seq, event in enumerate(events[begin:], begin) if seq < first.get(event.where.thread_id, end)]
+    return [*events[:begin], *later]
+
+
+def said_of(points: Mapping[str, KnownUntil]) -> str:
+    """Return one sentence about how far a replay is known."""
+    if not points:
+        return "Known to its end."
+    places = [f"turn {point.turn} of {thread_id!r} (event {point.seq})" for thread_id, point in points.items()]
+    shown = ", ".join(places[:_MOST]) + (f" and {len(places) - _MOST} more" if len(places) > _MOST else "")
+    return f"Known up to {shown}: there the agent goes another way, and later counts are those of the old way."
 
 
 @cache  # for good: what has been imported stays as it is while the process lives

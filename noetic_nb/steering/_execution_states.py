@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 from noetic_nb.memory._execution_context import ExecutionContext
 from noetic_nb.memory.params import CompleteParams, InitParams, SpawnParams, ToolOutcome
 from noetic_nb.memory.scope import MemoryScope, resolve_scope_key
+from noetic_nb.steering._evaluation.evaluate import RuleSnapshot
 from noetic_nb.steering._evaluation.judging import LAYER_ID, LateVerdicts, QueuedVerdict, Row
-from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering._ledger import (
     Entry,
     Ledger,

@@ -22,9 +22,8 @@ from noetic_nb.memory.params import (
     RecallParams,
 )
 from noetic_nb.memory.scope import MemoryScope
-from noetic_nb.steering._evaluation.evaluate import OnError, OnUnparseable, Policy, evaluate
+from noetic_nb.steering._evaluation.evaluate import OnError, OnUnparseable, Policy, RuleSnapshot, evaluate
 from noetic_nb.steering._evaluation.judging import LAYER_ID, Judging, Row
-from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering._execution_states import ExecutionStates
 from noetic_nb.steering._ledger import State, ThreadHistory, decision_entry, earlier_calls
 from noetic_nb.steering._predicates.bindings import Params

@@ -23,6 +23,7 @@ from noetic_nb._core.worker_threads import beside_loop
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.storage._adapter import JsonValue, key_taken
 from noetic_nb.storage._in_memory import json_text
+from noetic_nb.storage._sqlite_connections import Job, Reader, Writer
 from noetic_nb.storage._sqlite_file import (
     DELETE,
     UPSERT,
@@ -34,8 +35,6 @@ from noetic_nb.storage._sqlite_file import (
     row,
     storage_error,
 )
-from noetic_nb.storage._sqlite_reader import Reader
-from noetic_nb.storage._sqlite_writer import Job, Writer
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from noetic_nb.interop._spans.span_history import History, read_history
+from noetic_nb.interop._spans.dialect import History, read_history
 from tests.interop.test_watch import Agent
 
 MESSAGES = st.lists(

@@ -17,7 +17,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ItemsAppended, ModelCalled, ToolCalled, TurnCompleted, TurnStarted, Where
 from noetic_nb.items import assistant_message, input_message
 from noetic_nb.lab import Calibration, calibrate, datasets, first_stop, replay_regulator
-from noetic_nb.lab._detection.resampling import area
+from noetic_nb.lab._detection.fitting import area
 from noetic_nb.lab._detection.threshold_search import COUNTS, changes_state
 from noetic_nb.regulator import CallBudget, CostCap, KeywordScorer, Regulator, ScopeDrift, ToolLoop
 from noetic_nb.runs import Run

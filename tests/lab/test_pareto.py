@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.lab import pareto
-from noetic_nb.lab._sweeping.value_labels import code_of, digest_of, labels_in
+from noetic_nb.lab._sweeping.space import code_of, digest_of, labels_in
 
 FRAME = pandas.DataFrame(
     {"cap": [1, 2, 3, 4], "gain": [1.0, 2.0, 2.0, nan], "loss": [0.1, 0.5, 0.6, 0.0], "word": list("abcd")}

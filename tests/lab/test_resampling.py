@@ -8,8 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from noetic_nb.lab._detection.fitting import curve_of, fitted_threshold, folds_of
-from noetic_nb.lab._detection.resampling import area, areas, corrected_ends, percentiles, share, weights_of
+from noetic_nb.lab._detection.fitting import (
+    area,
+    areas,
+    corrected_ends,
+    curve_of,
+    fitted_threshold,
+    folds_of,
+    percentiles,
+    share,
+    weights_of,
+)
 from noetic_nb.lab._statistics.intervals import Cluster, counted
 
 

@@ -22,7 +22,7 @@ from noetic_nb.lab._rule_trial import as_snapshot
 from noetic_nb.memory import ExecutionContext, PastCall
 from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.steering import RuleBook, SteeringRule, deny
-from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
+from noetic_nb.steering._evaluation.evaluate import RuleSnapshot
 
 pytest.importorskip("z3", reason="the extra `prove` is not installed")
 

@@ -16,13 +16,13 @@ from typing import Any
 
 import pytest
 
-import noetic_nb.storage._sqlite_writer as sqlite_writer
+import noetic_nb.storage._sqlite_connections as sqlite_writer
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.storage import InMemoryStorage, ScopedStorage, SQLiteStorage, StorageAdapter
 from noetic_nb.storage._adapter import layer_prefix, write_together
 from noetic_nb.storage._sqlite import Versioned
+from noetic_nb.storage._sqlite_connections import Reader
 from noetic_nb.storage._sqlite_file import prefix_range, storage_error
-from noetic_nb.storage._sqlite_reader import Reader
 
 
 def test_importing_the_package_does_not_load_sqlite() -> None:

@@ -19,7 +19,7 @@ from noetic_nb.interop import _formats
 from noetic_nb.interop._importing import formats
 from noetic_nb.runtime._execution.run_step import _HANDLERS
 from noetic_nb.steering import LLMEval, SteeringRule
-from noetic_nb.steering._evaluation.rule_snapshot import prepare
+from noetic_nb.steering._evaluation.evaluate import prepare
 from noetic_nb.steering._rulebook.rulebook import _summary
 from noetic_nb.steering._rules.file_schema import RuleData, rule_data
 from noetic_nb.steering._rules.rule import Decider
@@ -27,8 +27,7 @@ from noetic_nb.steps import branch, fork, loop, spawn, step, until
 from noetic_nb.steps._loops import UntilPredicate
 from noetic_nb.steps._records import Step
 from noetic_nb.steps._traverse import steps_within
-from noetic_nb.widgets._rules.draft import draft_of, form_of, new_rule, rule_of
-from noetic_nb.widgets._rules.rule_code import rule_code
+from noetic_nb.widgets._rules.draft import draft_of, form_of, new_rule, rule_code, rule_of
 from noetic_nb.widgets._rules.rule_fields import FORMS
 
 KINDS = {cls.model_fields["kind"].default: cls for cls in get_args(get_args(Step)[0])}

@@ -20,7 +20,7 @@ from noetic_nb.events import (
 from noetic_nb.items import function_call, input_message
 from noetic_nb.runs import Run
 from noetic_nb.widgets import Ledger, Selection, Transcript, Workbench
-from noetic_nb.widgets._rules.trial_table import place_of as trial_place
+from noetic_nb.widgets._rules.draft_trial import place_of as trial_place
 
 
 class DropsFirst:

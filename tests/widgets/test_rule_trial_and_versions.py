@@ -16,8 +16,8 @@ from noetic_nb.runs import Run
 from noetic_nb.steering import RuleBook, SteeringRule, deny, load_rules
 from noetic_nb.steering._rules.file_schema import rule_data
 from noetic_nb.widgets import RuleEditor
-from noetic_nb.widgets._rules.rule_code import book_code
-from noetic_nb.widgets._rules.trial_table import place_of
+from noetic_nb.widgets._rules.draft import book_code
+from noetic_nb.widgets._rules.draft_trial import place_of
 from noetic_nb.widgets._rules.versions import rule_at, text_diff, version_rows
 
 

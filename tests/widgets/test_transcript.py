@@ -28,8 +28,7 @@ from noetic_nb.runs._requests.recorded_requests import CallBook
 from noetic_nb.widgets import Selection, Transcript
 from noetic_nb.widgets._transcript.call_content import folded
 from noetic_nb.widgets._transcript.call_outcome import outcome_lines
-from noetic_nb.widgets._transcript.request_diff import request_diff
-from noetic_nb.widgets._transcript.request_rows import RequestRow
+from noetic_nb.widgets._transcript.request_rows import RequestRow, request_diff
 from noetic_nb.widgets._transcript.transcript import PAGE_ROWS, TranscriptReading
 from tests.widgets.scenes import run_of_events
 from tests.widgets.transcript_scenes import desk_run, hostile_transcript, imported_run, large_request, many_calls

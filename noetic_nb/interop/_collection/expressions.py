@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from noetic_nb._core.names import nearest
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.interop._collection.run_facts import FACTS
+from noetic_nb.interop._collection.index_file import FACTS
 from noetic_nb.steering._predicates.cel_names import FUNCTIONS, PYTHON, cel_tokens
 
 _WORDS: Final = frozenset(

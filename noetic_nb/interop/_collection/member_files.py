@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from noetic_nb._core.long_work import Work
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.interop._collection.index_file import NAME, Entry, Key, RunIndex, cached_index
-from noetic_nb.interop._collection.run_facts import facts_of, texts_of
+from noetic_nb.interop._collection.index_file import NAME, Entry, Key, RunIndex, cached_index, facts_of, texts_of
 from noetic_nb.interop._formats.sources import documents
 from noetic_nb.interop._importing import Failed, import_runs, runs_of_file
 from noetic_nb.redact import redact, redact_text

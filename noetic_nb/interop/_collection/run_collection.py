@@ -14,9 +14,8 @@ from noetic_nb._core.long_work import Progress
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.interop._collection.expressions import Expression
 from noetic_nb.interop._collection.frozen_sets import write_set
-from noetic_nb.interop._collection.index_file import Key
+from noetic_nb.interop._collection.index_file import FACTS, Key
 from noetic_nb.interop._collection.member_files import Members, parts_of
-from noetic_nb.interop._collection.run_facts import FACTS
 from noetic_nb.interop._importing import Failed
 from noetic_nb.runs import Run
 

@@ -32,9 +32,16 @@ from noetic_nb.interop._guards.guard_arguments import (
     function_binder,
     unfit,
 )
-from noetic_nb.interop._guards.guard_frameworks import MCP_CALL, langchain_tool, mcp_call, openai_tool, pydantic_ai_tool
+from noetic_nb.interop._guards.guard_frameworks import (
+    MCP_CALL,
+    guarded_function,
+    langchain_tool,
+    mcp_call,
+    openai_tool,
+    plain_text,
+    pydantic_ai_tool,
+)
 from noetic_nb.interop._guards.guarded_calls import Guard, OnDeny, Rules
-from noetic_nb.interop._guards.guarded_functions import guarded_function, plain_text
 from noetic_nb.items._bound_values import copied
 from noetic_nb.items._frozen import frozen_or_none
 from noetic_nb.models import ModelClient

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from noetic_nb.interop._spans.dialect import Dialect, Kind, counted
+from noetic_nb.interop._spans.dialect import Dialect, History, Kind, counted, read_history
 from noetic_nb.interop._spans.genai import GenAI, GenAIEvents
 from noetic_nb.interop._spans.openinference import OpenInference, by_name, messages
-from noetic_nb.interop._spans.span_history import History, read_history
 from noetic_nb.interop._spans.span_messages import (
     Result,
     SpanMessage,

@@ -1,14 +1,111 @@
-"""The fields that a dialect of spans can read; one that does not have a field answers None."""
+"""The fields that a dialect of spans can read, and the messages sent to a model, of which only the new part has to be read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
-from noetic_nb.interop._spans.span_history import History
-from noetic_nb.interop._spans.span_messages import SpanMessage
+from noetic_nb.interop._spans.span_messages import ROLES, Result, SpanMessage, parsed, read_messages
 from noetic_nb.interop._spans.span_record import Span
 from noetic_nb.items._messages.message import count, money
+
+_ANSWERS: Final = frozenset([name for name, role in ROLES.items() if role == "assistant"])
+
+
+class History:
+    """The messages sent to a model: a conversation that grows with every call, read from its end as far as it is needed."""
+
+    __slots__ = ("_raw", "_read", "_tail", "_text")
+
+    def __init__(
+        self, read: list[SpanMessage] | None = None, raw: list[Any] | None = None, text: str | None = None
+    ) -> None:
+        self._read, self._raw, self._text = read, raw, text
+        self._tail: list[SpanMessage] | None = None
+
+    def grown(self, text: str) -> History | None:
+        """Return the history of a text that repeats that of this one, and may go on; None for any other text.
+
+        Only what it goes on with is parsed.
+        """
+        known, raw = self._text, self._raw
+        if known is None or raw is None or not text.startswith(known[:-1]):
+            return None
+        rest = text[len(known) - 1 :]
+        if rest == "]":
+            return self
+        if rest[:1] != "," or text[-1] != "]":
+            return None
+        new = parsed(f"[{rest[1:]}")
+        return History(raw=raw + new, text=text) if _is_plain(new) else None
+
+    @property
+    def messages(self) -> list[SpanMessage]:
+        """All of it."""
+        if self._read is None:
+            self._read = read_messages(self._raw) or []
+        return self._read
+
+    def _new(self) -> list[Any] | None:
+        """Return the messages behind the last answer as they were written; None where that is not known."""
+        raw = self._raw
+        if self._read is not None or raw is None:
+            return None
+        start = len(raw)
+        while start and raw[start - 1]["role"] not in _ANSWERS:
+            start -= 1
+        return raw[start:]
+
+    @property
+    def tail(self) -> list[SpanMessage]:
+        """The new messages of the call: all behind the last answer."""
+        if self._tail is None:
+            new = self._new()
+            if new is None:
+                read = self.messages
+                start = len(read)
+                while start and read[start - 1].role != "assistant":
+                    start -= 1
+                self._tail = read[start:]
+            else:
+                self._tail = read_messages(new) or []
+        return self._tail
+
+    @property
+    def results(self) -> list[Result]:
+        """The tool results among the new messages."""
+        return [block for msg in self.tail for block in msg.blocks if type(block) is Result]
+
+    @property
+    def asked(self) -> list[SpanMessage]:
+        """The messages of the user among the new ones."""
+        return [msg for msg in self.tail if msg.role == "user" and msg.text]
+
+
+def read_history(value: Any, before: History | None = None) -> History | None:
+    """Read the messages sent to a model; None for an empty value.
+
+    Where it repeats what was sent `before`, as in a conversation, that is not parsed again.
+    """
+    if before is not None and type(value) is str and (grown := before.grown(value)) is not None:
+        return grown
+    found = parsed(value)
+    if _is_plain(found):
+        is_list = type(value) is str and value[0] == "[" and value[-1] == "]"
+        return History(raw=found, text=value if is_list else None)
+    read = read_messages(found)
+    return None if read is None else History(read)
+
+
+def _is_plain(value: Any) -> bool:
+    """Tell whether messages are mappings with a role, as nearly all are: then their roles can be asked before they are read."""
+    if not isinstance(value, list):
+        return False
+    for msg in value:
+        if type(msg) is not dict or type(msg.get("role")) is not str:
+            return False
+    return bool(value)
+
 
 Kind: TypeAlias = Literal["model", "tool", "agent", "memory", "plan", "check", "other"]
 

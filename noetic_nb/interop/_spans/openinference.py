@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from noetic_nb.interop._spans.dialect import Dialect, Kind, amount, counted
-from noetic_nb.interop._spans.span_history import History, read_history
+from noetic_nb.interop._spans.dialect import Dialect, History, Kind, amount, counted, read_history
 from noetic_nb.interop._spans.span_messages import SpanMessage, parsed, read_messages
 from noetic_nb.interop._spans.span_record import Span
 from noetic_nb.items._messages.usage_fields import USAGE

@@ -18,9 +18,8 @@ from noetic_nb.interop._spans.calls import (
     tool_use,
 )
 from noetic_nb.interop._spans.checks import CheckUse
-from noetic_nb.interop._spans.dialect import Kind
+from noetic_nb.interop._spans.dialect import History, Kind
 from noetic_nb.interop._spans.own_spans import is_own
-from noetic_nb.interop._spans.span_history import History
 from noetic_nb.interop._spans.span_record import LogRecord, Span
 
 _Key: TypeAlias = tuple[str, str]

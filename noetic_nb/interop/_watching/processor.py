@@ -17,8 +17,7 @@ from noetic_nb.interop._spans.checks import CheckUse
 from noetic_nb.interop._spans.span_record import Span, log_record
 from noetic_nb.interop._spans.span_tree import Execution, executions
 from noetic_nb.interop._spans.span_turns import ESTIMATED
-from noetic_nb.interop._watching.live_writer import LiveWriter
-from noetic_nb.interop._watching.open_spans import CALLS, MOST_PENDING, Around, Node, Trace, Unit, around
+from noetic_nb.interop._watching.open_spans import CALLS, MOST_PENDING, Around, LiveWriter, Node, Trace, Unit, around
 from noetic_nb.interop._watching.watched_rules import Judging
 from noetic_nb.redact import Redaction, redact_text, safe_logger
 from noetic_nb.runs import Run

@@ -33,9 +33,8 @@ from noetic_nb.regulator import Regulator
 from noetic_nb.runs import Run
 from noetic_nb.runs._recorded_origins import CallParams, RecordedOrigins
 from noetic_nb.runs._regulation.recorded_regulator import RegulatorFeed
-from noetic_nb.steering._evaluation.evaluate import Evaluation, Policy, RuleFault, evaluate
+from noetic_nb.steering._evaluation.evaluate import Evaluation, Policy, RuleFault, RuleSnapshot, evaluate
 from noetic_nb.steering._evaluation.judging import LAYER_ID
-from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering._predicates.bindings import Params
 from noetic_nb.steering._rulebook.rulebook import RuleBook
 from noetic_nb.steering._rules.rule import Point, SteeringRule

@@ -20,10 +20,10 @@ from noetic_nb.lab._rule_scores.evaluation import Evaluation
 from noetic_nb.lab._statistics.labels import By
 from noetic_nb.redact import Redaction, redact, redact_text
 from noetic_nb.runs import Run
-from noetic_nb.runs._known_until import said_of
 from noetic_nb.runs._plain_text import plain_line
 from noetic_nb.runs._requests.recorded_requests import RequestIndex
 from noetic_nb.runs._requests.sent_request import RecordedRequest
+from noetic_nb.runs._run import said_of
 from noetic_nb.runs._turns import TurnSummary
 from noetic_nb.steering import RuleBook
 

@@ -17,7 +17,7 @@ from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ModelCalled, ToolCalled, TurnCompleted
 from noetic_nb.lab._detection.calibration import Failure, none_scored
 from noetic_nb.lab._detection.detectors import Detecting, Detector, Reached, Unscored, detectors_of
-from noetic_nb.lab._detection.resampling import Booleans, Floats, percentiles, share, weights_of
+from noetic_nb.lab._detection.fitting import Booleans, Floats, percentiles, share, weights_of
 from noetic_nb.lab._replaying.replay_report import known_part
 from noetic_nb.lab._statistics.intervals import Cluster
 from noetic_nb.lab._statistics.labels import By, Outcome, check_samples, clusters_of, domain_of, groups_of, labelled

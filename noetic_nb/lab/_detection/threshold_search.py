@@ -26,7 +26,7 @@ from noetic_nb.lab._detection.calibration import (
     none_scored,
 )
 from noetic_nb.lab._detection.detectors import Detecting, Detector, Unscored, detectors_of
-from noetic_nb.lab._detection.resampling import Booleans, Floats
+from noetic_nb.lab._detection.fitting import Booleans, Floats
 from noetic_nb.lab._statistics.labels import By, Outcome, check_samples, clusters_of, domain_of, groups_of, labelled
 from noetic_nb.runs import Run
 from noetic_nb.runs._run import version_of

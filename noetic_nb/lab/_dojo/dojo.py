@@ -23,7 +23,7 @@ from noetic_nb.lab._dojo.oracle import Oracle
 from noetic_nb.lab._rule_trial import as_snapshot
 from noetic_nb.lab._statistics.intervals import FEW, Count, counted
 from noetic_nb.lab._statistics.labels import clusters_of
-from noetic_nb.lab._sweeping.value_labels import digest_of, label_of
+from noetic_nb.lab._sweeping.space import digest_of, label_of
 from noetic_nb.lab.environments import Environment
 from noetic_nb.models._client import ModelClient, check_clients
 from noetic_nb.models._script import CallTool

@@ -18,8 +18,7 @@ from noetic_nb.memory._steering_decision import SteeringAction
 from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.models._script import CallTool
 from noetic_nb.runs import Run
-from noetic_nb.steering._evaluation.evaluate import Policy
-from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
+from noetic_nb.steering._evaluation.evaluate import Policy, RuleSnapshot
 from noetic_nb.steps import Tool
 
 _STATE: Final[Mapping[str, Any]] = {"ledger": (), "pendingAsync": ()}

@@ -32,9 +32,8 @@ from noetic_nb.events import (
 )
 from noetic_nb.items import Item, item_text
 from noetic_nb.runs import Run
-from noetic_nb.runs._known_until import KnownUntil, known_events, said_of
 from noetic_nb.runs._labelled import with_labels_of
-from noetic_nb.runs._run import run_of_settled
+from noetic_nb.runs._run import KnownUntil, known_events, run_of_settled, said_of
 from noetic_nb.runs._turns import TurnSummary
 
 __all__ = [

@@ -32,9 +32,8 @@ from noetic_nb.models._client import CUT_OFF, ModelClient
 from noetic_nb.runs import Run
 from noetic_nb.runs._cause import places_of_decisions
 from noetic_nb.steering import RuleBook, parse_rules
-from noetic_nb.steering._evaluation.evaluate import Policy
+from noetic_nb.steering._evaluation.evaluate import Policy, RuleSnapshot
 from noetic_nb.steering._evaluation.judging import LAYER_ID
-from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
 from noetic_nb.steering._layer import policy_of, rulebook_of
 from noetic_nb.steering._ledger import ThreadHistory, appended, decision_entry, rows_of
 from noetic_nb.steering._rulebook.rulebook import RuleChange

@@ -18,8 +18,7 @@ from noetic_nb.lab._rule_trial import TrialResult, as_snapshot, try_rules
 from noetic_nb.memory._steering_decision import SteeringAction, SteeringDecision
 from noetic_nb.memory.params import BeforeToolCallParams
 from noetic_nb.steering import SteeringRule
-from noetic_nb.steering._evaluation.evaluate import Policy
-from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
+from noetic_nb.steering._evaluation.evaluate import Policy, RuleSnapshot
 
 # For all that is asked about one tool; most of it takes some 50 ms.
 TIMEOUT_MS: Final = 10_000

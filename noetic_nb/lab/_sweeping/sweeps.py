@@ -21,8 +21,7 @@ from noetic_nb.lab._statistics.intervals import CONFIDENCE, NO_TASKS, Cluster, m
 from noetic_nb.lab._statistics.labels import By, clusters_of, runs_in
 from noetic_nb.lab._sweeping.ceiling import Ceiling, is_live
 from noetic_nb.lab._sweeping.measured_runs import Job, Measured, ResumeFile
-from noetic_nb.lab._sweeping.space import REPLAYED, configurations
-from noetic_nb.lab._sweeping.value_labels import code_of, data_digest, digest_of, label_of
+from noetic_nb.lab._sweeping.space import REPLAYED, code_of, configurations, data_digest, digest_of, label_of
 from noetic_nb.lab._sweeping.workers import Workers
 from noetic_nb.models._client import check_clients
 from noetic_nb.regulator import Regulator

@@ -9,7 +9,17 @@ from typing import Any, Final
 
 from noetic_nb.plots._scene.scene import LANE_PX, Mark, Panel, Row, Scene, placed
 from noetic_nb.plots._trends import trends_panels as given_panels
-from noetic_nb.plots._trends.trends_marks import LANES, falls, headline, lane_of, marks_of
+from noetic_nb.plots._trends.trends_marks import (
+    FORMATS,
+    LANES,
+    column_size,
+    falls,
+    headline,
+    lane_of,
+    marks_of,
+    nice_top,
+    spread,
+)
 from noetic_nb.plots._trends.trends_panels import (
     BY_KEY,
     CELLS,
@@ -23,7 +33,6 @@ from noetic_nb.plots._trends.trends_panels import (
     kind_of,
     lines_of,
 )
-from noetic_nb.plots._trends.trends_scales import FORMATS, column_size, nice_top, spread
 from noetic_nb.runs._regulation.thread_signals import ThreadSignals, TurnSignals
 
 # Grades of one turn that are drawn each; more than these are a range.

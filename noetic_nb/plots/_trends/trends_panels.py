@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from noetic_nb.plots._scene.scene import ALL, Series
-from noetic_nb.plots._trends.trends_scales import FORMATS, steps_of
+from noetic_nb.plots._trends.trends_marks import FORMATS, steps_of
 from noetic_nb.runs._palette import CATEGORY, DECISION_LOOKS, MEAN_COLOUR, OTHER_LOOK, QUALITY_COLOUR, TOKENS_COLOUR
 from noetic_nb.runs._plain_text import plain, sendable
 from noetic_nb.runs._regulation.thread_signals import TurnSignals

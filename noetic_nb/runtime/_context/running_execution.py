@@ -25,8 +25,7 @@ from noetic_nb.models._client import NO_USAGE, ModelResponse
 from noetic_nb.runtime._config.limits import Limits
 from noetic_nb.runtime._context.context import ABORTED, Context, Runner
 from noetic_nb.runtime._context.engine import Engine
-from noetic_nb.runtime._context.execution_recorder import ExecutionRecorder
-from noetic_nb.runtime._context.protocols import StepValue
+from noetic_nb.runtime._context.protocols import ExecutionRecorder, StepValue
 from noetic_nb.runtime._context.reply import MAX_WARNINGS, ReplyWarning, problem_text
 from noetic_nb.runtime._context.tree import Tree
 from noetic_nb.steps import Channel, Step

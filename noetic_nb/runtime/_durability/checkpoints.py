@@ -24,7 +24,7 @@ from noetic_nb.markup import plain_line
 from noetic_nb.memory import LayerStack, MemoryLayer
 from noetic_nb.redact import redact_text
 from noetic_nb.runtime._context.engine import Engine
-from noetic_nb.runtime._context.execution_recorder import BegunCall
+from noetic_nb.runtime._context.protocols import BegunCall
 from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.step_errors import unsaved_text
 from noetic_nb.runtime._durability.corruption import count, is_damage

@@ -25,7 +25,7 @@ from noetic_nb.items import dump_item, thaw
 from noetic_nb.memory._enforcement.call_history import PENDING, Place
 from noetic_nb.models._client import Usage
 from noetic_nb.redact import safe_logger
-from noetic_nb.runtime._context.execution_recorder import BegunCall
+from noetic_nb.runtime._context.protocols import BegunCall
 from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.size_warnings import Measured, warn_if_large
 from noetic_nb.runtime._durability.snapshot import (

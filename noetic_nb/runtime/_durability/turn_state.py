@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from noetic_nb.runtime._context.execution_recorder import BegunCall
+from noetic_nb.runtime._context.protocols import BegunCall
 from noetic_nb.runtime._durability.step_entry import StepRecord
 from noetic_nb.runtime._durability.thread_writer import ThreadWriter
 from noetic_nb.storage import StorageAdapter

@@ -18,9 +18,8 @@ from noetic_nb.memory import ExecutionContext, MemoryLayer
 from noetic_nb.memory._hooks.hook_runner import NO_SOURCES
 from noetic_nb.memory._state.state_copy import can_be_copied
 from noetic_nb.runtime._context.engine import Engine
-from noetic_nb.runtime._context.execution_recorder import ChildState
 from noetic_nb.runtime._context.keeping import keeper_of
-from noetic_nb.runtime._context.protocols import StepValue
+from noetic_nb.runtime._context.protocols import ChildState, StepValue
 from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.size_warnings import warn_if_large
 from noetic_nb.runtime._context.step_errors import error_text, layers_not_saved, step_failed

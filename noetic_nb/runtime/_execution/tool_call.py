@@ -28,8 +28,7 @@ from noetic_nb.memory._state.state_copy import StateNotCopied
 from noetic_nb.redact import redact_text, safe_logger
 from noetic_nb.runtime._context.context import Context
 from noetic_nb.runtime._context.engine import Engine
-from noetic_nb.runtime._context.execution_recorder import BegunCall
-from noetic_nb.runtime._context.protocols import Enforcing, SteeredExecution
+from noetic_nb.runtime._context.protocols import BegunCall, Enforcing, SteeredExecution
 from noetic_nb.runtime._context.running_execution import RunningExecution
 from noetic_nb.runtime._context.step_errors import TurnStopped, error_text, typed_text
 from noetic_nb.runtime._execution.approval import NO_APPROVAL, approval

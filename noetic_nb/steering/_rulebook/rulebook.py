@@ -20,7 +20,7 @@ from noetic_nb._core.cards import Card, Table, with_card
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.markup import plain_line
 from noetic_nb.redact import safe_logger
-from noetic_nb.steering._evaluation.rule_snapshot import RuleSnapshot
+from noetic_nb.steering._evaluation.evaluate import RuleSnapshot
 from noetic_nb.steering._predicates.conditions import compiled
 from noetic_nb.steering._predicates.python_source import check_on_samples, compile_predicate
 from noetic_nb.steering._predicates.sequence_rules import describe_sequence

@@ -13,8 +13,7 @@ from noetic_nb.runs._requests.context_parts import HISTORY, REST, replaced_in
 from noetic_nb.runs._requests.model_calls import Calls
 from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.widgets._transcript.call_content import ShownRows
-from noetic_nb.widgets._transcript.request_diff import DiffRow
-from noetic_nb.widgets._transcript.request_rows import RequestRow, request_rows
+from noetic_nb.widgets._transcript.request_rows import DiffRow, RequestRow, request_rows
 
 # Enough to know an item again.
 WORDS_LENGTH: Final = 64

@@ -14,8 +14,7 @@ from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.runtime._planning.least_budget import LeastBudget
 from noetic_nb.tokens import tokenizer_name
 from noetic_nb.widgets._transcript.call_outcome import OutcomeLine, answer_headline, outcome_lines, previous_decisions
-from noetic_nb.widgets._transcript.request_diff import Change, DiffRow
-from noetic_nb.widgets._transcript.request_rows import budget_words, settings_of, unknown_of
+from noetic_nb.widgets._transcript.request_rows import Change, DiffRow, budget_words, settings_of, unknown_of
 
 # A text is read at a glance; all of it is one key away.
 FOLD_LINES: Final = 8

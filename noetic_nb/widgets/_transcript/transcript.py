@@ -19,8 +19,7 @@ from noetic_nb.runs._run_source import run_of
 from noetic_nb.runtime._planning.least_budget import LeastBudget
 from noetic_nb.widgets._transcript.call_content import CHANGE_MARKS, ShownCall
 from noetic_nb.widgets._transcript.call_labels import CallLabels
-from noetic_nb.widgets._transcript.request_diff import DiffRow, request_diff
-from noetic_nb.widgets._transcript.request_rows import RequestRow, budget_parts, request_rows
+from noetic_nb.widgets._transcript.request_rows import DiffRow, RequestRow, budget_parts, request_diff, request_rows
 from noetic_nb.widgets._transcript.transcript_picture import EMPTY, MARKS, OTHER_MARK, static_html, static_text
 from noetic_nb.widgets.base._feed import Place, Reading
 from noetic_nb.widgets.base._moment import EVERYTHING, Moment

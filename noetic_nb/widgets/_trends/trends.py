@@ -14,7 +14,7 @@ import traitlets
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import RunEvent
-from noetic_nb.lab._replaying.regulator_bank import RegulatorBank, Stops
+from noetic_nb.lab._replaying.regulator_readings import RegulatorBank, Stops
 from noetic_nb.plots._scene.scene import PAD_PX, Mark, Scene, series_data
 from noetic_nb.plots._trends.trends_chart import BRUSHED, ThreadChart
 from noetic_nb.plots._trends.trends_conditions import condition_marks, condition_rows

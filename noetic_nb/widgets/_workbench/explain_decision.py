@@ -18,7 +18,7 @@ from noetic_nb.runs._regulation.decision_words import decision_detail, decision_
 from noetic_nb.runs._run_source import RunLike
 from noetic_nb.steering import RuleBook, SteeringRule
 from noetic_nb.widgets._approval import origin_words
-from noetic_nb.widgets._rules.trial_table import trial_data
+from noetic_nb.widgets._rules.draft_trial import trial_data
 
 # What an item is known by: those around the value.
 _WORDS: Final = 100
