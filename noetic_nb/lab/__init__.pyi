@@ -42,7 +42,7 @@ from ._rule_scores.rule_suggestions import Suggestion as Suggestion
 from ._rule_scores.rule_suggestions import Suggestions as Suggestions
 from ._rule_scores.rule_suggestions import suggest as suggest
 from ._statistics.intervals import Count as Count
-from ._statistics.power import power as power
+from ._statistics.intervals import power as power
 from ._sweeping.pareto_front import pareto as pareto
 from ._sweeping.sweeps import sweep as sweep
 from ._time_profile import profile as profile

@@ -15,8 +15,8 @@ from noetic_nb.interop._formats.sources import Document, read_bytes, read_docume
 from noetic_nb.items import Item
 from noetic_nb.items._messages.message import Message
 from noetic_nb.runs import Run
-from noetic_nb.runs._codebook import FILE as CODEBOOK
 from noetic_nb.runs._conversation import conversation_events
+from noetic_nb.runs._labels import FILE as CODEBOOK
 from noetic_nb.runs._load import MAX_BYTES
 from noetic_nb.runs._run import run_of_settled
 

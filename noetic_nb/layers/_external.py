@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Protocol, TypeAlias
 
 from noetic_nb._core.arguments import explained
+from noetic_nb.clock import Clock
 from noetic_nb.errors import NoeticError
 from noetic_nb.items import Item, freeze, input_message, item_text
 from noetic_nb.layers._helpers.collaborators import check_function, check_whole
 from noetic_nb.layers._helpers.considered import consider, fitting_lines, plain_hits, tagged
 from noetic_nb.layers._helpers.schemas import Arguments, StoredState, init_hook, model_function, option_error
-from noetic_nb.layers._helpers.spending import spending
 from noetic_nb.layers.handles import ExternalHandle
 from noetic_nb.memory import (
     BudgetConfig,
@@ -27,6 +29,49 @@ from noetic_nb.memory import (
 )
 from noetic_nb.memory._built_in import built_in
 from noetic_nb.sync import awaited
+
+
+@dataclass(slots=True)
+class Spent:
+    """The model calls that stores made, their tokens, and the time in which stores were asked."""
+
+    timer: Clock | None = None
+    calls: int = 0
+    tokens: int = 0
+    ms: float = 0.0
+
+
+_LISTENING: ContextVar[Spent | None] = ContextVar("noetic_nb_spent", default=None)
+
+
+@contextmanager
+def counting(spent: Spent) -> Iterator[None]:
+    """Count what is spent inside of the block."""
+    before = _LISTENING.set(spent)
+    try:
+        yield
+    finally:
+        _LISTENING.reset(before)
+
+
+@contextmanager
+def spending(store: Any) -> Iterator[None]:
+    """Count the model calls that a store adds to ``spent`` inside of the block, where there is a listener."""
+    spent = _LISTENING.get()
+    if spent is None:
+        yield
+        return
+    before = len(getattr(store, "spent", ()))
+    began = spent.timer.monotonic_ms() if spent.timer is not None else 0.0
+    try:
+        yield
+    finally:
+        for usage in list(getattr(store, "spent", ()))[before:]:
+            spent.calls += 1
+            spent.tokens += usage.input_tokens + usage.output_tokens
+        if spent.timer is not None:
+            spent.ms += spent.timer.monotonic_ms() - began
+
 
 TAG: Final = "external_memory"
 DEFAULT_BUDGET: Final = {"min": 0, "max": 4_000}

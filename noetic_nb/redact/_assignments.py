@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable, Generator, Iterator
 from typing import Final
 
-from noetic_nb.redact._marks import PLACEHOLDER, Span
 from noetic_nb.redact._secret_names import ALWAYS, SMALLEST_NUMBER, secret_word
-from noetic_nb.redact._shapes import longest_run
+from noetic_nb.redact._shapes import PLACEHOLDER, Span, longest_run
 
 NAME_HINTS: Final = [
     "pass",

@@ -1,4 +1,4 @@
-"""The shapes of credentials, as their issuers document them, and of session cookies."""
+"""The shapes of credentials, as their issuers document them, and of session cookies, and the place of a secret in a text."""
 
 from __future__ import annotations
 
@@ -9,9 +9,21 @@ import re
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
-from noetic_nb.redact._marks import PLACEHOLDER, Span
+REDACTED: Final = "[redacted]"
+PLACEHOLDER: Final = re.compile(r"\[redacted(?: [0-9]+)?\]")
+Placeholder: TypeAlias = Callable[[str], str]
+
+
+class Span(NamedTuple):
+    """A stretch of a text that is a secret."""
+
+    start: int
+    end: int
+    secret: str
+    quote: str = ""
+    """Put around the placeholder, where a number of JSON becomes text."""
 
 
 def longest_run(text: str) -> int:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from noetic_nb.events import ContextCompacted, ModelCalled, RunEvent, SteeringDecided, ToolCalled
+from noetic_nb.models._client import Usage
+from noetic_nb.models._pricing import cost_of
 from noetic_nb.runs._labelled import LabelledEvents
 from noetic_nb.runs._tables import Recorded, frame
 
@@ -15,6 +18,27 @@ if TYPE_CHECKING:
     from noetic_nb.models.prompt_caching import CacheRules
     from noetic_nb.runs._cause import CauseReader
     from noetic_nb.tokens import Tokenizer
+
+
+def cost_of_run(
+    meta: Mapping[str, Any], calls: Iterable[ModelCalled], compactions: Iterable[ContextCompacted]
+) -> float | None:
+    """Return the cost in US dollars; see `Run.cost`."""
+    calls, named = tuple(calls), meta.get("estimated")
+    estimated = set(named) if isinstance(named, list | tuple) else set()  # of a file, it may be anything
+    reported = meta.get("cost")
+    if isinstance(reported, int | float) and not any(call.cost is not None for call in calls):
+        return float(reported)
+    is_counted = not {"input_tokens", "output_tokens"} & estimated
+
+    def listed(event: ModelCalled | ContextCompacted, counts: Usage) -> float | None:
+        return cost_of(counts, model=event.model or "", at_ms=None if "t_ms" in estimated else event.t_ms)
+
+    costs = [
+        call.cost if call.cost is not None or not is_counted else listed(call, Usage(*call.counts)) for call in calls
+    ]
+    costs += [listed(event, Usage(**event.usage)) for event in compactions if event.usage is not None]
+    return None if None in costs else sum([cost for cost in costs if cost is not None], 0.0)
 
 
 class AskedEvents(LabelledEvents):
@@ -119,8 +143,6 @@ class AskedEvents(LabelledEvents):
         >>> Run.from_messages([{"role": "user", "content": "hi"}]).cost()
         0.0
         """
-        from noetic_nb.runs._run_cost import cost_of_run
-
         return cost_of_run(self.meta, self.select(ModelCalled), self.select(ContextCompacted))
 
     def cause(

@@ -10,9 +10,8 @@ from noetic_nb.clock import SYSTEM_CLOCK
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ItemsAppended, ModelCalled, RunEvent
 from noetic_nb.redact import redact_text
-from noetic_nb.runs._codebook import codebook_of
 from noetic_nb.runs._events.run_log import GrowingEvents, numbered
-from noetic_nb.runs._labels import Label, LabelStore, Value, agreed_value, in_force, shown_to
+from noetic_nb.runs._labels import Label, LabelStore, Value, agreed_value, codebook_of, in_force, shown_to
 
 if TYPE_CHECKING:
     import pandas

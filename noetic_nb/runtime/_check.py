@@ -14,8 +14,8 @@ from noetic_nb.runtime._context.engine import Engine
 from noetic_nb.steering._evaluation.rule_reading import unknown_targets
 from noetic_nb.steering._rulebook.rulebook import unused_books
 from noetic_nb.steps import SpawnStep, Step
+from noetic_nb.steps._records import llm_steps, steps_within
 from noetic_nb.steps._tools import DESCRIBE, lacking
-from noetic_nb.steps._traverse import llm_steps, steps_within
 
 
 @dataclass(frozen=True, slots=True)

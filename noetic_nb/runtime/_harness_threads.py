@@ -20,7 +20,7 @@ from noetic_nb.runtime._planning.turn_plan import TurnPlan
 from noetic_nb.runtime._threads.thread import PendingReply, ThreadStatus
 from noetic_nb.runtime._threads.threads import AddedItems, Conversations, Threads
 from noetic_nb.steps._output_codec import system_instructions
-from noetic_nb.steps._traverse import llm_steps
+from noetic_nb.steps._records import llm_steps
 
 if TYPE_CHECKING:  # loaded when they are first wanted
     from noetic_nb.runtime._check import SetupFinding

@@ -14,9 +14,8 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.lab import datasets
-from noetic_nb.runs._codebook import Codebook
 from noetic_nb.runs._labelled import agent_calls, visible_labels
-from noetic_nb.runs._labels import labels_of_file, labels_path
+from noetic_nb.runs._labels import Codebook, labels_of_file, labels_path
 
 BOOK = {
     "verdict": {"values": ["right", "wrong"], "description": "As the policy says?", "of": "call", "good": ["right"]}

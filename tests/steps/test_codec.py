@@ -14,9 +14,8 @@ from pydantic import BaseModel
 
 import noetic_nb as nn
 from noetic_nb.steps import Registry, branch, channel, dump_step, fork, load_step, loop, spawn, step, until
-from noetic_nb.steps._records import BranchStep, LLMStep, LoopStep, RunStep, SpawnStep, Step, ToolStep
+from noetic_nb.steps._records import BranchStep, LLMStep, LoopStep, RunStep, SpawnStep, Step, ToolStep, steps_within
 from noetic_nb.steps._schema import OutputSchema
-from noetic_nb.steps._traverse import steps_within
 from noetic_nb.testing import drive_loop
 
 

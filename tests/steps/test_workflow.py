@@ -14,8 +14,8 @@ from noetic_nb.steps._json import workflow
 from noetic_nb.steps._json.published_schema import published_schema
 from noetic_nb.steps._json.workflow import workflow_depth
 from noetic_nb.steps._loops import UntilPredicate
+from noetic_nb.steps._records import steps_within
 from noetic_nb.steps._schema import OutputSchema
-from noetic_nb.steps._traverse import steps_within
 from tests.steps.test_codec import NOTES, REGISTRY, Order, everything, lookup
 
 

@@ -25,8 +25,7 @@ from noetic_nb.steering._rules.file_schema import RuleData, rule_data
 from noetic_nb.steering._rules.rule import Decider
 from noetic_nb.steps import branch, fork, loop, spawn, step, until
 from noetic_nb.steps._loops import UntilPredicate
-from noetic_nb.steps._records import Step
-from noetic_nb.steps._traverse import steps_within
+from noetic_nb.steps._records import Step, steps_within
 from noetic_nb.widgets._rules.draft import draft_of, form_of, new_rule, rule_code, rule_of
 from noetic_nb.widgets._rules.rule_fields import FORMS
 

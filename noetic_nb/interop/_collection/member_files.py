@@ -15,9 +15,8 @@ from noetic_nb.interop._formats.sources import documents
 from noetic_nb.interop._importing import Failed, import_runs, runs_of_file
 from noetic_nb.redact import redact, redact_text
 from noetic_nb.runs import Run
-from noetic_nb.runs._codebook import codebook_of
 from noetic_nb.runs._labelled import labels_in
-from noetic_nb.runs._labels import Label, agreed_value, in_force, labels_of_file, labels_path
+from noetic_nb.runs._labels import Label, agreed_value, codebook_of, in_force, labels_of_file, labels_path
 
 _IN_MEMORY: Final = ""
 _GONE: Final = "-"

@@ -15,7 +15,7 @@ from typing import Any, Final
 from noetic_nb._core.atomic_write import regular_file
 from noetic_nb.errors import NoeticError
 from noetic_nb.items._json_text import parsed_json
-from noetic_nb.runs._codebook import FILE as CODEBOOK
+from noetic_nb.runs._labels import FILE as CODEBOOK
 from noetic_nb.runs._labels import SUFFIX as LABELS
 from noetic_nb.runs._load import MAX_BYTES, MAX_LINE_BYTES, read_gzip
 

@@ -20,12 +20,11 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.interop._spans.calls import ModelUse, ToolUse, kind_of
-from noetic_nb.interop._spans.checks import CheckUse
 from noetic_nb.interop._spans.openinference import nested
 from noetic_nb.interop._spans.span_messages import Result, arguments_of, parsed
 from noetic_nb.interop._spans.span_nodes import with_nodes
 from noetic_nb.interop._spans.span_record import Span
-from noetic_nb.interop._spans.span_tree import Execution
+from noetic_nb.interop._spans.span_tree import CheckUse, Execution
 from noetic_nb.interop._spans.span_turns import Log, TurnWriter, asked_of
 from noetic_nb.items import Item, item_text
 from noetic_nb.items._frozen import frozen_data

@@ -13,9 +13,8 @@ from typing import Any, Final
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ErrorRaised, RunEvent, Where
 from noetic_nb.interop._spans.calls import first, model_use, tool_use
-from noetic_nb.interop._spans.checks import CheckUse
 from noetic_nb.interop._spans.span_record import Span, log_record
-from noetic_nb.interop._spans.span_tree import Execution, executions
+from noetic_nb.interop._spans.span_tree import CheckUse, Execution, executions
 from noetic_nb.interop._spans.span_turns import ESTIMATED
 from noetic_nb.interop._watching.open_spans import CALLS, MOST_PENDING, Around, LiveWriter, Node, Trace, Unit, around
 from noetic_nb.interop._watching.watched_rules import Judging

@@ -20,7 +20,7 @@ from noetic_nb.items._registry import ANY_ITEMS
 from noetic_nb.items._shared_prefix import leading_text, leading_tokens, same_when_sent
 from noetic_nb.lab._dialogues import Dialogue, Question
 from noetic_nb.lab._recall_quality.evidence_ladder import Ladder, SentTexts
-from noetic_nb.layers._helpers.spending import Spent, counting
+from noetic_nb.layers._external import Spent, counting
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer, ProjectionPolicy, allocate_budgets
 from noetic_nb.memory._state.state_store import LayerStateStore
 from noetic_nb.models._client import ModelResponse, Usage

@@ -38,7 +38,7 @@ from noetic_nb.steering import RuleBook, steering
 from noetic_nb.steering._layer import policy_of, rulebook_of
 from noetic_nb.steps import LLMStep, Step, Tool, ToolStep
 from noetic_nb.steps._function_tools import as_tools
-from noetic_nb.steps._traverse import rebuilt
+from noetic_nb.steps._records import rebuilt
 from noetic_nb.sync import awaited, run_sync
 from noetic_nb.tokens import Tokenizer
 

@@ -25,9 +25,8 @@ from noetic_nb.runtime._config.limits import Limits
 from noetic_nb.steps import LLMStep, LoopStep, Step, Tool, ToolStep
 from noetic_nb.steps._base import Frozen, InstanceField
 from noetic_nb.steps._function_tools import as_tools
-from noetic_nb.steps._records import Incomplete
+from noetic_nb.steps._records import Incomplete, inner_steps
 from noetic_nb.steps._schema import OutputSchema, as_schema
-from noetic_nb.steps._traverse import inner_steps
 
 if TYPE_CHECKING:
     from noetic_nb.steps import Registry

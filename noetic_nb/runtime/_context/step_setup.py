@@ -18,8 +18,8 @@ from noetic_nb.runtime._config.config import AgentConfig
 from noetic_nb.runtime._context.protocols import Execution
 from noetic_nb.steps import BranchStep, ForkStep, LLMStep, RunStep, SpawnStep, Tool, ToolStep
 from noetic_nb.steps._output_codec import system_instructions
+from noetic_nb.steps._records import listed_tools, llm_steps, steps_within
 from noetic_nb.steps._tools import ToolSet, spec_tokens
-from noetic_nb.steps._traverse import listed_tools, llm_steps, steps_within
 from noetic_nb.sync import awaited
 from noetic_nb.tokens import Tokenizer, system_tokens
 

@@ -19,8 +19,7 @@ from noetic_nb.runtime._context.step_errors import ends_turn
 from noetic_nb.runtime._execution.child import Child, Outcome, outcome_of
 from noetic_nb.steps import ForkStep, Step
 from noetic_nb.steps._loops import output_text
-from noetic_nb.steps._records import as_step
-from noetic_nb.steps._traverse import suffixed
+from noetic_nb.steps._records import as_step, suffixed
 from noetic_nb.sync import awaited
 
 

@@ -19,8 +19,8 @@ from noetic_nb.steps import LLMStep
 from noetic_nb.steps._function_tools import as_tools
 from noetic_nb.steps._loops import StepMeta
 from noetic_nb.steps._output_codec import CodecOutput, parse_output
+from noetic_nb.steps._records import listed_tools
 from noetic_nb.steps._schema import OutputSchema
-from noetic_nb.steps._traverse import listed_tools
 
 # After the last round of tools the model is sent "continue" so often, which is not logged.
 GRACE_ROUNDS: Final = 3

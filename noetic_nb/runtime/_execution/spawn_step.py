@@ -18,8 +18,14 @@ from noetic_nb.runtime._execution.child import Child, Outcome, outcome_of
 from noetic_nb.runtime._execution.handle import Handle, Started, started_by
 from noetic_nb.steps import SpawnStep, Step
 from noetic_nb.steps._loops import json_text
-from noetic_nb.steps._records import CustomContext, InheritContext, SchemaResult, SubsetContext, SummaryResult
-from noetic_nb.steps._traverse import llm_steps
+from noetic_nb.steps._records import (
+    CustomContext,
+    InheritContext,
+    SchemaResult,
+    SubsetContext,
+    SummaryResult,
+    llm_steps,
+)
 from noetic_nb.sync import awaited
 
 

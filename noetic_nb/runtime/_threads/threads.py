@@ -25,7 +25,7 @@ from noetic_nb.runtime._threads.state_history import LiveHistory, StateHistory
 from noetic_nb.runtime._threads.thread import Delivery, Message, Thread
 from noetic_nb.runtime._threads.turn import ExecutionEnd, Resumed, arm_deadline, close_execution, new_context, run_turn
 from noetic_nb.steps import SpawnStep
-from noetic_nb.steps._traverse import steps_within
+from noetic_nb.steps._records import steps_within
 from noetic_nb.storage import ScopedStorage
 from noetic_nb.sync import interruptible
 

@@ -21,9 +21,8 @@ from noetic_nb.steps._function_tools import make_tool
 from noetic_nb.steps._json.registry import Registry
 from noetic_nb.steps._json.step_json import MAX_DEPTH, load_step
 from noetic_nb.steps._loops import UntilPredicate
-from noetic_nb.steps._records import Step
+from noetic_nb.steps._records import Step, suffixed
 from noetic_nb.steps._tools import Tool
-from noetic_nb.steps._traverse import suffixed
 
 VERSION: Final = 1
 # Every use of a workflow has steps of its own, so workflows that use each other twice grow by powers of two.

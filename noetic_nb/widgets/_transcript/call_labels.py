@@ -7,8 +7,8 @@ from typing import Any, Final
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.events import ItemsAppended, ModelCalled
 from noetic_nb.runs import Run
-from noetic_nb.runs._codebook import codebook_of
 from noetic_nb.runs._labelled import agent_calls, visible_labels
+from noetic_nb.runs._labels import codebook_of
 from noetic_nb.runs._plain_text import TEXT_LENGTH, plain, sendable
 from noetic_nb.runs._requests.recorded_requests import CallRecord
 
