@@ -35,8 +35,6 @@ from noetic_nb.runs._recorded_origins import CallParams, RecordedOrigins
 from noetic_nb.steering._rules.rule import Point
 from noetic_nb.steps._function_tools import make_tool
 
-__all__ = ["RecordedCall", "calls_of", "decisions_acted_on", "schemas_of", "tools_of"]
-
 # What an experiment is made on again and again: the calls of a thousand short runs take some 20 MB.
 MAX_KEPT_RUNS: Final = 4_096
 # Calls that never reached the rules: nobody knows the tool, or the arguments did not fit it.

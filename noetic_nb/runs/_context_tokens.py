@@ -9,8 +9,6 @@ from noetic_nb.items._build import content_tokens
 from noetic_nb.tokenizers._named import best_tokenizer
 from noetic_nb.tokens import Tokenizer, system_tokens, tokenizer_name
 
-__all__ = ["ChosenCounter", "ContextTokens"]
-
 
 class ChosenCounter:
     """The counter of a run whose source does not say its tokens: the best one known of its model.

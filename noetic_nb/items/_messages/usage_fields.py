@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from noetic_nb.items._messages.message import count
 
-__all__ = ["USAGE", "UsageFields", "known_usage"]
-
 
 @dataclass(frozen=True, slots=True)
 class UsageFields:

@@ -30,7 +30,6 @@ from noetic_nb.steering import RuleBook
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Comparison", "compare", "turn_pairs", "turn_rows"]
 
 T = TypeVar("T")
 

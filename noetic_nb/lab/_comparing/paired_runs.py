@@ -25,8 +25,6 @@ from noetic_nb.runs import Run
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Difference", "PairedComparison", "compare_evaluations", "compare_paired"]
-
 
 class Difference(NamedTuple):
     """One metric: means of both sides, the mean of ``b - a`` with its 95 % interval over tasks, and over how many pairs.

@@ -42,8 +42,6 @@ from noetic_nb.steps._records import rebuilt
 from noetic_nb.sync import awaited, run_sync
 from noetic_nb.tokens import Tokenizer
 
-__all__ = ["run_again"]
-
 
 def tools_by_name(tools: Iterable[Any] | None) -> dict[str, Tool]:
     """Return tools, or functions as tools, by their names."""

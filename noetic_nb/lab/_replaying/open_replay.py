@@ -40,8 +40,6 @@ from noetic_nb.steering._layer import RECALL_BUDGET, rulebook_of
 from noetic_nb.sync import run_sync
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-__all__ = ["OpenPoints", "checked_run", "layers_in"]
-
 # What a layer may do beside recalling, storing and choosing of the history.
 _MORE: Final = frozenset({"on_item_append", "before_tool_call", "after_model_call"})
 _OF_REGULATOR: Final = (RegulatorSaw, RegulatorDecided, MemoryTraceSpan, LayerStateChanged)

@@ -43,8 +43,6 @@ from noetic_nb.runtime._planning.plan_inputs import RECORDED, PlanInputs
 from noetic_nb.runtime._planning.turn_plan import TurnPlan, budgets_event, log_stretches, of_stretches
 from noetic_nb.tokens import Tokenizer, estimate_tokens
 
-__all__ = ["LayersAlong", "PlanChanges", "Planned", "offers_of", "plan_again", "plan_changes", "unknown_requests"]
-
 _POLICY = frozenset(ProjectionPolicy.model_fields)
 # An allocation of less than so many times what a layer offers, or of so few tokens, may have limited it.
 _NEAR: Final = 2

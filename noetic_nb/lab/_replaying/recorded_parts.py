@@ -33,8 +33,6 @@ from noetic_nb.steps._tools import spec_tokens, wire_name
 from noetic_nb.sync import awaited
 from noetic_nb.tokens import Tokenizer
 
-__all__ = ["Tape", "agent_of", "offered_tools"]
-
 _PLAIN: Final[Mapping[str, Any]] = {"string": str, "integer": int, "number": float, "boolean": bool, "null": None}
 _FORMATS: Final[Mapping[str, Any]] = {
     "date-time": datetime,

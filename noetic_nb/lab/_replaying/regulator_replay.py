@@ -20,8 +20,6 @@ from noetic_nb.regulator._settings import RELEASE_SETTINGS, Settings
 from noetic_nb.runs._regulation.recorded_decisions import DecisionTape, Redecided
 from noetic_nb.runs._regulation.recorded_regulator import LAYER_KIND, RegulatorFeed, as_recorded, checked_regulator
 
-__all__ = ["DecisionsAdded", "DecisionsAgain", "RegulatorTemplate", "fed_events"]
-
 # What nearly every decision is.
 _GO_ON: Final = freeze(decisions.to_dict(decisions.CONTINUE))
 

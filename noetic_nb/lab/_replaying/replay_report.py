@@ -36,24 +36,6 @@ from noetic_nb.runs._labelled import with_labels_of
 from noetic_nb.runs._run import KnownUntil, known_events, run_of_settled, said_of
 from noetic_nb.runs._turns import TurnSummary
 
-__all__ = [
-    "Kept",
-    "Unknown",
-    "actions_of",
-    "contents",
-    "costs_of",
-    "drops_of",
-    "horizon",
-    "horizon_of_tape",
-    "kinds_of",
-    "known_part",
-    "note_counts",
-    "note_known",
-    "sent_tokens",
-    "summary",
-    "tokens_of",
-]
-
 
 class Kept:
     """Counts by part and reason, with the first places in the run.

@@ -19,8 +19,6 @@ from noetic_nb.runs._requests.sent_request import RecordedRequest
 from noetic_nb.tokenizers._named import asked_tokenizer
 from noetic_nb.tokens import Tokenizer
 
-__all__ = ["Replay", "fork", "replay"]
-
 Port: TypeAlias = Literal["recorded", "given", "asked"]
 
 

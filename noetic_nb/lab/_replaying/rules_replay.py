@@ -38,8 +38,6 @@ from noetic_nb.steering._layer import policy_of, rulebook_of
 from noetic_nb.steering._ledger import ThreadHistory, appended, decision_entry, rows_of
 from noetic_nb.steering._rulebook.rulebook import RuleChange
 
-__all__ = ["LedgerReplay", "ledger_of", "recorded_rules"]
-
 # What the layer keeps where nothing else is said.
 MAX_ENTRIES: Final = 100
 _POINTS: Final = frozenset({"before_tool_call", "after_model_call"})

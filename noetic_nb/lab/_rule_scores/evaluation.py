@@ -28,7 +28,6 @@ from noetic_nb.runs._plain_text import plain, plain_line
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["LINES", "Evaluation", "Evaluator", "evaluate"]
 
 # The first faults tell what is wrong; `errors` has all of them.
 _MOST_FAULTS: Final = 10

@@ -24,8 +24,6 @@ from noetic_nb.runs import Run
 from noetic_nb.steering._predicates.sequence_rules import describe_sequence, sequence_rule
 from noetic_nb.steering._rules.rule import SteeringRule
 
-__all__ = ["Candidate", "TriedCall", "describe_rule", "rule_candidates", "rules_against", "tried_calls"]
-
 MAX_COUNT: Final = 10
 MAX_VALUES: Final = 8
 MIN_TASKS: Final = 2

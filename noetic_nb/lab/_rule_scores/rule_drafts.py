@@ -12,8 +12,6 @@ from noetic_nb.runs import Run
 from noetic_nb.runs._cause import place_asked, places_of_decisions
 from noetic_nb.steering._rules.rule import SteeringRule
 
-__all__ = ["draft_rule"]
-
 
 def draft_rule(
     run: Run, decision_or_call: SteeringDecided | ToolCalled | int | None = None, *, seq: int | None = None

@@ -33,7 +33,6 @@ from noetic_nb.steering._rules.rule import SteeringRule
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Suggestion", "Suggestions", "suggest"]
 
 ALPHA: Final = 0.05
 PERMUTATIONS: Final = 9_999
