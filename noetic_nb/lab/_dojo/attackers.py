@@ -48,22 +48,10 @@ class Idea(NamedTuple):
 
 
 class Attacker:
-    """One attacker's task against one user's task.
+    """One attacker's task against one user's task, in an environment whose tools and places are known.
 
-    Parameters
-    ----------
-    environment : Environment
-        Its tools and places are known.
-    goal : sequence of CallTool
-        The calls that solve the attacker's task.
-    planted : mapping of str to str
-        The texts of the attack that does not adapt.
-    oracle : Oracle
-        The rule book.
-    links, samples
-        As of `links_of` and `samples_of`.
-    seed : int
-        Orders the ideas of a family.
+    `goal` are the calls that solve the attacker's task, `planted` the texts of the attack that does not adapt, `links` and
+    `samples` as of `links_of` and `samples_of`; `seed` orders the ideas of a family.
     """
 
     def __init__(

@@ -51,18 +51,9 @@ _REGULATOR: Final = MemoryLayer(id=REGULATION_ID, slot=0, scope="resource", budg
 class OpenPoints:
     """The points of a run under other rules, budgets, projection or layers; a regulator changes nothing about them.
 
-    The arguments are those of `replay`, and so are the errors; `layers` are checked by `layers_in`.
-
-    Attributes
-    ----------
-    run : Run
-        The run as it is now, with the decisions of its regulator as they were recorded, if any.
-    kept : Kept
-        What stays as it was recorded.
-    places : list of int
-        By the place of an event in the recorded run, its place in the new one.
-    decided : frozenset of int
-        Places in the recorded run of decisions that were made again by rules.
+    The arguments and errors are those of `replay`; `layers` are checked by `layers_in`. `run` has the decisions of its
+    regulator as they were recorded, `kept` stays as it was recorded, `places` has the new place of each recorded event,
+    `decided` the places of decisions that were made again by rules.
     """
 
     def __init__(

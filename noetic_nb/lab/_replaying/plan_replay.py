@@ -141,13 +141,7 @@ def _limit(layer: MemoryLayer) -> tuple[str, float, float]:
 
 
 def plan_changes(run: Run, budgets: Any, projection: Any, layers: frozenset[str] | None) -> PlanChanges:
-    """Return changes, checked.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_BUDGET``, ``INVALID_PROJECTION``, ``UNKNOWN_LAYER_REFERENCE``.
-    """
+    """Return changes, checked; raises ``INVALID_BUDGET``, ``INVALID_PROJECTION`` or ``UNKNOWN_LAYER_REFERENCE``."""
     planned = [event for event in run.events if isinstance(event, RequestPrepared)]
     known = {limit[0] for event in planned for limit in event.limits}
     if budgets is not None and not isinstance(budgets, Mapping):
@@ -197,11 +191,8 @@ def plan_again(
 ) -> tuple[dict[int, Any], list[Planned]]:
     """Plan every call of a run; returns events by the place of those they stand for, and the plans.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``NOT_RECORDED`` where something is to be another and no call of the run can be planned again; what
-        `PlanInputs.replan` raises.
+    Raises ``NOT_RECORDED`` where something is to be another and no call can be planned again, and what `PlanInputs.replan`
+    raises.
     """
     index = RequestIndex(tokenizer)
     allocated: dict[tuple[str, str], list[tuple[int, BudgetsAllocated]]] = {}

@@ -90,16 +90,8 @@ def rule_candidates(
 ) -> Iterator[Candidate]:
     """Yield simple rules, those that leave a tool the most uses first.
 
-    Parameters
-    ----------
-    calls : sequence of TriedCall
-        Of all runs.
-    tasks : sequence of hashable
-        The task of each run.
-    fitted : container of int
-        The runs from which names, values and limits are taken.
-    good : container of int
-        Those of them that went well: what they did is what is allowed.
+    `tasks` has the task of each run. Names, values and limits are taken from the runs in `fitted`; what the `good` ones of
+    them did is allowed.
     """
     places: defaultdict[str, list[int]] = defaultdict(list)
     for place, call in enumerate(calls):

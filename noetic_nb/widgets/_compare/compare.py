@@ -29,13 +29,7 @@ HEADS: Final = ("Metric", "Mean of a", "Mean of b", "b − a", f"{100 * CONFIDEN
 
 
 class PairedReading(Reading):
-    """The differences between two lists of runs, which change no more.
-
-    Parameters
-    ----------
-    found : PairedComparison
-        The comparison.
-    """
+    """The differences between two lists of runs, which change no more."""
 
     def __init__(self, found: PairedComparison) -> None:
         self.found = found

@@ -292,15 +292,7 @@ _WORDS: Final = frozenset({"prompt", "tool call", "tool result", "reply"})
 
 
 class CompareReading(Reading):
-    """Two runs side by side.
-
-    Parameters
-    ----------
-    names : (str, str)
-        What the runs are called.
-    moment : Moment, optional
-        Which part of both is compared.
-    """
+    """Two runs side by side, by their names; `moment` is the part of both that is compared."""
 
     nothing = "No turns to compare in {part}."
 

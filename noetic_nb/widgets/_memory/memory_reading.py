@@ -181,14 +181,7 @@ Begin = Callable[[dict[str, Any]], None]
 class MemoryReading(Reading):
     """The states of layers in a run: how many there are as a snapshot, everything else by `answer`.
 
-    Parameters
-    ----------
-    moment : Moment, optional
-        Which part of the run is shown.
-    layer_id : str, optional
-        The layer that is shown first; the one that changed most by default.
-    begin_edit : callable, optional
-        What to do when someone edits; None where nothing can be edited.
+    `layer_id` is the layer that is shown first, by default the one that changed most; without `begin_edit` nothing can be edited.
     """
 
     counted = "layer_state_changed", "writes of states"

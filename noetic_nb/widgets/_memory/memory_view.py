@@ -67,11 +67,8 @@ class StateEditor:
     async def open(self, layer_id: str, thread_id: str) -> tuple[str, str]:
         """Return a token, and the state of a layer as JSON text.
 
-        Raises
-        ------
-        NoeticConfigError
-            ``NOT_EDITABLE`` for a state with secrets, which are not shown and would be lost, and for one that is too large or
-            no JSON data; ``UNKNOWN_LAYER_REFERENCE``.
+        Raises ``NOT_EDITABLE`` for a state with secrets, which are not shown and would be lost, and for one that is too
+        large or no JSON data; ``UNKNOWN_LAYER_REFERENCE``.
         """
         state = thaw(await self._harness.memory(thread_id).state(layer_id))
         if redact(state) != state:
@@ -93,13 +90,9 @@ class StateEditor:
     async def save(self, token: str, text: str) -> None:
         """Replace the state that was opened; ``null`` clears it.
 
-        Raises
-        ------
-        NoeticConfigError
-            ``INVALID_STATE`` for what is no JSON, ``STATE_CHANGED`` where someone wrote it meanwhile, ``UNKNOWN_REQUEST`` for
-            an editor that is not open any more; and what ``harness.memory(thread).edit`` raises, such as ``NOT_EDITABLE``.
-        NoeticError
-            ``storage_failed`` where the layer refuses the state; nothing is changed then.
+        Raises ``INVALID_STATE`` for text that is no JSON, ``STATE_CHANGED`` where someone wrote it meanwhile,
+        ``UNKNOWN_REQUEST`` for an editor that is not open any more; what `MemoryView.edit` raises; ``storage_failed`` where
+        the layer refuses the state, and nothing is changed.
         """
         if token not in self._open:
             raise NoeticConfigError(

@@ -35,16 +35,6 @@ def state_diff(before: Any, after: Any) -> list[Change]:
     Keys of mappings belong together by name; items of lists by content, and what lies between two that are the same by its
     order. The place of a list is that in the newer state, of what was removed in the older one.
 
-    Parameters
-    ----------
-    before, after : JSON data
-        The states.
-
-    Returns
-    -------
-    list of Change
-        Empty where they are the same.
-
     Examples
     --------
     >>> for change in state_diff({"city": "Rome", "days": [1, 2]}, {"city": "Oslo", "days": [1, 5, 2], "pets": 0}):

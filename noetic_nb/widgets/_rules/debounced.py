@@ -130,12 +130,7 @@ class LiveTrial(Generic[T]):
 def in_time(work: Callable[[], T], *, limit_s: float = LIMIT_S, attempt: _Attempt | None = None) -> T:
     """Do work that someone waits for, and give it up after as long as a trial may take.
 
-    Raises
-    ------
-    TooLong
-        It was stopped, or left behind where it could not be.
-    Exception
-        What the work raises.
+    Raises `TooLong` where it was stopped, or left behind where it could not be; and its own errors.
 
     Examples
     --------

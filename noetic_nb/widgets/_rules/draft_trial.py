@@ -62,16 +62,9 @@ NOT_EDITED: Final = trial_words(
 def trial_data(
     runs: Iterable[Run], table: Any, evaluations: tuple[Evaluation, Evaluation] | None = None
 ) -> dict[str, Any]:
-    """Return a trial as a page needs it.
+    """Return a trial as a page needs it: the runs, the table of `lab._rule_backtest`, and the decisions that differ.
 
-    Parameters
-    ----------
-    runs : iterable of Run
-        Where the decisions stand.
-    table : pandas.DataFrame
-        What differs, from `noetic_nb.lab._rule_backtest`.
-    evaluations : (Evaluation, Evaluation), optional
-        Of the rules in force, and with the draft in its place; None where no run has a label.
+    `evaluations` are those of the rules in force and with the draft in its place; None where no run has a label.
     """
     summary = table.attrs["summary"]
     found = _found(runs, table, table[table["change"] != "unchanged"], evaluations)
@@ -373,10 +366,7 @@ def sample_calls(runs: Sequence[Run], rule: SteeringRule) -> tuple[RecordedCall,
 def check_draft(rule: SteeringRule, calls: Sequence[RecordedCall]) -> None:
     """Evaluate a rule on recorded calls, of any form; its judge, if it has one, is not consulted.
 
-    Raises
-    ------
-    NoeticConfigError
-        ``RULE_FAILS_ON_SAMPLE`` with the `line` of a Python rule that failed, where it is known.
+    Raises ``RULE_FAILS_ON_SAMPLE`` with the `line` of a Python rule that failed, where it is known.
     """
     check_on_samples(rule, [call.params for call in calls])
     for call, result in zip(calls, try_rules(_alone(rule), calls, policy=Policy()), strict=True):

@@ -28,21 +28,9 @@ from noetic_nb.widgets.base._moment import EVERYTHING, Moment
 
 
 def save_book(rulebook: RuleBook, path: str | PathLike[str], *, overwrite: bool = False) -> str:
-    """Write a rule book to a rule file; returns a sentence about the written file.
+    """Write a rule book to a YAML or JSON file; returns a sentence about it. `overwrite` replaces a changed file too.
 
-    Parameters
-    ----------
-    rulebook : RuleBook
-        What to write.
-    path : path-like
-        A ``.yaml``, ``.yml`` or ``.json`` file.
-    overwrite : bool
-        Whether a file may be replaced that the book was not read from, or that changed since.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``FILE_EXISTS``, ``INVALID_FORMAT``, ``MISSING_PACKAGE``, ``NOT_WRITTEN`` where the system refuses.
+    Raises ``FILE_EXISTS``, ``INVALID_FORMAT``, ``MISSING_PACKAGE``, or ``NOT_WRITTEN`` where the system refuses.
     """
     if not str(path).strip():
         raise NoeticConfigError("INVALID_FORMAT", "A rule file has a name.", given=str(path), hint="Type rules.yaml.")
@@ -75,20 +63,10 @@ NAMES_OFFERED: Final = 200
 
 
 class EditorReading(Reading):
-    """The state of an editor.
+    """The state of an editor of a rule book, whose drafts are tried on `runs`.
 
-    Parameters
-    ----------
-    rulebook : RuleBook
-        Whose rules are edited.
-    runs : sequence of Run
-        What drafts are tried on. The events of the first are taken by `take`, those of the others are read here.
-    report : callable
-        Called with what a page shows of a trial and the error of a draft, in the thread of the trial.
-    moment : Moment, optional
-        Hits of this part of the runs count.
-    outcome : str or callable
-        How the runs went, as for `noetic_nb.lab.evaluate`.
+    The events of the first run come by `take`, those of the others are read here; hits in `moment` count, and `outcome` is
+    that of `lab.evaluate`. `report` gets the data of a trial and the error of a draft, in the thread of the trial.
 
     Examples
     --------

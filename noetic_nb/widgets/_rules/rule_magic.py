@@ -55,19 +55,8 @@ def _book(name: str, names: Mapping[str, Any]) -> RuleBook:
 def rule_cell(line: str, cell: str, names: Mapping[str, Any]) -> SteeringRule:
     r"""Put the rule that a cell holds into its rule book.
 
-    Parameters
-    ----------
-    line : str
-        What stands behind ``%%rule``: the name of the rule book, perhaps the rule's name, and options.
-    cell : str
-        The rest of the cell.
-    names : mapping
-        What the cell can name.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``INVALID_MAGIC``, ``NOT_A_RULE_BOOK``, ``RULE_DOES_NOT_COMPILE`` or ``INVALID_RULE``; nothing is changed then.
+    `line` names the rule book, perhaps the rule, and options; `names` are those that the cell can use. Raises ``INVALID_MAGIC``,
+    ``NOT_A_RULE_BOOK``, ``RULE_DOES_NOT_COMPILE`` or ``INVALID_RULE``; nothing is changed then.
 
     Examples
     --------

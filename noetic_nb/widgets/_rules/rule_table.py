@@ -25,12 +25,7 @@ _WORDS: Final = {"deny": "denied", "guide": "guided", "ask": "asked", "allow": "
 
 
 class RuleHits:
-    """How often each rule decided something, by action and by turn.
-
-    Parameters
-    ----------
-    moment : Moment, optional
-        Hits of this part of the runs count.
+    """How often each rule decided something in a part of the runs, by action and by turn.
 
     Examples
     --------

@@ -48,13 +48,7 @@ def removed_rules(rulebook: RuleBook) -> list[dict[str, Any]]:
 
 
 def rule_at(rulebook: RuleBook, rule_id: str, version: int) -> SteeringRule:
-    """Return a rule as of a version of its book; of one that was removed there, the rule before.
-
-    Raises
-    ------
-    NoeticConfigError
-        ``UNKNOWN_VERSION``.
-    """
+    """Return a rule as of a version of its book; of one that was removed there, the rule before. Raises ``UNKNOWN_VERSION``."""
     own = [change for change in rulebook.changes if change.rule_id == rule_id]
     at = [change for change in own if change.version <= version]
     rule = (at[-1].new or at[-1].old) if at else (own[0].old if own else None)

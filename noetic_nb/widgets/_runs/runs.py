@@ -117,16 +117,9 @@ def wire(row: Mapping[str, Any], at: int, chosen: bool) -> dict[str, Any]:
 
 
 class RunsReading(Reading):
-    """A collection as pages see it.
+    """A collection as pages see it, with the labels of the rater at the page.
 
-    Parameters
-    ----------
-    collection : RunCollection
-        All runs.
-    opens : callable
-        Opens the run at a place of the collection, None for none; returns the id of the widget that shows it.
-    labels : RunLabels, optional
-        The labels of the rater at the page.
+    `opens` opens the run at a place of the collection, None for none; it returns the id of the widget that shows it.
     """
 
     def __init__(
