@@ -16,7 +16,7 @@ from noetic_nb._core.long_work import Progress, Work
 from noetic_nb._core.names import nearest
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.interop._formats import agentdojo, atif, claude_code, codex, inspect_logs, message_files, tau, tau2
-from noetic_nb.interop._formats.large_files import is_large, large_document
+from noetic_nb.interop._formats.message_files import is_large, large_document
 from noetic_nb.interop._formats.sources import Document, documents, is_folder, read_document, record, refused
 from noetic_nb.interop._spans import import_spans
 from noetic_nb.interop._traces import langfuse, langsmith, mlflow, weave

@@ -26,7 +26,7 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.memory import PastCall
-from noetic_nb.memory._enforcement.call_history import PENDING
+from noetic_nb.memory._enforcement import PENDING
 from noetic_nb.memory._steering_decision import SteeringAction, SteeringDecision, allow
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams
 from noetic_nb.runs import Run

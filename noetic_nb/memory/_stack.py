@@ -14,7 +14,7 @@ from noetic_nb.events import EventSink
 from noetic_nb.ids import SYSTEM_IDS, Ids
 from noetic_nb.items import Item, ItemLog, ItemRegistry, parse_item
 from noetic_nb.items._registry import DEFAULT_REGISTRY
-from noetic_nb.memory._enforcement.enforcement import OnSteeringError, decide
+from noetic_nb.memory._enforcement import OnSteeringError, decide
 from noetic_nb.memory._execution_context import ExecutionContext, as_response
 from noetic_nb.memory._hooks.hook_results import RerenderRequest
 from noetic_nb.memory._hooks.hook_runner import NO_SOURCES, HookRunner
@@ -211,7 +211,7 @@ class LayerStack:
         provenance: Callable[[], Provenance] | None = None,
         tool_values: Mapping[str, Any] | None = None,
     ) -> Coroutine[Any, Any, SteeringDecision]:
-        """Decide whether a tool may be called; see `noetic_nb.memory._enforcement.enforcement`."""
+        """Decide whether a tool may be called; see `noetic_nb.memory._enforcement`."""
         return decide(
             self._runner,
             "before_tool_call",
@@ -229,7 +229,7 @@ class LayerStack:
     def after_model_call(
         self, ctx: ExecutionContext, *, response: Any, history: Sequence[PastCall] = ()
     ) -> Coroutine[Any, Any, SteeringDecision]:
-        """Decide whether a response may stand; see `noetic_nb.memory._enforcement.enforcement`."""
+        """Decide whether a response may stand; see `noetic_nb.memory._enforcement`."""
         return decide(
             self._runner,
             "after_model_call",

@@ -9,8 +9,15 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from noetic_nb.redact._assignments import NAME_HINTS, is_value
-from noetic_nb.redact._secret_names import ALWAYS, NAME_KEYS, SMALLEST_NUMBER, VALUE_KEYS, secret_word
+from noetic_nb.redact._assignments import (
+    ALWAYS,
+    NAME_HINTS,
+    NAME_KEYS,
+    SMALLEST_NUMBER,
+    VALUE_KEYS,
+    is_value,
+    secret_word,
+)
 from noetic_nb.redact._shapes import PLACEHOLDER, Span, is_mixed
 
 _NAME: Final = r"(?P<name>[A-Za-z_][\w.\-]{0,127}+(?: (?:key|keys|string|id|token))?)"

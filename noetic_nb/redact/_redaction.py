@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from noetic_nb.redact._secret_names import ALWAYS, NAME_KEYS, SMALLEST_NUMBER, VALUE_KEYS, is_secret_name, secret_word
+from noetic_nb.redact._assignments import ALWAYS, NAME_KEYS, SMALLEST_NUMBER, VALUE_KEYS, is_secret_name, secret_word
 from noetic_nb.redact._shapes import PLACEHOLDER, REDACTED, Placeholder, Span
 
 # Longer than what any issuer gives out: a web token takes up to 8 kB, a private key of 8192 bits 6.4 kB.

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias, overload
 
 from noetic_nb.items import freeze, thaw
 from noetic_nb.items._frozen import FLAT, FrozenDict, frozen_data
-from noetic_nb.memory._enforcement.call_history import PENDING
+from noetic_nb.memory._enforcement import PENDING
 from noetic_nb.memory._state.state_copy import deep_copy
 from noetic_nb.memory._steering_decision import ALLOW, SteeringDecision
 from noetic_nb.memory.params import AfterModelCallParams, BeforeToolCallParams, PastCall

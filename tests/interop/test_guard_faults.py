@@ -13,7 +13,7 @@ import noetic_nb as nn
 from noetic_nb.errors import NoeticError
 from noetic_nb.events import SteeringDecided, ToolCalled
 from noetic_nb.interop._guards.guarded_calls import Guard
-from noetic_nb.memory._enforcement.enforcement import FAILED_GUIDANCE
+from noetic_nb.memory._enforcement import FAILED_GUIDANCE
 from noetic_nb.steering import SteeringRule
 from tests.interop.guard_tools import DONE, FORMS, pay, pay_later
 from tests.steering.test_fault_matrix import FAULTS, HANG_S, TIMEOUTS

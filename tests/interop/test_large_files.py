@@ -14,8 +14,8 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.errors import NoeticError
 from noetic_nb.interop import _importing
-from noetic_nb.interop._formats import large_files
-from noetic_nb.interop._formats.large_files import large_document
+from noetic_nb.interop._formats import message_files
+from noetic_nb.interop._formats.message_files import large_document
 from noetic_nb.interop._formats.sources import Document
 from noetic_nb.interop._spans import import_spans
 from tests.interop import test_agent_sessions as sessions
@@ -48,7 +48,7 @@ def traces() -> list[dict[str, Any]]:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_importing, "MAX_BYTES", 1_000)
     monkeypatch.setattr(import_spans, "MAX_BYTES", 1_000)
-    monkeypatch.setattr(large_files, "_PIECE", 512)
+    monkeypatch.setattr(message_files, "_PIECE", 512)
 
 
 def lines(values: list[Any]) -> str:
@@ -87,7 +87,7 @@ def test_a_large_file_gives_the_runs_of_a_small_one(text: str, tmp_path: Path, m
     path.write_text(text, encoding="utf-8")
     whole = list(nn.import_runs(path))
     monkeypatch.setattr(_importing, "MAX_BYTES", 1_000)
-    monkeypatch.setattr(large_files, "_PIECE", 512)
+    monkeypatch.setattr(message_files, "_PIECE", 512)
 
     runs = list(nn.import_runs(path))
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetic_nb.memory import PastCall
-from noetic_nb.memory._enforcement.call_history import PENDING, CallHistory, Place
+from noetic_nb.memory._enforcement import PENDING, CallHistory, Place
 
 ACTS = st.lists(
     st.tuples(st.sampled_from(["reserve", "start", "settle", "give back", "restore"]), st.integers(0, 20)), max_size=40

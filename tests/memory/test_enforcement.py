@@ -8,7 +8,7 @@ import pytest
 
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory import SteeringDecision
-from noetic_nb.memory._enforcement.enforcement import FAILED_GUIDANCE
+from noetic_nb.memory._enforcement import FAILED_GUIDANCE
 from noetic_nb.memory.params import HookFailure
 from noetic_nb.testing import drive_loop
 from tests.memory.stacks import CTX, RESPONSE, Watched, boom, hang, layer, returning

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from noetic_nb.layers import working_memory
-from noetic_nb.memory._enforcement.enforcement import fault_text, shown_matches
+from noetic_nb.memory._enforcement import fault_text, shown_matches
 from noetic_nb.memory._execution_context import as_response, error_facts
 from noetic_nb.memory._hook_timeout import begun
 from noetic_nb.memory._hooks.hook_results import UNSET, field_of, misnamed

@@ -10,7 +10,7 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.memory import PastCall
-from noetic_nb.memory._enforcement.call_history import CallHistory
+from noetic_nb.memory._enforcement import CallHistory
 from noetic_nb.steering import RuleBook
 from noetic_nb.steps import fork, spawn, step
 from tests.runtime.crash_points import Disk, GroupedDisk, harness

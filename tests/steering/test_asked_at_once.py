@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noetic_nb.memory import ExecutionContext, LayerStack
-from noetic_nb.memory._enforcement.call_history import CallHistory
+from noetic_nb.memory._enforcement import CallHistory
 from noetic_nb.memory.params import PastCall
 from noetic_nb.steering import RuleBook, SteeringRule, steering
 from noetic_nb.testing import FakeClock

@@ -13,7 +13,7 @@ import pytest
 import noetic_nb as nn
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.events import SteeringDecided, ToolCalled
-from noetic_nb.memory._enforcement.enforcement import FAILED_GUIDANCE
+from noetic_nb.memory._enforcement import FAILED_GUIDANCE
 from noetic_nb.steering import SteeringRule
 from noetic_nb.steps import loop, until
 from noetic_nb.testing import drive_loop

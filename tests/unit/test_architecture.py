@@ -265,7 +265,7 @@ def test_a_planted_import_is_found(part: str, source: str) -> None:
         ("noetic_nb.runtime._durability.snapshot", "def f():\n    from noetic_nb.runtime._threads import turn"),
         ("noetic_nb.steering._predicates.judge", "from noetic_nb.steering._rulebook.rulebook import RuleBook"),
         ("noetic_nb.widgets.base._run_view", "from noetic_nb.widgets._ledger.ledger import Ledger"),
-        ("noetic_nb.memory._state.planted", "from noetic_nb.memory._enforcement.enforcement import Enforcement"),
+        ("noetic_nb.memory._state.planted", "from noetic_nb.memory._enforcement import Enforcement"),
     ],
 )
 def test_a_planted_import_inside_a_folder_is_found(module: str, source: str) -> None:

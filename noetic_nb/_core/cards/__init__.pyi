@@ -1,4 +1,4 @@
-from .as_html import card_html as card_html
+from .as_text import card_html as card_html
 from .as_text import card_line as card_line
 from .as_text import card_text as card_text
 from .card import Card as Card

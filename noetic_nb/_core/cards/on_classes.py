@@ -40,7 +40,7 @@ def _guarded(make: Callable[[Card], str], self: Any) -> str:
 
 
 def _html(self: Any) -> str:
-    from noetic_nb._core.cards.as_html import card_html
+    from noetic_nb._core.cards.as_text import card_html
     from noetic_nb.markup import escape
 
     try:

@@ -26,7 +26,7 @@ from noetic_nb.items._frozen import frozen_or_none, thaw
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.layers import regulation
 from noetic_nb.memory import ExecutionContext, LayerStack, MemoryLayer, PastCall, SteeringAction, SteeringDecision, Stop
-from noetic_nb.memory._enforcement.call_history import PENDING, CallHistory, CallsSoFar, Place
+from noetic_nb.memory._enforcement import PENDING, CallHistory, CallsSoFar, Place
 from noetic_nb.memory._execution_context import HookModelRequest
 from noetic_nb.memory._steering_decision import denied
 from noetic_nb.models import ModelClient, ModelRequest, ModelResponse

@@ -25,7 +25,7 @@ from noetic_nb.events import (
     Where,
 )
 from noetic_nb.items import freeze
-from noetic_nb.memory._enforcement.enforcement import FAILED_GUIDANCE, shown_matches
+from noetic_nb.memory._enforcement import FAILED_GUIDANCE, shown_matches
 from noetic_nb.memory._steering_decision import SteeringAction, SteeringDecision
 from noetic_nb.memory.params import BeforeToolCallParams, PastCall
 from noetic_nb.redact import redact_text

@@ -19,8 +19,7 @@ from noetic_nb._core.long_work import Progress, Work
 from noetic_nb.errors import NoeticConfigError, NoeticError
 from noetic_nb.lab._statistics.intervals import CONFIDENCE, NO_TASKS, Cluster, mean_interval, student
 from noetic_nb.lab._statistics.labels import By, clusters_of, runs_in
-from noetic_nb.lab._sweeping.ceiling import Ceiling, is_live
-from noetic_nb.lab._sweeping.measured_runs import Job, Measured, ResumeFile
+from noetic_nb.lab._sweeping.measured_runs import Ceiling, Job, Measured, ResumeFile, is_live
 from noetic_nb.lab._sweeping.space import REPLAYED, code_of, configurations, data_digest, digest_of, label_of
 from noetic_nb.lab._sweeping.workers import Workers
 from noetic_nb.models._client import check_clients

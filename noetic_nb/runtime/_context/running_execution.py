@@ -19,7 +19,7 @@ from noetic_nb.events import WarningRaised, Where
 from noetic_nb.items import Item, ItemLog
 from noetic_nb.memory import ExecutionContext, RerenderRequest
 from noetic_nb.memory._declared import TypedMemory
-from noetic_nb.memory._enforcement.call_history import Place as CallPlace
+from noetic_nb.memory._enforcement import Place as CallPlace
 from noetic_nb.memory._hooks.recall import RecallEntry
 from noetic_nb.models._client import NO_USAGE, ModelResponse
 from noetic_nb.runtime._config.limits import Limits

@@ -15,7 +15,7 @@ from noetic_nb.items._json_text import compact_json
 from noetic_nb.items._origin_index import KeptTexts, OriginIndex, Provenance
 from noetic_nb.items._origins import MODEL, Origin
 from noetic_nb.memory import PastCall
-from noetic_nb.memory._enforcement.call_history import PENDING, Place
+from noetic_nb.memory._enforcement import PENDING, Place
 
 SUMMARY_ORIGIN: Final = "summary"
 

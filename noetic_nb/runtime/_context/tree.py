@@ -8,7 +8,7 @@ from typing import Any
 
 from noetic_nb._core.worker_threads import Worker
 from noetic_nb.errors import NoeticConfigError
-from noetic_nb.memory._enforcement.call_history import CallHistory
+from noetic_nb.memory._enforcement import CallHistory
 from noetic_nb.models._client import FinishReason, ModelDelta
 from noetic_nb.runtime._config.limits import Limits
 from noetic_nb.runtime._context.channels import Channels

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from noetic_nb.items import dump_item, thaw
-from noetic_nb.memory._enforcement.call_history import PENDING, Place
+from noetic_nb.memory._enforcement import PENDING, Place
 from noetic_nb.models._client import Usage
 from noetic_nb.redact import safe_logger
 from noetic_nb.runtime._context.protocols import BegunCall

@@ -12,7 +12,7 @@ from noetic_nb.items._item import known_tokens
 from noetic_nb.items._origins import Origin
 from noetic_nb.items._registry import DEFAULT_REGISTRY
 from noetic_nb.memory import PastCall
-from noetic_nb.memory._enforcement.call_history import PENDING
+from noetic_nb.memory._enforcement import PENDING
 from noetic_nb.models._client import NO_USAGE, Usage
 from noetic_nb.runtime._config.limits import Limits
 from noetic_nb.runtime._context.running_execution import RunningExecution

@@ -23,7 +23,7 @@ from noetic_nb.items._frozen import frozen_data, frozen_or_none
 from noetic_nb.items._json_form import json_form
 from noetic_nb.items._json_text import compact_json
 from noetic_nb.memory import ExecutionContext, PastCall, SteeringAction, SteeringDecision
-from noetic_nb.memory._enforcement.call_history import PENDING, Place
+from noetic_nb.memory._enforcement import PENDING, Place
 from noetic_nb.memory._state.state_copy import StateNotCopied
 from noetic_nb.redact import redact_text, safe_logger
 from noetic_nb.runtime._context.context import Context

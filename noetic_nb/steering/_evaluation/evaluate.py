@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, assert_never
 
 from noetic_nb._core.names import skeleton
 from noetic_nb.errors import NoeticConfigError, NoeticError
-from noetic_nb.memory._enforcement.enforcement import FAILED_GUIDANCE, fault_text
+from noetic_nb.memory._enforcement import FAILED_GUIDANCE, fault_text
 from noetic_nb.memory._hook_timeout import cancellations, is_cancelled
 from noetic_nb.memory._steering_decision import ALLOW, SteeringAction, SteeringDecision, as_decision, most_restrictive
 from noetic_nb.memory.params import BeforeToolCallParams, PastCall

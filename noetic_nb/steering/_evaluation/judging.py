@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias
 from noetic_nb.events import SteeringDecided
 from noetic_nb.items import Item, input_message
 from noetic_nb.items._build import content_tokens
-from noetic_nb.memory._enforcement.enforcement import FAILED_GUIDANCE, fault_text
+from noetic_nb.memory._enforcement import FAILED_GUIDANCE, fault_text
 from noetic_nb.memory._execution_context import ExecutionContext
 from noetic_nb.memory._hook_timeout import is_cancelled
 from noetic_nb.memory._steering_decision import ALLOW, SteeringAction, SteeringDecision

@@ -1,1 +1,0 @@
-"""ROOM _enforcement."""
