@@ -6,48 +6,17 @@ import argparse
 import os
 import sys
 import warnings
-from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from functools import cache
 from typing import Final, NoReturn
 
 from noetic_nb._core.long_work import Interrupted
-from noetic_nb.cli._command import BAD_INPUT, FINDINGS, FINE, INTERRUPTED, Command, Output
+from noetic_nb.cli._command import BAD_INPUT, INTERRUPTED, Command, Output
 from noetic_nb.cli._commands.of_rules import BACKTEST, CHECK, EVALUATE, LINT
-from noetic_nb.cli._commands.of_runs import EXPORT, IMPORT, REPORT, VIEW
+from noetic_nb.cli._commands.of_runs import EXPORT, GRADE, IMPORT, REPORT, VIEW
 from noetic_nb.errors import NoeticConfigError, NoeticError
 
 __all__ = ["COMMANDS", "main"]
-
-
-def _add_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="FOLDER", help="with one notebook for each submission")
-
-
-def _run(given: Namespace, output: Output) -> int:
-    from noetic_nb.lessons import grade
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", Interrupted)
-        table = grade(given.folder)
-    stopped = table.attrs["stopped"]
-    if stopped:
-        output.note(f"noetic-nb grade: {stopped}")
-    table = table.reset_index()
-    output.table(list(table.columns), table.to_numpy().tolist())
-    output.answer({"submissions": table.to_dict("records")})
-    return INTERRUPTED if stopped else FINDINGS if table.error.any() else FINE
-
-
-GRADE = Command(
-    "grade",
-    "Run the notebooks of a class again and check their answers. Runs their code: use a container for the work of strangers.",
-    "handed-in",
-    "0: every notebook ran; 1: one could not be read or run to its end.",
-    _add_arguments,
-    _run,
-)
-
 
 COMMANDS: Final[tuple[Command, ...]] = (IMPORT, EXPORT, REPORT, VIEW, LINT, BACKTEST, EVALUATE, CHECK, GRADE)
 _CODES: Final = "Exit codes: 2 where the command cannot be carried out, such as for a missing file."

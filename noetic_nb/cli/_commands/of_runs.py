@@ -1,4 +1,4 @@
-"""Commands about runs: ``import``, ``export``, ``report`` and ``view``.
+"""Commands about runs: ``import``, ``export``, ``report`` and ``view``, and ``grade`` for a class.
 
 Words of a run stand on a page and in file names: neither may run a script or lead elsewhere.
 """
@@ -8,18 +8,49 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import warnings
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from noetic_nb._core.atomic_write import write_whole
-from noetic_nb.cli._command import FINDINGS, FINE, Command, Output, add_sources, runs_of
+from noetic_nb._core.long_work import Interrupted
+from noetic_nb.cli._command import FINDINGS, FINE, INTERRUPTED, Command, Output, add_sources, runs_of
 from noetic_nb.errors import NoeticConfigError
 from noetic_nb.markup import escape, html_page
 
 if TYPE_CHECKING:
     from noetic_nb.runs import Run
+
+
+def _add_grade(parser: ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="FOLDER", help="with one notebook for each submission")
+
+
+def _run_grade(given: Namespace, output: Output) -> int:
+    from noetic_nb.lessons import grade
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Interrupted)
+        table = grade(given.folder)
+    stopped = table.attrs["stopped"]
+    if stopped:
+        output.note(f"noetic-nb grade: {stopped}")
+    table = table.reset_index()
+    output.table(list(table.columns), table.to_numpy().tolist())
+    output.answer({"submissions": table.to_dict("records")})
+    return INTERRUPTED if stopped else FINDINGS if table.error.any() else FINE
+
+
+GRADE = Command(
+    "grade",
+    "Run the notebooks of a class again and check their answers. Runs their code: use a container for the work of strangers.",
+    "handed-in",
+    "0: every notebook ran; 1: one could not be read or run to its end.",
+    _add_grade,
+    _run_grade,
+)
 
 
 _IMPORT_COLUMNS = ("run_id", "turns", "model_calls", "tool_calls", "outcome", "model", "source", "unmapped")
