@@ -26,6 +26,8 @@ from noetic_nb.runs._events.event_json import SCHEMA
 from noetic_nb.runs._labelled import label_beside
 from noetic_nb.runs._load import MAX_BYTES, MAX_LINE_BYTES
 
+__all__ = ["Failed", "import_run", "import_runs", "run_from_messages"]
+
 
 @dataclass(frozen=True, slots=True)
 class Failed:

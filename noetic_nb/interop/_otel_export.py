@@ -42,6 +42,8 @@ from noetic_nb.redact import Redaction
 from noetic_nb.runs._events.event_json import dump_event
 from noetic_nb.runs._events.run_log import named_items
 
+__all__ = ["OTelExporter"]
+
 # Milliseconds of the run's clock to nanoseconds since the epoch.
 NS_PER_MS: Final = 1_000_000
 # More executions at once than a harness runs.
